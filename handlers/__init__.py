@@ -1,0 +1,5 @@
+"""Handlers apply the changes of a table to a target."""
+
+from handlers.api import Batch, Change, Handler, HandlerContext, Operation, PartialFailure, StopWorker
+
+__all__ = ["Batch", "Change", "Handler", "HandlerContext", "Operation", "PartialFailure", "StopWorker"]

@@ -1,0 +1,147 @@
+"""What a handler is given and what it may answer: the public interface of `handlers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = ["Batch", "Change", "Handler", "HandlerContext", "Operation", "PartialFailure", "StopWorker"]
+
+Operation = Literal["insert", "update", "delete", "snapshot", "ddl", "truncate"]
+Row = dict[str, Any]
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """One row change, or one DDL statement, in source order.
+
+    `before` and `after` are whole rows (column -> value) as far as the source sends them; an insert has no
+    `before`, a delete no `after`, a DDL statement neither. `types` maps each column to the source's own type
+    text (`decimal(10,2)`, `bigint unsigned`) where the source tells it, and is shared between changes: read
+    it, never change it. Times are milliseconds since 1970 in UTC.
+    """
+
+    op: Operation
+    before: Row | None
+    after: Row | None
+    key_columns: tuple[str, ...] | None
+    sql: str | None
+    source_time_ms: int
+    topic: str
+    partition: int
+    offset: int
+    index: int
+    transaction: str | None
+    types: Mapping[str, str] | None
+
+    @property
+    def key(self) -> Row | None:
+        """The primary-key columns of the row as it is after the change (before it, for a delete).
+
+        None where the table has no primary key, and for DDL.
+        """
+        row = self.after if self.after is not None else self.before
+        if row is None or not self.key_columns:
+            return None
+        return {column: row.get(column) for column in self.key_columns}
+
+
+class Batch:
+    """Consecutive changes of one table, in source order."""
+
+    __slots__ = ("attempt", "changes", "database", "name", "positions", "records", "table")
+
+    def __init__(
+        self,
+        table: str,
+        changes: Sequence[Change],
+        *,
+        database: str,
+        name: str,
+        attempt: int = 1,
+        positions: Mapping[tuple[str, int], tuple[int, int]] | None = None,
+        records: int | None = None,
+    ) -> None:
+        self.table = table
+        """`database.name`."""
+        self.database = database
+        self.name = name
+        self.changes = changes
+        self.attempt = attempt
+        """From 1; counts how often these changes were given to this handler."""
+        self.positions = positions or {}
+        """{(topic, partition): (first offset, last offset)}."""
+        self.records = len(changes) if records is None else records
+        """How many Kafka records the changes came in."""
+
+    def __repr__(self) -> str:
+        return f"Batch({self.table}, {self.records} records, attempt {self.attempt})"
+
+
+class HandlerContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a handler runs."""
+
+    worker: str
+    """The worker's name (`name:` in the configuration; default: the group id)."""
+    handler: str
+    """The handler's own name, as metrics show it."""
+    lane: int | None = None
+    """The lane it serves, for a handler with `per_lane = True`; else None."""
+    lanes: int = 1
+    """How many batches may be in `handle` at once."""
+    folder: Path
+    """The configuration file's folder: relative paths in options start here."""
+    spark: Mapping[str, Any] = {}
+    """The `spark:` section of the configuration."""
+
+
+class Handler:
+    """Subclass this; the other keys of the configuration entry arrive as keyword arguments.
+
+    One object serves all lanes (so `handle` runs in several threads, each with another table), unless
+    `per_lane` is True: then each lane has its own. Batches of one table never run at the same time.
+    """
+
+    per_lane: ClassVar[bool] = False
+    reads_changes: ClassVar[bool] = True
+    """False: records are decoded only when `batch.changes` is asked for (a handler that only counts)."""
+    options_model: ClassVar[type[BaseModel] | None] = None
+    """A pydantic model of the options, if there is one: `binlane check` reports its errors key by key."""
+
+    def __init__(self, **options: Any) -> None:
+        if options:
+            found = ", ".join(sorted(options))
+            raise TypeError(f"{type(self).__name__} takes no options, found: {found}")
+
+    def open(self, context: HandlerContext) -> None:
+        """Called once, before the first batch. Raising stops the worker."""
+
+    def handle(self, batch: Batch) -> None:
+        """Apply the batch. Returning means done; raising means retry (see `PartialFailure`)."""
+        raise TypeError(f"{type(self).__name__} has no handle method")
+
+    def close(self) -> None:
+        """Called once, after the last batch."""
+
+    def check(self, context: HandlerContext) -> None:
+        """Reach the target without changing it (`binlane check --connect`). Raise when it cannot be reached."""
+
+
+class PartialFailure(Exception):
+    """Raised by a handler that applied only the first `done` changes of its batch: those count as done."""
+
+    def __init__(self, done: int, cause: BaseException | None = None) -> None:
+        super().__init__(f"{done} changes done, then: {cause!r}")
+        self.done = done
+        self.cause = cause
+        if cause is not None:
+            self.__cause__ = cause
+
+
+class StopWorker(Exception):
+    """Raised by a handler whose means are gone for good (a dead JVM): the worker stops with exit code 1."""

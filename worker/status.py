@@ -1,0 +1,67 @@
+"""What the worker tells of itself: the shape of `/api/status`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+__all__ = ["CheckpointStatus", "LaneStatus", "PartitionStatus", "TableStatus", "WorkerState", "WorkerStatus"]
+
+WorkerState = Literal["starting", "running", "draining", "halted", "stopped"]
+TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
+
+
+class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    partition: int
+    position: int | None
+    """The next offset to be fetched."""
+    committed: int | None
+    """The next offset to be read after a restart, as Kafka counts it; None: nothing committed yet."""
+    unfinished: int
+    finished_ahead: int
+    lag: int | None
+    """Records between the committed offset and the partition's end; None: not known yet."""
+    paused: bool
+    delay_seconds: float | None = None
+
+
+class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
+    lane: int
+    queued_records: int
+    queued_bytes: int
+    running_table: str | None
+    running_seconds: float | None
+    busy_seconds: float = 0.0
+
+
+class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
+    table: str
+    lane: int
+    finished_records: int
+    failed_batches: int
+    state: TableState
+    error: str | None
+    delay_seconds: float | None
+    queued_records: int = 0
+    attempt: int = 0
+    """Attempts so far of the batch that is being retried."""
+
+
+class CheckpointStatus(msgspec.Struct, frozen=True, kw_only=True):
+    last_success: str | None
+    """ISO 8601, UTC."""
+    last_error: str | None
+
+
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    state: WorkerState
+    version: str
+    uptime_seconds: float
+    partitions: list[PartitionStatus]
+    lanes: list[LaneStatus]
+    tables: list[TableStatus]
+    checkpoint: CheckpointStatus
+    error: str | None = None
