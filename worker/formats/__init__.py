@@ -1,0 +1,1 @@
+"""Change-record formats: bytes to route (cheap), bytes to changes (full)."""

@@ -1,0 +1,64 @@
+"""What every format gives: a cheap route for the fetcher, a full decode for the processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from handlers import Change
+
+__all__ = ["Format", "Record", "Route", "Skip", "UndecodableRecord"]
+
+
+class Record(Protocol):
+    """The part of confluent_kafka.Message that formats use."""
+
+    def value(self) -> bytes | None: ...
+    def key(self) -> bytes | None: ...
+    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+    def topic(self) -> str: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+
+
+class Route(Protocol):
+    """Where a record belongs."""
+
+    @property
+    def database(self) -> str: ...
+    @property
+    def table(self) -> str: ...
+    @property
+    def alone(self) -> bool:
+        """True for DDL: it stands alone in its batch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A record that holds no change of any table; its offset counts as finished."""
+
+    reason: str
+    """A metric label: `tombstone`, `transaction`, `database_ddl` ..."""
+
+
+class UndecodableRecord(ValueError):
+    """The record is not of its format; trying again does not help."""
+
+
+class Format(Protocol):
+    name: str
+    route: Callable[[bytes], Route]
+    """The hot path: value -> route. Raises anything for a value it cannot route; then `explain` decides.
+    A route with an empty database or table name goes to `explain` too."""
+
+    def explain(self, record: Record) -> Route | Skip:
+        """The slow path: route or skip one record. Raises UndecodableRecord."""
+        ...
+
+    def decode(self, record: Record, into: list[Change]) -> None:
+        """Append the record's changes, in source order; nothing for a record without rows.
+
+        Raises UndecodableRecord, and then has appended nothing."""
+        ...
