@@ -1,0 +1,140 @@
+"""How the `kafka:` section becomes librdkafka's properties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from worker.kafka_settings import SettingsError, admin_settings, check_settings, consumer_settings
+
+
+@dataclass
+class Kafka:
+    properties: dict[str, Any] = field(default_factory=dict)
+    bootstrap_servers: str = "localhost:9092"
+    group_id: str = "shop"
+
+
+@dataclass
+class Section:
+    kafka: Kafka
+
+
+def with_properties(**properties: Any) -> Section:
+    return Section(Kafka({name.replace("__", "."): value for name, value in properties.items()}))
+
+
+def test_offsets_are_never_committed_or_reset_by_the_client_itself() -> None:
+    settings = consumer_settings(with_properties())
+    assert settings["enable.auto.commit"] == "false"
+    assert settings["enable.auto.offset.store"] == "false"
+    assert settings["auto.offset.reset"] == "error"
+    assert settings["enable.partition.eof"] == "true"
+    assert (settings["bootstrap.servers"], settings["group.id"]) == ("localhost:9092", "shop")
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("enable.auto.commit", "checkpoint.interval"),
+        ("auto.commit.enable", "checkpoint.interval"),
+        ("enable.auto.offset.store", "finished"),
+        ("auto.offset.reset", "checkpoint.initial"),
+        ("enable.partition.eof", "end"),
+        ("group.id", "kafka.group_id"),
+        ("bootstrap.servers", "kafka.bootstrap_servers"),
+        ("metadata.broker.list", "kafka.bootstrap_servers"),
+    ],
+)
+def test_a_property_that_binlane_owns_is_refused_with_what_to_set_instead(name: str, instead: str) -> None:
+    with pytest.raises(SettingsError, match=instead) as caught:
+        consumer_settings(Section(Kafka({name: "x"})))
+    assert caught.value.key == f"kafka.properties.{name}"
+
+
+def test_the_users_properties_come_before_the_defaults() -> None:
+    own = {
+        "fetch.queue.backoff.ms": 50,
+        "isolation.level": "read_uncommitted",
+        "queued.max.messages.kbytes": 1024,
+        "client.id": "me",
+        "partition.assignment.strategy": "range",
+    }
+    settings = consumer_settings(Section(Kafka(own)))
+    assert {name: settings[name] for name in own} == {name: str(value) for name, value in own.items()}
+
+
+def test_booleans_are_written_as_librdkafka_reads_them() -> None:
+    assert consumer_settings(with_properties(check__crcs=True))["check.crcs"] == "true"
+
+
+def test_cooperative_sticky_is_the_default() -> None:
+    assert consumer_settings(with_properties())["partition.assignment.strategy"] == "cooperative-sticky"
+
+
+def test_the_new_protocol_leaves_the_assignment_to_the_broker() -> None:
+    section = with_properties(group__protocol="consumer")
+    assert "partition.assignment.strategy" not in consumer_settings(section)
+    check_settings(section)
+
+
+@pytest.mark.parametrize(
+    "name", ["partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"]
+)
+def test_what_only_the_classic_protocol_knows_is_refused_with_the_new_one(name: str) -> None:
+    with pytest.raises(SettingsError, match=r"group\.protocol=consumer") as caught:
+        consumer_settings(Section(Kafka({"group.protocol": "consumer", name: "1"})))
+    assert caught.value.key.endswith(name)
+
+
+@pytest.mark.parametrize(
+    ("properties", "key", "problem"),
+    [
+        ({"sesion.timeout.ms": 1}, "kafka.properties.sesion.timeout.ms", "did you mean session.timeout.ms"),
+        ({"session.timeout.ms": -5}, "kafka.properties.session.timeout.ms", r"allowed range 1\.\.3600000"),
+        ({"isolation.level": "x"}, "kafka.properties.isolation.level", "Invalid value for"),
+        (
+            {"security.protocol": "ssl", "ssl.ca.location": "/no/such/file"},
+            "kafka.properties.ssl.ca.location",
+            "failed",
+        ),
+        (
+            {"max.poll.interval.ms": 1000, "session.timeout.ms": 5000},
+            "kafka.properties.max.poll.interval.ms",
+            "must be >=",
+        ),
+        ({"sasl.mechanism": "XYZ", "security.protocol": "sasl_ssl"}, "kafka.properties", "SASL mechanism"),
+        ({"ssl.ca.location": None}, "kafka.properties.ssl.ca.location", "NoneType"),
+        ({"ssl.ca.location": ["a"]}, "kafka.properties.ssl.ca.location", "list"),
+        ({"stats_cb": "x"}, "kafka.properties.stats_cb", "program object"),
+    ],
+)
+def test_what_librdkafka_refuses_is_told_with_its_key(
+    properties: dict[str, Any], key: str, problem: str
+) -> None:
+    with pytest.raises(SettingsError, match=problem) as caught:
+        check_settings(Section(Kafka(properties)))
+    assert caught.value.key == key
+
+
+def test_a_refused_value_is_not_repeated() -> None:
+    with pytest.raises(SettingsError) as caught:
+        check_settings(Section(Kafka({"isolation.level": "my-password"})))
+    assert "my-password" not in str(caught.value)
+
+
+def test_good_settings_are_accepted_without_a_broker() -> None:
+    check_settings(with_properties(client__rack="a", socket__keepalive__enable=True))
+
+
+def test_an_admin_client_is_given_security_but_nothing_of_consumers() -> None:
+    settings = admin_settings(
+        with_properties(security__protocol="ssl", session__timeout__ms=6000, group__instance__id="a")
+    )
+    assert settings == {
+        "bootstrap.servers": "localhost:9092",
+        "client.id": "binlane",
+        "security.protocol": "ssl",
+    }
