@@ -1,0 +1,234 @@
+"""Java libraries, resolved once by the Ivy inside pyspark into a cache outside the project.
+
+A resolved set of jars is one folder: `<cache>/jars/<kind>-<digest of what was asked for>`, made in a
+temporary place and renamed when it is complete, so that a folder with a manifest is always whole. Using it
+again needs no network. The cache is `$XDG_CACHE_HOME/binlane`, else `~/.cache/binlane`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+import msgspec
+import structlog
+
+from worker.java import find_java
+
+__all__ = [
+    "DELTA_VERSION",
+    "KAFKA_VERSION",
+    "JarsError",
+    "cache_folder",
+    "delta_jars",
+    "kafka_jars",
+    "resolve",
+    "spark_jars_folder",
+]
+
+KAFKA_VERSION = "4.1.1"
+DELTA_VERSION = "4.4.0"
+
+_KAFKA = (
+    f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+    # Kafka's own dependencies end at slf4j's interface: without this its log would go nowhere.
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+)
+_ATTEMPTS = 3
+_TIMEOUT_SECONDS = 600
+
+_log = structlog.get_logger("binlane.jars")
+
+
+class JarsError(RuntimeError):
+    """The jars are neither cached nor to be had from a registry; the message says which and why."""
+
+
+class _Jar(msgspec.Struct, frozen=True):
+    name: str
+    size: int
+    """Bytes: a copy that was cut short shows."""
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    coordinates: tuple[str, ...]
+    without: tuple[str, ...]
+    jars: tuple[_Jar, ...]
+
+
+def kafka_jars() -> list[Path]:
+    """The broker's jars: from BINLANE_KAFKA_HOME, else from the Kafka whose `kafka-server-start.sh` is on
+    PATH, else resolved.
+
+    Raises JarsError, also when BINLANE_KAFKA_HOME holds no Kafka.
+    """
+    if home := os.environ.get("BINLANE_KAFKA_HOME"):
+        jars = _installed(Path(home))
+        if not jars:
+            raise JarsError(
+                f"BINLANE_KAFKA_HOME={home} is no Kafka installation: there is no {home}/libs/kafka_*.jar"
+            )
+        return jars
+    if script := shutil.which("kafka-server-start.sh"):
+        jars = _installed(Path(script).resolve().parent.parent)
+        if jars:
+            return jars
+    return resolve(_KAFKA, kind="kafka")
+
+
+def delta_jars() -> list[Path]:
+    """Delta Lake's jars for the installed pyspark, less what Spark ships: the value for `spark.jars`."""
+    # Delta names its artifact after Spark's minor version, as its own configure_spark_with_delta_pip does.
+    spark = ".".join(metadata.version("pyspark").split(".")[:2])
+    coordinates = (f"io.delta:delta-spark_{spark}_2.13:{DELTA_VERSION}",)
+    return resolve(coordinates, kind="delta", without=_shipped_with_spark())
+
+
+def resolve(coordinates: Sequence[str], *, kind: str, without: Iterable[str] = ()) -> list[Path]:
+    """The jars of Maven `coordinates` (`group:artifact:version`) and all they depend on, sorted by name.
+
+    `kind` names the folder in the cache; `without` are artifact names to leave out wherever they turn up.
+    Several processes may ask at once: one resolves, the others wait for it. Raises JarsError, and
+    JavaError where something has to be resolved.
+    """
+    wanted = _Manifest(tuple(coordinates), tuple(sorted(without)), ())
+    digest = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()[:12]
+    folder = cache_folder() / "jars" / f"{kind}-{digest}"
+    jars = _complete(folder)
+    if jars is None:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(folder.with_suffix(".lock")):
+            jars = _complete(folder) or _fill(folder, wanted, kind)
+    return jars
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept; outside the project, so that a second checkout finds them."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "binlane"
+
+
+def spark_jars_folder() -> Path:
+    """pyspark's own `jars/`. Raises JarsError when pyspark is not installed."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise JarsError("pyspark is not installed, and the Ivy inside it resolves jars: pip install pyspark")
+    return Path(spec.origin).parent / "jars"
+
+
+def _installed(home: Path) -> list[Path]:
+    libs = home / "libs"
+    return sorted(libs.glob("*.jar")) if any(libs.glob("kafka_*.jar")) else []
+
+
+def _shipped_with_spark() -> set[str]:
+    names = (re.match(r"(.+?)-\d.*\.jar$", jar.name) for jar in spark_jars_folder().glob("*.jar"))
+    return {name.group(1) for name in names if name}
+
+
+def _complete(folder: Path) -> list[Path] | None:
+    """The folder's jars, or None when it is not there or not whole."""
+    try:
+        manifest = msgspec.json.decode((folder / "manifest.json").read_bytes(), type=_Manifest)
+        if any((folder / jar.name).stat().st_size != jar.size for jar in manifest.jars):
+            return None
+    except (OSError, msgspec.DecodeError):
+        return None
+    return [folder / jar.name for jar in manifest.jars]
+
+
+def _fill(folder: Path, wanted: _Manifest, kind: str) -> list[Path]:
+    if folder.exists():
+        _log.warning("jars_damaged", kind=kind, folder=str(folder), action="resolving them again")
+        shutil.rmtree(folder)
+    _log.info("jars_resolving", kind=kind, coordinates=", ".join(wanted.coordinates), folder=str(folder))
+    unfinished = f".{folder.name}-"
+    for leftover in folder.parent.glob(f"{unfinished}*"):  # of a process that was killed
+        shutil.rmtree(leftover)
+    with tempfile.TemporaryDirectory(prefix=unfinished, dir=folder.parent) as temporary:
+        whole = Path(temporary) / "whole"
+        _run_ivy(Path(temporary), whole, wanted, kind)
+        jars = tuple(_Jar(jar.name, jar.stat().st_size) for jar in sorted(whole.glob("*.jar")))
+        manifest = _Manifest(wanted.coordinates, wanted.without, jars)
+        (whole / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+        whole.rename(folder)
+    return [folder / jar.name for jar in jars]
+
+
+def _run_ivy(work: Path, target: Path, wanted: _Manifest, kind: str) -> None:
+    ivy = next(spark_jars_folder().glob("ivy-*.jar"), None)
+    if ivy is None:
+        raise JarsError(f"pyspark's folder {spark_jars_folder()} holds no ivy-*.jar: reinstall pyspark")
+    (work / "ivy.xml").write_text(_ivy_file(wanted, kind), encoding="utf-8")
+    command = [
+        str(find_java().executable),
+        # Ivy's own folders are ours too: a damaged local repository of the user's must not matter.
+        f"-Divy.default.ivy.user.dir={work / 'user'}",
+        "-jar", str(ivy),
+        "-cache", str(work / "downloads"),
+        "-ivy", str(work / "ivy.xml"),
+        "-confs", "default",
+        "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]",
+    ]  # fmt: skip
+    output = ""
+    for _ in range(_ATTEMPTS):  # what one attempt downloaded is there for the next
+        try:
+            run = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_TIMEOUT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            output = f"no end after {_TIMEOUT_SECONDS} s"
+            continue
+        if run.returncode == 0 and any(target.glob("*.jar")):
+            return
+        output = run.stdout + run.stderr
+    raise JarsError(
+        f"the {kind} jars ({', '.join(wanted.coordinates)}) cannot be resolved: {_reason(output)}. "
+        f"They are fetched once, so this needs the network or a Maven registry's mirror; afterwards "
+        f"{cache_folder()} has them"
+    )
+
+
+def _ivy_file(wanted: _Manifest, kind: str) -> str:
+    lines = [
+        '<ivy-module version="2.0">',
+        f'<info organisation="binlane" module={quoteattr(kind)}/>',
+        '<configurations><conf name="default"/></configurations>',
+        "<dependencies>",
+    ]
+    for coordinate in wanted.coordinates:
+        group, artifact, version = map(quoteattr, coordinate.split(":"))
+        lines.append(f'<dependency org={group} name={artifact} rev={version} conf="default->default"/>')
+    lines += [f"<exclude module={quoteattr(name)}/>" for name in wanted.without]
+    return "\n".join([*lines, "</dependencies>", "</ivy-module>"])
+
+
+def _reason(output: str) -> str:
+    """The lines of Ivy's output that say what is wrong."""
+    lines = [line.strip(" :\t") for line in output.splitlines()]
+    telling = [line for line in lines if re.search(r"not found$|exception|failed|unknown ?host", line, re.I)]
+    return "; ".join(dict.fromkeys(telling[:4] or [line for line in lines if line][-2:]))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Holds the lock file, so that only one process fills the folder beside it; freed when a holder dies."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
