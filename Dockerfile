@@ -1,0 +1,45 @@
+# syntax=docker/dockerfile:1
+
+# What both stages stand on: Java (Spark, and the Ivy that resolves its jars) and a user of our own.
+FROM python:3.11-slim-bookworm AS base
+# Debian's own patch releases are wanted at each build: a pinned one vanishes from the archive.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless tini \
+    && rm -rf /var/lib/apt/lists/*
+# A fixed uid that has a name: Hadoop's login fails for a uid that /etc/passwd does not know.
+RUN groupadd --gid 10001 binlane \
+    && useradd --uid 10001 --gid binlane --home-dir /var/lib/binlane --create-home --shell /usr/sbin/nologin binlane
+ENV PATH=/opt/binlane/bin:$PATH \
+    XDG_CACHE_HOME=/opt/binlane/cache \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+
+
+FROM base AS build
+WORKDIR /src
+RUN python -m venv /opt/binlane
+COPY constraints.txt pyproject.toml README.md LICENSE ./
+COPY worker ./worker
+COPY offsets ./offsets
+COPY handlers ./handlers
+RUN pip install --no-cache-dir --constraint constraints.txt .
+# Delta's jars are resolved here and found in the cache later: a start needs no network but Kafka's.
+RUN python -c "import worker.jars; worker.jars.delta_jars()" \
+    && chmod -R a+rX /opt/binlane/cache
+
+
+FROM base
+COPY --from=build /opt/binlane /opt/binlane
+# The checkpoint, the journal, and whatever Spark leaves in its working folder.
+RUN install --directory --owner=binlane --group=binlane --mode=0750 /var/lib/binlane/state
+WORKDIR /var/lib/binlane
+VOLUME ["/var/lib/binlane"]
+USER 10001:10001
+EXPOSE 8080
+# Alive as /healthz says: a broker's or a target's outage does not make it fail.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
+# tini without -g: SIGTERM reaches the worker alone, never Spark's JVM, which must outlive the drain.
+ENTRYPOINT ["tini", "--", "binlane"]
+CMD ["run", "/etc/binlane/binlane.yaml"]

@@ -1,0 +1,160 @@
+"""What `make lint` finds in deployment files, and that it finds nothing in those shipped."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from check_deployment import check_base, check_compose, check_dockerfile, check_prometheus, render
+
+TOOL = Path(__file__).parents[2] / "tools" / "check_deployment.py"
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text, f"{old!r} is not in {path.name}: this test breaks nothing"
+    path.write_text(text.replace(old, new))
+
+
+def run_tool(root: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(TOOL), str(root)], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_the_files_shipped_have_no_fault(shipped: Path) -> None:
+    done = run_tool(shipped)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "deployment files: no fault found\n"
+
+
+def test_a_fault_makes_the_tool_fail_and_names_the_file(shipped: Path) -> None:
+    replace(shipped / "k8s" / "service.yaml", "targetPort: http", "targetport: http")
+
+    done = run_tool(shipped)
+
+    assert done.returncode == 1
+    assert "k8s: Service/binlane" in done.stderr
+    assert "targetport" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("FROM base AS build", "FROM base:latest AS build", "DL3007"),
+        ("--no-install-recommends ", "", "DL3015"),
+        ('"tini", "--"', '"tini", "-g", "--"', "tini without -g"),
+        ("USER 10001:10001", "USER root", "not root"),
+    ],
+)
+def test_a_dockerfile_against_the_rules_is_a_fault(shipped: Path, old: str, new: str, fault: str) -> None:
+    replace(shipped / "Dockerfile", old, new)
+
+    assert any(fault in line for line in check_dockerfile(shipped / "Dockerfile"))
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "fault"),
+    [
+        ("deployment.yaml", "replicas: 2", "replicas: two", "'two' is not of type"),
+        ("deployment.yaml", "  replicas: 2", "  replica: 2", "'replica' was unexpected"),
+        ("deployment.yaml", "readinessProbe:", "livenesProbe:", "'livenesProbe' was unexpected"),
+        (
+            "deployment.yaml",
+            "runAsUser: 10001",
+            "runAsUser: 1000",
+            "not the user of the Dockerfile",
+        ),
+        ("deployment.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "readOnlyRoot"),
+        ("deployment.yaml", "limits: {memory: 4Gi}", "limits: {}", "limits.memory is missing"),
+        ("deployment.yaml", "Seconds: 60", "Seconds: 30", "must be at least 45 to hold shutdown_timeout"),
+        (
+            "deployment.yaml",
+            "configMap: {name: binlane}",
+            "configMap: {name: other}",
+            "from no ConfigMap",
+        ),
+        ("binlane.yaml", "shutdown_timeout: 30s", "shutdown_timeout: 5m", "must be at least 315"),
+        ("binlane.yaml", "- type: log", "- type: lgo", "lgo"),
+        ("binlane.yaml", "topics: [cdc.shop]", "", "kafka.topics"),
+        ("kustomization.yaml", "service.yaml", "servise.yaml", "cannot be rendered"),
+        ("kustomization.yaml", "resources:", "patches: []\nresources:", "patches is not known to this check"),
+        (
+            "service-account.yaml",
+            "name: binlane",
+            "name: other",
+            "binlane is not in the base",
+        ),
+        ("service-account.yaml", "kind: ServiceAccount", "kind: ServiceAcount", "no such kind"),
+    ],
+)
+def test_a_wrong_base_is_a_fault(shipped: Path, file: str, old: str, new: str, fault: str) -> None:
+    replace(shipped / "k8s" / file, old, new)
+
+    faults = list(check_base(shipped))
+
+    assert any(fault in line for line in faults), faults
+
+
+def test_a_missing_probe_is_a_fault(shipped: Path) -> None:
+    deployment = shipped / "k8s" / "deployment.yaml"
+    before, _, rest = deployment.read_text().partition("          livenessProbe:")
+    deployment.write_text(before + rest[rest.index("          readinessProbe:") :])
+
+    assert list(check_base(shipped)) == ["k8s: Deployment/binlane: livenessProbe is missing"]
+
+
+def test_the_base_renders_the_configuration_into_a_config_map(shipped: Path) -> None:
+    rendered = {manifest["kind"]: manifest for manifest in render(shipped / "k8s")}
+
+    assert set(rendered) == {"ServiceAccount", "Deployment", "Service", "ConfigMap"}
+    assert rendered["ConfigMap"]["data"] == {"binlane.yaml": (shipped / "k8s" / "binlane.yaml").read_text()}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("    restart: unless-stopped", "    restarts: always", "restarts"),
+        ("      topics:\n        condition", "      topic:\n        condition", "names no service: topic"),
+        ("    healthcheck:", "    health-check:", "health-check"),
+        ("- kafka:/var/lib", "- kafak:/var/lib", "not declared under volumes: kafak"),
+        ("./deploy/binlane.yaml:", "./deploy/worker.yaml:", "no such file: ./deploy/worker.yaml"),
+        ("127.0.0.1:9092:9092", "9092:9092", "ports"),
+        ("stop_grace_period: 60s", "stop_grace_period: 20s", "stop_grace_period must be at least 45s"),
+        ("prom/prometheus:v3.5.0", "prom/prometheus", "image"),
+        ("services:", "services: [", "while parsing"),
+    ],
+)
+def test_a_wrong_compose_file_is_a_fault(shipped: Path, old: str, new: str, fault: str) -> None:
+    replace(shipped / "docker-compose.yml", old, new)
+
+    faults = list(check_compose(shipped))
+
+    assert any(fault in line for line in faults), faults
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "fault"),
+    [
+        (
+            "alerts.yml",
+            "binlane_tables_blocked",
+            "binlane_table_blocked",
+            "metric: binlane_table_blocked",
+        ),
+        ("alerts.yml", "severity: critical", "severity: urgent", "severity"),
+        ("alerts.yml", "for: 1m", "for: one minute", "for"),
+        ("prometheus.yml", "static_configs:", "static_config:", "static_config"),
+        ("prometheus.yml", "job_name: binlane", "", "job_name"),
+    ],
+)
+def test_wrong_prometheus_files_are_faults(shipped: Path, file: str, old: str, new: str, fault: str) -> None:
+    replace(shipped / "deploy" / file, old, new)
+
+    faults = list(check_prometheus(shipped / "deploy" / "prometheus.yml", shipped / "deploy" / "alerts.yml"))
+
+    assert any(line.startswith(file) and fault in line for line in faults), faults

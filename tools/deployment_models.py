@@ -1,0 +1,98 @@
+"""The parts of Compose and Prometheus files that this project uses, as strict models.
+
+A key that is not listed here is a fault: it is either misspelt, or new to the project and then belongs here.
+Sources: the Compose specification (https://github.com/compose-spec/compose-spec) and Prometheus'
+configuration reference (https://prometheus.io/docs/prometheus/latest/configuration/).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+__all__ = ["AlertRules", "Compose", "Prometheus", "Service"]
+
+Duration = Annotated[str, StringConstraints(pattern=r"^(\d+(ms|s|m|h|d))+$")]
+Port = Annotated[str, StringConstraints(pattern=r"^127\.0\.0\.1:\d{2,5}:\d{2,5}$")]
+"""Published on this machine only: nothing here asks for a password."""
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class HealthCheck(Strict):
+    test: list[str] = Field(min_length=2)
+    interval: Duration
+    timeout: Duration
+    retries: int = Field(gt=0)
+
+
+class Dependency(Strict):
+    condition: Literal["service_started", "service_healthy", "service_completed_successfully"]
+
+
+class Service(Strict):
+    image: str = Field(pattern=r"^[a-z0-9./-]+:[\w.-]+$")
+    build: str | None = None
+    command: list[str] = []
+    environment: dict[str, str] = {}
+    ports: list[Port] = []
+    volumes: list[str] = []
+    depends_on: list[str] | dict[str, Dependency] = []
+    healthcheck: HealthCheck | None = None
+    stop_grace_period: Duration | None = None
+    restart: Literal["no", "always", "on-failure", "unless-stopped"] | None = None
+
+
+class Compose(Strict):
+    name: str
+    services: dict[str, Service]
+    volumes: dict[str, None]
+
+
+class Global(Strict):
+    scrape_interval: Duration
+    evaluation_interval: Duration
+
+
+class StaticTargets(Strict):
+    targets: list[str] = Field(min_length=1)
+
+
+class ScrapeJob(Strict):
+    job_name: str
+    static_configs: list[StaticTargets] = Field(min_length=1)
+
+
+class Prometheus(Strict):
+    global_: Global = Field(alias="global")
+    rule_files: list[str] = Field(min_length=1)
+    scrape_configs: list[ScrapeJob] = Field(min_length=1)
+
+
+class AlertLabels(Strict):
+    severity: Literal["warning", "critical"]
+
+
+class AlertTexts(Strict):
+    summary: str
+    description: str | None = None
+
+
+class AlertRule(Strict):
+    alert: str = Field(pattern=r"^[A-Z]\w+$")
+    expr: str
+    for_: Duration | None = Field(default=None, alias="for")
+    labels: AlertLabels
+    annotations: AlertTexts
+
+
+class RuleGroup(Strict):
+    name: str
+    rules: list[AlertRule] = Field(min_length=1)
+
+
+class AlertRules(Strict):
+    groups: list[RuleGroup] = Field(min_length=1)
