@@ -1,0 +1,183 @@
+"""Finished-ahead ranges as text, for the metadata of a Kafka commit.
+
+`binlane1:<payload bytes>:<CRC-32 of base offset and payload, 8 hex digits>:<payload in base 85>`
+
+The payload is one byte that tells how the rest is packed (0 as it is, 1 deflated, without a header), then
+for each range two varints (7 bits a byte, the lowest first): its distance from the end of the range before
+it (of the first one: from the base offset), less one, and its length, less one. Both are at least one before
+that.
+
+Kafka's limit is 4,096 bytes (`offset.metadata.max.bytes`), of which confluent-kafka uses one for a closing
+zero byte: 4,095 characters are taken, 4,096 are refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections.abc import Sequence
+from itertools import accumulate
+
+from offsets.types import OffsetRange
+
+__all__ = ["DEFAULT_LIMIT", "decode", "encode"]
+
+DEFAULT_LIMIT = 4000
+"""Characters; below Kafka's limit, so that a broker with a slightly smaller one takes it too."""
+
+_PLAIN, _DEFLATED = b"\0", b"\1"
+_TEXT = re.compile(r"binlane1:([1-9][0-9]{0,8}):([0-9a-f]{8}):([!-~]+)")
+_FIRST_STEP = 1024
+# Beyond this even ranges of the most regular kind are dropped: finding out how many fit costs time.
+_MOST_RANGES = 65_536
+_LARGEST_OFFSET = 2**63 - 1
+
+
+def encode(ahead: Sequence[OffsetRange], base_offset: int, limit: int = DEFAULT_LIMIT) -> str:
+    """The text of these ranges, at most `limit` characters long: the lowest ranges that fit (within 1 %).
+
+    `ahead` is ascending, its ranges neither empty nor touching each other nor `base_offset`. No range, or
+    none that fits: an empty text. Costs about 0.3 ms for 1,000 ranges, 5 ms when ranges must be left out.
+
+    Raises:
+        ValueError: the ranges are not as they must be.
+    """
+    most = min(len(ahead), _MOST_RANGES)
+    fitting, text = 0, ""
+    step = min(most, _FIRST_STEP)
+    while step:
+        packed, ends = _varints(ahead[:step], base_offset)
+        candidate = _text(packed, base_offset)
+        if len(candidate) > limit:
+            guess = step * limit // len(candidate)
+            return _fit(packed, ends, base_offset, limit, fitting=fitting, text=text, guess=guess)
+        if step == most:
+            return candidate
+        fitting, text = step, candidate
+        # A little beyond what the size so far foretells, so that the next step is mostly the last.
+        step = min(max(2 * step, step * limit * 9 // (len(candidate) * 8)), most)
+    return ""
+
+
+def decode(text: str, base_offset: int) -> tuple[OffsetRange, ...] | None:
+    """The ranges that `encode` wrote for this base offset; `()` for an empty text.
+
+    None for anything else: a text of another program, a damaged one, one of another base offset.
+    """
+    if not text:
+        return ()
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        payload = base64.b85decode(found[3])
+        # More than one text can stand for the same bytes; only the one that encode writes is ours.
+        if len(payload) != int(found[1]) or base64.b85encode(payload).decode("ascii") != found[3]:
+            return None
+        if _checksum(payload, base_offset) != int(found[2], 16):
+            return None
+        packed = zlib.decompress(payload[1:], -zlib.MAX_WBITS) if payload[:1] == _DEFLATED else payload[1:]
+        return _ranges(packed, base_offset)
+    except (ValueError, zlib.error):
+        return None
+
+
+def _fit(
+    packed: bytes,
+    ends: Sequence[int],
+    base_offset: int,
+    limit: int,
+    *,
+    fitting: int,
+    text: str,
+    guess: int,
+) -> str:
+    """Between `fitting` ranges, which give `text`, and all in `packed`, which are too many: what fits.
+
+    `ends[n]` is where the varints of the first n ranges end. Ends the search within 1 % of the limit.
+    """
+    too_many = len(ends) - 1
+    near = limit - limit // 100
+    middle = guess
+    while too_many - fitting > 1 and len(text) < near:
+        middle = min(max(middle, fitting + 1), too_many - 1)
+        candidate = _text(packed[: ends[middle]], base_offset)
+        if len(candidate) <= limit:
+            fitting, text = middle, candidate
+        else:
+            too_many = middle
+        middle = (fitting + too_many) // 2
+    return text
+
+
+def _text(packed: bytes, base_offset: int) -> str:
+    # Work finished in random order gives numbers without repeated sequences: the search for those makes
+    # deflate 25 % larger and ten times slower than its Huffman code alone. Regular patterns suit run lengths.
+    huffman = _deflate(packed, zlib.Z_HUFFMAN_ONLY)
+    runs = _deflate(packed, zlib.Z_RLE)
+    payload = min(_PLAIN + packed, _DEFLATED + huffman, _DEFLATED + runs, key=len)
+    checksum = _checksum(payload, base_offset)
+    return f"binlane1:{len(payload)}:{checksum:08x}:{base64.b85encode(payload).decode('ascii')}"
+
+
+def _deflate(data: bytes, strategy: int) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, 9, strategy)
+    return packer.compress(data) + packer.flush()
+
+
+def _checksum(payload: bytes, base_offset: int) -> int:
+    return zlib.crc32(payload, zlib.crc32(base_offset.to_bytes(8, "big", signed=True)))
+
+
+def _varints(ahead: Sequence[OffsetRange], base_offset: int) -> tuple[bytes, Sequence[int]]:
+    """The varints of the ranges, and where those of the first 0, 1, 2 ... ranges end."""
+    values: list[int] = []
+    previous = base_offset
+    for first, end in ahead:
+        values.append(first - previous - 1)
+        values.append(end - first - 1)
+        previous = end
+    if values and min(values) < 0:
+        raise ValueError(f"ranges must ascend, apart from each other and from {base_offset}: {ahead!r:.200}")
+    if max(values, default=0) < 0x80:
+        return bytes(values), range(0, len(values) + 1, 2)
+    pieces = [_varint(value) for value in values]
+    sizes = map(len, pieces)
+    ends = [0, *accumulate(a + b for a, b in zip(sizes, sizes, strict=True))]
+    return b"".join(pieces), ends
+
+
+def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _ranges(packed: bytes, base_offset: int) -> tuple[OffsetRange, ...]:
+    """Raises ValueError for bytes that are no whole number of ranges."""
+    values: list[int] = []
+    value = shift = 0
+    for byte in packed:
+        value |= (byte & 0x7F) << shift
+        if byte & 0x80:
+            shift += 7
+        else:
+            values.append(value)
+            value = shift = 0
+    if shift or len(values) % 2:
+        raise ValueError("a torn varint")
+    ranges: list[OffsetRange] = []
+    previous = base_offset
+    for gap, length in zip(values[::2], values[1::2], strict=True):
+        first = previous + gap + 1
+        previous = first + length + 1
+        ranges.append(OffsetRange(first, previous))
+    if previous > _LARGEST_OFFSET:
+        raise ValueError("beyond Kafka's offsets")
+    return tuple(ranges)

@@ -1,0 +1,189 @@
+"""Checkpoints as Kafka's own committed offsets, with what is finished ahead in the commit's metadata."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterable, Mapping
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaException
+
+from offsets import metadata
+from offsets.stores.interface import CheckpointError
+from offsets.types import Checkpoint, OffsetRange, TopicPartition
+
+__all__ = ["KafkaStore"]
+
+# The broker appends all offsets of one request to __consumer_offsets as one batch, and refuses the request
+# when that is over the topic's max.message.bytes (1,048,588 by default).
+_MOST_METADATA = 700_000
+_OWN_FIELDS = 150  # of each offset in that batch, besides the metadata: its key, time stamps, lengths
+
+
+class _Commit:
+    """One request under way. `done` is set once, after `failure`."""
+
+    def __init__(self, offsets: list[confluent_kafka.TopicPartition]) -> None:
+        self.offsets = offsets
+        self.done = threading.Event()
+        self.failure: str | None = None
+
+    @property
+    def taken(self) -> dict[TopicPartition, int]:
+        return {TopicPartition(each.topic, each.partition): each.offset for each in self.offsets}
+
+
+class KafkaStore:
+    """Commits through the worker's consumer, on a thread of its own: a commit blocks while the coordinator is
+    away, and the thread that polls must not. The consumer must outlive the store."""
+
+    name = "kafka"
+
+    def __init__(self, consumer: Consumer, deadline: float) -> None:
+        """`deadline`: seconds that `load` and `save` may take."""
+        self._consumer = consumer
+        self._deadline = deadline
+        self._turn = threading.Lock()  # guards _stuck, _late and _closed; held while a save is waited for
+        self._stuck: _Commit | None = None
+        self._late: dict[TopicPartition, int] = {}
+        self._closed = False
+        self._requests: queue.SimpleQueue[_Commit | None] = queue.SimpleQueue()
+        # A daemon: a commit that never returns must not keep the process alive.
+        self._thread = threading.Thread(target=self._run, name="checkpoint-kafka", daemon=True)
+        self._thread.start()
+
+    def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
+        """As `CheckpointStore.load`. Metadata that binlane did not write counts as nothing finished ahead."""
+        wanted = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
+        if not wanted:
+            return {}
+        try:
+            found = self._consumer.committed(wanted, timeout=self._deadline)
+        except KafkaException as error:
+            raise CheckpointError(
+                f"cannot read the group's committed offsets from Kafka: {_text_of(error)}; "
+                "see whether the brokers are up and the group may be read"
+            ) from error
+        checkpoints: dict[TopicPartition, Checkpoint] = {}
+        for each in found:
+            partition = TopicPartition(each.topic, each.partition)
+            if each.error is not None:
+                raise CheckpointError(
+                    f"cannot read the committed offset of {partition} from Kafka: {each.error.str()}"
+                )
+            if each.offset >= 0:
+                checkpoints[partition] = Checkpoint(each.offset, _ahead_of(each))
+        return checkpoints
+
+    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> None:
+        """As `CheckpointStore.save`: one commit for all partitions.
+
+        Raises:
+            CheckpointError: Kafka refused it, or has not answered within the deadline. Then the request is
+                still under way: until its answer comes, every further save fails at once.
+        """
+        if not checkpoints:
+            return
+        commit = _Commit(_offsets_of(checkpoints))
+        deadline = time.monotonic() + self._deadline
+        if not self._turn.acquire(timeout=self._deadline):
+            raise CheckpointError(f"another commit to Kafka has not ended within {self._deadline:g} s")
+        try:
+            self._collect_late()
+            if self._closed:
+                raise CheckpointError("the Kafka checkpoint store is closed")
+            if self._stuck is not None:
+                raise CheckpointError(
+                    "an earlier commit to Kafka is still under way: the group's coordinator does not answer"
+                )
+            self._requests.put(commit)
+            if not commit.done.wait(max(0.0, deadline - time.monotonic())):
+                self._stuck = commit
+                raise CheckpointError(
+                    f"no answer from Kafka within {self._deadline:g} s; the commit is still under way"
+                )
+        finally:
+            self._turn.release()
+        if commit.failure is not None:
+            raise CheckpointError(commit.failure)
+
+    def take_late(self) -> dict[TopicPartition, int]:
+        """The offsets that Kafka took after `save` had given up on them; each is told once.
+
+        They are what Kafka holds now, so the local file should know them (`FileStore.acknowledge`).
+        """
+        with self._turn:
+            self._collect_late()
+            late, self._late = self._late, {}
+            return late
+
+    def close(self, timeout: float | None = None) -> None:
+        """Take no more commits and wait for the one under way: `timeout` seconds, by default the deadline.
+
+        The consumer must not be closed while `alive` is True.
+        """
+        with self._turn:
+            if not self._closed:
+                self._closed = True
+                self._requests.put(None)
+        self._thread.join(self._deadline if timeout is None else timeout)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the store's thread still uses the consumer."""
+        return self._thread.is_alive()
+
+    def _collect_late(self) -> None:
+        if self._stuck is not None and self._stuck.done.is_set():
+            if self._stuck.failure is None:
+                self._late.update(self._stuck.taken)
+            self._stuck = None
+
+    def _run(self) -> None:
+        while (commit := self._requests.get()) is not None:
+            commit.failure = self._commit(commit.offsets)
+            commit.done.set()
+
+    def _commit(self, offsets: list[confluent_kafka.TopicPartition]) -> str | None:
+        """What went wrong, if anything."""
+        try:
+            answers = self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            return f"Kafka refused the commit: {_text_of(error)}"
+        except RuntimeError as error:
+            return f"the commit could not be sent: {error}"
+        refused = [
+            f"{each.topic}[{each.partition}]: {each.error.str()}"
+            for each in answers
+            if each.error is not None
+        ]
+        if not refused:
+            return None
+        more = f" and {len(refused) - 3} more partitions" if len(refused) > 3 else ""
+        return f"Kafka refused the commit of {'; '.join(refused[:3])}{more}"
+
+
+def _offsets_of(checkpoints: Mapping[TopicPartition, Checkpoint]) -> list[confluent_kafka.TopicPartition]:
+    share = _MOST_METADATA // len(checkpoints) - _OWN_FIELDS
+    limit = max(0, min(metadata.DEFAULT_LIMIT, share))
+    return [
+        confluent_kafka.TopicPartition(
+            topic, partition, offset, metadata.encode(ahead, offset, limit) or None
+        )
+        for (topic, partition), (offset, ahead) in checkpoints.items()
+    ]
+
+
+def _ahead_of(committed: confluent_kafka.TopicPartition) -> tuple[OffsetRange, ...]:
+    try:
+        text = committed.metadata or ""
+    except UnicodeDecodeError:  # another program's
+        return ()
+    return metadata.decode(text, committed.offset) or ()
+
+
+def _text_of(error: KafkaException) -> str:
+    first = error.args[0]
+    return str(first.str() if hasattr(first, "str") else first)

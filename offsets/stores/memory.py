@@ -1,0 +1,35 @@
+"""Checkpoints that last as long as the process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+
+from offsets.types import Checkpoint, TopicPartition
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """For tests and for programs that want no memory of an earlier run."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _checkpoints
+        self._checkpoints: dict[TopicPartition, Checkpoint] = {}
+
+    def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
+        with self._lock:
+            return {
+                partition: self._checkpoints[partition]
+                for partition in partitions
+                if partition in self._checkpoints
+            }
+
+    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> None:
+        with self._lock:
+            self._checkpoints.update(checkpoints)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
