@@ -1,0 +1,153 @@
+"""From a handler's type in the configuration to its class: built-in names and import paths."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from handlers.api import Handler
+from handlers.options import check_options, nearest
+
+__all__ = ["BUILT_IN", "HandlerTypeError", "OptionsError", "check_options", "create", "resolve"]
+
+BUILT_IN = {
+    "files": "handlers.files:FilesHandler",
+    "log": "handlers.log:LogHandler",
+    "spark": "handlers.spark:SparkHandler",
+}
+"""Imported only when asked for: Spark takes its time."""
+
+_ALLOWED = f"{', '.join(BUILT_IN)}, or an import path such as my_package.module:MyHandler"
+
+
+class Entry(Protocol):
+    """The part of a configuration entry that is read here."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+
+class HandlerTypeError(ValueError):
+    """The type leads to no handler class. `problem` says why, `allowed` what would do, `nearest` what was meant.
+
+    Its text is all of it in one line.
+    """
+
+    def __init__(self, problem: str, allowed: str, nearest: str | None = None) -> None:
+        hint = f"; nearest: {nearest}" if nearest else ""
+        super().__init__(f"{problem}; allowed: {allowed}{hint}")
+        self.problem = problem
+        self.allowed = allowed
+        self.nearest = nearest
+
+
+class OptionsError(ValueError):
+    """A handler refused its options."""
+
+
+def resolve(handler_type: str, folder: Path) -> type[Handler]:
+    """The class that `handler_type` names: a built-in name, or `package.module:Class`.
+
+    Modules are looked up on PYTHONPATH, then in `folder` (the configuration file's own), which stays on the
+    import path so that the module may import its neighbours later.
+
+    Raises:
+        HandlerTypeError: no such name, module or class; a module that fails when imported; a class that is no
+            Handler or has no `handle`.
+    """
+    path = BUILT_IN.get(handler_type, handler_type)
+    module_name, colon, class_name = path.partition(":")
+    if not colon:
+        raise HandlerTypeError("there is no such handler", _ALLOWED, _likely(handler_type, folder))
+    if not all(part.isidentifier() for part in [*module_name.split("."), class_name]):
+        raise HandlerTypeError("it is no import path", _ALLOWED)
+    found = getattr(_module(module_name, handler_type, folder), class_name, None)
+    if found is None:
+        _no_class(module_name, class_name)
+    return _handler_class(found, class_name)
+
+
+def create(entry: Entry, folder: Path) -> Handler:
+    """A handler of its own for `entry`, not opened yet.
+
+    Raises:
+        HandlerTypeError: as `resolve`.
+        OptionsError: its options are not what it takes, or its `__init__` raised.
+    """
+    handler = resolve(entry.type, folder)
+    faults = check_options(handler, entry.options)
+    if faults:
+        told = "; ".join(f"{'.'.join(map(str, fault.path))}: {fault.message}" for fault in faults)
+        raise OptionsError(f"{entry.type}: {told}")
+    try:
+        return handler(**entry.options)
+    except Exception as error:
+        raise OptionsError(f"{entry.type} refused its options: {_told(error)}") from error
+
+
+def _module(name: str, handler_type: str, folder: Path) -> Any:
+    text = str(folder.absolute())
+    if text not in sys.path:
+        sys.path.append(text)
+        importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise HandlerTypeError(
+                f"there is no module {error.name} on PYTHONPATH or in {text}",
+                _ALLOWED,
+                nearest(handler_type, BUILT_IN),
+            ) from None
+        raise HandlerTypeError(f"its module cannot be imported: {_told(error)}", _ALLOWED) from error
+    except Exception as error:
+        raise HandlerTypeError(f"its module cannot be imported: {_told(error)}", _ALLOWED) from error
+
+
+def _handler_class(found: Any, class_name: str) -> type[Handler]:
+    if not inspect.isclass(found):
+        raise HandlerTypeError(f"{class_name} is not a class", "a class that inherits from handlers.Handler")
+    if not issubclass(found, Handler):
+        raise HandlerTypeError(
+            f"{class_name} does not inherit from handlers.Handler", "a class that inherits from it"
+        )
+    if found.handle is Handler.handle:
+        raise HandlerTypeError(f"{class_name} has no handle method", "a class with handle(self, batch)")
+    return found
+
+
+def _no_class(module_name: str, class_name: str) -> None:
+    members = vars(sys.modules[module_name]).items()
+    classes = [
+        name
+        for name, member in members
+        if inspect.isclass(member) and issubclass(member, Handler) and member is not Handler
+    ]
+    allowed = ", ".join(sorted(classes)) or "a class that inherits from handlers.Handler"
+    near = nearest(class_name, classes)
+    raise HandlerTypeError(
+        f"the module {module_name} has no {class_name}", allowed, near and f"{module_name}:{near}"
+    )
+
+
+def _likely(handler_type: str, folder: Path) -> str | None:
+    """`package.module.Class` is the usual slip: the same with a colon, if there is such a module."""
+    module_name, _, class_name = handler_type.rpartition(".")
+    if (
+        module_name
+        and class_name[:1].isupper()
+        and all(part.isidentifier() for part in handler_type.split("."))
+    ):
+        return f"{module_name}:{class_name}"
+    return nearest(handler_type, BUILT_IN)
+
+
+def _told(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

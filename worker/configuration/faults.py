@@ -1,0 +1,73 @@
+"""Faults of a configuration: one line each, for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["ConfigurationError", "Fault", "KeyPath", "key_path", "shown"]
+
+KeyPath = tuple[str | int, ...]
+
+_LONGEST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that makes a configuration unusable.
+
+    `str(fault)` is one line: file and line, key path, what was found, what is allowed, the nearest spelling.
+    """
+
+    file: str
+    found: str
+    """`found "x"`, `unknown key`, `missing`, or a sentence about the file itself."""
+    path: str = ""
+    """`tables[2].handlers[0].type`; empty for a fault of the file itself."""
+    allowed: str = ""
+    nearest: str | None = None
+    line: int | None = None
+    """From 1."""
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        parts = [self.found]
+        if self.allowed:
+            parts.append(f"allowed: {self.allowed}")
+        if self.nearest:
+            parts.append(f"nearest: {self.nearest}")
+        text = ": ".join(part for part in (place, self.path, "; ".join(parts)) if part)
+        return " ".join(text.splitlines())
+
+
+class ConfigurationError(Exception):
+    """The configuration cannot be used. `faults` holds all that was found, in the order of the file.
+
+    Its text is one line for each fault.
+    """
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        self.faults = list(faults)
+
+
+def key_path(path: KeyPath) -> str:
+    """A path as it is written.
+
+    >>> key_path(("tables", 2, "handlers", 0, "type"))
+    'tables[2].handlers[0].type'
+    """
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    return text.removeprefix(".")
+
+
+def shown(value: Any) -> str:
+    """A value as a fault shows it: short, on one line, and never what a mapping or a list holds."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -1,0 +1,214 @@
+"""From a file to a configuration, or to everything that is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from handlers.options import Explanation, check_options, explain
+from handlers.registry import HandlerTypeError, resolve
+from worker.configuration.document import Document, parse
+from worker.configuration.faults import ConfigurationError, Fault, KeyPath, shown
+from worker.configuration.model import Configuration
+from worker.configuration.not_yet import refusals
+from worker.configuration.secrets import MASK, Secrets, is_secret_key
+from worker.configuration.variables import Variables
+from worker.kafka_settings import SettingsError, check_settings
+
+__all__ = ["load"]
+
+
+def load(
+    path: Path, *, environment: Mapping[str, str] | None = None, check_handlers: bool = True
+) -> Configuration:
+    """Read and check a configuration file.
+
+    Args:
+        path: the YAML file.
+        environment: where `${NAME}` comes from; default: the process's environment.
+        check_handlers: import the handlers' modules and check their options. Commands that run no handler
+            leave it out.
+
+    Raises:
+        ConfigurationError: with every fault that was found.
+    """
+    text = _read(path)
+    variables = Variables(os.environ if environment is None else environment, path.absolute().parent)
+    document = parse(text, str(path), variables)
+    if document.data is None:
+        raise ConfigurationError(document.faults)
+    _keep_properties_text(document)
+    checker = _Checker(document)
+    checker.refuse()
+    if check_handlers:
+        checker.handlers(path.absolute().parent)
+    configuration = checker.model()
+    if configuration is not None and not document.faults:
+        checker.properties(configuration)
+    if configuration is None or document.faults:
+        raise ConfigurationError(sorted(document.faults, key=lambda fault: fault.line or 0))
+    return configuration.read_from(path, checker.secrets)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigurationError([Fault(str(path), "the file is not UTF-8 text")]) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError([Fault(str(path), f"the file cannot be read ({reason})")]) from None
+
+
+def _keep_properties_text(document: Document) -> None:
+    """librdkafka takes texts: a password of digits must not become a number on its way."""
+    for path, replacement in document.replaced.items():
+        if path[:2] == ("kafka", "properties") and len(path) == 3:
+            document.data["kafka"]["properties"][path[2]] = replacement.text
+
+
+class _Checker:
+    """Collects the faults of one document."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._data: dict[Any, Any] = document.data
+        self._faulty: set[str] = {fault.path for fault in document.faults}
+        self.secrets = Secrets(_secret_texts(document))
+        # Messages of others are cleaned of everything that came from a variable, secret or not.
+        values = [value for replacement in document.replaced.values() for value in replacement.values]
+        self._everything = Secrets([*_secret_texts(document), *values])
+
+    def refuse(self) -> None:
+        for refusal in refusals(self._data):
+            self._add(refusal.path, f"found {self._shown(refusal.path)}; {refusal.sentence}")
+
+    def model(self) -> Configuration | None:
+        try:
+            return Configuration.model_validate(self._data, context={"file": True})
+        except ValidationError as error:
+            again = self._texts_where_texts_are_wanted(error, ())
+            if again:
+                return self.model()
+            self._explained(explain(error.errors(include_url=False), Configuration), ())
+            return None
+
+    def handlers(self, folder: Path) -> None:
+        for place, entry in self._entries():
+            handler_type = entry.get("type")
+            if not isinstance(handler_type, str) or not handler_type or self._has_fault((*place, "type")):
+                continue
+            try:
+                handler = resolve(handler_type, folder)
+            except HandlerTypeError as error:
+                found = f"found {self._shown((*place, 'type'))}: {error.problem}"
+                self._add((*place, "type"), found, error.allowed, error.nearest)
+                continue
+            self._options(handler, place, entry)
+
+    def _options(self, handler: Any, place: KeyPath, entry: dict[Any, Any]) -> None:
+        def options() -> dict[str, Any]:
+            return {str(key): value for key, value in entry.items() if key not in ("type", "name")}
+
+        model: type[BaseModel] | None = handler.options_model
+        if model is not None:
+            try:
+                model.model_validate(options())
+            except ValidationError as error:
+                self._texts_where_texts_are_wanted(error, place)
+        self._explained(check_options(handler, options()), place)
+
+    def properties(self, configuration: Configuration) -> None:
+        try:
+            check_settings(configuration)
+        except SettingsError as error:
+            name = error.key.removeprefix("kafka.properties").removeprefix(".")
+            path: KeyPath = ("kafka", "properties", name) if name else ("kafka", "properties")
+            self._add(path, error.problem)
+
+    def _entries(self) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:
+        tables = self._data.get("tables")
+        for index, table in enumerate(tables if isinstance(tables, list) else []):
+            handlers = table.get("handlers") if isinstance(table, dict) else None
+            for number, entry in enumerate(handlers if isinstance(handlers, list) else []):
+                if isinstance(entry, dict):
+                    yield ("tables", index, "handlers", number), entry
+
+    def _texts_where_texts_are_wanted(self, error: ValidationError, place: KeyPath) -> bool:
+        """A variable that looks like a number, where text is wanted, is the text it was written as."""
+        changed = False
+        for one in error.errors(include_url=False, include_context=False):
+            path = (*place, *one["loc"])
+            replacement = self._document.replaced.get(path)
+            if one["type"] == "string_type" and replacement is not None and not isinstance(one["input"], str):
+                holder = self._value(path[:-1])
+                changed = changed or holder[path[-1]] != replacement.text
+                holder[path[-1]] = replacement.text
+        return changed
+
+    def _explained(self, explanations: list[Explanation], place: KeyPath) -> None:
+        for one in explanations:
+            path = (*place, *one.path)
+            found = f"found {self._shown(path)}" if one.problem == "value" else one.problem
+            self._add(path, found, one.allowed, one.nearest)
+
+    def _add(self, path: KeyPath, found: str, allowed: str = "", nearest: str | None = None) -> None:
+        if self._has_fault(path):
+            return
+        hide = self._everything.redact
+        # The nearest spelling of a hidden value would give it away.
+        near = None if self._hidden(path) else nearest
+        self._document.add(path, hide(found), hide(allowed), near)
+        self._faulty.add(self._document.faults[-1].path)
+
+    def _has_fault(self, path: KeyPath) -> bool:
+        before = len(self._faulty)
+        probe = Document("")
+        probe.add(path, "")
+        return before > 0 and probe.faults[0].path in self._faulty
+
+    def _shown(self, path: KeyPath) -> str:
+        return MASK if self._hidden(path) else shown(self._value(path))
+
+    def _hidden(self, path: KeyPath) -> bool:
+        return path in self._document.replaced or (bool(path) and is_secret_key(str(path[-1])))
+
+    def _value(self, path: KeyPath) -> Any:
+        value: Any = self._data
+        for key in path:
+            value = value[key]
+        return value
+
+
+def _secret_texts(document: Document) -> Iterator[str]:
+    """The texts that must not reach a log: of secret keys, of secret files, and of variables in free sections.
+
+    Keys of binlane's own (a name, an address, a level) are meant to be seen when they come from variables.
+    """
+    for path, replacement in document.replaced.items():
+        if replacement.from_file or is_secret_key(str(path[-1])) or _is_free(path):
+            yield from (value for value in replacement.values if value not in ("true", "false", "null"))
+    yield from _by_name(document.data, "")
+
+
+def _is_free(path: KeyPath) -> bool:
+    return (
+        path[:2] == ("kafka", "properties")
+        or path[0] == "spark"
+        or (len(path) > 4 and path[2] == "handlers" and path[4] not in ("type", "name"))
+    )
+
+
+def _by_name(data: Any, key: str) -> Iterator[str]:
+    if isinstance(data, Mapping):
+        for name, value in data.items():
+            yield from _by_name(value, str(name))
+    elif isinstance(data, list):
+        for value in data:
+            yield from _by_name(value, key)
+    elif is_secret_key(key) and isinstance(data, str | int) and not isinstance(data, bool):
+        yield str(data)

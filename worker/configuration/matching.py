@@ -1,0 +1,74 @@
+"""Patterns: which tables a rule takes, and which topics are read."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable
+
+__all__ = ["PatternError", "table_matcher", "topic_matcher"]
+
+_WILDCARDS = frozenset("*?[")
+
+
+class PatternError(ValueError):
+    """The pattern can never be used. `allowed` says what can; `nearest` is the likely intention."""
+
+    def __init__(self, allowed: str, nearest: str | None = None) -> None:
+        super().__init__(allowed)
+        self.allowed = allowed
+        self.nearest = nearest
+
+
+def table_matcher(pattern: str) -> Callable[[str], bool]:
+    """A test for `database.table`.
+
+    A glob (`shop.*`, `shop.order_?`, `shop_[0-9].orders`) takes the whole name; its `*` matches dots too.
+    `/.../` is a regular expression of Python's `re` that takes the whole name. Both tell upper from lower
+    case: MySQL does on Linux, and the names come from there.
+
+    Raises:
+        PatternError: an empty pattern, a broken regular expression, or a glob that no table can match.
+    """
+    if pattern.startswith("/"):
+        if len(pattern) < 3 or not pattern.endswith("/"):
+            raise PatternError("a regular expression stands between two slashes", f"{pattern.rstrip('/')}/")
+        expression = _compiled(pattern[1:-1])
+        return lambda table: expression.fullmatch(table) is not None
+    if not pattern:
+        raise PatternError("a glob on database.table such as shop.*, or /regular expression/")
+    if "." not in pattern and not _WILDCARDS & set(pattern):
+        raise PatternError("a glob on database.table, with both names", f"*.{pattern}")
+    if not _WILDCARDS & set(pattern):
+        return lambda table: table == pattern
+    glob = re.compile(fnmatch.translate(pattern))
+    return lambda table: glob.match(table) is not None
+
+
+def topic_matcher(pattern: str) -> Callable[[str], bool]:
+    """A test for topic names: a name, or a regular expression that begins with `^`.
+
+    The expression is searched for from the beginning of the name, as librdkafka does; end it with `$` to take
+    the whole name.
+
+    Raises:
+        PatternError: an empty pattern, a broken regular expression, or a name that Kafka does not allow.
+    """
+    if pattern.startswith("^"):
+        expression = _compiled(pattern)
+        return lambda topic: expression.search(topic) is not None
+    # Kafka's own rule: org.apache.kafka.common.internals.Topic.
+    if re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", pattern) is None or pattern in {".", ".."}:
+        looks_like_expression = any(letter in pattern for letter in "*+?[(|\\$")
+        raise PatternError(
+            "a topic name (letters, digits, '.', '_', '-'), or a regular expression that begins with ^",
+            f"^{pattern}" if looks_like_expression else None,
+        )
+    return lambda topic: topic == pattern
+
+
+def _compiled(expression: str) -> re.Pattern[str]:
+    try:
+        return re.compile(expression)
+    except re.error as error:
+        raise PatternError(f"a regular expression ({error})") from None

@@ -1,0 +1,97 @@
+"""The whole configuration, as the worker reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from worker.configuration.parts import (
+    CheckpointRule,
+    DeadLetterRule,
+    HttpRule,
+    KafkaRule,
+    LanesRule,
+    LoggingRule,
+    Section,
+)
+from worker.configuration.secrets import Secrets
+from worker.configuration.tables import BatchRule, OnFailure, TableRule
+from worker.configuration.values import Duration, FormatChoice, duration
+
+__all__ = ["Configuration"]
+
+
+class Configuration(Section):
+    """One worker's configuration. Times are seconds, sizes bytes.
+
+    `load` makes it from a file; `Configuration.model_validate` from a mapping of the same shape, where numbers
+    are accepted as seconds and bytes too.
+    """
+
+    kafka: KafkaRule
+    """Where the change records come from."""
+    name: str = Field(default_factory=lambda data: str(data["kafka"].group_id), min_length=1)
+    """The worker's name in logs and on the status page; default: the group id."""
+    format: FormatChoice = Field(default="canal")
+    """The format of the records, or a mapping of topics (names, or expressions that begin with ^) to formats."""
+    lanes: LanesRule = Field(default_factory=LanesRule)
+    """How records are handled side by side."""
+    batch: BatchRule = Field(default_factory=BatchRule)
+    """How much a handler is given at once, by default."""
+    checkpoint: CheckpointRule = Field(default_factory=CheckpointRule)
+    """How the position is kept."""
+    shutdown_timeout: Duration = duration("30s")
+    """How long a stop waits for what runs."""
+    revoke_timeout: Duration = duration("10s")
+    """How long a rebalance waits for running batches of the partitions that leave."""
+    tables: list[TableRule] = Field(default=[])
+    """The first match wins; an unmatched table is counted as skipped and finished."""
+    dead_letter: DeadLetterRule | None = None
+    """Where records go that cannot be handled; null: nowhere."""
+    on_undecodable: OnFailure = Field(
+        default_factory=lambda data: "dead_letter" if data.get("dead_letter") else "halt"
+    )
+    """What happens to an undecodable record; default: dead_letter when its topic is set, else halt."""
+    http: HttpRule | None = Field(default_factory=HttpRule)
+    """Where status, probes and metrics are served; null: nowhere."""
+    logging: LoggingRule = Field(default_factory=LoggingRule)
+    """What is logged, and how it looks."""
+    spark: dict[str, Any] = Field(default={})
+    """See the Spark handler."""
+
+    _path: Path = PrivateAttr(default=Path("binlane.yaml"))
+    _secrets: Secrets = PrivateAttr(default_factory=Secrets)
+
+    @model_validator(mode="after")
+    def _complete_tables(self) -> Self:
+        complete = [table.model_copy(update={"batch": table.batch.over(self.batch)}) for table in self.tables]
+        # Frozen for everybody else; validation is still under way.
+        object.__setattr__(self, "tables", complete)
+        return self
+
+    @property
+    def path(self) -> Path:
+        """The file it was read from."""
+        return self._path
+
+    @property
+    def folder(self) -> Path:
+        """The file's own folder: where relative paths of handlers and their import paths start."""
+        return self._path.absolute().parent
+
+    @property
+    def secrets(self) -> Secrets:
+        """What must never be shown; `secrets.redact(text)` takes it out of a text."""
+        return self._secrets
+
+    def read_from(self, path: Path, secrets: Secrets) -> Self:
+        """This configuration, knowing its file and its secrets."""
+        self._path = path
+        self._secrets = secrets
+        return self
+
+    def rule_for(self, table: str) -> TableRule | None:
+        """The first rule that matches `table` ("database.table"); None: the table is skipped."""
+        return next((rule for rule in self.tables if rule.matches(table)), None)

@@ -1,0 +1,104 @@
+"""Variables in values: `${NAME}`, `${NAME:-default}` and `${file:/run/secrets/x}`.
+
+They are replaced after the YAML has been read, so a value never becomes YAML structure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["Replacement", "VariableError", "Variables"]
+
+# `$${` stands for the characters `${`.
+_PIECE = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)(?P<end>\}?)")
+_NAME = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re.DOTALL)
+_FORMS = "${NAME}, ${NAME:-default}, ${file:/path} ($${ for the characters themselves)"
+
+
+class VariableError(ValueError):
+    """A variable that cannot be replaced: `found` and `allowed` are phrases without any value."""
+
+    def __init__(self, found: str, allowed: str) -> None:
+        super().__init__(f"{found}; allowed: {allowed}")
+        self.found = found
+        self.allowed = allowed
+
+
+class Replacement(NamedTuple):
+    """A text with its variables replaced."""
+
+    text: str
+    values: tuple[str, ...]
+    """What the variables stood for, in their order; never to be shown."""
+    whole: bool
+    """The text was one variable and nothing else."""
+    from_file: bool
+
+
+@dataclass(frozen=True)
+class Variables:
+    """Where the values of variables come from."""
+
+    environment: Mapping[str, str]
+    folder: Path
+    """Relative paths of `${file:...}` start here."""
+
+    def replace(self, text: str) -> Replacement | None:
+        """The text with its variables replaced; None when there is nothing to replace.
+
+        Raises:
+            VariableError: a variable that is not set, a file that cannot be read, or `${` without a name.
+        """
+        if "${" not in text:
+            return None
+        pieces: list[str] = []
+        values: list[str] = []
+        from_file = False
+        position = 0
+        for match in _PIECE.finditer(text):
+            pieces.append(text[position : match.start()])
+            position = match.end()
+            if match["body"] is None:
+                pieces.append("${")
+                continue
+            if not match["end"]:
+                raise VariableError("found ${ without }", _FORMS)
+            values.append(self._value(match["body"]))
+            pieces.append(values[-1])
+            from_file |= match["body"].startswith("file:")
+        pieces.append(text[position:])
+        whole = len(values) == 1 and _PIECE.fullmatch(text) is not None
+        return Replacement("".join(pieces), tuple(values), whole, from_file)
+
+    def _value(self, body: str) -> str:
+        if body.startswith("file:"):
+            return self._content(body.removeprefix("file:"))
+        match = _NAME.fullmatch(body)
+        if match is None:
+            raise VariableError("found ${...} without a variable's name", _FORMS)
+        value = self.environment.get(match["name"])
+        if match["default"] is not None:
+            # As in a shell, `:-` replaces an empty value too.
+            return value or match["default"].removeprefix(":-")
+        if value is None:
+            raise VariableError(
+                f"the environment variable {match['name']} is not set",
+                f"set it, or give a default: ${{{match['name']}:-default}}",
+            )
+        return value
+
+    def _content(self, name: str) -> str:
+        path = self.folder / name
+        try:
+            content = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise VariableError(f"the file {path} is not UTF-8 text", "a text file") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise VariableError(f"the file {path} cannot be read ({reason})", "a readable file") from None
+        # Editors and `echo` end a file with a line break that is not part of the secret.
+        return content.removesuffix("\n").removesuffix("\r")
