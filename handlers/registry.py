@@ -35,9 +35,9 @@ class Entry(Protocol):
 
 
 class HandlerTypeError(ValueError):
-    """The type leads to no handler class. `problem` says why, `allowed` what would do, `nearest` what was meant.
+    """The type leads to no handler class.
 
-    Its text is all of it in one line.
+    `problem` says why, `allowed` what would do, `nearest` what was meant; its text is all of it in one line.
     """
 
     def __init__(self, problem: str, allowed: str, nearest: str | None = None) -> None:
@@ -65,7 +65,7 @@ def resolve(handler_type: str, folder: Path) -> type[Handler]:
     path = BUILT_IN.get(handler_type, handler_type)
     module_name, colon, class_name = path.partition(":")
     if not colon:
-        raise HandlerTypeError("there is no such handler", _ALLOWED, _likely(handler_type, folder))
+        raise HandlerTypeError("there is no such handler", _ALLOWED, _likely(handler_type))
     if not all(part.isidentifier() for part in [*module_name.split("."), class_name]):
         raise HandlerTypeError("it is no import path", _ALLOWED)
     found = getattr(_module(module_name, handler_type, folder), class_name, None)
@@ -137,15 +137,11 @@ def _no_class(module_name: str, class_name: str) -> None:
     )
 
 
-def _likely(handler_type: str, folder: Path) -> str | None:
-    """`package.module.Class` is the usual slip: the same with a colon, if there is such a module."""
-    module_name, _, class_name = handler_type.rpartition(".")
-    if (
-        module_name
-        and class_name[:1].isupper()
-        and all(part.isidentifier() for part in handler_type.split("."))
-    ):
-        return f"{module_name}:{class_name}"
+def _likely(handler_type: str) -> str | None:
+    """`package.module.Class` is the usual slip: a colon belongs before the class."""
+    *module, class_name = handler_type.split(".")
+    if module and class_name[:1].isupper() and all(name.isidentifier() for name in module):
+        return f"{'.'.join(module)}:{class_name}"
     return nearest(handler_type, BUILT_IN)
 
 

@@ -106,6 +106,7 @@ class _Reader:
         try:
             if isinstance(node, yaml.SequenceNode):
                 return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+            assert isinstance(node, yaml.MappingNode)  # the third and last kind of node
             return self._mapping(node, path)
         finally:
             self._open.pop()
@@ -168,7 +169,7 @@ class _Reader:
 
 
 def _typed(text: str) -> Any:
-    """A variable's value as YAML types it, but only where the type says exactly the same: `0123` stays text."""
+    """A variable's value as YAML types it, where that says exactly the same: `0123` stays text."""
     value = plain(text)
     return value if isinstance(value, str) or json.dumps(value) == text else text
 

@@ -185,7 +185,7 @@ class _Checker:
 
 
 def _secret_texts(document: Document) -> Iterator[str]:
-    """The texts that must not reach a log: of secret keys, of secret files, and of variables in free sections.
+    """What must not reach a log: texts of secret keys, of secret files, and of variables in free sections.
 
     Keys of binlane's own (a name, an address, a level) are meant to be seen when they come from variables.
     """

@@ -26,8 +26,8 @@ __all__ = ["Configuration"]
 class Configuration(Section):
     """One worker's configuration. Times are seconds, sizes bytes.
 
-    `load` makes it from a file; `Configuration.model_validate` from a mapping of the same shape, where numbers
-    are accepted as seconds and bytes too.
+    `load` makes it from a file; `Configuration.model_validate` from a mapping of the same shape, where
+    numbers are accepted as seconds and bytes too.
     """
 
     kafka: KafkaRule
@@ -35,7 +35,7 @@ class Configuration(Section):
     name: str = Field(default_factory=lambda data: str(data["kafka"].group_id), min_length=1)
     """The worker's name in logs and on the status page; default: the group id."""
     format: FormatChoice = Field(default="canal")
-    """The format of the records, or a mapping of topics (names, or expressions that begin with ^) to formats."""
+    """The format of the records, or a mapping of topics (names, or ^expressions) to formats."""
     lanes: LanesRule = Field(default_factory=LanesRule)
     """How records are handled side by side."""
     batch: BatchRule = Field(default_factory=BatchRule)

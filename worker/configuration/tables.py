@@ -17,7 +17,7 @@ OnFailure = Literal["halt", "skip", "dead_letter"]
 
 
 class BatchRule(Section):
-    """How much a handler is given at once. A table's rule takes the keys it does not name from the default."""
+    """How much a handler is given at once."""
 
     max_records: int = Field(default=1000, ge=1)
     """Kafka records in a batch, at most."""
@@ -40,16 +40,22 @@ class RetryRule(Section):
     """Wait before the second attempt."""
     max_delay: Duration = duration("30s")
     """The longest wait between two attempts."""
-    multiplier: float = Field(default=2, ge=1)
+    multiplier: float = Field(default=2.0, ge=1)
     """How much longer each wait is than the one before."""
     jitter: float = Field(default=0.2, ge=0, le=1)
     """Each wait is longer or shorter by up to this share of it, at random."""
 
 
+def _open_schema(schema: dict[str, Any]) -> None:
+    """In a file the options stand beside type and name, whatever they are called."""
+    del schema["properties"]["options"]
+    schema["additionalProperties"] = True
+
+
 class HandlerEntry(Section):
     """One handler of a table."""
 
-    model_config = ConfigDict(json_schema_extra=lambda schema: _open_schema(schema))
+    model_config = ConfigDict(json_schema_extra=_open_schema)
 
     type: str = Field(min_length=1)
     """A built-in handler's name, or an import path such as my_package.module:MyHandler."""
@@ -57,12 +63,6 @@ class HandlerEntry(Section):
     """Its name in metrics; default: the type."""
     options: dict[str, Any] = Field(default={})
     """All other keys."""
-
-
-def _open_schema(schema: dict[str, Any]) -> None:
-    """In a file the options stand beside type and name, whatever they are called."""
-    del schema["properties"]["options"]
-    schema["additionalProperties"] = True
 
 
 def _with_options(entry: object) -> object:

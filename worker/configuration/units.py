@@ -1,4 +1,4 @@
-"""Durations (`250ms`, `5s`, `2m`, `1h`) and sizes (`512KiB`, `64MiB`, `1GiB`) as configurations write them."""
+"""Durations (`250ms`, `5s`, `2m`, `1h`) and sizes (`512KiB`, `64MiB`, `1GiB`) as they are written."""
 
 from __future__ import annotations
 
