@@ -1,0 +1,89 @@
+"""Runs one command and never leaves it behind, however its parent ends.
+
+A script of its own: `python broker_guard.py GRACE_SECONDS TEMPORARY_FOLDER COMMAND...`, with a pipe from the
+parent as standard input. The command's process id goes to standard output, one line; its output to standard
+error. The end of that pipe, a new parent, SIGTERM or SIGINT end the command: SIGTERM, then SIGKILL
+after the grace period. When the guard itself is killed, the kernel kills the command.
+
+A parent that ends the command on purpose writes KEEP. Without that word the parent is dead, and the guard
+removes the temporary folder (empty string: none), for nobody else will.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+__all__ = ["KEEP", "main"]
+
+KEEP = b"k"
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_POLL_SECONDS = 0.2
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the command's exit code, as a shell counts it: 128 and the number for a signal."""
+    grace_seconds, temporary_folder, *command = arguments
+    parent = os.getppid()
+    stopping = False
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr.fileno(),
+        preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - the guard has one thread only
+    )
+    os.write(sys.stdout.fileno(), f"{child.pid}\n".encode())
+    orphaned = False
+    while child.poll() is None and not stopping and not orphaned:
+        readable, _, _ = select.select([sys.stdin.fileno()], [], [], _POLL_SECONDS)
+        if readable and os.read(sys.stdin.fileno(), 1) == KEEP:
+            break
+        # The parent's id as well as the pipe: a process that the parent forked may hold the pipe open.
+        orphaned = bool(readable) or os.getppid() != parent
+    _end(child, float(grace_seconds))
+    if orphaned and temporary_folder:
+        shutil.rmtree(temporary_folder, ignore_errors=True)
+    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def _die_with(guard: int) -> Callable[[], None]:
+    """What the child does before it becomes the command: ask the kernel for SIGKILL when the guard dies."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def before_exec() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != guard:  # it died before the kernel was asked
+            os._exit(1)
+
+    return before_exec
+
+
+def _end(child: subprocess.Popen[bytes], grace_seconds: float) -> None:
+    if child.poll() is not None:
+        return
+    child.terminate()
+    child.send_signal(signal.SIGCONT)  # a stopped process could not act on the SIGTERM
+    try:
+        child.wait(grace_seconds)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,47 @@
+"""`binlane broker`: a real single-node Kafka in the foreground."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from worker.broker import Broker, BrokerError
+from worker.jars import JarsError
+from worker.java import JavaError
+
+__all__ = ["broker"]
+
+_LOOK_SECONDS = 0.5
+
+
+def broker(
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keeps the data here between runs. Default: a temporary folder, removed at the end."
+        ),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Listens here on 127.0.0.1. Default: any free port.")
+    ] = None,
+) -> None:
+    """Run a real single-node Kafka for development, until Ctrl-C or SIGTERM."""
+    # Both said outright: a shell's background job begins with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        with Broker(directory, port) as node:
+            typer.echo(f"Kafka is ready at {node.bootstrap_servers} (data in {node.directory})")
+            typer.echo("Ctrl-C or SIGTERM stops it.")
+            while node.running:
+                time.sleep(_LOOK_SECONDS)
+            raise BrokerError(f"Kafka ended by itself: {node.telling_log_lines()}")
+    except KeyboardInterrupt:
+        typer.echo("Kafka has stopped.")
+    except (BrokerError, JarsError, JavaError) as fault:
+        typer.echo(f"binlane broker: {fault}", err=True)
+        raise typer.Exit(1) from None
