@@ -65,3 +65,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     tables: list[TableStatus]
     checkpoint: CheckpointStatus
     error: str | None = None
+    lane_max_records: int | None = None
+    """How many records a lane may hold (`lanes.max_records`): what its queue is measured against."""
+    max_bytes: int | None = None
+    """How many bytes the lanes may hold together (`lanes.max_bytes`)."""

@@ -1,0 +1,108 @@
+"""What each address answers. The page is one file: it loads nothing and polls `api/status`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from worker.metrics import Metrics
+from worker.status import WorkerStatus
+
+__all__ = ["Reason", "build_app"]
+
+Reason = str | None
+"""Why not; None: all is well."""
+
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+def build_app(
+    status: Callable[[], WorkerStatus],
+    health: Callable[[], Reason],
+    ready: Callable[[], Reason],
+    metrics: Metrics,
+) -> Starlette:
+    """The whole application: `/`, `/api/status`, `/healthz`, `/readyz`, `/metrics`.
+
+    `status` and the scrape may wait for locks of busy threads, so they run on threads of their own;
+    `health` and `ready` are called on the server's thread and must answer at once: a probe never waits
+    behind a scrape.
+    """
+
+    def page(_: Request) -> Response:
+        html, policy = _page()
+        return HTMLResponse(html, headers={**_NO_STORE, "Content-Security-Policy": policy})
+
+    def api_status(_: Request) -> Response:
+        body = msgspec.json.encode(status())
+        return Response(body, media_type="application/json", headers=_NO_STORE)
+
+    async def healthz(_: Request) -> Response:
+        return _probe(health())
+
+    async def readyz(_: Request) -> Response:
+        return _probe(ready())
+
+    def scrape(request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(
+            encode(metrics.registry), headers={**_NO_STORE, "Content-Type": content_type, "Vary": "Accept"}
+        )
+
+    return Starlette(
+        routes=[
+            Route("/", page),
+            Route("/api/status", api_status),
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/metrics", scrape),
+        ]
+    )
+
+
+def _probe(reason: Reason) -> Response:
+    if reason is None:
+        return PlainTextResponse("ok\n", headers=_NO_STORE)
+    return PlainTextResponse(f"{reason}\n", status_code=503, headers=_NO_STORE)
+
+
+@cache
+def _page() -> tuple[str, str]:
+    """The page and the policy under which it runs: its own style and script, and requests to its own origin.
+
+    Table names and errors come from other people's databases: the script writes them as text only, and the
+    policy keeps anything else from running.
+    """
+    folder = files("worker.http")
+    style = (folder / "page.css").read_text("utf-8")
+    script = (folder / "page.js").read_text("utf-8")
+    html = (folder / "page.html").read_text("utf-8")
+    html = html.replace("/* page.css */", style).replace("/* page.js */", script)
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            "connect-src 'self'",
+            "img-src data:",
+            f"style-src '{_digest(style)}'",
+            f"script-src '{_digest(script)}'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'self'",
+        )
+    )
+    return html, policy
+
+
+def _digest(text: str) -> str:
+    """As https://www.w3.org/TR/CSP3/ asks for inline blocks: over exactly what stands between the tags."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

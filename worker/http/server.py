@@ -1,0 +1,106 @@
+"""An ASGI application on uvicorn, in one thread of the worker."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+
+__all__ = ["HttpServer", "ListenError"]
+
+_log = structlog.get_logger(__name__)
+
+
+class ListenError(RuntimeError):
+    """The address cannot be listened on; the text says why and which key to change."""
+
+
+class HttpServer:
+    """Serves `app` on `host:port` (port 0: any free one) from `start` to `stop`, in the thread `http`.
+
+    The thread is a daemon and installs no signal handlers: the worker decides when it ends.
+    """
+
+    def __init__(self, app: ASGIApp, host: str = "0.0.0.0", port: int = 8080) -> None:
+        self._host = host
+        self._port = port
+        self._socket: socket.socket | None = None
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                loop="asyncio",
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on. Raises RuntimeError before `start`."""
+        if self._socket is None:
+            raise RuntimeError("the HTTP server has not been started")
+        return self._port
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Listen and serve; on return clients can connect. To be called once.
+
+        Raises ListenError when the address cannot be listened on.
+        """
+        self._socket = _listen(self._host, self._port)
+        self._port = int(self._socket.getsockname()[1])
+        _log.info("http_listening", host=self._host, port=self._port)
+        self._thread.start()
+
+    def stop(self, timeout: float = 3.0) -> None:
+        """End open requests within a second, close the socket and the thread; nothing if not started."""
+        if self._socket is None:
+            return
+        self._server.should_exit = True
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            self._server.force_exit = True
+            self._thread.join(timeout)
+        self._socket.close()
+
+    def _serve(self) -> None:
+        if self._socket is not None:
+            self._server.run(sockets=[self._socket])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # A name with both kinds of address (localhost) means IPv4: probes and scrapers come that way.
+        family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+        return socket.create_server((str(address[0]), port), family=family, backlog=128)
+    except OSError as error:
+        raise ListenError(_explain(error, host, port)) from error
+
+
+def _explain(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"http.port: {port} on {host} is in use by another process; "
+            "stop that one, choose another port, or set 0 for any free one"
+        )
+    if error.errno == errno.EACCES:
+        return f"http.port: {port} on {host} needs rights this process has not; choose a port above 1023"
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return f"http.host: {host} is no address of this machine; 0.0.0.0 listens on all of them"
+    return f"http: cannot listen on {host}, port {port}: {error.strerror or error}"

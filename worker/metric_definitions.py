@@ -1,0 +1,170 @@
+"""Every metric of the worker, told once: name, kind, labels and help; also the table in the documentation."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+__all__ = ["DEFINITIONS", "MetricDefinition", "MetricKind", "definition", "markdown_table"]
+
+MetricKind = Literal["counter", "gauge", "histogram", "info"]
+
+
+class MetricDefinition(NamedTuple):
+    name: str
+    """As Prometheus shows it: a counter with its `_total`."""
+    kind: MetricKind
+    labels: tuple[str, ...]
+    help: str
+
+    @property
+    def family(self) -> str:
+        """The name the client library builds the sample names from."""
+        return self.name.removesuffix("_total").removesuffix("_info")
+
+
+_PARTITION = ("topic", "partition")
+
+DEFINITIONS: tuple[MetricDefinition, ...] = (
+    MetricDefinition(
+        "binlane_records_consumed_total",
+        "counter",
+        _PARTITION,
+        "Records fetched from Kafka.",
+    ),
+    MetricDefinition(
+        "binlane_records_finished_total",
+        "counter",
+        ("table",),
+        "Records that all handlers of their table have finished with.",
+    ),
+    MetricDefinition(
+        "binlane_records_skipped_total",
+        "counter",
+        ("reason",),
+        "Records finished without a handler: of no configured table, or without a change in them.",
+    ),
+    MetricDefinition(
+        "binlane_handler_seconds",
+        "histogram",
+        ("handler",),
+        "How long one call of a handler with one batch took.",
+    ),
+    MetricDefinition(
+        "binlane_handler_failures_total",
+        "counter",
+        ("handler",),
+        "Calls of a handler that raised.",
+    ),
+    MetricDefinition(
+        "binlane_retries_total",
+        "counter",
+        ("table",),
+        "Batches given to their handlers again after a failure.",
+    ),
+    MetricDefinition(
+        "binlane_dead_letters_total",
+        "counter",
+        ("table",),
+        "Records written to the dead-letter topic.",
+    ),
+    MetricDefinition(
+        "binlane_tables_blocked",
+        "gauge",
+        (),
+        "Tables that stand still because a batch failed for good.",
+    ),
+    MetricDefinition(
+        "binlane_lane_queued_records",
+        "gauge",
+        ("lane",),
+        "Records queued or running in the lane.",
+    ),
+    MetricDefinition(
+        "binlane_lane_queued_bytes",
+        "gauge",
+        ("lane",),
+        "Bytes queued or running in the lane.",
+    ),
+    MetricDefinition(
+        "binlane_lane_busy_seconds_total",
+        "counter",
+        ("lane",),
+        "Time the lane's processor spent on batches.",
+    ),
+    MetricDefinition(
+        "binlane_backpressure_seconds_total",
+        "counter",
+        (),
+        "Time in which partitions were paused because the lanes were full.",
+    ),
+    MetricDefinition(
+        "binlane_partition_paused",
+        "gauge",
+        _PARTITION,
+        "1 while the partition is paused, else 0.",
+    ),
+    MetricDefinition(
+        "binlane_position",
+        "gauge",
+        _PARTITION,
+        "The next offset to be fetched.",
+    ),
+    MetricDefinition(
+        "binlane_committed",
+        "gauge",
+        _PARTITION,
+        "The committed offset: the next one to be read after a restart.",
+    ),
+    MetricDefinition(
+        "binlane_unfinished_records",
+        "gauge",
+        _PARTITION,
+        "Fetched records that are not finished.",
+    ),
+    MetricDefinition(
+        "binlane_lag_records",
+        "gauge",
+        _PARTITION,
+        "Records between the committed offset and the partition's end.",
+    ),
+    MetricDefinition(
+        "binlane_delay_seconds",
+        "gauge",
+        _PARTITION,
+        "Now minus the source time of the oldest unfinished change; 0 when none is unfinished.",
+    ),
+    MetricDefinition(
+        "binlane_commits_total",
+        "counter",
+        ("store", "result"),
+        "Commits to a checkpoint store; result is success or failure.",
+    ),
+    MetricDefinition(
+        "binlane_rebalances_total",
+        "counter",
+        ("kind",),
+        "Rebalances seen; kind is assign, revoke or lost.",
+    ),
+    MetricDefinition(
+        "binlane_info",
+        "info",
+        ("version",),
+        "Always 1; the version is in the label.",
+    ),
+)
+
+_BY_NAME = {entry.name: entry for entry in DEFINITIONS}
+
+
+def definition(name: str) -> MetricDefinition:
+    """The definition of a metric by its full name. Raises KeyError for a metric that is not defined."""
+    return _BY_NAME[name]
+
+
+def markdown_table() -> str:
+    """The table of docs/operations.md."""
+    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    for entry in DEFINITIONS:
+        labels = ", ".join(f"`{label}`" for label in entry.labels)
+        rows.append(f"| `{entry.name}` | {entry.kind} | {labels} | {entry.help} |")
+    return "\n".join(rows) + "\n"
