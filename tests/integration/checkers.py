@@ -1,0 +1,144 @@
+"""What is promised of every run, as objects that judge the recorded events of any run.
+
+After Decaton's ProcessingGuarantee and ProcessOrdering: a test says which guarantees a run must have held,
+not how to look for them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+__all__ = ["Guarantee", "NeverTwoAtOnce", "NothingLost", "NothingTwice", "Run", "TableOrder"]
+
+Event = dict[str, Any]
+
+
+class Run:
+    """The events of a run, in the order in which they happened, whichever process wrote them."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def events(self) -> list[Event]:
+        if not self.file.exists():
+            return []
+        # The last line may be half written by a process that was killed inside its write, or be so just now.
+        whole, _, _ = self.file.read_bytes().rpartition(b"\n")
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def rows(self, handler: str | None = None) -> list[Event]:
+        return [
+            event
+            for event in self.events()
+            if event["event"] == "row" and (handler is None or event["handler"] == handler)
+        ]
+
+    def seqs(self) -> dict[str, list[int]]:
+        """{table: the numbers of its rows, as they were handled}."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for row in self.rows():
+            found[row["table"]].append(row["seq"])
+        return dict(found)
+
+    def note_end_of(self, worker: str) -> None:
+        """Write down that this process (name:pid) is gone: what it had open will never end by itself."""
+        with self.file.open("ab", buffering=0) as out:
+            out.write(json.dumps({"event": "gone", "worker": worker}).encode() + b"\n")
+
+    def mark(self) -> int:
+        """A place to look at later events from: `run.events()[mark:]`."""
+        return len(self.events())
+
+
+class Guarantee(Protocol):
+    def broken(self, events: Sequence[Event]) -> list[str]:
+        """What breaks the guarantee, in words; empty when it holds."""
+        ...
+
+
+class NothingLost:
+    """Every row that was sent was handled, by each of the handlers."""
+
+    def __init__(self, sent: Mapping[str, Iterable[int]], handlers: Sequence[str] = ()) -> None:
+        self.sent = {table: set(rows) for table, rows in sent.items()}
+        self.handlers = handlers
+
+    def broken(self, events: Sequence[Event]) -> list[str]:
+        handled: dict[tuple[str, str], set[int]] = defaultdict(set)
+        for event in events:
+            if event["event"] == "row":
+                handled[event["handler"], event["table"]].add(event["seq"])
+        found = []
+        for handler in self.handlers or sorted({handler for handler, _ in handled}) or ["any handler"]:
+            for table, rows in sorted(self.sent.items()):
+                if missing := sorted(rows - handled[handler, table]):
+                    found.append(f"{handler}: {len(missing)} rows of {table} never came: {missing[:5]} ...")
+                if strange := sorted(handled[handler, table] - rows):
+                    found.append(f"{handler}: rows of {table} that were never sent: {strange[:5]}")
+        return found
+
+
+class NothingTwice:
+    """No row came a second time."""
+
+    def broken(self, events: Sequence[Event]) -> list[str]:
+        seen: set[tuple[str, str, int]] = set()
+        found = []
+        for event in events:
+            if event["event"] == "row":
+                row = (event["handler"], event["table"], event["seq"])
+                if row in seen:
+                    found.append(f"{row[0]}: row {row[2]} of {row[1]} came again")
+                seen.add(row)
+        return found[:10]
+
+
+class TableOrder:
+    """The rows of each table come in source order.
+
+    A suffix may come again, from an earlier row, in order: so a row is the next one after its predecessor,
+    or an earlier one; it never jumps ahead. With `first`, a table begins at that row instead of 0.
+    """
+
+    def __init__(self, first: Mapping[str, int] | None = None) -> None:
+        self.first = first or {}
+
+    def broken(self, events: Sequence[Event]) -> list[str]:
+        last: dict[tuple[str, str], int] = {}
+        found = []
+        for event in events:
+            if event["event"] == "row":
+                unit = (event["handler"], event["table"])
+                before = last.get(unit, self.first.get(event["table"], 0) - 1)
+                if event["seq"] > before + 1:
+                    found.append(f"{unit[0]}: row {event['seq']} of {unit[1]} came after row {before}")
+                last[unit] = event["seq"]
+        return found[:10]
+
+
+class NeverTwoAtOnce:
+    """At no time two batches of a table are inside a handler, in whichever processes."""
+
+    def broken(self, events: Sequence[Event]) -> list[str]:
+        inside: dict[tuple[str, str], tuple[str, int]] = {}
+        found = []
+        for event in events:
+            kind = event["event"]
+            if kind == "gone":
+                inside = {unit: who for unit, who in inside.items() if who[0] != event["worker"]}
+            elif kind in ("start", "row", "end"):
+                unit = (event["handler"], event["table"])
+                who = (event["worker"], event["batch"])
+                if kind == "start" and unit in inside:
+                    found.append(f"{who} began a batch of {unit[1]} while {inside[unit]} was inside")
+                elif kind != "start" and inside.get(unit) != who:
+                    found.append(f"{who} is inside {unit[1]}, which {inside.get(unit)} entered after it")
+                if kind == "start":
+                    inside[unit] = who
+                elif kind == "end" and inside.get(unit) == who:
+                    del inside[unit]
+        return found[:10]
