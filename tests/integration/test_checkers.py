@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from integration.checkers import Guarantee, NeverTwoAtOnce, NothingLost, NothingTwice, TableOrder
 
+Event = dict[str, Any]
 
-def event(
-    kind: str, table: str = "shop.t0", seq: int = 0, worker: str = "a:1", batch: int = 0
-) -> dict[str, Any]:
+
+def event(kind: str, table: str = "shop.t0", seq: int = 0, worker: str = "a:1", batch: int = 0) -> Event:
     names = {"event": kind, "worker": worker, "handler": "recording", "table": table, "batch": batch}
     return {**names, "seq": seq} if kind == "row" else names
 
