@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -54,12 +54,12 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 class Batch:
     """Consecutive changes of one table, in source order."""
 
-    __slots__ = ("attempt", "changes", "database", "name", "positions", "records", "table")
+    __slots__ = ("_changes", "attempt", "database", "name", "positions", "records", "table")
 
     def __init__(
         self,
         table: str,
-        changes: Sequence[Change],
+        changes: Sequence[Change] | Callable[[], Sequence[Change]],
         *,
         database: str,
         name: str,
@@ -71,13 +71,20 @@ class Batch:
         """`database.name`."""
         self.database = database
         self.name = name
-        self.changes = changes
+        self._changes = changes
         self.attempt = attempt
         """From 1; counts how often these changes were given to this handler."""
         self.positions = positions or {}
         """{(topic, partition): (first offset, last offset)}."""
-        self.records = len(changes) if records is None else records
+        self.records = len(self.changes) if records is None else records
         """How many Kafka records the changes came in."""
+
+    @property
+    def changes(self) -> Sequence[Change]:
+        """In source order. Decoded when first asked for, if the handler says `reads_changes = False`."""
+        if callable(self._changes):
+            self._changes = self._changes()
+        return self._changes
 
     def __repr__(self) -> str:
         return f"Batch({self.table}, {self.records} records, attempt {self.attempt})"

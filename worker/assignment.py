@@ -1,0 +1,92 @@
+"""The partitions that this worker owns at the moment, each with its tracker."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable
+
+from offsets.restore import Start
+from offsets.tracker import OffsetTracker
+from offsets.types import Checkpoint, TopicPartition
+from worker.formats.interface import Format
+
+__all__ = ["Assignment", "Assignments"]
+
+
+class Assignment:
+    """One partition from its assignment to its revocation.
+
+    A new assignment of the same partition is another object with another epoch and tracker, so a completion
+    that comes too late flips flags that nobody reads any more.
+    """
+
+    __slots__ = (
+        "closed",
+        "committed",
+        "consumed",
+        "end",
+        "epoch",
+        "format",
+        "partition",
+        "saved",
+        "start",
+        "tracker",
+    )
+
+    def __init__(self, partition: TopicPartition, epoch: int, start: Start, format_: Format) -> None:
+        self.partition = partition
+        self.epoch = epoch
+        self.start = start
+        self.format = format_
+        first = start.offset if isinstance(start.offset, int) else None
+        self.tracker = OffsetTracker(first, start.ahead)
+        self.committed: int | None = None
+        """What Kafka has acknowledged."""
+        self.saved: dict[str, Checkpoint] = {}
+        """Store name -> what it holds, as far as this assignment wrote it."""
+        self.end: int | None = None
+        """The partition's end as last told by the broker."""
+        self.consumed = 0
+        self.closed = False
+        """No work of it may start any more."""
+
+    def __repr__(self) -> str:
+        return f"Assignment({self.partition}, epoch {self.epoch})"
+
+    def restart_at(self, offset: int) -> None:
+        """Track anew from `offset`: the broker no longer has what came before, or counts anew."""
+        self.tracker = OffsetTracker(offset)
+        self.saved.clear()
+
+
+class Assignments:
+    """What is assigned now. The fetcher's thread changes it, others look."""
+
+    def __init__(self) -> None:
+        # Guards `_by_partition`.
+        self._lock = threading.Lock()
+        self._by_partition: dict[TopicPartition, Assignment] = {}
+        self._epochs = itertools.count(1)
+        self.balanced = False
+        """True once the group has told this member its share, be it nothing."""
+
+    def next_epoch(self) -> int:
+        return next(self._epochs)
+
+    def add(self, assignments: Iterable[Assignment]) -> None:
+        with self._lock:
+            for assignment in assignments:
+                self._by_partition[assignment.partition] = assignment
+
+    def get(self, topic: str, partition: int) -> Assignment | None:
+        return self._by_partition.get(TopicPartition(topic, partition))
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        with self._lock:
+            for partition in partitions:
+                self._by_partition.pop(partition, None)
+
+    def current(self) -> list[Assignment]:
+        with self._lock:
+            return list(self._by_partition.values())

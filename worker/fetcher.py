@@ -1,0 +1,273 @@
+"""The fetcher: the one thread that polls Kafka. It routes what comes and hands it to the lanes."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+
+from worker.assignment import Assignment, Assignments
+from worker.chunk import Delivery
+from worker.formats.interface import Record
+from worker.kafka_errors import KafkaErrors
+from worker.lanes import Lanes
+from worker.logs import get_logger
+from worker.metrics import Metrics
+from worker.rebalance import Rebalancer
+from worker.routing import Router
+
+__all__ = ["Fetcher"]
+
+log = get_logger("fetcher")
+
+_POLL_SECONDS = 0.1
+_FILL_SECONDS = 0.005
+"""How long a poll waits for more once something came: fuller polls cost less for each record."""
+_FIRST_POLL, _LEAST_POLL, _MOST_POLL = 500, 100, 10_000
+_PATIENCE = 0.25
+"""Seconds that a delivery may wait for room before the partitions are paused: pausing throws away what librdkafka
+has fetched ahead, so a short wait is cheaper."""
+
+_topic = cast(Callable[[Message], str], Message.topic)
+_partition = cast(Callable[[Message], int], Message.partition)
+_error = Message.error
+
+
+class Fetcher(threading.Thread):
+    """Polls until stopped, then keeps the membership alive until `close`."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        topics: Sequence[str],
+        *,
+        assignments: Assignments,
+        router: Router,
+        lanes: Lanes,
+        errors: KafkaErrors,
+        metrics: Metrics,
+        max_records: int,
+        max_bytes: int,
+        clock: Callable[[], float],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__(name="fetcher", daemon=True)
+        self._consumer = consumer
+        self._topics = list(topics)
+        self._assignments = assignments
+        self._router = router
+        self._lanes = lanes
+        self._errors = errors
+        self._metrics = metrics
+        self._most = min(_MOST_POLL, max_records)
+        self._most_bytes = max(1, max_bytes // 4)
+        self._poll = min(_FIRST_POLL, self._most)
+        self._clock = clock
+        self._fail = fail
+        self._draining = threading.Event()
+        self._closing = threading.Event()
+        self._held: Delivery | None = None
+        self._held_since = 0.0
+        self._unrouted: deque[list[Message]] = deque()
+        self.paused = False
+        self.beat = clock()
+        """When the thread last went round."""
+        self.rebalancer: Rebalancer | None = None
+
+    def drain(self) -> None:
+        """Fetch nothing more, but stay a member of the group."""
+        self._draining.set()
+
+    def close(self) -> None:
+        """Leave the group and end the thread."""
+        self._draining.set()
+        self._closing.set()
+
+    def run(self) -> None:
+        try:
+            self._subscribe()
+            while not self._draining.is_set():
+                self.beat = self._clock()
+                if self._held is not None:
+                    self._wait_for_room()
+                elif self._unrouted:
+                    self._receive(self._unrouted.popleft())
+                else:
+                    self._receive(self._next_poll())
+        except BaseException as error:
+            self._fail(error)
+        try:
+            self._idle_until_closed()
+            self._consumer.close()
+        except BaseException as error:
+            self._fail(error)
+
+    def changed(self, gone: set[Assignment], added: list[Assignment]) -> None:
+        """The rebalancer's word on this thread: these partitions left, those came."""
+        if self._held is not None:
+            self._held = self._held.without(gone)
+        places = [confluent_kafka.TopicPartition(*assignment.partition) for assignment in added]
+        if places and (self.paused or self._draining.is_set()):
+            self._consumer.pause(places)
+
+    def _subscribe(self) -> None:
+        assert self.rebalancer is not None
+        self._consumer.subscribe(
+            self._topics,
+            on_assign=self.rebalancer.on_assign,
+            on_revoke=self.rebalancer.on_revoke,
+            on_lost=self.rebalancer.on_lost,
+        )
+
+    def _next_poll(self) -> list[Message]:
+        """Waits for a first record, then a moment for more."""
+        first = self._consumer.poll(_POLL_SECONDS)
+        if first is None:
+            return []
+        if self._poll == 1:
+            return [first]
+        return [first, *self._consumer.consume(self._poll - 1, _FILL_SECONDS)]
+
+    def _receive(self, messages: list[Message]) -> None:
+        if not messages:
+            return
+        full = len(messages) >= self._poll
+        ends: list[Message] = []
+        if any(map(_error, messages)):
+            ends = [m for m in messages if m.error() is not None]
+            messages = [m for m in messages if m.error() is None]
+        delivery = Delivery()
+        try:
+            for assignment, own in self._by_partition(messages):
+                assignment.consumed += len(own)
+                self._metrics.consumed(*assignment.partition, len(own))
+                self._router.route(assignment, cast(list[Record], own), delivery)
+        finally:  # what was routed before a record that stops the worker is still handed over
+            if delivery.parts:
+                self._hand_over(delivery, full=full, count=len(messages))
+        for message in ends:
+            self._told(message)
+
+    def _hand_over(self, delivery: Delivery, *, full: bool, count: int) -> None:
+        if self._lanes.offer(delivery):
+            if full:
+                self._poll = min(self._most, self._poll * 2)
+        else:
+            self._held, self._held_since = delivery, self._clock()
+            self._poll = max(min(_LEAST_POLL, self._most), self._poll // 2)
+        average = max(1, delivery.bytes // max(1, count))
+        self._poll = max(1, min(self._poll, self._most_bytes // average))
+
+    def _wait_for_room(self) -> None:
+        """Offer the held delivery again; pause the partitions if that takes long, and go on polling."""
+        assert self._held is not None
+        begin = self._clock()
+        self._lanes.wait_for_space(_POLL_SECONDS)
+        if self._lanes.offer(self._held):
+            self._held = None
+            self._pause(False)
+        elif self.paused:
+            # For the group's sake; paused partitions give nothing but what was under way.
+            late = self._consumer.consume(self._most, 0.0)
+            if late:
+                self._unrouted.append(late)
+        elif begin - self._held_since > _PATIENCE:
+            self._pause(True)
+        self._metrics.backpressure(self._clock() - begin)
+
+    def _pause(self, paused: bool) -> None:
+        if paused == self.paused:
+            return
+        self.paused = paused
+        places = [confluent_kafka.TopicPartition(*a.partition) for a in self._assignments.current()]
+        if places:
+            (self._consumer.pause if paused else self._consumer.resume)(places)
+        log.debug("paused" if paused else "resumed", partitions=len(places))
+
+    def _by_partition(self, messages: list[Message]) -> list[tuple[Assignment, list[Message]]]:
+        """The records of each partition, in order; those of partitions that left are dropped."""
+        if not messages:
+            return []
+        partitions = list(map(_partition, messages))
+        topics = list(map(_topic, messages))
+        # Mostly one partition, told by C-speed counts.
+        if partitions.count(partitions[0]) == len(messages) == topics.count(topics[0]):
+            groups: dict[tuple[str, int], list[Message]] = {(topics[0], partitions[0]): messages}
+        else:
+            groups = {}
+            for place, message in zip(zip(topics, partitions, strict=True), messages, strict=True):
+                group = groups.get(place)
+                if group is None:
+                    groups[place] = [message]
+                else:
+                    group.append(message)
+        return [
+            (assignment, own)
+            for place, own in groups.items()
+            if (assignment := self._assignments.get(*place)) is not None and not assignment.closed
+        ]
+
+    def _told(self, message: Message) -> None:
+        """Not a record: the end of a partition, or an error."""
+        error = cast(KafkaError, message.error())
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        assignment = None
+        if topic is not None and partition is not None and partition >= 0:
+            assignment = self._assignments.get(topic, partition)
+        if error.code() == KafkaError._PARTITION_EOF:
+            # Behind the last record may lie transaction markers; everything below has been read.
+            if assignment is not None and offset is not None:
+                assignment.tracker.reach(offset)
+                assignment.end = offset
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET and assignment is not None:
+            self._out_of_range(assignment, error)
+        elif error.fatal():
+            raise KafkaException(error)
+        else:
+            self._errors.report(error, topic=topic)
+
+    def _out_of_range(self, assignment: Assignment, error: KafkaError) -> None:
+        """The broker does not have the offset: go on at the next one it has, and say what that means."""
+        where: Any = confluent_kafka.TopicPartition(*assignment.partition)
+        low, high = self._consumer.get_watermark_offsets(where, timeout=10.0)
+        tracker = assignment.tracker
+        start = assignment.start.offset
+        position = tracker.next_offset if tracker.next_offset is not None else start
+        if isinstance(position, int) and position > high:
+            begin = high if self.rebalancer and self.rebalancer.initial_is_latest else low
+            assignment.restart_at(begin)
+            what = "is beyond the partition's end: the topic was made anew or cut; counting begins anew"
+            lost = None
+        else:
+            begin = low
+            tracker.reach(low)
+            what = "has expired: Kafka's retention deleted it before it was read"
+            lost = low - position if isinstance(position, int) else None
+        log.error(
+            "offset_out_of_range",
+            partition=str(assignment.partition),
+            offset=position,
+            found=what,
+            first=low,
+            end=high,
+            goes_on_at=begin,
+            records_lost=lost,
+            error=error.str(),
+        )
+        where.offset = begin
+        self._consumer.seek(where)
+
+    def _idle_until_closed(self) -> None:
+        """Stay in the group without fetching, so that others do not start on what still runs here."""
+        self._held = None
+        self._lanes.forget_held()
+        self._unrouted.clear()
+        self.paused = False
+        self._pause(True)
+        while not self._closing.is_set():
+            self.beat = self._clock()
+            self._consumer.consume(self._most, _POLL_SECONDS)

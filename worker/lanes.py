@@ -1,0 +1,337 @@
+"""Lanes: bounded queues between the fetcher and the processors, work conserving and in order per unit.
+
+put (`offer`), `take`, `finish`, `give_back`: the four verbs of the interface. A unit (a table) has at most one batch
+running; an idle processor takes a whole ready unit from the fullest lane, so that one hot lane never leaves the others
+idle.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+
+from worker.assignment import Assignment
+from worker.chunk import Delivery
+from worker.unit import Unit, UnitState
+from worker.work import Work
+
+__all__ = ["Lane", "Lanes"]
+
+
+class Lane:
+    """One lane's queue and counters; `Lanes` guards them."""
+
+    __slots__ = ("busy_seconds", "bytes", "condition", "number", "ready", "records", "running", "since")
+
+    def __init__(self, number: int, lock: threading.Lock) -> None:
+        self.number = number
+        self.condition = threading.Condition(lock)
+        self.ready: deque[Unit] = deque()
+        self.records = 0
+        """Queued and running, of the units whose home this is."""
+        self.bytes = 0
+        self.running: Work | None = None
+        """What this lane's processor works on, wherever it comes from."""
+        self.since = 0.0
+        self.busy_seconds = 0.0
+
+
+class Lanes:
+    """All lanes of a worker. Bounds: `max_records` queued and running of each lane, `max_bytes` of all together."""
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        max_records: int,
+        max_bytes: int,
+        work_stealing: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        # Guards every lane, every unit's queue and state, and the counters below. Held for microseconds: handlers
+        # never run under it.
+        self._lock = threading.Lock()
+        self.lanes = [Lane(number, self._lock) for number in range(count)]
+        self._space = threading.Condition(self._lock)  # told when a held delivery fits
+        self._settled = threading.Condition(self._lock)  # told when a batch ends while partitions leave
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._stealing = work_stealing
+        self._clock = clock
+        self._bytes = 0
+        self._idle: set[int] = set()
+        self._timers: list[tuple[float, int, Unit]] = []  # a heap: when a WAITING or BACKOFF unit is due
+        self._ticket = itertools.count()
+        self._held: Delivery | None = None  # the delivery that did not fit
+        self._withdrawing = False
+        self._stopping = False
+
+    # -- the fetcher's side ------------------------------------------------------------------------------------
+
+    def offer(self, delivery: Delivery) -> bool:
+        """Queue a whole delivery; False, and nothing taken, when it does not fit now."""
+        with self._lock:
+            if not self._fits(delivery):
+                self._hold(delivery)
+                return False
+            self._held = None
+            now = self._clock()
+            woken = 0
+            for unit, chunk in delivery.parts:
+                chunk.enqueued = now
+                unit.push(chunk)
+                self.lanes[unit.lane].bytes += chunk.bytes
+                if unit.state in (UnitState.IDLE, UnitState.WAITING):
+                    woken += self._arrange(unit)
+            for number, records in delivery.records.items():
+                self.lanes[number].records += records
+            self._bytes += delivery.bytes
+            if woken:
+                self._wake(woken, delivery.records)
+            elif self._timers:
+                self._wake(1, ())
+            return True
+
+    def wait_for_space(self, timeout: float) -> bool:
+        """True as soon as the delivery that was refused would fit; False after `timeout` seconds."""
+        with self._lock:
+            if self._held is None or self._fits(self._held):
+                return True
+            return self._space.wait(timeout)
+
+    def forget_held(self) -> None:
+        """The held delivery is not coming back."""
+        with self._lock:
+            self._held = None
+
+    def withdraw(self, units: Iterable[Unit], gone: set[Assignment], timeout: float) -> list[str]:
+        """Forget what the units hold of partitions that leave, and wait until their running batches ended.
+
+        Mark the assignments closed first. Returns the tables still running after `timeout` seconds.
+        """
+        with self._lock:
+            for unit in units:
+                self._drop(unit, gone)
+            self._withdrawing = True
+            end = self._clock() + timeout
+            while (running := self._running_of(gone)) and (left := end - self._clock()) > 0:
+                self._settled.wait(left)
+            self._withdrawing = False
+            return running
+
+    def stop(self) -> None:
+        """Let no further batch begin; `take` returns None from now on."""
+        with self._lock:
+            self._stopping = True
+            for lane in self.lanes:
+                lane.condition.notify_all()
+            self._space.notify_all()
+
+    # -- the processors' side ----------------------------------------------------------------------------------
+
+    def take(self, number: int) -> Work | None:
+        """The next batch for this lane's processor; waits for one. None when the lanes are stopped."""
+        lane = self.lanes[number]
+        with self._lock:
+            while not self._stopping:
+                now = self._clock()
+                self._fire(now)
+                unit = self._next_ready(lane)
+                if unit is not None:
+                    work = unit.cut()
+                    unit.state = UnitState.RUNNING
+                    lane.running = work
+                    lane.since = now
+                    return work
+                timeout = self._timers[0][0] - now if self._timers else None
+                self._idle.add(number)
+                lane.condition.wait(timeout)
+                self._idle.discard(number)
+            return None
+
+    def finish(self, number: int, work: Work) -> None:
+        """The batch is done: release what it held, queue its unit again if more is there."""
+        with self._lock:
+            unit = work.unit
+            self._leave(number)
+            unit.error = None
+            self._release(unit, work.records, work.bytes)
+            unit.state = UnitState.IDLE
+            self._arrange(unit)
+            self._tell()
+
+    def give_back(self, number: int, work: Work, *, delay: float, error: str | None = None) -> None:
+        """The batch is not done: keep it, and offer it again after `delay` seconds. The processor is free."""
+        with self._lock:
+            unit = work.unit
+            self._leave(number)
+            unit.error = error
+            unit.held = work
+            unit.due = self._clock() + delay
+            unit.state = UnitState.BACKOFF
+            if work.withdrawn:
+                self._unfold(unit)
+            elif delay > 0:
+                self._set_timer(unit)
+            else:
+                self._make_ready(unit)
+            self._tell()
+
+    def halt(self, number: int, work: Work, error: str) -> None:
+        """A change of it failed for good: its unit stops here, still counting against the bounds."""
+        with self._lock:
+            unit = work.unit
+            self._leave(number)
+            unit.error = error
+            unit.held = work
+            unit.state = UnitState.HALTED
+            if work.withdrawn:
+                self._unfold(unit)
+            self._tell()
+
+    def shorten(self, number: int, work: Work, records: int) -> Work:
+        """Cut a running batch after its first `records`; the rest goes back to the front of its unit's queue."""
+        with self._lock:
+            work.unit.push_back(work.unfinished_chunks(records))
+            self.lanes[number].running = first = work.head(records)
+            return first
+
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    @property
+    def pressed(self) -> bool:
+        """A delivery waits because it does not fit."""
+        return self._held is not None
+
+    def idle(self) -> bool:
+        """No batch is running."""
+        with self._lock:
+            return all(lane.running is None for lane in self.lanes)
+
+    def dead_end(self, units: Iterable[Unit]) -> bool:
+        """A delivery waits for room that only halted tables could give."""
+        with self._lock:
+            moving = (UnitState.READY, UnitState.RUNNING, UnitState.WAITING, UnitState.BACKOFF)
+            return self._held is not None and not any(unit.state in moving for unit in units)
+
+    @property
+    def lock(self) -> threading.Lock:
+        """For those who look at several lanes or units at one moment."""
+        return self._lock
+
+    # -- under the lock ----------------------------------------------------------------------------------------
+
+    def _fits(self, delivery: Delivery) -> bool:
+        # What is larger than a bound passes alone, else it would wait for ever.
+        if self._bytes and self._bytes + delivery.bytes > self._max_bytes:
+            return False
+        for number, records in delivery.records.items():
+            waiting = self.lanes[number].records
+            if waiting and waiting + records > self._max_records:
+                return False
+        return True
+
+    def _hold(self, delivery: Delivery) -> None:
+        """Nothing more comes until there is room, so nobody may wait for a fuller batch."""
+        self._held = delivery
+        waiting = {unit for _, _, unit in self._timers if unit.state is UnitState.WAITING}
+        for unit in waiting:
+            self._make_ready(unit)
+        if waiting:
+            self._wake(len(waiting), ())
+
+    def _arrange(self, unit: Unit) -> int:
+        """Make an idle or waiting unit with something queued ready, or let it gather. 1 if it became ready."""
+        if not unit.chunks:
+            return 0
+        wait = unit.table.max_wait
+        if wait <= 0 or self._held is not None or unit.full(self._max_records):
+            self._make_ready(unit)
+            return 1
+        if unit.state is not UnitState.WAITING:
+            unit.state = UnitState.WAITING
+            unit.due = unit.chunks[0].enqueued + wait
+            self._set_timer(unit)
+        return 0
+
+    def _make_ready(self, unit: Unit) -> None:
+        unit.state = UnitState.READY
+        self.lanes[unit.lane].ready.append(unit)
+
+    def _set_timer(self, unit: Unit) -> None:
+        heapq.heappush(self._timers, (unit.due, next(self._ticket), unit))
+
+    def _fire(self, now: float) -> None:
+        while self._timers and self._timers[0][0] <= now:
+            due, _, unit = heapq.heappop(self._timers)
+            if unit.due == due and unit.state in (UnitState.WAITING, UnitState.BACKOFF):
+                self._make_ready(unit)
+
+    def _next_ready(self, lane: Lane) -> Unit | None:
+        if lane.ready:
+            return lane.ready.popleft()
+        if self._stealing:
+            fullest = max((other for other in self.lanes if other.ready), key=_records, default=None)
+            if fullest is not None:
+                return fullest.ready.popleft()
+        return None
+
+    def _leave(self, number: int) -> None:
+        lane = self.lanes[number]
+        lane.running = None
+        lane.busy_seconds += self._clock() - lane.since
+
+    def _release(self, unit: Unit, records: int, size: int) -> None:
+        lane = self.lanes[unit.lane]
+        lane.records -= records
+        lane.bytes -= size
+        self._bytes -= size
+
+    def _tell(self) -> None:
+        if self._withdrawing:
+            self._settled.notify_all()
+        if self._held is not None and self._fits(self._held):
+            self._space.notify_all()
+
+    def _wake(self, count: int, homes: Collection[int]) -> None:
+        """Wake up to `count` idle processors, first those whose own lane has something."""
+        if not self._idle:
+            return
+        for number in [n for n in homes if n in self._idle] + [n for n in self._idle if n not in homes]:
+            if count <= 0:
+                return
+            if self._stealing or self.lanes[number].ready or not homes:
+                self._idle.discard(number)
+                self.lanes[number].condition.notify()
+                count -= 1
+
+    def _running_of(self, gone: set[Assignment]) -> list[str]:
+        return [
+            lane.running.unit.table.label
+            for lane in self.lanes
+            if lane.running and any(chunk.assignment in gone for chunk in lane.running.chunks)
+        ]
+
+    def _drop(self, unit: Unit, gone: set[Assignment]) -> None:
+        if unit.held is not None and any(chunk.assignment in gone for chunk in unit.held.chunks):
+            self._unfold(unit)
+        self._release(unit, *unit.drop(gone))
+        if not unit.chunks and unit.held is None and unit.state in (UnitState.READY, UnitState.WAITING):
+            if unit.state is UnitState.READY:
+                self.lanes[unit.lane].ready.remove(unit)
+            unit.state = UnitState.IDLE
+
+    def _unfold(self, unit: Unit) -> None:
+        """Turn a kept batch, some of whose partitions left, back into queued records."""
+        self._release(unit, *unit.unfold())
+        if unit.state is not UnitState.READY:
+            unit.state = UnitState.IDLE
+            unit.error = None
+            self._arrange(unit)
+
+
+def _records(lane: Lane) -> int:
+    return lane.records

@@ -1,0 +1,223 @@
+"""Processors: one thread a lane that decodes batches and runs their table's handlers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from handlers import StopWorker
+from worker.execution import HandlerRun, Step, describe
+from worker.formats.interface import Record, UndecodableRecord
+from worker.histogram import HandlerTimes
+from worker.lanes import Lanes
+from worker.logs import get_logger
+from worker.metrics import Metrics
+from worker.work import Work
+
+__all__ = ["Processor"]
+
+log = get_logger("processor")
+
+
+class Processor(threading.Thread):
+    """Takes batches from the lanes until they are stopped.
+
+    `fail` is told the error that must stop the worker: a handler's StopWorker, or a fault of this thread itself.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        lanes: Lanes,
+        metrics: Metrics,
+        *,
+        skip_undecodable: bool,
+        clock: Callable[[], float],
+        random: Callable[[], float],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__(name=f"processor-{number}", daemon=True)
+        self._number = number
+        self._lanes = lanes
+        self._metrics = metrics
+        self._times: HandlerTimes = metrics.handler_times(number)
+        self._skip_undecodable = skip_undecodable
+        self._clock = clock
+        self._random = random
+        self._fail = fail
+        self._pool: ThreadPoolExecutor | None = None
+        self._stopping = False
+
+    def call_off(self) -> None:
+        """Begin no further attempt; a handler that is running goes on to its end."""
+        self._stopping = True
+
+    def run(self) -> None:
+        try:
+            while (work := self._lanes.take(self._number)) is not None:
+                self._work(work)
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(wait=False)
+
+    def _work(self, work: Work) -> None:
+        if not work.runs:
+            prepared = self._prepare(work, decode=work.unit.table.decodes)
+            if prepared is None:
+                return
+            work = prepared
+        try:
+            steps = self._step(work)
+        except StopWorker as error:
+            self._lanes.give_back(self._number, work, delay=0.0, error=describe(error))
+            raise
+        unit = work.unit
+        for run in work.runs:
+            if not run.finished:
+                break
+        else:
+            unit.finished_records += work.finish_records(work.records)
+            self._lanes.finish(self._number, work)
+            return
+        if work.changes is None:
+            runs = work.runs
+            decoded = self._prepare(work, decode=True)
+            if decoded is None:
+                return
+            work, total = decoded, len(decoded.changes or ())
+            work.runs = [run.decoded(total) for run in runs]
+        unit.finished_records += work.finish_changes(min(run.done for run in work.runs))
+        self._not_done(work, steps)
+
+    def _prepare(self, work: Work, *, decode: bool) -> Work | None:
+        """Decode, and set each handler at the batch's beginning. None: the unit halted at a bad record."""
+        if decode:
+            fault = work.decode(self._undecodable)
+            if fault is not None:
+                place, reason = fault
+                if place == 0:
+                    self._halt(work, f"undecodable record: {reason}")
+                    return None
+                # What comes before the bad record is handled first; the rest halts when its turn comes.
+                work = self._lanes.shorten(self._number, work, place)
+                work.decode(self._undecodable)
+        total = work.records if work.changes is None else len(work.changes)
+        handlers = work.unit.table.handlers
+        work.runs = [HandlerRun(handler.name, handler.of(self._number), total) for handler in handlers]
+        return work
+
+    def _step(self, work: Work) -> list[Step]:
+        """Let every handler that is not through go on, in parallel; all are waited for."""
+        runs = [run for run in work.runs if not run.finished]
+        if len(runs) == 1:
+            return [self._timed(runs[0], work, self._times)]
+        if not runs:
+            return []
+        pool = self._pool
+        if pool is None:
+            pool = self._pool = ThreadPoolExecutor(thread_name_prefix=f"{self.name}-handler")
+        # Handler times belong to this thread, so the others' are measured apart and added here.
+        others = [HandlerTimes() for _ in runs[1:]]
+        futures = [
+            pool.submit(self._timed, run, work, times) for run, times in zip(runs[1:], others, strict=True)
+        ]
+        try:
+            steps = [self._timed(runs[0], work, self._times)]
+        finally:
+            errors = [future.exception() for future in futures]
+            for times in others:
+                self._times.add(times)
+        for error in errors:
+            if error is not None:
+                raise error
+        return steps + [future.result() for future in futures]
+
+    def _timed(self, run: HandlerRun, work: Work, times: HandlerTimes) -> Step:
+        begin = self._clock()
+        try:
+            return run.step(work, self, self._random)
+        finally:
+            times.observe(run.name, self._clock() - begin)
+
+    def _not_done(self, work: Work, steps: list[Step]) -> None:
+        failing = [run for run in work.runs if run.error is not None and not run.finished]
+        error = failing[0].error if failing else None
+        reason = describe(error) if error is not None else None
+        if error is not None:
+            work.unit.failed_batches += 1
+        if Step.HALT in steps:
+            run = next(run for run in failing if run.splitting)
+            self._halt(work, f"{describe(run.error or error or StopWorker())} (handler {run.name})")
+            return
+        if Step.RETRY in steps:
+            delay = max(run.delay for run in failing)
+            table = work.unit.table.label
+            self._metrics.retry(table)
+            log.warning(
+                "batch_failed",
+                table=table,
+                handlers=[run.name for run in failing],
+                attempt=max(run.attempt for run in failing) - 1,
+                error=reason,
+                retry_in_seconds=round(delay, 3),
+                exc_info=error,
+            )
+            self._lanes.give_back(self._number, work, delay=delay, error=reason)
+            return
+        self._lanes.give_back(self._number, work, delay=0.0, error=reason)
+
+    def _halt(self, work: Work, reason: str) -> None:
+        table = work.unit.table.label
+        log.error(
+            "table_halted",
+            table=table,
+            position=_place(work, work.finished),
+            error=reason,
+            hint="its later changes wait; mend the cause and restart, or set on_failure: skip",
+        )
+        self._lanes.halt(self._number, work, reason)
+
+    def called_off(self, work: Work) -> bool:
+        return self._stopping or work.withdrawn
+
+    def failed(self, handler: str, error: BaseException) -> None:
+        self._metrics.handler_failure(handler)
+        log.debug("handler_failed", handler=handler, error=describe(error))
+
+    def skipped(self, work: Work, handler: str, place: int, error: BaseException) -> None:
+        self._metrics.skipped("failed")
+        log.error(
+            "change_skipped",
+            table=work.unit.table.label,
+            handler=handler,
+            position=_change_place(work, place),
+            error=describe(error),
+        )
+
+    def _undecodable(self, message: Record, fault: UndecodableRecord) -> bool:
+        if self._skip_undecodable:
+            self._metrics.skipped("undecodable")
+            log.error(
+                "record_skipped",
+                position=f"{message.topic()}[{message.partition()}]@{message.offset()}",
+                error=str(fault),
+            )
+        return self._skip_undecodable
+
+
+def _place(work: Work, record: int) -> str:
+    """`topic[partition]@offset` of the work's record."""
+    for place, (chunk, message) in enumerate(work.messages()):
+        if place >= record:
+            return f"{chunk.assignment.partition}@{message.offset()}"
+    return "its end"
+
+
+def _change_place(work: Work, place: int) -> str:
+    if work.changes is None:
+        return _place(work, place)
+    change = work.changes[place]
+    return f"{change.topic}[{change.partition}]@{change.offset} row {change.index}"

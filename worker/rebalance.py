@@ -1,0 +1,182 @@
+"""Partitions come and go: where each begins, and how one leaves with everything finished committed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException
+
+from offsets.restore import Start, choose_start
+from offsets.stores import FileStore, KafkaStore
+from offsets.stores.interface import CheckpointError
+from offsets.types import Checkpoint, TopicPartition
+from worker.assignment import Assignment, Assignments
+from worker.committer import Committer
+from worker.configuration import Configuration
+from worker.formats.interface import Format
+from worker.lanes import Lanes
+from worker.logs import get_logger
+from worker.metrics import Metrics
+from worker.tables import TableBook
+
+__all__ = ["Rebalancer"]
+
+log = get_logger("rebalance")
+
+_LOOKUP_SECONDS = 10.0
+
+
+class Rebalancer:
+    """The consumer's rebalance callbacks. They run on the fetcher's thread, inside its polls."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        assignments: Assignments,
+        book: TableBook,
+        lanes: Lanes,
+        committer: Committer,
+        local: FileStore,
+        kafka: KafkaStore,
+        format_of: Callable[[str], Format],
+        metrics: Metrics,
+        incremental: bool,
+        changed: Callable[[set[Assignment], list[Assignment]], None],
+        stopping: threading.Event,
+    ) -> None:
+        """`incremental`: the group's protocol adds and takes single partitions.
+        `changed`: told (those that left, those that came), while nothing is polled."""
+        self._configuration = configuration
+        self._assignments = assignments
+        self._book = book
+        self._lanes = lanes
+        self._committer = committer
+        self._local = local
+        self._kafka = kafka
+        self._format_of = format_of
+        self._metrics = metrics
+        self._incremental = incremental
+        self._changed = changed
+        self._stopping = stopping
+        self._forced: set[TopicPartition] = set()
+
+    @property
+    def initial_is_latest(self) -> bool:
+        return self._configuration.checkpoint.initial == "latest"
+
+    def on_assign(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        self._metrics.rebalance("assign")
+        wanted = [TopicPartition(p.topic, p.partition) for p in partitions]
+        starts = self._starts(wanted)
+        epoch = self._assignments.next_epoch()
+        added: list[Assignment] = []
+        places: list[confluent_kafka.TopicPartition] = []
+        for partition in wanted:
+            start = starts[partition]
+            added.append(Assignment(partition, epoch, start, self._format_of(partition.topic)))
+            places.append(
+                confluent_kafka.TopicPartition(*partition, self._offset(consumer, partition, start))
+            )
+            log.info(
+                "partition_assigned",
+                partition=str(partition),
+                start=str(start.offset),
+                finished_ahead=sum(end - first for first, end in start.ahead),
+                source=start.source,
+                reason=start.reason,
+            )
+        if self._incremental:
+            consumer.incremental_assign(places)
+        else:
+            consumer.assign(places)
+        self._assignments.add(added)
+        self._assignments.balanced = True
+        self._changed(set(), added)
+
+    def on_revoke(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        """Stop taking, wait for what runs, commit what is finished, forget the rest."""
+        self._metrics.rebalance("revoke")
+        gone = self._close(partitions)
+        self._changed(set(gone), [])
+        running = self._lanes.withdraw(self._book.all(), set(gone), self._configuration.revoke_timeout)
+        if running:
+            log.warning(
+                "revoke_timeout",
+                tables=running,
+                seconds=self._configuration.revoke_timeout,
+                hint="their unfinished records come again to the next owner",
+            )
+        committed = self._committer.commit(gone) if gone else True
+        self._assignments.remove(assignment.partition for assignment in gone)
+        log.info("partitions_revoked", partitions=[str(a.partition) for a in gone], committed=committed)
+
+    def on_lost(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        """Another member may own them already: forget everything, commit nothing."""
+        self._metrics.rebalance("lost")
+        gone = self._close(partitions)
+        self._changed(set(gone), [])
+        self._lanes.withdraw(self._book.all(), set(gone), 0.0)
+        self._assignments.remove(assignment.partition for assignment in gone)
+        log.warning(
+            "partitions_lost",
+            partitions=[str(a.partition) for a in gone],
+            hint="the group went on without this worker; what was not committed comes again elsewhere",
+        )
+
+    def _close(self, partitions: Iterable[confluent_kafka.TopicPartition]) -> list[Assignment]:
+        gone = [a for p in partitions if (a := self._assignments.get(p.topic, p.partition)) is not None]
+        for assignment in gone:
+            assignment.closed = True
+        return gone
+
+    def _starts(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Start]:
+        entries = self._local.load_entries(partitions)
+        committed = self._committed(partitions)
+        checkpoint = self._configuration.checkpoint
+        starts = {}
+        for partition in partitions:
+            # Once a process: a partition that left and came back goes on where it was.
+            force = checkpoint.force and partition not in self._forced
+            self._forced.add(partition)
+            starts[partition] = choose_start(
+                partition,
+                force=force,
+                initial=checkpoint.initial,
+                file=entries.get(partition),
+                kafka=committed.get(partition),
+            )
+        return starts
+
+    def _committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
+        """What Kafka holds. Where to begin cannot be guessed, so this goes on until Kafka answers."""
+        while True:
+            try:
+                return self._kafka.load(partitions)
+            except CheckpointError as error:
+                if self._stopping.is_set():
+                    raise
+                log.error("committed_offsets_unknown", error=str(error), hint="trying again")
+                self._stopping.wait(1.0)
+
+    def _offset(self, consumer: Consumer, partition: TopicPartition, start: Start) -> int:
+        """The start as librdkafka takes it."""
+        place = start.offset
+        if isinstance(place, int):
+            return place
+        if not isinstance(place, datetime):
+            return OFFSET_BEGINNING if place == "earliest" else OFFSET_END
+        asked = confluent_kafka.TopicPartition(*partition, int(place.timestamp() * 1000))
+        while True:
+            try:
+                found = consumer.offsets_for_times([asked], timeout=_LOOKUP_SECONDS)[0]
+            except KafkaException as error:
+                if self._stopping.is_set():
+                    raise
+                log.error("offset_of_time_unknown", partition=str(partition), error=str(error))
+                self._stopping.wait(1.0)
+                continue
+            return int(found.offset) if found.offset >= 0 else OFFSET_END

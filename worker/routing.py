@@ -1,0 +1,169 @@
+"""From a poll's records to a delivery: which table each belongs to, and that its offset is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from confluent_kafka import Message
+
+from worker.assignment import Assignment
+from worker.chunk import Chunk, Delivery
+from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+from worker.logs import get_logger
+from worker.metrics import Metrics
+from worker.tables import TableBook
+from worker.unit import Unit
+
+__all__ = ["Router", "UndecodableHalt"]
+
+log = get_logger("router")
+
+# Called through the class: no lookup for each record.
+_value = cast(Callable[[Record], bytes], Message.value)
+_offset = cast(Callable[[Record], int], Message.offset)
+
+
+class UndecodableHalt(Exception):
+    """A record whose table cannot be told, and `on_undecodable` says halt."""
+
+
+class Router:
+    """Routes the records of one partition and poll at a time. One thread."""
+
+    def __init__(self, book: TableBook, metrics: Metrics, *, skip_undecodable: bool) -> None:
+        self._book = book
+        self._metrics = metrics
+        self._skip_undecodable = skip_undecodable
+        self._halt: UndecodableHalt | None = None
+
+    def route(self, assignment: Assignment, messages: list[Record], delivery: Delivery) -> None:
+        """Register the records with the partition's tracker and add them to the delivery, a chunk a table.
+
+        Raises UndecodableHalt at the first record that must stop the worker; those before it are delivered,
+        it and the rest are not registered.
+        """
+        tracker = assignment.tracker
+        offsets = list(map(_offset, messages))
+        if offsets[0] < tracker.fresh_from:
+            messages, offsets = self._unknown(assignment, messages, offsets)
+            if not messages:
+                return
+        try:
+            # A value of None, too, is the slow path's.
+            routes: Sequence[Route | None] = list(map(assignment.format.route, map(_value, messages)))
+            halt = None
+        except Exception:
+            routes, halt = self._explain(assignment, messages)
+        parts, passed, count = self._sort(assignment, messages, routes)
+        if count < len(routes):
+            halt = self._halt
+        if count:
+            run = tracker.register(offsets[:count])
+            for unit, own, alone in parts:
+                delivery.add(unit, Chunk(assignment, run, own, alone=alone))
+            run.finish(passed)
+        if halt is not None:
+            raise halt
+
+    def _sort(
+        self, assignment: Assignment, messages: list[Record], routes: Sequence[Route | None]
+    ) -> tuple[list[tuple[Unit, list[Record], bool]], list[int], int]:
+        """(unit, its records, whether they stand alone); offsets that nothing handles; how many were sorted."""
+        parts: list[tuple[Unit, list[Record], bool]] = []
+        touched: list[Unit] = []
+        passed: list[int] = []
+        units = self._book.units
+        count = 0
+        for message, route in zip(messages, routes, strict=False):  # routes may end before a bad record
+            try:
+                unit = units[route.database][route.table]  # type: ignore[union-attr]  # None: passed over
+            except KeyError:
+                try:
+                    unit = self._meet(assignment, message, route)  # type: ignore[arg-type]  # has a name
+                except UndecodableHalt as halt:
+                    self._halt = halt
+                    break
+            except AttributeError:
+                unit = None
+            else:
+                if unit is None:
+                    self._metrics.skipped("unmatched")
+            count += 1
+            if unit is None:
+                passed.append(message.offset())
+                continue
+            if route.alone:  # type: ignore[union-attr]  # a unit was found by it
+                if unit.incoming:
+                    touched.remove(unit)
+                    parts.append((unit, unit.incoming, False))
+                    unit.incoming = []
+                parts.append((unit, [message], True))
+                continue
+            if not unit.incoming:
+                touched.append(unit)
+            unit.incoming.append(message)
+        for unit in touched:
+            parts.append((unit, unit.incoming, False))
+            unit.incoming = []
+        return parts, passed, count
+
+    def _meet(self, assignment: Assignment, message: Record, route: Route) -> Unit | None:
+        """The unit of a table that is not known yet; None when nothing handles the record."""
+        try:
+            found = assignment.format.explain(message)
+        except UndecodableRecord as fault:
+            self._undecodable(assignment, message, fault)
+            return None
+        if isinstance(found, Skip):
+            self._metrics.skipped(found.reason)
+            return None
+        unit = self._book.meet(found.database, found.table)
+        # The record may spell the names otherwise than the table is called.
+        self._book.units.setdefault(route.database, {})[route.table] = unit
+        if unit is None:
+            self._metrics.skipped("unmatched")
+        return unit
+
+    def _unknown(
+        self, assignment: Assignment, messages: list[Record], offsets: list[int]
+    ) -> tuple[list[Record], list[int]]:
+        """Without what an earlier worker finished, and what this one fetched already."""
+        new = set(assignment.tracker.unknown(offsets))
+        self._metrics.skipped("finished_before", len(offsets) - len(new))
+        if not new:
+            assignment.tracker.reach(offsets[-1] + 1)
+        return [m for m in messages if m.offset() in new], [o for o in offsets if o in new]
+
+    def _explain(
+        self, assignment: Assignment, messages: list[Record]
+    ) -> tuple[list[Route | None], UndecodableHalt | None]:
+        """One record at a time: a route, or None for what is passed over; ends before one that halts."""
+        routes: list[Route | None] = []
+        for message in messages:
+            try:
+                found = assignment.format.explain(message)
+            except UndecodableRecord as fault:
+                try:
+                    self._undecodable(assignment, message, fault)
+                except UndecodableHalt as halt:
+                    return routes, halt
+                routes.append(None)
+                continue
+            if isinstance(found, Skip):
+                self._metrics.skipped(found.reason)
+                routes.append(None)
+            else:
+                routes.append(found)
+        return routes, None
+
+    def _undecodable(self, assignment: Assignment, message: Record, fault: UndecodableRecord) -> None:
+        """Pass over the record or raise UndecodableHalt, as configured."""
+        place = f"{assignment.partition}@{message.offset()}"
+        if not self._skip_undecodable:
+            raise UndecodableHalt(
+                f"undecodable record at {place}: {fault}. To pass over such records set on_undecodable: skip; "
+                f"to pass over this one: binlane checkpoint set"
+            ) from fault
+        log.error("record_skipped", position=place, error=str(fault))
+        self._metrics.skipped("undecodable")

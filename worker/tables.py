@@ -1,0 +1,99 @@
+"""Tables as the worker meets them: their rule, their handlers, their home lane."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from handlers import Handler
+from worker.configuration import Configuration, TableRule
+from worker.unit import Unit
+
+__all__ = ["BoundHandler", "Table", "TableBook", "home_lane"]
+
+_SALT = b"binlane"
+
+
+def home_lane(table: str, lanes: int) -> int:
+    """The lane a table belongs to: the same in every process.
+
+    Salted, because keys that already chose a Kafka partition by a hash are biased within it.
+    """
+    digest = hashlib.blake2b(table.encode("utf-8", "surrogatepass"), digest_size=8, salt=_SALT).digest()
+    return int.from_bytes(digest, "big") % lanes
+
+
+@dataclass(frozen=True, slots=True)
+class BoundHandler:
+    """A configured handler with its object, or one object for each lane."""
+
+    name: str
+    objects: tuple[Handler, ...]
+
+    def of(self, lane: int) -> Handler:
+        return self.objects[lane if len(self.objects) > 1 else 0]
+
+
+class Table:
+    __slots__ = (
+        "database",
+        "decodes",
+        "handlers",
+        "label",
+        "max_bytes",
+        "max_records",
+        "max_wait",
+        "name",
+        "rule",
+    )
+
+    def __init__(self, database: str, name: str, rule: TableRule, handlers: Sequence[BoundHandler]) -> None:
+        self.database = database
+        self.name = name
+        self.label = f"{database}.{name}"
+        self.rule = rule
+        self.max_records = rule.batch.max_records
+        self.max_bytes = rule.batch.max_bytes
+        self.max_wait = rule.batch.max_wait
+        self.handlers = tuple(handlers)
+        self.decodes = any(handler.objects[0].reads_changes for handler in handlers)
+        """False when no handler of it reads the changes: records are then not decoded."""
+
+
+class TableBook:
+    """Every table met so far; which handlers a table gets is looked up once, when it is first met.
+
+    `units` is the fetcher's own: database -> table -> Unit, or None for a table that no rule matches.
+    """
+
+    def __init__(
+        self, configuration: Configuration, handlers_of: Callable[[TableRule], Sequence[BoundHandler]]
+    ) -> None:
+        self._configuration = configuration
+        self._handlers_of = handlers_of
+        # Guards `_all`, which other threads list while the fetcher's adds.
+        self._lock = threading.Lock()
+        self._all: list[Unit] = []
+        self.units: dict[str, dict[str, Unit | None]] = {}
+
+    def meet(self, database: str, name: str) -> Unit | None:
+        """The table's unit, made now if it is new; None when no rule matches it."""
+        tables = self.units.setdefault(database, {})
+        if name in tables:
+            return tables[name]
+        label = f"{database}.{name}"
+        rule = self._configuration.rule_for(label)
+        unit = None
+        if rule is not None:
+            table = Table(database, name, rule, self._handlers_of(rule))
+            unit = Unit(table, home_lane(label, self._configuration.lanes.count))
+            with self._lock:
+                self._all.append(unit)
+        tables[name] = unit
+        return unit
+
+    def all(self) -> list[Unit]:
+        with self._lock:
+            return list(self._all)

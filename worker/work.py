@@ -1,0 +1,165 @@
+"""A batch of one table on its way through its handlers."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, cast
+
+from confluent_kafka import Message
+
+from handlers import Batch, Change
+from worker.chunk import Chunk
+from worker.formats.interface import Record, UndecodableRecord
+
+if TYPE_CHECKING:
+    from worker.execution import HandlerRun
+    from worker.unit import Unit
+
+__all__ = ["Work"]
+
+_offset = cast(Callable[[Record], int], Message.offset)  # called through the class: no lookup for each record
+
+
+class Work:
+    """A batch of one unit on its way through its handlers: which records, and how far each handler is."""
+
+    __slots__ = ("bytes", "changes", "chunks", "ends", "finished", "records", "runs", "unit")
+
+    def __init__(self, unit: Unit, chunks: list[Chunk]) -> None:
+        self.unit = unit
+        self.chunks = chunks
+        self.records = sum(len(chunk.messages) for chunk in chunks)
+        self.bytes = sum(chunk.bytes for chunk in chunks)
+        self.finished = 0
+        """How many of its first records are finished already."""
+        self.changes: list[Change] | None = None
+        """None until decoded."""
+        self.ends: Sequence[int] = ()
+        """For each record, how many changes come up to its end."""
+        self.runs: list[HandlerRun] = []
+
+    @property
+    def withdrawn(self) -> bool:
+        """True when one of its partitions has left: what has not begun must not begin."""
+        for chunk in self.chunks:  # noqa: SIM110 - a generator costs more than the loop, for every batch
+            if chunk.assignment.closed:
+                return True
+        return False
+
+    def messages(self) -> Iterable[tuple[Chunk, Record]]:
+        for chunk in self.chunks:
+            for message in chunk.messages:
+                yield chunk, message
+
+    def decode(self, undecodable: Callable[[Record, UndecodableRecord], bool]) -> tuple[int, str] | None:
+        """Decode all records.
+
+        `undecodable` says whether a bad record may be passed over; when it may not, decoding ends there with
+        (its place, what is wrong)."""
+        changes: list[Change] = []
+        ends: list[int] = []
+        for chunk in self.chunks:
+            decode = chunk.assignment.format.decode
+            for message in chunk.messages:
+                try:
+                    decode(message, changes)
+                except UndecodableRecord as fault:
+                    if not undecodable(message, fault):
+                        return len(ends), str(fault)
+                ends.append(len(changes))
+        self.changes, self.ends = changes, ends
+        return None
+
+    def batch(self, first: int, end: int, attempt: int) -> Batch:
+        """The changes from `first` up to `end` (records, while nothing is decoded) as a handler sees them."""
+        table = self.unit.table
+        if self.changes is None:
+            return Batch(
+                table.label,
+                self._decode_all,
+                database=table.database,
+                name=table.name,
+                attempt=attempt,
+                positions=self._positions(),
+                records=self.records,
+            )
+        whole = first == 0 and end == len(self.changes)
+        changes = self.changes if whole else self.changes[first:end]
+        return Batch(
+            table.label,
+            changes,
+            database=table.database,
+            name=table.name,
+            attempt=attempt,
+            positions=self._positions() if whole else _positions_of(changes),
+            records=self.records if whole else len({(c.topic, c.partition, c.offset) for c in changes}),
+        )
+
+    def _decode_all(self) -> list[Change]:
+        changes: list[Change] = []
+        for chunk, message in self.messages():
+            chunk.assignment.format.decode(message, changes)
+        return changes
+
+    def _positions(self) -> dict[tuple[str, int], tuple[int, int]]:
+        positions: dict[tuple[str, int], tuple[int, int]] = {}
+        for chunk in self.chunks:
+            partition = chunk.assignment.partition
+            last = chunk.messages[-1].offset()
+            known = positions.get(partition)
+            positions[partition] = (known[0] if known else chunk.messages[0].offset(), last)
+        return positions
+
+    def finish_changes(self, done: int) -> int:
+        """Mark the records as finished whose changes are all among the first `done`. Returns how many are new."""
+        return self.finish_records(bisect_right(self.ends, done) if self.changes is not None else done)
+
+    def finish_records(self, count: int) -> int:
+        """Mark the first `count` records as finished."""
+        new = count - self.finished
+        if new <= 0:
+            return 0
+        if self.finished == 0 and count == self.records:
+            for chunk in self.chunks:
+                chunk.run.finish(map(_offset, chunk.messages))
+        else:
+            place = 0
+            for chunk in self.chunks:
+                part = chunk.messages[max(0, self.finished - place) : max(0, count - place)]
+                chunk.run.finish(map(_offset, part))
+                place += len(chunk.messages)
+        self.finished = count
+        return new
+
+    def head(self, records: int) -> Work:
+        """A batch of its first records."""
+        taken: list[Chunk] = []
+        for chunk in self.chunks:
+            if records <= 0:
+                break
+            taken.append(chunk if len(chunk.messages) <= records else chunk.split(records)[0])
+            records -= len(chunk.messages)
+        return Work(self.unit, taken)
+
+    def unfinished_chunks(self, first: int | None = None) -> list[Chunk]:
+        """What is left from record `first` on (default: from the first unfinished one), as chunks to queue."""
+        skip = self.finished if first is None else first
+        left = []
+        for chunk in self.chunks:
+            count = len(chunk.messages)
+            if skip >= count:
+                skip -= count
+                continue
+            left.append(chunk.split(skip)[1] if skip else chunk)
+            skip = 0
+        return left
+
+
+def _positions_of(changes: Sequence[Change]) -> dict[tuple[str, int], tuple[int, int]]:
+    positions: dict[tuple[str, int], tuple[int, int]] = {}
+    for change in changes:
+        partition = (change.topic, change.partition)
+        known = positions.get(partition)
+        positions[partition] = (known[0] if known else change.offset, change.offset)
+    return positions
