@@ -1,0 +1,45 @@
+"""Figures and foreign text as a terminal shows them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+__all__ = ["age", "count", "duration", "printable", "size"]
+
+
+def count(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def size(value: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    for limit, unit, name in ((120, 1, "s"), (7_200, 60, "min"), (172_800, 3_600, "h")):
+        if seconds < limit:
+            return f"{seconds // unit:.0f} {name}"
+    return f"{seconds // 86_400:.0f} d"
+
+
+def age(moment: str | None, now: datetime) -> str:
+    """How long ago an ISO 8601 moment was, in whole seconds up to minutes, hours, days."""
+    if moment is None:
+        return "none yet"
+    seconds = max(0, round((now - datetime.fromisoformat(moment)).total_seconds()))
+    return f"{seconds} s ago" if seconds < 10 else f"{duration(seconds)} ago"
+
+
+def printable(text: str) -> str:
+    """On one line, and without what a terminal would obey: names and errors come from other systems."""
+    return "".join(
+        char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in " ".join(text.split())
+    )
