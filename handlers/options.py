@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -16,25 +16,30 @@ from handlers.api import Handler
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["Explanation", "check_options", "explain", "nearest"]
+__all__ = ["Explanation", "check_model", "check_options", "explain", "nearest"]
 
 KeyPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One fault of a mapping of options. It never holds a value: a value may be a secret."""
+    """One fault of a mapping of options."""
 
     path: KeyPath
-    problem: Literal["value", "unknown key", "missing"]
+    problem: Literal["value", "unknown key", "missing", "refused"]
     allowed: str
-    """What is allowed there, as a phrase."""
+    """What is allowed there, as a phrase without the value. Of a refused value: the model's own sentence,
+    which may repeat the value."""
     nearest: str | None = None
-    """The spelling that was probably meant."""
+    """The spelling that was probably meant, taken from the value."""
 
     @property
     def message(self) -> str:
-        """The fault as a sentence, without its path and value."""
+        """The fault as a sentence, without its path."""
+        if self.problem == "missing":
+            return "missing; required"
+        if self.problem == "refused":
+            return self.allowed
         start = "" if self.problem == "value" else f"{self.problem}; "
         hint = f"; nearest: {self.nearest}" if self.nearest else ""
         return f"{start}allowed: {self.allowed}{hint}"
@@ -64,6 +69,12 @@ _LIMITS = {
     "too_long": ("max_length", "a list of at most"),
 }
 
+# What YAML 1.1 took for booleans, and quoted ones.
+_SWITCHES = {
+    **dict.fromkeys(("yes", "on", "y", "true"), "true"),
+    **dict.fromkeys(("no", "off", "n", "false"), "false"),
+}
+
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
     """The one of `words` that `word` was probably meant to be."""
@@ -87,9 +98,13 @@ def check_options(handler: type[Handler], options: Mapping[str, Any]) -> list[Ex
 
     Decided by `handler.options_model` where there is one, else by the signature of its `__init__`.
     """
-    model = handler.options_model
-    if model is None:
+    if handler.options_model is None:
         return _check_signature(handler, options)
+    return check_model(handler.options_model, options)
+
+
+def check_model(model: type[BaseModel], options: Mapping[str, Any]) -> list[Explanation]:
+    """What is wrong with options that `model` describes; nothing when it takes them."""
     try:
         model.model_validate(dict(options))
     except ValidationError as error:
@@ -98,29 +113,40 @@ def check_options(handler: type[Handler], options: Mapping[str, Any]) -> list[Ex
 
 
 def _explain(error: ErrorDetails, model: type[BaseModel]) -> Explanation:
-    kind, context = error["type"], error.get("ctx", {})
+    kind = error["type"]
     path, owner = _locate(error["loc"], model)
     if kind == "missing":
-        return Explanation(path, "missing", "required")
-    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return Explanation(path, "missing", "")
+    if kind in ("extra_forbidden", "invalid_key"):
         keys = sorted(_keys(owner)) if owner is not None else []
-        allowed = ", ".join(keys) if keys else "no options"
-        return Explanation(path, "unknown key", allowed, nearest(str(path[-1]), keys))
+        near = nearest(str(path[-1]), keys) if path else None
+        return Explanation(path, "unknown key", ", ".join(keys) or "no options", near)
+    allowed, near = _allowed(error)
+    if allowed is None:
+        sentence = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        return Explanation(path, "refused", " ".join(sentence.split()))
+    return Explanation(path, "value", allowed, near)
+
+
+def _allowed(error: ErrorDetails) -> tuple[str | None, str | None]:
+    """What is allowed and what was meant; (None, None) for an error that only its own text can tell."""
+    kind, context, found = error["type"], error.get("ctx", {}), error["input"]
     if kind == "not_allowed":
-        return Explanation(path, "value", context["allowed"], context["nearest"])
+        return context["allowed"], context["nearest"]
     if kind in ("literal_error", "enum"):
         words = re.findall(r"'([^']*)'", str(context["expected"]))
-        near = nearest(str(error["input"]), words)
-        return Explanation(path, "value", ", ".join(words) or str(context["expected"]), near)
+        return ", ".join(words) or str(context["expected"]), nearest(str(found), words)
     if kind in _LIMITS:
         limit, words_before = _LIMITS[kind]
-        return Explanation(path, "value", f"{words_before} {context[limit]}")
-    return Explanation(path, "value", _TYPES.get(kind) or _sentence(error))
-
-
-def _sentence(error: ErrorDetails) -> str:
-    text = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return " ".join(text.replace(str(error["input"]), "it").split()) if error["input"] != "" else text
+        return f"{words_before} {context[limit]}", None
+    near = None
+    if kind == "list_type" and isinstance(found, str):
+        near = f"[{found}]"
+    elif kind == "int_type" and isinstance(found, str) and re.fullmatch(r"-?[0-9]+", found):
+        near = found
+    elif kind == "bool_type" and isinstance(found, str):
+        near = _SWITCHES.get(found.lower())
+    return _TYPES.get(kind), near
 
 
 def _locate(location: KeyPath, model: type[BaseModel]) -> tuple[KeyPath, type[BaseModel] | None]:
@@ -129,14 +155,18 @@ def _locate(location: KeyPath, model: type[BaseModel]) -> tuple[KeyPath, type[Ba
     path: list[str | int] = []
     annotation: Any = model
     for key in location:
-        holder = _model_in(annotation)
-        if holder is not None and not isinstance(key, int):
+        holder, values = _model_in(annotation), _mapping_values(annotation)
+        if isinstance(key, int) and holder is not None and annotation is not holder:
+            path.append(key)  # an item of a list of models
+        elif holder is not None:
             owner = holder
             path.append(key)
-            field = holder.model_fields.get(key) or _by_alias(holder, key)
+            field = holder.model_fields.get(str(key)) or _by_alias(holder, str(key))
             annotation = field.annotation if field else None
-        elif isinstance(key, int) or holder is not None or annotation is None or _is_mapping(annotation):
+        elif values is not None or isinstance(key, int):
+            owner = None
             path.append(key)
+            annotation = values
     return tuple(path), owner
 
 
@@ -146,8 +176,13 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next((found for part in get_args(annotation) if (found := _model_in(part))), None)
 
 
-def _is_mapping(annotation: Any) -> bool:
-    return "dict" in str(annotation) or "Mapping" in str(annotation)
+def _mapping_values(annotation: Any) -> Any:
+    """The type of a mapping's values; None for what is no mapping."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return arguments[1]
+    parts = arguments if origin is not Literal else ()
+    return next((found for part in parts if (found := _mapping_values(part)) is not None), None)
 
 
 def _by_alias(model: type[BaseModel], key: str) -> Any:
@@ -166,7 +201,7 @@ def _check_signature(handler: type[Handler], options: Mapping[str, Any]) -> list
     kinds = inspect.Parameter
     named = {p.name: p for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)}
     faults = [
-        Explanation((name,), "missing", "required")
+        Explanation((name,), "missing", "")
         for name, parameter in named.items()
         if parameter.default is kinds.empty and name not in options
     ]

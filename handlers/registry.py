@@ -10,10 +10,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import BaseModel
+
 from handlers.api import Handler
 from handlers.options import check_options, nearest
 
-__all__ = ["BUILT_IN", "HandlerTypeError", "OptionsError", "check_options", "create", "resolve"]
+__all__ = [
+    "BUILT_IN",
+    "HandlerTypeError",
+    "OptionsError",
+    "check_options",
+    "create",
+    "resolve",
+    "section_model",
+]
 
 BUILT_IN = {
     "files": "handlers.files:FilesHandler",
@@ -21,6 +31,8 @@ BUILT_IN = {
     "spark": "handlers.spark:SparkHandler",
 }
 """Imported only when asked for: Spark takes its time."""
+
+_SECTIONS = {"spark": "handlers.spark.options:SparkSection"}
 
 _ALLOWED = f"{', '.join(BUILT_IN)}, or an import path such as my_package.module:MyHandler"
 
@@ -90,6 +102,13 @@ def create(entry: Entry, folder: Path) -> Handler:
         return handler(**entry.options)
     except Exception as error:
         raise OptionsError(f"{entry.type} refused its options: {_told(error)}") from error
+
+
+def section_model(name: str) -> type[BaseModel]:
+    """The model of a section of the configuration that belongs to handlers (`spark`)."""
+    module_name, _, class_name = _SECTIONS[name].partition(":")
+    model: type[BaseModel] = getattr(importlib.import_module(module_name), class_name)
+    return model
 
 
 def _module(name: str, handler_type: str, folder: Path) -> Any:

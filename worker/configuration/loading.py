@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from handlers.options import Explanation, check_options, explain
-from handlers.registry import HandlerTypeError, resolve
+from handlers.api import Handler
+from handlers.options import Explanation, check_model, check_options, explain
+from handlers.registry import HandlerTypeError, resolve, section_model
 from worker.configuration.document import Document, parse
-from worker.configuration.faults import ConfigurationError, Fault, KeyPath, shown
+from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
 from worker.configuration.model import Configuration
 from worker.configuration.not_yet import refusals
 from worker.configuration.secrets import MASK, Secrets, is_secret_key
@@ -98,6 +99,9 @@ class _Checker:
             return None
 
     def handlers(self, folder: Path) -> None:
+        section = self._data.get("spark")
+        if isinstance(section, dict) and section:
+            self._section("spark", section)
         for place, entry in self._entries():
             handler_type = entry.get("type")
             if not isinstance(handler_type, str) or not handler_type or self._has_fault((*place, "type")):
@@ -110,17 +114,20 @@ class _Checker:
                 continue
             self._options(handler, place, entry)
 
-    def _options(self, handler: Any, place: KeyPath, entry: dict[Any, Any]) -> None:
-        def options() -> dict[str, Any]:
-            return {str(key): value for key, value in entry.items() if key not in ("type", "name")}
+    def _section(self, name: str, section: dict[Any, Any]) -> None:
+        self._mend(section_model(name), section, (name,))
+        self._explained(check_model(section_model(name), _texts(section)), (name,))
 
-        model: type[BaseModel] | None = handler.options_model
-        if model is not None:
-            try:
-                model.model_validate(options())
-            except ValidationError as error:
-                self._texts_where_texts_are_wanted(error, place)
-        self._explained(check_options(handler, options()), place)
+    def _options(self, handler: type[Handler], place: KeyPath, entry: dict[Any, Any]) -> None:
+        if handler.options_model is not None:
+            self._mend(handler.options_model, entry, place)
+        self._explained(check_options(handler, _texts(entry, without=("type", "name"))), place)
+
+    def _mend(self, model: type[BaseModel], holder: dict[Any, Any], place: KeyPath) -> None:
+        try:
+            model.model_validate(_texts(holder, without=("type", "name")))
+        except ValidationError as error:
+            self._texts_where_texts_are_wanted(error, place)
 
     def properties(self, configuration: Configuration) -> None:
         try:
@@ -153,8 +160,13 @@ class _Checker:
     def _explained(self, explanations: list[Explanation], place: KeyPath) -> None:
         for one in explanations:
             path = (*place, *one.path)
-            found = f"found {self._shown(path)}" if one.problem == "value" else one.problem
-            self._add(path, found, one.allowed, one.nearest)
+            if one.problem == "missing":
+                self._add(path, one.message)
+            elif one.problem == "refused":
+                self._add(path, f"found {self._shown(path)}: {self._without_value(path, one.message)}")
+            else:
+                found = f"found {self._shown(path)}" if one.problem == "value" else one.problem
+                self._add(path, found, one.allowed, one.nearest)
 
     def _add(self, path: KeyPath, found: str, allowed: str = "", nearest: str | None = None) -> None:
         if self._has_fault(path):
@@ -163,16 +175,16 @@ class _Checker:
         # The nearest spelling of a hidden value would give it away.
         near = None if self._hidden(path) else nearest
         self._document.add(path, hide(found), hide(allowed), near)
-        self._faulty.add(self._document.faults[-1].path)
+        self._faulty.add(key_path(path))
 
     def _has_fault(self, path: KeyPath) -> bool:
-        before = len(self._faulty)
-        probe = Document("")
-        probe.add(path, "")
-        return before > 0 and probe.faults[0].path in self._faulty
+        return key_path(path) in self._faulty
 
     def _shown(self, path: KeyPath) -> str:
         return MASK if self._hidden(path) else shown(self._value(path))
+
+    def _without_value(self, path: KeyPath, sentence: str) -> str:
+        return sentence.replace(str(self._value(path)), MASK) if self._hidden(path) else sentence
 
     def _hidden(self, path: KeyPath) -> bool:
         return path in self._document.replaced or (bool(path) and is_secret_key(str(path[-1])))
@@ -180,8 +192,16 @@ class _Checker:
     def _value(self, path: KeyPath) -> Any:
         value: Any = self._data
         for key in path:
-            value = value[key]
+            try:
+                value = value[key]
+            except (LookupError, TypeError):
+                return None
         return value
+
+
+def _texts(mapping: Mapping[Any, Any], without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The mapping as keyword arguments."""
+    return {str(key): value for key, value in mapping.items() if key not in without}
 
 
 def _secret_texts(document: Document) -> Iterator[str]:

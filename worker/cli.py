@@ -1,0 +1,209 @@
+"""The command line. Each command lives in `worker.commands` and is imported only when it is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from worker import __version__
+
+__all__ = ["app", "main"]
+
+_STATUS_URL = "http://127.0.0.1:8080"
+
+app = typer.Typer(
+    name="binlane",
+    help="Database change records from Kafka to handlers chosen per table: in parallel, in order.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+checkpoint = typer.Typer(help="Look at the positions of a worker, or move them while it is stopped.")
+dead_letters = typer.Typer(help="Read the dead-letter topic, or send its records back.")
+app.add_typer(checkpoint, name="checkpoint")
+app.add_typer(dead_letters, name="dead-letters")
+
+# Whether the file can be read is told like every other fault of it: by `load`, in one line.
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration file (YAML).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _call(command: str, *arguments: Any) -> int | None:
+    """Call `module:function` of `worker.commands`."""
+    module, _, function = command.partition(":")
+    code: int | None = getattr(import_module(f"worker.commands.{module}"), function)(*arguments)
+    return code
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"binlane {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _binlane(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(config: Config) -> int | None:
+    """Run the worker in the foreground. SIGTERM or SIGINT drains; a second signal stops at once."""
+    return _call("run:run", config)
+
+
+@app.command()
+def check(
+    config: Config,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Also reach Kafka and every handler's target.")
+    ] = False,
+) -> int | None:
+    """Validate a configuration, and print which pattern leads to which handlers."""
+    return _call("check:check", config, connect)
+
+
+@app.command()
+def schema() -> int | None:
+    """Print the JSON Schema of the configuration, for editors."""
+    return _call("schema:schema")
+
+
+@app.command()
+def demo() -> int | None:
+    """Run the whole job on this machine: a real Kafka, a small shop's changes, the worker with Spark."""
+    return _call("demo:demo")
+
+
+@app.command()
+def status(
+    url: Annotated[str, typer.Argument(metavar="[URL]", help="Where the worker serves HTTP.")] = _STATUS_URL,
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing, until Ctrl-C.")] = False,
+) -> int | None:
+    """Show what a worker is doing: partitions, lanes, tables, checkpoint."""
+    return _call("status:status", url, as_json, watch)
+
+
+@checkpoint.command("show")
+def checkpoint_show(config: Config, as_json: AsJson = False) -> int | None:
+    """Show every store's position for each partition, and where a start would begin and why."""
+    return _call("checkpoint:show", config, as_json)
+
+
+@checkpoint.command("set")
+def checkpoint_set(
+    config: Config,
+    topic: Annotated[str, typer.Option("--topic", help="The topic.")],
+    partition: Annotated[int, typer.Option("--partition", min=0, help="The partition.")],
+    offset: Annotated[int | None, typer.Option("--offset", min=0, help="The next offset to read.")] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--time", metavar="ISO8601", help="The source time to begin at; without a zone: UTC."),
+    ] = None,
+) -> int | None:
+    """Move a stopped worker's position, in every store."""
+    if (offset is None) == (time is None):
+        raise typer.BadParameter("give either --offset or --time")
+    return _call("checkpoint:move", config, topic, partition, offset, None if time is None else _time(time))
+
+
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"--time: found {text!r}; allowed: an ISO 8601 time such as 2026-11-21T10:00:00Z"
+        ) from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+
+
+# Whatever options it will have, the answer is the same today.
+_ANY_OPTIONS = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+@dead_letters.command("list", context_settings=_ANY_OPTIONS)
+def dead_letters_list(config: Config) -> int | None:
+    """List the dead letters (not in this version)."""
+    return _no_dead_letters(config)
+
+
+@dead_letters.command("show", context_settings=_ANY_OPTIONS)
+def dead_letters_show(config: Config) -> int | None:
+    """Show a dead letter (not in this version)."""
+    return _no_dead_letters(config)
+
+
+@dead_letters.command("replay", context_settings=_ANY_OPTIONS)
+def dead_letters_replay(config: Config) -> int | None:
+    """Send dead letters back through their table's handlers (not in this version)."""
+    return _no_dead_letters(config)
+
+
+def _no_dead_letters(_config: Path) -> int:
+    typer.echo("binlane: this version has no dead-letter topic yet, so there is nothing to read", err=True)
+    return 2
+
+
+@app.command()
+def broker(
+    directory: Annotated[
+        Path | None,
+        typer.Option("--directory", metavar="D", help="Keep its data here; default: a temporary folder."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", metavar="P", min=1, max=65535, help="Its port; default: any free one."),
+    ] = None,
+) -> int | None:
+    """Run a real single-node Kafka in the foreground, for development and demos."""
+    return _call("broker:broker", directory, port)
+
+
+def main() -> None:
+    """The entry point of `binlane`."""
+    sys.exit(_exit_code(sys.argv[1:]))
+
+
+def _exit_code(arguments: list[str]) -> int:
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(arguments or ["--help"], prog_name="binlane", standalone_mode=False)
+        code = code if arguments else 2
+    except typer.Abort:
+        return 130
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; without this, Python complains when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return _told(error)
+    return code if isinstance(code, int) else 0
+
+
+def _told(error: Exception) -> int:
+    """One line for each fault of the user's; anything else is raised again."""
+    # Typer brings a Click of its own in some versions: its errors are known by what they can do.
+    if hasattr(error, "format_message"):
+        message = " ".join(error.format_message().split())
+        typer.echo(f"binlane: {message} (see binlane --help)", err=True)
+        return 2
+    from worker.configuration import ConfigurationError
+
+    if not isinstance(error, ConfigurationError):
+        raise error
+    typer.echo(str(error), err=True)
+    return 2
+
+
+if __name__ == "__main__":
+    main()

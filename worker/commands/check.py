@@ -1,0 +1,81 @@
+"""`binlane check`: is the configuration usable, what leads where, and does everything answer?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from worker.configuration import Configuration, TableRule, load
+from worker.configuration.units import format_duration, format_size
+from worker.connection import reach_handlers, reach_kafka
+
+__all__ = ["check"]
+
+_WIDTH_WITHOUT_TERMINAL = 160
+
+
+def check(config: Path, connect: bool = False) -> int:
+    """Print which pattern leads to which handlers; with `connect`, reach Kafka and the handlers' targets.
+
+    Returns 0, or 1 when something could not be reached.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used.
+    """
+    configuration = load(config)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+    console.print(Text(f"{config}: usable"))
+    console.print(_table(configuration))
+    return _connect(configuration, console) if connect else 0
+
+
+def _table(configuration: Configuration) -> Table | Text:
+    if not configuration.tables:
+        return Text("No tables: every record is counted as skipped.")
+    table = Table(caption="The first match wins; other tables are skipped.", caption_justify="left")
+    for heading in ("match", "handlers", "batch", "attempts", "on failure"):
+        table.add_column(heading, overflow="fold")
+    clean = configuration.secrets.redact
+    for rule in configuration.tables:
+        attempts = rule.retry.max_attempts
+        # Text: a pattern such as [a-z] would else be read as rich's markup.
+        cells = (
+            rule.match,
+            _handlers(rule),
+            _batch(rule),
+            "for ever" if attempts is None else str(attempts),
+            rule.on_failure,
+        )
+        table.add_row(*(Text(clean(cell)) for cell in cells))
+    return table
+
+
+def _handlers(rule: TableRule) -> str:
+    return "\n".join(
+        entry.name if entry.name == entry.type else f"{entry.name} ({entry.type})" for entry in rule.handlers
+    )
+
+
+def _batch(rule: TableRule) -> str:
+    batch = rule.batch
+    return f"{batch.max_records} records, {format_size(batch.max_bytes)}, {format_duration(batch.max_wait)}"
+
+
+def _connect(configuration: Configuration, console: Console) -> int:
+    clean = configuration.secrets.redact
+    failed = False
+    for answers in (reach_kafka(configuration), reach_handlers(configuration)):
+        for answer in answers:
+            if answer.error is None:
+                detail = f": {answer.detail}" if answer.detail else ""
+                console.print(Text(clean(f"{answer.target}: reached{detail}")), soft_wrap=True)
+            else:
+                failed = True
+                typer.echo(clean(" ".join(f"{answer.target}: {answer.error}".split())), err=True)
+    return 1 if failed else 0
