@@ -1,0 +1,86 @@
+"""`python -m benchmarks [NAME ...]`: measure binlane beside its peers on a real broker of its own."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+from confluent_kafka import KafkaException
+from rich.console import Console
+
+from benchmarks import backlog, crash, key_table, no_work, sleeping, stuck, tracker
+from benchmarks.context import Context
+from benchmarks.peers import Peers
+from benchmarks.processes import BenchmarkError
+from benchmarks.results import Report, show, write
+from worker.broker import Broker, BrokerError
+from worker.jars import JarsError
+from worker.java import JavaError
+
+_BENCHMARKS: dict[str, Callable[[Context], Report]] = {
+    "tracker": tracker.run,
+    "key_table": key_table.run,
+    "sleeping": sleeping.run,
+    "crash": crash.run,
+    "backlog": backlog.run,
+    "no_work": no_work.run,
+    "stuck": stuck.run,
+}
+_RESULTS = Path(__file__).with_name("results")
+_FAULTS = (BenchmarkError, BrokerError, JarsError, JavaError, KafkaException)
+
+
+def main(
+    names: Annotated[
+        list[str] | None, typer.Argument(help=f"Which to run (default: all): {', '.join(_BENCHMARKS)}.")
+    ] = None,
+    json: Annotated[Path, typer.Option(help="The folder for NAME.json.")] = _RESULTS,
+    quick: Annotated[bool, typer.Option("--quick", help="Small numbers: does everything run?")] = False,
+    peers: Annotated[bool, typer.Option(help="Measure the JVM peers in the same run.")] = True,
+    broker_directory: Annotated[
+        Path | None, typer.Option(help="Keep the broker and its topics here for later runs.")
+    ] = None,
+) -> None:
+    """Run benchmarks, print their tables and write them as JSON. Exit code 1: one could not be run."""
+    console = Console()
+    unknown = [name for name in names or [] if name not in _BENCHMARKS]
+    if unknown:
+        console.print(f"no benchmark {', '.join(unknown)}; there are: {', '.join(_BENCHMARKS)}")
+        raise typer.Exit(2)
+    signal.signal(signal.SIGTERM, _interrupt)
+    failed = []
+    with ExitStack() as stack:
+
+        def start_broker() -> str:
+            return stack.enter_context(Broker(broker_directory)).bootstrap_servers
+
+        context = Context(console, quick, start_broker, lambda: Peers(wanted=peers))
+        for name in names or _BENCHMARKS:
+            console.print(f"[bold]{name}[/]")
+            try:
+                report = _BENCHMARKS[name](context)
+            except _FAULTS as fault:
+                failed.append(name)
+                console.print(f"{name} could not be run: {fault}", style="red", markup=False)
+                continue
+            show(report, console)
+            console.print(f"  written to {write(report, json, quick=quick)}", style="dim")
+    if failed:
+        console.print(f"could not be run: {', '.join(failed)}", style="red")
+        raise typer.Exit(1)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """SIGTERM, like Ctrl-C, ends every process that was started."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.argv[0] = "python -m benchmarks"
+    typer.run(main)

@@ -1,0 +1,66 @@
+"""The floor: one thread that consumes and routes, with the worker's own Kafka settings, and nothing else.
+
+python -m benchmarks.bare_loop BOOTSTRAP TOPIC RECORDS
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from worker.configuration import Configuration
+from worker.formats import registry
+from worker.kafka_settings import consumer_settings
+
+__all__ = ["BareFigures"]
+
+_POLL_RECORDS = 1_000
+_POLL_SECONDS = 0.1
+
+
+class BareFigures(msgspec.Struct, frozen=True):
+    """Times from the first poll that gave records to the last; CPU of the whole process."""
+
+    records: int
+    seconds: float
+    cpu_seconds: float
+    cpu_at_first: float
+    rss_kib: int
+
+
+def main(bootstrap: str, topic: str, records: int) -> BareFigures:
+    """Consume and route so many records of the topic's partition 0."""
+    configuration = Configuration.model_validate(
+        {
+            "kafka": {
+                "bootstrap_servers": bootstrap,
+                "group_id": f"bare-{time.time_ns()}",
+                "topics": [topic],
+            }
+        }
+    )
+    route = registry.get("canal").route
+    consumer = Consumer(consumer_settings(configuration))
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    done, first, cpu_at_first = 0, 0.0, 0.0
+    while done < records:
+        messages = consumer.consume(_POLL_RECORDS, _POLL_SECONDS)
+        if messages and not first:
+            first, cpu_at_first = time.monotonic(), time.process_time()
+        for message in messages:
+            if message.error() is None:
+                route(message.value() or b"")
+                done += 1
+    seconds, cpu = time.monotonic() - first, time.process_time()
+    peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii"))
+    consumer.close()
+    return BareFigures(done, seconds, cpu, cpu_at_first, int(peak[1]) if peak else 0)
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(msgspec.json.encode(main(sys.argv[1], sys.argv[2], int(sys.argv[3]))))

@@ -1,0 +1,62 @@
+"""What every benchmark is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rich.console import Console
+
+from benchmarks.peers import Peers
+from benchmarks.topics import TopicSpec, produce
+
+__all__ = ["Context"]
+
+T = TypeVar("T")
+
+
+@dataclass
+class Context:
+    """The broker, the peers, and how much is asked for."""
+
+    console: Console
+    quick: bool
+    """Small numbers: shows that everything runs, the figures mean little."""
+    start_broker: Callable[[], str]
+    """Starts the broker and gives its address."""
+    start_peers: Callable[[], Peers]
+    _bootstrap: str | None = field(default=None, init=False)
+    _peers: Peers | None = field(default=None, init=False)
+
+    @property
+    def bootstrap(self) -> str:
+        """The broker's address; started when it is first asked for."""
+        if self._bootstrap is None:
+            self.say("starting the broker")
+            self._bootstrap = self.start_broker()
+        return self._bootstrap
+
+    @property
+    def peers(self) -> Peers:
+        """The peers; compiled when they are first asked for."""
+        if self._peers is None:
+            self._peers = self.start_peers()
+        return self._peers
+
+    def pick(self, full: T, quick: T) -> T:
+        """One of two sizes."""
+        return quick if self.quick else full
+
+    def topic(self, spec: TopicSpec) -> str:
+        """The name of the topic, written if it was not there."""
+        bootstrap = self.bootstrap
+        self.say(f"topic {spec.name}")
+        seconds = produce(bootstrap, spec)
+        if seconds:
+            self.say(f"topic {spec.name}: {spec.records:,} records written in {seconds:.1f} s")
+        return spec.name
+
+    def say(self, text: str) -> None:
+        """Tell what is going on."""
+        self.console.print(f"  {text}", style="dim", highlight=False)

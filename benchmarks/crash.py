@@ -1,0 +1,141 @@
+"""kill -9 while one record is not finished: what a restart handles a second time."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from benchmarks.context import Context
+from benchmarks.peers import Peer
+from benchmarks.processes import BenchmarkError
+from benchmarks.results import Report, at_most
+from benchmarks.topics import SLOW_RECORD, TopicSpec
+from benchmarks.worker_run import running_worker
+
+__all__ = ["run"]
+
+_LANES = 16
+_SLOW_SECONDS = 60
+_INTERVAL_SECONDS = 5.0
+_QUIET_SECONDS = 5.0
+_FIRST_RUN_LIMIT = 40.0
+_SECOND_RUN_LIMIT = 90.0
+
+
+def run(context: Context) -> Report:
+    """One record of 60 s, 10,000 others finished, one commit interval later kill -9, restart."""
+    spec = TopicSpec(context.pick(10_001, 2_001), 1_000, slow_alone=True)
+    topic = context.topic(spec)
+    report = Report(
+        "crash",
+        f"Repeat after a crash: record {SLOW_RECORD} takes {_SLOW_SECONDS} s, {spec.records - 1:,} others, "
+        "kill -9, restart",
+        {
+            "who": "Worker",
+            "finished": "Finished at the kill",
+            "committed": "Committed offset",
+            "repeated": "Handled a second time",
+            "missing": "Never handled",
+        },
+    )
+    for peer in (None, *context.peers.available):
+        name = "binlane" if peer is None else peer.name
+        context.say(name)
+        with tempfile.TemporaryDirectory(prefix="binlane-crash-") as temporary:
+            seen = Path(temporary, "seen")
+            seen.write_bytes(bytes(spec.records))
+            group = f"crash-{time.time_ns()}"
+            if peer is None:
+                finished, committed = _binlane(context, topic, seen, group, Path(temporary))
+            else:
+                finished, committed = _peer(context, peer, topic, seen, group)
+            times = seen.read_bytes()
+        repeated, missing = sum(n > 1 for n in times), times.count(0)
+        report.row(who=name, finished=finished, committed=committed, repeated=repeated, missing=missing)
+        if peer is None:
+            report.goals += [
+                at_most(0, repeated, "records", "handled a second time"),
+                at_most(0, missing, "records", "never handled"),
+            ]
+            if finished < spec.records - 1:
+                raise BenchmarkError(f"binlane finished {finished:,} of the {spec.records - 1:,} others")
+    report.notes += [
+        f"Killed {_INTERVAL_SECONDS + 2:.0f} s after the last record finished; commit interval "
+        f"{_INTERVAL_SECONDS:.0f} s (Decaton: its default of 1 s). The slow record has a table of its own.",
+        *context.peers.notes(),
+    ]
+    return report
+
+
+def _binlane(context: Context, topic: str, seen: Path, group: str, folder: Path) -> tuple[int, int]:
+    """(records finished at the kill, committed offset then)"""
+    common: dict[str, Any] = {
+        "bootstrap": context.bootstrap,
+        "topic": topic,
+        "handler": "Sleeping",
+        "lanes": {"count": _LANES},
+        "interval": f"{_INTERVAL_SECONDS:.0f}s",
+        "group": group,
+        "folder": folder,
+    }
+    slow = {"seen": str(seen), "slow": SLOW_RECORD, "slow_seconds": _SLOW_SECONDS}
+    with running_worker(**common, options=slow) as worker:
+        _until_quiet(seen, 1, _FIRST_RUN_LIMIT, worker.check)
+        time.sleep(_INTERVAL_SECONDS + 2)
+        worker.check()
+        finished = sum(seen.read_bytes())
+        worker.kill()
+    committed = _committed(context.bootstrap, group, topic)
+    with running_worker(**common, options={"seen": str(seen)}) as worker:
+        _until_quiet(seen, 0, _SECOND_RUN_LIMIT, worker.check)
+        worker.drain()
+    return finished, committed
+
+
+def _peer(context: Context, peer: Peer, topic: str, seen: Path, group: str) -> tuple[int, int]:
+    common: dict[str, Any] = {
+        "bootstrap": context.bootstrap,
+        "topic": topic,
+        "group": group,
+        "seen": seen,
+        "threads": _LANES,
+    }
+    with context.peers.start(peer, **common, slow=SLOW_RECORD, slowms=_SLOW_SECONDS * 1000) as running:
+        _until_quiet(seen, 1, _FIRST_RUN_LIMIT, lambda: None)
+        time.sleep(_INTERVAL_SECONDS + 2)
+        finished = sum(seen.read_bytes())
+        running.process.kill()
+        running.process.wait()
+    committed = _committed(context.bootstrap, group, topic)
+    with context.peers.start(peer, **common):
+        _until_quiet(seen, 0, _SECOND_RUN_LIMIT, lambda: None)
+    return finished, committed
+
+
+def _until_quiet(seen: Path, left: int, limit: float, check: Callable[[], None]) -> None:
+    """Wait until at most `left` records were never handled and no more come, or none came for long."""
+    deadline = time.monotonic() + limit
+    before, moved = 0, time.monotonic()
+    while time.monotonic() < deadline:
+        check()
+        times = seen.read_bytes()
+        handled = sum(times)
+        if handled != before:
+            before, moved = handled, time.monotonic()
+        if times.count(0) <= left and time.monotonic() - moved > _QUIET_SECONDS:
+            return
+        time.sleep(0.2)
+
+
+def _committed(bootstrap: str, group: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        found: list[TopicPartition] = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+    finally:
+        consumer.close()
+    return int(found[0].offset)

@@ -1,0 +1,123 @@
+"""The handlers that the worker runs in the benchmarks, by import path. Every one counts into a `Tally`."""
+
+from __future__ import annotations
+
+import mmap
+import threading
+import time
+from pathlib import Path
+
+from benchmarks.tally import FIRST, LAST, RECORDS, SLEPT, Tally
+from benchmarks.topics import micros
+from handlers import Batch, Handler
+
+__all__ = ["Counting", "Reading", "Sleeping", "Stuck"]
+
+
+class _Tallying(Handler):
+    def __init__(self, *, tally: str) -> None:
+        self._tally = Tally(tally)
+        self._cells = self._tally.cells
+        self._local = threading.local()
+
+    def _row(self) -> int:
+        """The calling thread's place in the tally; notes the time when it is the thread's first batch."""
+        try:
+            row: int = self._local.row
+        except AttributeError:
+            row = self._local.row = self._tally.join(time.process_time_ns())
+            self._cells[row + FIRST] = time.monotonic_ns()
+        return row
+
+    def _count(self, row: int, records: int) -> None:
+        self._cells[row + RECORDS] += records
+        self._cells[row + LAST] = time.monotonic_ns()
+
+
+class Counting(_Tallying):
+    """Only counts: records are routed but never decoded."""
+
+    reads_changes = False
+
+    def handle(self, batch: Batch) -> None:
+        self._count(self._row(), batch.records)
+
+
+class Reading(_Tallying):
+    """Reads `after` of every row: each record is decoded whole."""
+
+    def handle(self, batch: Batch) -> None:
+        row = self._row()
+        for change in batch.changes:
+            if change.after is None:
+                raise ValueError(f"a row without its columns at offset {change.offset}")
+        self._count(row, batch.records)
+
+
+class Stuck(_Tallying):
+    """Counts, and never comes back from the batch that holds the record at offset `stuck`."""
+
+    reads_changes = False
+
+    def __init__(self, *, tally: str, stuck: int) -> None:
+        super().__init__(tally=tally)
+        self._stuck = stuck
+        self._for_ever = threading.Event()
+
+    def handle(self, batch: Batch) -> None:
+        row = self._row()
+        for first, last in batch.positions.values():
+            if first <= self._stuck <= last and any(change.offset == self._stuck for change in batch.changes):
+                self._for_ever.wait()
+        self._count(row, batch.records)
+
+
+class Sleeping(_Tallying):
+    """Sleeps for every record, and watches the order and that a table is never handled twice at once.
+
+    `sleep`: `random` (`micros` of the record's number) or milliseconds. The record with number `slow` takes
+    `slow_seconds`. `seen`: a file with one byte a record, which counts how often it was handled.
+    """
+
+    def __init__(
+        self, *, tally: str, sleep: str | float = 0, slow: int = -1, slow_seconds: float = 60, seen: str = ""
+    ) -> None:
+        super().__init__(tally=tally)
+        self._random = sleep == "random"
+        self._seconds = 0.0 if self._random else float(sleep) / 1e3
+        self._slow = slow
+        self._slow_seconds = slow_seconds
+        self._seen: mmap.mmap | None = None
+        if seen:
+            with Path(seen).open("r+b") as file:
+                self._seen = mmap.mmap(file.fileno(), 0)
+        self._last: dict[str, int] = {}  # table -> number within the table of its last record
+        self._running: set[str] = set()
+
+    def handle(self, batch: Batch) -> None:
+        row = self._row()
+        self._tally.enter(batch.table in self._running)
+        self._running.add(batch.table)
+        out_of_order = 0
+        last = self._last.get(batch.table, -1)
+        for change in batch.changes:
+            after = change.after or {}
+            sequence, n = int(after["id"]), int(after["n"])
+            out_of_order += sequence <= last
+            last = sequence
+            self._sleep(row, n)
+            if self._seen is not None:
+                self._seen[n] += 1
+            self._count(row, 1)
+        self._last[batch.table] = last
+        self._running.discard(batch.table)
+        self._tally.leave(out_of_order)
+
+    def _sleep(self, row: int, n: int) -> None:
+        seconds = micros(n) / 1e6 if self._random else self._seconds
+        if n == self._slow:
+            seconds = self._slow_seconds
+        if seconds > 0:
+            begin = time.monotonic_ns()
+            time.sleep(seconds)
+            self._cells[row + SLEPT] += time.monotonic_ns() - begin

@@ -1,0 +1,154 @@
+"""What the worker itself costs: a handler that only counts, and one that reads every row."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from benchmarks.bare_loop import BareFigures
+from benchmarks.context import Context
+from benchmarks.peers import DECATON, PARALLEL_CONSUMER, POLL_LOOP, PeerFigures
+from benchmarks.processes import BenchmarkError, child
+from benchmarks.results import Report, at_least, at_most
+from benchmarks.topics import TopicSpec
+from benchmarks.worker_run import Outcome, running_worker
+
+__all__ = ["run"]
+
+_ROOT = Path(__file__).parent.parent
+_LANES = 16
+_LIMIT = 240.0
+_READING_RATE = 200_000.0
+
+
+class _Measured(Protocol):
+    @property
+    def records(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def cpu_seconds(self) -> float: ...
+    @property
+    def cpu_at_first(self) -> float: ...
+    @property
+    def rss_kib(self) -> int: ...
+
+
+def run(context: Context) -> Report:
+    """1,000,000 records of 1,000 tables in one partition, in records/s and CPU s per million."""
+    spec = TopicSpec(context.pick(1_000_000, 100_000), 1_000)
+    topic = context.topic(spec)
+    report = Report(
+        "no_work",
+        f"No work: {spec.records:,} records of about 480 B, 1,000 tables, one partition, {_LANES} lanes",
+        {
+            "who": "Worker",
+            "rate": "Records/s",
+            "seconds": "s",
+            "cpu": "CPU s per million",
+            "cpu_from_first": "without its start",
+            "rss": "Peak RSS MiB",
+        },
+    )
+    context.say("bare loop")
+    bare = _bare(context, topic, spec.records)
+    _add(report, "bare loop: consume and route", bare)
+    counting = _binlane(context, report, topic, spec.records, handler="Counting", who="binlane, counting")
+    reading = _binlane(
+        context, report, topic, spec.records, handler="Reading", who="binlane, reading every row"
+    )
+    peers: dict[str, PeerFigures] = {}
+    for peer in (*context.peers.available, POLL_LOOP):
+        if not context.peers.has(peer):
+            continue
+        context.say(peer.name)
+        theirs = context.peers.run(
+            peer,
+            bootstrap=context.bootstrap,
+            topic=topic,
+            limit=_LIMIT,
+            records=spec.records,
+            threads=_LANES,
+        )
+        peers[peer.name] = theirs
+        _add(report, peer.name, theirs)
+    million = spec.records / 1e6
+    if consumer := peers.get(PARALLEL_CONSUMER.name):
+        report.goals.append(
+            at_least(
+                10 * consumer.rate, counting.rate, "records/s", "counting: 10 times", "Parallel Consumer"
+            )
+        )
+    if decaton := peers.get(DECATON.name):
+        report.goals += [
+            at_least(2 * decaton.rate, counting.rate, "records/s", "counting: twice", "Decaton"),
+            at_most(
+                decaton.cpu_seconds / million / 3,
+                counting.cpu_seconds / million,
+                "CPU s per million",
+                "counting: a third of the CPU",
+                "Decaton",
+            ),
+        ]
+    report.goals += [
+        at_least(
+            0.6 * bare.records / bare.seconds, counting.rate, "records/s", "counting: 60 %", "bare loop"
+        ),
+        at_least(_READING_RATE, reading.rate, "records/s", "reading every row"),
+    ]
+    report.notes += [
+        "Seconds from the first record handled to the last. CPU of the whole process with its start "
+        "(interpreter or JVM), and from the first record on. The broker shares the machine.",
+        *context.peers.notes(),
+    ]
+    return report
+
+
+def _binlane(
+    context: Context, report: Report, topic: str, records: int, *, handler: str, who: str
+) -> Outcome:
+    context.say(who)
+    with running_worker(
+        bootstrap=context.bootstrap, topic=topic, handler=handler, lanes={"count": _LANES}
+    ) as worker:
+        outcome = worker.wait_for(records, _LIMIT)
+    if not outcome.ok:
+        raise BenchmarkError(f"{who}: {outcome.totals.records:,} of {records:,}\n{worker.log_tail()}")
+    _add(report, who, outcome)
+    return outcome
+
+
+def _bare(context: Context, topic: str, records: int) -> BareFigures:
+    """The bare loop in a fresh process, as the others are."""
+    command = [sys.executable, "-m", "benchmarks.bare_loop", context.bootstrap, topic, str(records)]
+    with (
+        tempfile.TemporaryFile() as out,
+        child(
+            command, stdout=out, stderr=sys.stderr.fileno(), environment={"PYTHONPATH": str(_ROOT)}
+        ) as process,
+    ):
+        try:
+            code = process.wait(_LIMIT)
+        except subprocess.TimeoutExpired:
+            raise BenchmarkError(f"the bare loop did not end within {_LIMIT:.0f} s") from None
+        out.seek(0)
+        if code:
+            raise BenchmarkError(f"the bare loop ended with {code}")
+        return msgspec.json.decode(out.read(), type=BareFigures)
+
+
+def _add(report: Report, who: str, measured: _Measured) -> None:
+    million = measured.records / 1e6
+    report.row(
+        who=who,
+        rate=measured.records / measured.seconds,
+        seconds=measured.seconds,
+        cpu=measured.cpu_seconds / million,
+        cpu_from_first=(measured.cpu_seconds - measured.cpu_at_first) / million,
+        rss=measured.rss_kib // 1024,
+    )

@@ -1,0 +1,190 @@
+"""The JVM peers: compiled once, each run a process of its own that prints its figures as JSON lines.
+
+Confluent Parallel Consumer comes from a Maven registry. Decaton is taken from the class path in
+BINLANE_BENCH_DECATON_CLASSPATH (its processor and all it depends on); without it its rows are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.processes import BenchmarkError, child
+from worker.jars import cache_folder, resolve
+from worker.java import find_java
+
+__all__ = ["DECATON", "PARALLEL_CONSUMER", "POLL_LOOP", "Peer", "PeerFigures", "PeerRun", "Peers"]
+
+_SOURCES = Path(__file__).with_name("peers")
+_DECATON_VARIABLE = "BINLANE_BENCH_DECATON_CLASSPATH"
+_PARALLEL_CONSUMER = (
+    "io.confluent.parallelconsumer:parallel-consumer-core:0.5.3.3",
+    "org.slf4j:slf4j-simple:2.0.13",
+)
+
+
+@dataclass(frozen=True)
+class Peer:
+    name: str
+    java_class: str
+
+
+PARALLEL_CONSUMER = Peer("Parallel Consumer", "ParallelConsumerPeer")
+DECATON = Peer("Decaton", "DecatonPeer")
+POLL_LOOP = Peer("Java poll loop", "PollLoopPeer")
+
+
+class PeerFigures(msgspec.Struct, frozen=True):
+    """One line of Bench.java. Times from the first record handled to the last; CPU of the whole process."""
+
+    progress: bool
+    records: int
+    seconds: float
+    cpu_seconds: float
+    cpu_at_first: float
+    rss_kib: int
+    slept_seconds: float
+    out_of_order: int
+    overlaps: int
+    peak_parallel: int
+    ok: bool = False
+    """Every record that was asked for was handled."""
+
+    @property
+    def rate(self) -> float:
+        """Records a second."""
+        return self.records / self.seconds if self.seconds else 0.0
+
+
+class PeerRun:
+    """A running peer."""
+
+    def __init__(self, process: subprocess.Popen[bytes], lines: Path, errors: Path) -> None:
+        self.process = process
+        self._lines = lines
+        self._errors = errors
+
+    def latest(self) -> PeerFigures | None:
+        """The last line it printed."""
+        return next(reversed(self.history()), None)
+
+    def history(self) -> list[PeerFigures]:
+        """All lines it printed."""
+        return [
+            msgspec.json.decode(line, type=PeerFigures) for line in self._lines.read_bytes().split(b"\n")[:-1]
+        ]
+
+    def result(self, limit: float) -> PeerFigures:
+        """Wait for its end. Raises BenchmarkError when it does not come in `limit` seconds or is a fault."""
+        try:
+            self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            raise BenchmarkError(f"a peer did not end within {limit:.0f} s") from None
+        figures = self.latest()
+        if figures is None or figures.progress:
+            tail = self._errors.read_text(errors="replace")[-2000:]
+            raise BenchmarkError(f"a peer ended with {self.process.returncode} and no result:\n{tail}")
+        return figures
+
+
+class Peers:
+    """The peers that can run here. `missing`: name -> why it cannot."""
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        self.missing: dict[str, str] = {}
+        self._class_paths: dict[Peer, str] = {}
+        if not wanted:
+            self.missing = {"Parallel Consumer, Decaton": "left out as asked"}
+            return
+        kafka = ":".join(str(jar) for jar in resolve(_PARALLEL_CONSUMER, kind="parallel-consumer"))
+        for peer in (PARALLEL_CONSUMER, POLL_LOOP):
+            self._class_paths[peer] = f"{_compiled(peer, kafka)}:{kafka}"
+        if decaton := os.environ.get(_DECATON_VARIABLE):
+            self._class_paths[DECATON] = f"{_compiled(DECATON, decaton)}:{decaton}"
+        else:
+            self.missing[DECATON.name] = f"{_DECATON_VARIABLE} is not set"
+
+    @property
+    def available(self) -> list[Peer]:
+        """Those that handle in parallel, without the poll loop."""
+        return [peer for peer in (PARALLEL_CONSUMER, DECATON) if peer in self._class_paths]
+
+    def has(self, peer: Peer) -> bool:
+        return peer in self._class_paths
+
+    def notes(self) -> list[str]:
+        """A sentence about each peer that is missing."""
+        return [f"{name} not measured: {why}." for name, why in self.missing.items()]
+
+    def run(
+        self, peer: Peer, *, bootstrap: str, topic: str, limit: float, heap: str = "2g", **options: object
+    ) -> PeerFigures:
+        """Run to the end, at most `limit` seconds (and ten for the JVM)."""
+        with self.start(
+            peer, bootstrap=bootstrap, topic=topic, heap=heap, limit=int(limit), **options
+        ) as running:
+            return running.result(limit + 10)
+
+    @contextmanager
+    def start(
+        self, peer: Peer, *, bootstrap: str, topic: str, heap: str = "2g", **options: object
+    ) -> Iterator[PeerRun]:
+        """A running peer with the options that Bench.java takes; killed at the end."""
+        group = options.pop("group", None) or f"{peer.java_class}-{time.time_ns()}"
+        command = [
+            str(find_java().executable),
+            f"-Xmx{heap}",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+            "-cp",
+            self._class_paths[peer],
+            peer.java_class,
+            *(f"{k}={v}" for k, v in dict(bootstrap=bootstrap, topic=topic, group=group, **options).items()),
+        ]
+        with tempfile.TemporaryDirectory(prefix="binlane-peer-") as temporary:
+            lines, errors = Path(temporary, "lines"), Path(temporary, "errors")
+            with (
+                lines.open("wb") as out,
+                errors.open("wb") as err,
+                child(command, stdout=out, stderr=err) as process,
+            ):
+                yield PeerRun(process, lines, errors)
+
+
+def _compiled(peer: Peer, class_path: str) -> Path:
+    """The folder of the peer's classes, compiled unless the same sources were compiled before."""
+    sources = [_SOURCES / "Bench.java", _SOURCES / f"{peer.java_class}.java"]
+    digest = hashlib.sha256(b"\0".join([class_path.encode(), *(s.read_bytes() for s in sources)]))
+    folder = cache_folder() / "benchmark-peers" / f"{peer.java_class}-{digest.hexdigest()[:12]}"
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+        whole = Path(temporary, "whole")
+        command = [_javac(), "--release", "17", "-cp", class_path, "-d", str(whole), *map(str, sources)]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        if run.returncode:
+            raise BenchmarkError(f"{peer.name}'s runner does not compile:\n{run.stderr}")
+        whole.rename(folder)
+    return folder
+
+
+def _javac() -> str:
+    java = find_java()
+    beside = java.home / "bin" / "javac"
+    compiler = str(beside) if beside.exists() else shutil.which("javac")
+    if compiler is None:
+        raise BenchmarkError(
+            f"{java.executable} comes without javac, and the peers' runners have to be compiled: "
+            "install a JDK (Debian: apt-get install openjdk-17-jdk-headless) or use --no-peers"
+        )
+    return compiler

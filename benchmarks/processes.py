@@ -1,0 +1,61 @@
+"""Child processes that end with the benchmark, whatever ends it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+__all__ = ["BenchmarkError", "child", "ended"]
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# Loaded before any fork: the child of a process with threads may call no more than this.
+_LIBC = ctypes.CDLL(None)
+
+
+class BenchmarkError(Exception):
+    """A benchmark that cannot go on; the message says why and what to do."""
+
+
+@contextmanager
+def child(
+    command: Sequence[str | Path],
+    *,
+    stdout: IO[bytes] | int,
+    stderr: IO[bytes] | int,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the command in a process group of its own (Ctrl-C is ours to handle) and kill it at the end."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        env={**os.environ, **(environment or {})},
+        start_new_session=True,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, nothing that a thread could hold
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Ask the process to end with SIGTERM; whether it did within `seconds`."""
+    process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -1,0 +1,91 @@
+"""Figures that handlers write while they run, in a file mapped into memory: kill -9 does not take them away.
+
+Every thread of the worker has a row of its own, so that counting needs no lock; the reader adds the rows up.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["FIRST", "LAST", "RECORDS", "SLEPT", "Tally", "Totals"]
+
+_THREADS = 1024
+_WIDTH = 8  # 64-bit integers a row; the first row is the header
+FIRST, LAST, RECORDS, SLEPT = range(4)
+"""Columns of a thread's row: monotonic ns, monotonic ns, records, ns."""
+
+_ROWS, _CPU_AT_FIRST, _OUT_OF_ORDER, _OVERLAPS, _INSIDE, _PEAK = range(6)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The sum over all threads; times are monotonic ns."""
+
+    first: int
+    last: int
+    records: int
+    slept_seconds: float
+    cpu_at_first: float
+    """CPU seconds of the process when the first record was handled."""
+    out_of_order: int
+    overlaps: int
+    peak_parallel: int
+
+    @property
+    def seconds(self) -> float:
+        """From the first record handled to the last."""
+        return (self.last - self.first) / 1e9
+
+
+class Tally:
+    """One file of figures. The reader makes it, the handlers of one worker open it."""
+
+    def __init__(self, path: str | Path, *, create: bool = False) -> None:
+        size = (_THREADS + 1) * _WIDTH * 8
+        if create:
+            with Path(path).open("wb") as file:
+                file.truncate(size)
+        with Path(path).open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), size)
+        self.cells = memoryview(self._map).cast("q")
+        # Guards the header row.
+        self._lock = threading.Lock()
+
+    def join(self, cpu_ns: int) -> int:
+        """A row for the calling thread: the place of its first cell in `cells`."""
+        with self._lock:
+            self.cells[_ROWS] += 1
+            if not self.cells[_CPU_AT_FIRST]:
+                self.cells[_CPU_AT_FIRST] = cpu_ns
+            return self.cells[_ROWS] * _WIDTH
+
+    def enter(self, overlap: bool) -> None:
+        """A batch begins; `overlap`: another one of its table is running."""
+        with self._lock:
+            self.cells[_OVERLAPS] += overlap
+            self.cells[_INSIDE] += 1
+            self.cells[_PEAK] = max(self.cells[_PEAK], self.cells[_INSIDE])
+
+    def leave(self, out_of_order: int) -> None:
+        """A batch ends that had so many records out of order."""
+        with self._lock:
+            self.cells[_OUT_OF_ORDER] += out_of_order
+            self.cells[_INSIDE] -= 1
+
+    def totals(self) -> Totals:
+        """All figures so far; zeros before the first record."""
+        cells = self.cells
+        rows = range(_WIDTH, (cells[_ROWS] + 1) * _WIDTH, _WIDTH)
+        return Totals(
+            first=min((cells[row + FIRST] for row in rows if cells[row + FIRST]), default=0),
+            last=max((cells[row + LAST] for row in rows), default=0),
+            records=sum(cells[row + RECORDS] for row in rows),
+            slept_seconds=sum(cells[row + SLEPT] for row in rows) / 1e9,
+            cpu_at_first=cells[_CPU_AT_FIRST] / 1e9,
+            out_of_order=cells[_OUT_OF_ORDER],
+            overlaps=cells[_OVERLAPS],
+            peak_parallel=cells[_PEAK],
+        )

@@ -1,0 +1,193 @@
+"""binlane's side: `binlane run` as a process, with a generated configuration, watched from outside."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from benchmarks.processes import BenchmarkError, child, ended
+from benchmarks.tally import Tally, Totals
+
+__all__ = ["Outcome", "WorkerRun", "running_worker"]
+
+_ROOT = Path(__file__).parent.parent
+_LOOK_SECONDS = 0.02
+_DRAIN_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run did. CPU is the whole process's, of all threads, user and system."""
+
+    ok: bool
+    """Every record that was asked for was handled."""
+    totals: Totals
+    cpu_seconds: float
+    """From the start of the process to the last record handled."""
+    rss_kib: int
+    """Peak resident memory."""
+
+    @property
+    def records(self) -> int:
+        return self.totals.records
+
+    @property
+    def seconds(self) -> float:
+        """From the first record handled to the last."""
+        return self.totals.seconds
+
+    @property
+    def rate(self) -> float:
+        """Records a second."""
+        return self.records / self.seconds if self.seconds else 0.0
+
+    @property
+    def cpu_at_first(self) -> float:
+        """CPU seconds when the first record was handled."""
+        return self.totals.cpu_at_first
+
+
+class WorkerRun:
+    """A running worker."""
+
+    def __init__(self, process: subprocess.Popen[bytes], tally: Tally, log: Path) -> None:
+        self.process = process
+        self.tally = tally
+        self._log = log
+
+    def wait_for(self, records: int, limit: float) -> Outcome:
+        """Wait until so many records are handled, at most `limit` seconds.
+
+        Raises BenchmarkError when the worker ends before.
+        """
+        deadline = time.monotonic() + limit
+        while True:
+            totals = self.tally.totals()
+            done = totals.records >= records
+            if done or time.monotonic() > deadline:
+                return self.outcome(done)
+            self.check()
+            time.sleep(_LOOK_SECONDS)
+
+    def outcome(self, ok: bool = True) -> Outcome:
+        """What it did so far."""
+        return Outcome(ok, self.tally.totals(), self._cpu_seconds(), self.peak_rss_kib())
+
+    def peak_rss_kib(self) -> int:
+        """The highest resident memory so far, as the kernel counts it."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        return int(found[1]) if found else 0
+
+    def _cpu_seconds(self) -> float:
+        """User and system time of all threads (proc(5): fields 14 and 15), in steps of 10 ms."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8")
+        fields = stat.rpartition(")")[2].split()  # from field 3: the name before it may hold anything
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def status(self) -> dict[str, Any]:
+        """`/api/status`. Raises BenchmarkError when the worker does not say where it listens."""
+        found = re.search(rb'"event": ?"http_listening".*', self._log.read_bytes())
+        port = re.search(rb'"port": ?(\d+)', found[0]) if found else None
+        if port is None:
+            raise BenchmarkError(f"the worker did not log http_listening with its port:\n{self.log_tail()}")
+        answer = httpx.get(f"http://127.0.0.1:{int(port[1])}/api/status", timeout=10)
+        return dict(answer.raise_for_status().json())
+
+    def check(self) -> None:
+        """Raises BenchmarkError with the end of the log when the worker is no longer there."""
+        if self.process.poll() is not None:
+            raise BenchmarkError(f"the worker ended with {self.process.returncode}:\n{self.log_tail()}")
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is drained or committed."""
+        self.process.kill()
+        self.process.wait()
+
+    def drain(self) -> None:
+        """SIGTERM, and wait. Raises BenchmarkError unless the worker ends with 0."""
+        if not ended(self.process, _DRAIN_SECONDS) or self.process.returncode != 0:
+            raise BenchmarkError(f"the worker did not drain ({self.process.returncode}):\n{self.log_tail()}")
+
+    def log_tail(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")[-3000:]
+
+
+@contextmanager
+def running_worker(
+    *,
+    bootstrap: str,
+    topic: str,
+    handler: str,
+    options: Mapping[str, Any] | None = None,
+    lanes: Mapping[str, Any] | None = None,
+    interval: str = "5s",
+    group: str | None = None,
+    folder: Path | None = None,
+) -> Iterator[WorkerRun]:
+    """`binlane run` with one handler (a name in benchmarks.handlers) for all tables; killed at the end.
+
+    `group` and `folder` (with its checkpoint file) are new ones unless given, as for a restart.
+    """
+    with tempfile.TemporaryDirectory(prefix="binlane-bench-") as temporary:
+        work = folder or Path(temporary)
+        tally = Tally(work / "tally", create=True)
+        group = group or f"bench-{time.time_ns()}"
+        configuration = {
+            "kafka": {
+                "bootstrap_servers": bootstrap,
+                "group_id": group,
+                "topics": [topic],
+                "properties": {"session.timeout.ms": 6000},  # as the peers have it
+            },
+            "format": "canal",
+            "lanes": {"count": 16, **(lanes or {})},
+            "checkpoint": {"interval": interval, "directory": str(work / "state"), "initial": "earliest"},
+            "http": {"host": "127.0.0.1", "port": 0},
+            "logging": {"level": "info", "format": "json"},
+            "shutdown_timeout": "30s",
+            "tables": [
+                {
+                    "match": "shop.*",
+                    "handlers": [
+                        {
+                            "type": f"benchmarks.handlers:{handler}",
+                            "tally": str(work / "tally"),
+                            **(options or {}),
+                        }
+                    ],
+                }
+            ],
+        }
+        path = work / "binlane.yaml"
+        path.write_text(yaml.safe_dump(configuration, sort_keys=False), encoding="utf-8")
+        search = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+        log_path = work / "worker.log"
+        with (
+            log_path.open("wb") as log,
+            child(
+                [_binlane(), "run", str(path)], stdout=log, stderr=log, environment={"PYTHONPATH": search}
+            ) as process,
+        ):
+            yield WorkerRun(process, tally, log_path)
+
+
+def _binlane() -> str:
+    beside = Path(sys.executable).with_name("binlane")
+    command = str(beside) if beside.exists() else shutil.which("binlane")
+    if command is None:
+        raise BenchmarkError("the command binlane is not installed: pip install -e '.[dev]' (or make bench)")
+    return command
