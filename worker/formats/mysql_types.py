@@ -1,0 +1,46 @@
+"""MySQL type texts, as SHOW CREATE TABLE and change streams write them: `decimal(10,2) unsigned`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+__all__ = ["MySQLType", "read_type"]
+
+
+class MySQLType(NamedTuple):
+    """One column type taken apart."""
+
+    name: str
+    """Lower case, without attributes: `bigint`, `double`, `enum`."""
+    sizes: tuple[int, ...] = ()
+    """The numbers in the brackets: (10, 2) of decimal(10,2)."""
+    labels: tuple[str, ...] = ()
+    """Of an enum or a set, in the type's order."""
+    unsigned: bool = False
+
+
+_TYPE = re.compile(r"\s*([a-z][a-z0-9_]*)\s*(?:\((.*)\))?([^()]*)", re.IGNORECASE | re.DOTALL)
+_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
+# https://dev.mysql.com/doc/refman/8.0/en/string-literals.html; any other escaped character is itself.
+_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    character = found[1]
+    return "'" if character is None else _ESCAPES.get(character, character)
+
+
+def read_type(text: str) -> MySQLType:
+    """Take a type text apart. A text that is no type gives its lower-case self as the name."""
+    found = _TYPE.fullmatch(text)
+    if found is None:
+        return MySQLType(text.lower())
+    name, inside, attributes = found[1].lower(), found[2] or "", found[3].lower().split()
+    unsigned = "unsigned" in attributes or "zerofill" in attributes
+    if name in ("enum", "set"):
+        labels = tuple(_ESCAPED.sub(_unescaped, label) for label in _LABEL.findall(inside))
+        return MySQLType(name, labels=labels)
+    sizes = tuple(int(size) for size in inside.split(",") if size.strip().isdecimal())
+    return MySQLType(name, sizes=sizes, unsigned=unsigned)
