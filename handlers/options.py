@@ -138,7 +138,8 @@ def _allowed(error: ErrorDetails) -> tuple[str | None, str | None]:
         return ", ".join(words) or str(context["expected"]), nearest(str(found), words)
     if kind in _LIMITS:
         limit, words_before = _LIMITS[kind]
-        return f"{words_before} {context[limit]}", None
+        bound = context[limit]
+        return f"{words_before} {bound:g}" if isinstance(bound, float) else f"{words_before} {bound}", None
     near = None
     if kind == "list_type" and isinstance(found, str):
         near = f"[{found}]"

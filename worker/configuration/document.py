@@ -12,7 +12,7 @@ import yaml
 from worker.configuration.faults import Fault, KeyPath, key_path, shown
 from worker.configuration.variables import Replacement, VariableError, Variables
 
-__all__ = ["Document", "parse", "plain"]
+__all__ = ["Document", "parse", "plain", "typed"]
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,100}|0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -56,7 +56,7 @@ def parse(text: str, file: str, variables: Variables) -> Document:
     try:
         root = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
-        document.faults.append(_syntax_fault(file, error))
+        document.faults.append(_syntax_fault(file, error, text))
         return document
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -85,6 +85,12 @@ def plain(text: str) -> Any:
     if _FLOAT.fullmatch(text):
         return float(text)
     return text
+
+
+def typed(text: str) -> Any:
+    """A variable's value as YAML types it, where that says exactly the same: `0123` stays text."""
+    value = plain(text)
+    return value if isinstance(value, str) or json.dumps(value) == text else text
 
 
 class _Reader:
@@ -164,24 +170,21 @@ class _Reader:
             return plain(node.value) if node.style is None else str(node.value)
         self._document.replaced[path] = replacement
         if node.style is None and replacement.whole:
-            return _typed(replacement.text)
+            return typed(replacement.text)
         return replacement.text
-
-
-def _typed(text: str) -> Any:
-    """A variable's value as YAML types it, where that says exactly the same: `0123` stays text."""
-    value = plain(text)
-    return value if isinstance(value, str) or json.dumps(value) == text else text
 
 
 def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _syntax_fault(file: str, error: yaml.MarkedYAMLError) -> Fault:
+def _syntax_fault(file: str, error: yaml.MarkedYAMLError, text: str) -> Fault:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark is not None else None
     problem = error.problem or error.context or "it cannot be read"
+    lines = text.splitlines()
+    if line is not None and line <= len(lines) and "got '{'" in problem and "${" in lines[line - 1]:
+        return Fault(file, "found ${...} within {...} or [...]", allowed='"${...}" in quotes', line=line)
     if r"'\t'" in problem:
         return Fault(file, "found a tab", allowed="spaces, which YAML indents with", line=line)
     if "but found another document" in problem or "single document" in str(error.context):

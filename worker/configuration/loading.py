@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from handlers.api import Handler
 from handlers.options import Explanation, check_model, check_options, explain
 from handlers.registry import HandlerTypeError, resolve, section_model
-from worker.configuration.document import Document, parse
+from worker.configuration.document import Document, parse, typed
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
 from worker.configuration.model import Configuration
 from worker.configuration.not_yet import refusals
@@ -21,6 +21,9 @@ from worker.configuration.variables import Variables
 from worker.kafka_settings import SettingsError, check_settings
 
 __all__ = ["load"]
+
+# Pydantic's errors of a wrong type, and the types that put them right.
+_WANTED = {"string_type": (str,), "int_type": (int,), "float_type": (int, float), "bool_type": (bool,)}
 
 
 def load(
@@ -92,8 +95,7 @@ class _Checker:
         try:
             return Configuration.model_validate(self._data, context={"file": True})
         except ValidationError as error:
-            again = self._texts_where_texts_are_wanted(error, ())
-            if again:
+            if self._retyped(error, ()):
                 return self.model()
             self._explained(explain(error.errors(include_url=False), Configuration), ())
             return None
@@ -109,7 +111,9 @@ class _Checker:
             try:
                 handler = resolve(handler_type, folder)
             except HandlerTypeError as error:
-                found = f"found {self._shown((*place, 'type'))}: {error.problem}"
+                # The problem names the module, which is a part of the value.
+                problem = "it leads to no handler" if self._hidden((*place, "type")) else error.problem
+                found = f"found {self._shown((*place, 'type'))}: {problem}"
                 self._add((*place, "type"), found, error.allowed, error.nearest)
                 continue
             self._options(handler, place, entry)
@@ -127,7 +131,7 @@ class _Checker:
         try:
             model.model_validate(_texts(holder, without=("type", "name")))
         except ValidationError as error:
-            self._texts_where_texts_are_wanted(error, place)
+            self._retyped(error, place)
 
     def properties(self, configuration: Configuration) -> None:
         try:
@@ -145,16 +149,22 @@ class _Checker:
                 if isinstance(entry, dict):
                     yield ("tables", index, "handlers", number), entry
 
-    def _texts_where_texts_are_wanted(self, error: ValidationError, place: KeyPath) -> bool:
-        """A variable that looks like a number, where text is wanted, is the text it was written as."""
+    def _retyped(self, error: ValidationError, place: KeyPath) -> bool:
+        """Give variables the type that is wanted: text as it was written, or the number that the text is.
+
+        Returns whether anything changed.
+        """
         changed = False
         for one in error.errors(include_url=False, include_context=False):
             path = (*place, *one["loc"])
             replacement = self._document.replaced.get(path)
-            if one["type"] == "string_type" and replacement is not None and not isinstance(one["input"], str):
-                holder = self._value(path[:-1])
-                changed = changed or holder[path[-1]] != replacement.text
-                holder[path[-1]] = replacement.text
+            if replacement is None or not replacement.whole or one["type"] not in _WANTED:
+                continue
+            value = replacement.text if one["type"] == "string_type" else typed(replacement.text)
+            holder = self._value(path[:-1])
+            if type(holder[path[-1]]) is not type(value):
+                holder[path[-1]] = value
+                changed = type(value) in _WANTED[one["type"]] or changed
         return changed
 
     def _explained(self, explanations: list[Explanation], place: KeyPath) -> None:
@@ -171,10 +181,9 @@ class _Checker:
     def _add(self, path: KeyPath, found: str, allowed: str = "", nearest: str | None = None) -> None:
         if self._has_fault(path):
             return
-        hide = self._everything.redact
         # The nearest spelling of a hidden value would give it away.
-        near = None if self._hidden(path) else nearest
-        self._document.add(path, hide(found), hide(allowed), near)
+        near = None if self._hidden(path) or self._holds_variables(path) else nearest
+        self._document.add(path, self._everything.redact(found), allowed, near)
         self._faulty.add(key_path(path))
 
     def _has_fault(self, path: KeyPath) -> bool:
@@ -188,6 +197,9 @@ class _Checker:
 
     def _hidden(self, path: KeyPath) -> bool:
         return path in self._document.replaced or (bool(path) and is_secret_key(str(path[-1])))
+
+    def _holds_variables(self, path: KeyPath) -> bool:
+        return any(known[: len(path)] == path for known in self._document.replaced)
 
     def _value(self, path: KeyPath) -> Any:
         value: Any = self._data

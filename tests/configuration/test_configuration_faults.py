@@ -1,0 +1,362 @@
+"""Each fault is one line: file and line, key path, what was found, what is allowed, the nearest spelling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from configuration.conftest import KAFKA, Faults
+
+from worker.configuration import ConfigurationError, load
+
+TABLES = """\
+tables:
+  - match: shop.*
+    handlers:
+      - type: neighbour:Copy
+        url: x
+"""
+TYPES = "files, log, spark, or an import path such as my_package.module:MyHandler"
+KEYS = (
+    "batch, checkpoint, dead_letter, format, http, kafka, lanes, logging, name, on_undecodable, "
+    "revoke_timeout, shutdown_timeout, spark, tables"
+)
+INITIAL = "earliest, latest, an ISO 8601 time, or a mapping {topic: {partition: offset}}"
+OFFSETS = "a mapping of partitions to offsets, such as {0: 1200, 1: 0}"
+DURATION = "a duration such as 250ms, 5s, 2m or 1h"
+SIZE = "a size such as 512KiB, 64MiB or 1GiB"
+TOPIC = "a topic name (letters, digits, '.', '_', '-'), or a regular expression that begins with ^"
+NO_DEAD_LETTER = "this version has no dead-letter topic yet"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("tabels: []", f"tabels: unknown key; allowed: {KEYS}; nearest: tables"),
+        ("5: []", f"[5]: unknown key; allowed: {KEYS}"),
+        ("name: 5", "name: found 5; allowed: text"),
+        ("name: ''", 'name: found ""; allowed: text that is not empty'),
+        ("lanes: 5", "lanes: found 5; allowed: a mapping"),
+        ("lanes: {count: many}", 'lanes.count: found "many"; allowed: a whole number'),
+        ("lanes: {count: '8'}", 'lanes.count: found "8"; allowed: a whole number; nearest: 8'),
+        ("lanes: {count: 0}", "lanes.count: found 0; allowed: at least 1"),
+        ("lanes: {count: 5000}", "lanes.count: found 5000; allowed: at most 1024"),
+        ("lanes: {count: true}", "lanes.count: found true; allowed: a whole number"),
+        ("lanes: {count: 1.5}", "lanes.count: found 1.5; allowed: a whole number"),
+        ("lanes: {order_by: tabel}", 'lanes.order_by: found "tabel"; allowed: table, row; nearest: table'),
+        ("lanes: {max_bytes: 64MB}", f'lanes.max_bytes: found "64MB"; allowed: {SIZE}; nearest: 64MiB'),
+        ("lanes: {max_bytes: 0MiB}", f'lanes.max_bytes: found "0MiB"; allowed: {SIZE}, at least 1B'),
+        ("lanes: {max_bytes: 1000}", f"lanes.max_bytes: found 1000; allowed: {SIZE}"),
+        (
+            "lanes: {work_stealing: yes}",
+            'lanes.work_stealing: found "yes"; allowed: true or false; nearest: true',
+        ),
+        ("batch: {max_wait: 5}", f"batch.max_wait: found 5; allowed: {DURATION}; nearest: 5s"),
+        ("batch: {max_wait: 5 sec}", f'batch.max_wait: found "5 sec"; allowed: {DURATION}; nearest: 5s'),
+        ("batch: {max_wait: -5s}", f'batch.max_wait: found "-5s"; allowed: {DURATION}'),
+        ("batch: {max_wait: null}", f"batch.max_wait: found null; allowed: {DURATION}"),
+        (
+            "checkpoint: {interval: 0s}",
+            f'checkpoint.interval: found "0s"; allowed: {DURATION}, more than 0',
+        ),
+        (
+            "checkpoint: {directory: ''}",
+            'checkpoint.directory: found ""; allowed: the path of a folder',
+        ),
+        (
+            "checkpoint: {initial: earlyest}",
+            f'checkpoint.initial: found "earlyest"; allowed: {INITIAL}; nearest: earliest',
+        ),
+        ("checkpoint: {initial: 5}", f"checkpoint.initial: found 5; allowed: {INITIAL}"),
+        ("checkpoint: {initial: {a: 5}}", f"checkpoint.initial: found a mapping; allowed: {OFFSETS}"),
+        ("checkpoint: {initial: {a: {0: -1}}}", f"checkpoint.initial: found a mapping; allowed: {OFFSETS}"),
+        (
+            "format: kanal",
+            'format: found "kanal"; allowed: canal, debezium, maxwell, dts, json; nearest: canal',
+        ),
+        ("on_undecodable: ignore", 'on_undecodable: found "ignore"; allowed: halt, skip, dead_letter'),
+        ("http: {port: 70000}", "http.port: found 70000; allowed: at most 65535"),
+        (
+            "logging: {level: warn}",
+            'logging.level: found "warn"; allowed: debug, info, warning, error; nearest: warning',
+        ),
+        (
+            "logging: {format: jsn}",
+            'logging.format: found "jsn"; allowed: auto, json, console; nearest: json',
+        ),
+        (
+            "spark: {mastr: local}",
+            "spark.mastr: unknown key; allowed: concurrency, conf, driver_memory, master, packages, warehouse; "
+            "nearest: master",
+        ),
+        ("tables: {}", "tables: found a mapping; allowed: a list"),
+    ],
+)
+def test_a_fault_of_a_section_is_told_in_one_line(faults: Faults, text: str, line: str) -> None:
+    assert faults(text) == [f"shop.yaml:5: {line}"]
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        (
+            "match: orders",
+            'match: found "orders"; allowed: a glob on database.table, with both names; nearest: *.orders',
+        ),
+        ("match: 5", "match: found 5; allowed: text"),
+        (
+            "match: /shop.(/",
+            'match: found "/shop.(/"; allowed: a regular expression '
+            "(missing ), unterminated subpattern at position 5)",
+        ),
+        ("on_failure: stop", 'on_failure: found "stop"; allowed: halt, skip, dead_letter'),
+        ("retry: {max_attempts: 0}", "retry.max_attempts: found 0; allowed: at least 1"),
+        ("retry: {jitter: 2}", "retry.jitter: found 2; allowed: at most 1"),
+        ("retry: {multiplier: 0.5}", "retry.multiplier: found 0.5; allowed: at least 1"),
+        (
+            "retry: {atempts: 5}",
+            "retry.atempts: unknown key; "
+            "allowed: initial_delay, jitter, max_attempts, max_delay, multiplier; nearest: max_attempts",
+        ),
+        ("batch: {max_records: 0}", "batch.max_records: found 0; allowed: at least 1"),
+        (
+            "handler: []",
+            "handler: unknown key; allowed: batch, handlers, match, on_failure, retry; nearest: handlers",
+        ),
+    ],
+)
+def test_a_fault_of_a_table_is_told_in_one_line(faults: Faults, key: str, line: str) -> None:
+    good = {"match": "shop.*", "handlers": "[{type: 'neighbour:Copy', url: x}]"}
+    name, _, value = key.partition(": ")
+    entry = "".join(f"\n    {k}: {v}" for k, v in {**good, name: value}.items()).replace("    ", "  - ", 1)
+    (told,) = faults(f"tables:{entry}\n")
+    assert told.split(": ", 1)[1] == f"tables[0].{line}"
+
+
+@pytest.mark.parametrize(
+    ("entry", "line"),
+    [
+        ("{}", "type: missing; required"),
+        ("log", 'found "log"; allowed: a mapping with the handler\'s type and options, such as {type: log}'),
+        ("{type: 5}", "type: found 5; allowed: text"),
+        ("{type: sprak}", f'type: found "sprak": there is no such handler; allowed: {TYPES}; nearest: spark'),
+        (
+            "{type: neighbour.Copy, url: x}",
+            f'type: found "neighbour.Copy": there is no such handler; allowed: {TYPES}; nearest: neighbour:Copy',
+        ),
+        (
+            "{type: 'neighbour:Copi', url: x}",
+            'type: found "neighbour:Copi": the module neighbour has no Copi; '
+            "allowed: Copy, Typed; nearest: neighbour:Copy",
+        ),
+        (
+            "{type: 'neighbour:Options'}",
+            'type: found "neighbour:Options": Options does not inherit from handlers.Handler; '
+            "allowed: a class that inherits from it",
+        ),
+        ("{type: 'neighbour:Copy'}", "url: missing; required"),
+        (
+            "{type: 'neighbour:Copy', url: x, retry: 1}",
+            "retry: unknown key; allowed: url, retries; nearest: retries",
+        ),
+        (
+            "{type: 'neighbour:Typed', password: x, sise: 1}",
+            "sise: unknown key; allowed: password, size; nearest: size",
+        ),
+        ("{type: 'neighbour:Typed', password: x, size: 3}", "size: found 3: 3 is odd"),
+        ("{type: 'neighbour:Typed', password: x, size: big}", 'size: found "big"; allowed: a whole number'),
+        ("{type: 'neighbour:Typed', password: [hunter2]}", "password: found ***; allowed: text"),
+        ("{type: 'neighbour:Copy', url: x, name: ''}", 'name: found ""; allowed: text that is not empty'),
+    ],
+)
+def test_a_fault_of_a_handler_is_told_in_one_line(faults: Faults, entry: str, line: str) -> None:
+    text = f"tables:\n  - match: shop.*\n    handlers:\n      - {entry}\n"
+    place = "tables[0].handlers[0]" + (": " if line.startswith("found") else ".")
+    assert faults(text) == [f"shop.yaml:8: {place}{line}"]
+
+
+def test_a_module_that_is_nowhere_is_told_with_where_it_was_looked_for(faults: Faults, folder: Path) -> None:
+    assert faults(TABLES.replace("neighbour:", "neighbor:")) == [
+        'shop.yaml:8: tables[0].handlers[0].type: found "neighbor:Copy": '
+        f"there is no module neighbor on PYTHONPATH or in {folder}; allowed: {TYPES}"
+    ]
+
+
+def test_a_table_needs_a_handler(faults: Faults) -> None:
+    assert faults("tables: [{match: '*', handlers: []}]") == [
+        "shop.yaml:5: tables[0].handlers: found an empty list; allowed: a list of at least 1"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kafka", "lines"),
+    [
+        ("{}", ["shop.yaml:1: kafka: missing; required"]),
+        (
+            "kafka: {}",
+            [
+                f"shop.yaml:1: kafka.{key}: missing; required"
+                for key in ("bootstrap_servers", "group_id", "topics")
+            ],
+        ),
+        (
+            KAFKA.replace("[cdc.shop]", "cdc.shop"),
+            ['shop.yaml:4: kafka.topics: found "cdc.shop"; allowed: a list; nearest: [cdc.shop]'],
+        ),
+        (
+            KAFKA.replace("[cdc.shop]", "[]"),
+            ["shop.yaml:4: kafka.topics: found an empty list; allowed: a list of at least 1"],
+        ),
+        (
+            KAFKA.replace("[cdc.shop]", "[ok, cdc.*]"),
+            [f'shop.yaml:4: kafka.topics[1]: found "cdc.*"; allowed: {TOPIC}; nearest: ^cdc.*'],
+        ),
+        (
+            KAFKA + "  properties: {client.id: [a]}",
+            ["shop.yaml:5: kafka.properties.client.id: found a list; allowed: text, a number, true or false"],
+        ),
+        (
+            KAFKA + "  properties: {isolation.level: none}",
+            [
+                "shop.yaml:5: kafka.properties.isolation.level: "
+                'Invalid value for configuration property "isolation.level"'
+            ],
+        ),
+        (
+            KAFKA + "  properties: {enable.auto.commit: true}",
+            [
+                "shop.yaml:5: kafka.properties.enable.auto.commit: binlane sets this property itself (an offset is "
+                "committed only when its record is finished; see checkpoint.interval): remove it"
+            ],
+        ),
+    ],
+)
+def test_a_fault_of_the_kafka_section_is_told(faults: Faults, kafka: str, lines: list[str]) -> None:
+    assert faults(kafka=kafka) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "lanes: {order_by: row}",
+            'lanes.order_by: found "row"; this version keeps order by table only; use table',
+        ),
+        ("format: debezium", 'format: found "debezium"; this version reads the format canal only'),
+        ("format: {a: maxwell}", 'format.a: found "maxwell"; this version reads the format canal only'),
+        ("dead_letter: {topic: a}", f"dead_letter: found a mapping; {NO_DEAD_LETTER}; remove the key"),
+        (
+            "on_undecodable: dead_letter",
+            f'on_undecodable: found "dead_letter"; {NO_DEAD_LETTER}; use halt or skip',
+        ),
+    ],
+)
+def test_what_this_version_does_not_have_is_refused_with_a_sentence(
+    faults: Faults, text: str, line: str
+) -> None:
+    assert faults(text) == [f"shop.yaml:5: {line}"]
+
+
+@pytest.mark.parametrize("name", ["sql", "redis", "kafka", "webhook"])
+def test_a_handler_that_this_version_does_not_have_is_refused(faults: Faults, name: str) -> None:
+    assert faults(f"tables: [{{match: '*', handlers: [{{type: {name}, url: x}}]}}]") == [
+        f'shop.yaml:5: tables[0].handlers[0].type: found "{name}"; this version has no {name} handler yet'
+    ]
+
+
+def test_a_mode_of_spark_that_this_version_does_not_have_is_refused(faults: Faults) -> None:
+    assert faults("tables: [{match: '*', handlers: [{type: spark, mode: replica}]}]") == [
+        'shop.yaml:5: tables[0].handlers[0].mode: found "replica"; '
+        "this version's Spark handler has the mode changelog only"
+    ]
+
+
+def test_dead_letters_of_a_table_are_refused(faults: Faults) -> None:
+    assert faults(f"{TABLES}    on_failure: dead_letter\n") == [
+        f'shop.yaml:10: tables[0].on_failure: found "dead_letter"; {NO_DEAD_LETTER}; use halt or skip'
+    ]
+
+
+def test_an_option_called_mode_of_another_handler_is_its_own_affair(faults: Faults) -> None:
+    entry = "{type: 'neighbour:Copy', url: x, mode: replica}"
+    assert faults(f"tables: [{{match: '*', handlers: [{entry}]}}]") == [
+        "shop.yaml:5: tables[0].handlers[0].mode: unknown key; allowed: url, retries"
+    ]
+
+
+def test_all_faults_are_told_at_once_in_the_order_of_the_file(faults: Faults) -> None:
+    told = faults("lanes: {count: 0}\nformat: dts\nhttp: {prt: 1}\n" + TABLES.replace("Copy", "Copi"))
+    assert [line.split(": ")[:2] for line in told] == [
+        ["shop.yaml:5", "lanes.count"],
+        ["shop.yaml:6", "format"],
+        ["shop.yaml:7", "http.prt"],
+        ["shop.yaml:11", "tables[0].handlers[0].type"],
+    ]
+
+
+def test_a_long_value_is_cut(faults: Faults) -> None:
+    assert faults(f"on_undecodable: {'x' * 100}") == [
+        f'shop.yaml:5: on_undecodable: found "{"x" * 59}...; allowed: halt, skip, dead_letter'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"", "shop.yaml: the file is empty; allowed: a mapping with the key kafka"),
+        (b"# nothing\n", "shop.yaml: the file is empty; allowed: a mapping with the key kafka"),
+        (b"- a\n", "shop.yaml:1: found a list; allowed: a mapping with the key kafka"),
+        (b"\nkafka\n", "shop.yaml:2: found a single value; allowed: a mapping with the key kafka"),
+        (b"kafka:\n\tgroup_id: a\n", "shop.yaml:2: found a tab; allowed: spaces, which YAML indents with"),
+        (b"a: 1\n---\nb: 2\n", "shop.yaml:2: found a second document; allowed: one document"),
+        (b"kafka: {\n", "shop.yaml:2: not YAML: expected the node content, but found '<stream end>'"),
+        (
+            b"kafka: {a: ${B}}\n",
+            'shop.yaml:1: found ${...} within {...} or [...]; allowed: "${...}" in quotes',
+        ),
+        (b"kafka: *a\n", "shop.yaml:1: not YAML: found undefined alias 'a'"),
+        (b"kafka: \xff\n", "shop.yaml: the file is not UTF-8 text"),
+        (b"kafka:\n  a: \x00\n", "shop.yaml:2: found a control character; allowed: UTF-8 text"),
+        (b"[" * 5000, "shop.yaml: nested too deeply; allowed: a mapping of the keys"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_told_in_one_line(
+    tmp_path: Path, content: bytes, line: str
+) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError) as caught:
+        load(path)
+    assert str(caught.value).replace(f"{tmp_path}/", "") == line
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("missing.yaml", "No such file or directory"), (".", "Is a directory")]
+)
+def test_a_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path / name)
+    assert str(caught.value) == f"{tmp_path / name}: the file cannot be read ({reason})"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("lanes: {}\nlanes: {}", "shop.yaml:6: lanes: the key stands twice, first in line 5; allowed: once"),
+        (
+            "lanes:\n  count: 1\n  count: 2",
+            "shop.yaml:7: lanes.count: the key stands twice, first in line 6; allowed: once",
+        ),
+        ("? [a]\n: b", "shop.yaml:5: found a key that is a list or a mapping; allowed: a word as the key"),
+        ("name: !!python/name:os.system x", None),
+        (
+            "spark: &a {conf: *a}",
+            "shop.yaml:5: spark.conf: found an alias of a part it stands in; allowed: a finite value",
+        ),
+    ],
+)
+def test_yaml_that_does_not_say_one_thing_is_refused(faults: Faults, text: str, line: str | None) -> None:
+    expected = line or (
+        'shop.yaml:5: name: found the tag "tag:yaml.org,2002:python/name:os.system"; allowed: values without a tag'
+    )
+    assert expected.replace("shop.yaml:5: found", "shop.yaml:1: found") in faults(text)

@@ -1,0 +1,116 @@
+"""A secret's value reaches no fault and no log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from configuration.conftest import KAFKA, Faults, Load
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.configuration.secrets import Secrets, is_secret_key
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sasl.password",
+        "ssl.key.password",
+        "sasl.oauthbearer.client.secret",
+        "ssl.key.pem",
+        "sasl.jaas.config",
+        "password",
+        "DB_PASSWORD",
+        "api_key",
+        "auth_token",
+    ],
+)
+def test_some_keys_are_secret_by_their_name(key: str) -> None:
+    assert is_secret_key(key)
+
+
+@pytest.mark.parametrize(
+    "key", ["client.id", "ssl.ca.location", "sasl.oauthbearer.token.endpoint.url", "topic", "key_columns"]
+)
+def test_other_keys_are_not(key: str) -> None:
+    assert not is_secret_key(key)
+
+
+@given(st.lists(st.text(min_size=4), min_size=1), st.text(), st.text())
+def test_no_secret_is_left_in_a_text(secrets: list[str], before: str, after: str) -> None:
+    redact = Secrets(secrets).redact
+    for secret in secrets:
+        assert secret not in redact(before + secret + after) or secret in redact(before + after) + "***"
+
+
+def test_a_secret_that_begins_with_another_is_taken_out_as_a_whole() -> None:
+    assert Secrets(["hunter", "hunter2"]).redact("hunter2 hunter") == "*** ***"
+
+
+def test_short_texts_are_left_in_words() -> None:
+    assert Secrets(["at", ""]).redact("a cat") == "a cat"
+
+
+def test_secrets_do_not_show_themselves() -> None:
+    assert "hunter2" not in repr(Secrets(["hunter2"]))
+
+
+def test_secret_values_are_known_to_the_configuration(read: Load, folder: Path) -> None:
+    (folder / "key").write_text("from-a-file\n")
+    configuration = read(
+        """
+        name: ${NAME}
+        spark: {conf: {spark.hadoop.fs.s3a.secret.key: "written-out"}}
+        checkpoint: {directory: "${file:key}"}
+        tables:
+          - match: '*'
+            handlers:
+              - {type: "neighbour:Copy", url: "postgresql://shop:${PASSWORD}@db/shop", retries: "${RETRIES}"}
+        """,
+        kafka=KAFKA + "  properties: {sasl.password: 12345678, client.rack: '${RACK}'}\n",
+        NAME="a-worker",
+        PASSWORD="from-a-variable",
+        RETRIES="3",
+        RACK="rack-7",
+    )
+    text = "a-worker written-out from-a-file from-a-variable 12345678 rack-7 3"
+    assert configuration.secrets.redact(text) == "a-worker *** *** *** *** *** 3"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("lanes: {order_by: '${VALUE}'}", "lanes.order_by: found ***; allowed: table, row"),
+        ("http: {port: '${VALUE}'}", "http.port: found ***; allowed: a whole number"),
+        (
+            "format: ${VALUE}",
+            "format: found ***; allowed: canal, debezium, maxwell, dts, json",
+        ),
+        ("format: {a: '${VALUE}'}", "format: found a mapping; allowed: canal, debezium, maxwell, dts, json"),
+    ],
+)
+def test_a_fault_shows_stars_for_a_variable(faults: Faults, text: str, line: str) -> None:
+    # Near enough to a right spelling that the hint would give it away.
+    for value in ("canall", "eight", "tabl"):
+        assert faults(text, VALUE=value) == [f"shop.yaml:5: {line}"]
+
+
+def test_the_text_of_a_handlers_model_shows_no_variable(faults: Faults) -> None:
+    text = "tables: [{match: '*', handlers: [{type: 'neighbour:Typed', password: x, size: %s}]}]"
+    assert faults(text % "7") == ["shop.yaml:5: tables[0].handlers[0].size: found 7: 7 is odd"]
+    block = """
+        tables:
+          - match: '*'
+            handlers:
+              - type: neighbour:Typed
+                password: x
+                size: ${SIZE}
+        """
+    assert faults(block, SIZE="7") == ["shop.yaml:11: tables[0].handlers[0].size: found ***: *** is odd"]
+
+
+def test_a_handler_whose_type_comes_from_a_variable_is_told_without_it(faults: Faults) -> None:
+    (told,) = faults("tables: [{match: '*', handlers: [{type: '${TYPE}'}]}]", TYPE="no_such_module:Thing")
+    assert "no_such_module" not in told
+    assert told.startswith("shop.yaml:5: tables[0].handlers[0].type: found ***: ")
