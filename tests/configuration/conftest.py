@@ -1,23 +1,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from configuration.shorthand import KAFKA, Faults, Load
 
 from worker.configuration import Configuration, ConfigurationError, load
-
-Load = Callable[..., Configuration]
-Faults = Callable[..., list[str]]
-
-KAFKA = """\
-kafka:
-  bootstrap_servers: localhost:9092
-  group_id: shop
-  topics: [cdc.shop]
-"""
 
 MODULE = '''\
 from pydantic import BaseModel, ConfigDict, field_validator

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from configuration.conftest import KAFKA, Faults
-
-from worker.configuration import ConfigurationError, load
+from configuration.shorthand import KAFKA, Faults
 
 TABLES = """\
 tables:
@@ -86,8 +84,8 @@ NO_DEAD_LETTER = "this version has no dead-letter topic yet"
         ),
         (
             "spark: {mastr: local}",
-            "spark.mastr: unknown key; allowed: concurrency, conf, driver_memory, master, packages, warehouse; "
-            "nearest: master",
+            "spark.mastr: unknown key; "
+            "allowed: concurrency, conf, driver_memory, master, packages, warehouse; nearest: master",
         ),
         ("tables: {}", "tables: found a mapping; allowed: a list"),
     ],
@@ -142,7 +140,8 @@ def test_a_fault_of_a_table_is_told_in_one_line(faults: Faults, key: str, line: 
         ("{type: sprak}", f'type: found "sprak": there is no such handler; allowed: {TYPES}; nearest: spark'),
         (
             "{type: neighbour.Copy, url: x}",
-            f'type: found "neighbour.Copy": there is no such handler; allowed: {TYPES}; nearest: neighbour:Copy',
+            'type: found "neighbour.Copy": there is no such handler; '
+            f"allowed: {TYPES}; nearest: neighbour:Copy",
         ),
         (
             "{type: 'neighbour:Copi', url: x}",
@@ -225,8 +224,8 @@ def test_a_table_needs_a_handler(faults: Faults) -> None:
         (
             KAFKA + "  properties: {enable.auto.commit: true}",
             [
-                "shop.yaml:5: kafka.properties.enable.auto.commit: binlane sets this property itself (an offset is "
-                "committed only when its record is finished; see checkpoint.interval): remove it"
+                "shop.yaml:5: kafka.properties.enable.auto.commit: binlane sets this property itself "
+                "(an offset is committed only when its record is finished; see checkpoint.interval): remove it"
             ],
         ),
     ],
@@ -298,65 +297,3 @@ def test_a_long_value_is_cut(faults: Faults) -> None:
     assert faults(f"on_undecodable: {'x' * 100}") == [
         f'shop.yaml:5: on_undecodable: found "{"x" * 59}...; allowed: halt, skip, dead_letter'
     ]
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (b"", "shop.yaml: the file is empty; allowed: a mapping with the key kafka"),
-        (b"# nothing\n", "shop.yaml: the file is empty; allowed: a mapping with the key kafka"),
-        (b"- a\n", "shop.yaml:1: found a list; allowed: a mapping with the key kafka"),
-        (b"\nkafka\n", "shop.yaml:2: found a single value; allowed: a mapping with the key kafka"),
-        (b"kafka:\n\tgroup_id: a\n", "shop.yaml:2: found a tab; allowed: spaces, which YAML indents with"),
-        (b"a: 1\n---\nb: 2\n", "shop.yaml:2: found a second document; allowed: one document"),
-        (b"kafka: {\n", "shop.yaml:2: not YAML: expected the node content, but found '<stream end>'"),
-        (
-            b"kafka: {a: ${B}}\n",
-            'shop.yaml:1: found ${...} within {...} or [...]; allowed: "${...}" in quotes',
-        ),
-        (b"kafka: *a\n", "shop.yaml:1: not YAML: found undefined alias 'a'"),
-        (b"kafka: \xff\n", "shop.yaml: the file is not UTF-8 text"),
-        (b"kafka:\n  a: \x00\n", "shop.yaml:2: found a control character; allowed: UTF-8 text"),
-        (b"[" * 5000, "shop.yaml: nested too deeply; allowed: a mapping of the keys"),
-    ],
-)
-def test_a_file_that_is_no_configuration_is_told_in_one_line(
-    tmp_path: Path, content: bytes, line: str
-) -> None:
-    path = tmp_path / "shop.yaml"
-    path.write_bytes(content)
-    with pytest.raises(ConfigurationError) as caught:
-        load(path)
-    assert str(caught.value).replace(f"{tmp_path}/", "") == line
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"), [("missing.yaml", "No such file or directory"), (".", "Is a directory")]
-)
-def test_a_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path, name: str, reason: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        load(tmp_path / name)
-    assert str(caught.value) == f"{tmp_path / name}: the file cannot be read ({reason})"
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("lanes: {}\nlanes: {}", "shop.yaml:6: lanes: the key stands twice, first in line 5; allowed: once"),
-        (
-            "lanes:\n  count: 1\n  count: 2",
-            "shop.yaml:7: lanes.count: the key stands twice, first in line 6; allowed: once",
-        ),
-        ("? [a]\n: b", "shop.yaml:5: found a key that is a list or a mapping; allowed: a word as the key"),
-        ("name: !!python/name:os.system x", None),
-        (
-            "spark: &a {conf: *a}",
-            "shop.yaml:5: spark.conf: found an alias of a part it stands in; allowed: a finite value",
-        ),
-    ],
-)
-def test_yaml_that_does_not_say_one_thing_is_refused(faults: Faults, text: str, line: str | None) -> None:
-    expected = line or (
-        'shop.yaml:5: name: found the tag "tag:yaml.org,2002:python/name:os.system"; allowed: values without a tag'
-    )
-    assert expected.replace("shop.yaml:5: found", "shop.yaml:1: found") in faults(text)

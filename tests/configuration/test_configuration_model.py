@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from configuration.conftest import KAFKA, Load
+from configuration.shorthand import KAFKA, Load
 from pydantic import ValidationError
 
 from worker.configuration import Configuration, load

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from configuration.conftest import KAFKA, Faults, Load
+from configuration.shorthand import KAFKA, Faults, Load
 from hypothesis import given
 from hypothesis import strategies as st
 

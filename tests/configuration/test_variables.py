@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from configuration.conftest import KAFKA, Faults, Load
+from configuration.shorthand import KAFKA, Faults, Load
 
 FORMS = "${NAME}, ${NAME:-default}, ${file:/path} ($${ for the characters themselves)"
 
@@ -126,7 +126,8 @@ def test_a_variable_that_cannot_be_replaced_is_a_fault(faults: Faults, written: 
 def test_a_file_that_cannot_be_read_is_a_fault(faults: Faults, folder: Path) -> None:
     (told,) = faults("name: ${file:secret}")
     assert told == (
-        "shop.yaml:5: name: the file secret cannot be read (No such file or directory); allowed: a readable file"
+        "shop.yaml:5: name: the file secret cannot be read (No such file or directory); "
+        "allowed: a readable file"
     )
     (folder / "secret").write_bytes(b"\xff")
     assert faults("name: ${file:secret}") == [
