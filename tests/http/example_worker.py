@@ -1,0 +1,97 @@
+"""A worker's status as it looks in real life, for any moment: steady tables, a hot one, a stuck one."""
+
+from __future__ import annotations
+
+from worker.status import (
+    CheckpointStatus,
+    LaneStatus,
+    PartitionStatus,
+    TableState,
+    TableStatus,
+    WorkerStatus,
+)
+
+__all__ = ["ERROR", "status_at"]
+
+ERROR = (
+    "handler spark: [DELTA_CONCURRENT_APPEND] Files were added to the root of the table by a concurrent "
+    "update; 10 attempts used up, on_failure: halt <b>not bold</b>"
+)
+_SHOP = (
+    ("orders", 900),
+    ("order_items", 2_600),
+    ("payments", 700),
+    ("stock", 1_900),
+    ("customers", 60),
+    ("carts", 410),
+    ("shipments", 35),
+    ("prices_with_a_rather_long_name_for_a_table", 4),
+)
+
+
+def status_at(seconds: float, *, shards: int = 6, lanes: int = 16, partitions: int = 12) -> WorkerStatus:
+    """The status `seconds` after the start, with `8 * shards` tables."""
+    tables = []
+    for shard in range(shards):
+        for number, (name, rate) in enumerate(_SHOP):
+            state: TableState = ("running", "queued", "idle", "idle")[(int(seconds) + number + shard) % 4]
+            error, attempt, failed = None, 0, 0
+            if shard == 0 and name == "payments":
+                state, error, failed = "blocked", ERROR, 10
+            if shard == 1 and name == "stock":
+                state, attempt, failed = "retrying", 3, 3
+                error = "handler mirror: connection to db.internal:5432 refused"
+            tables.append(
+                TableStatus(
+                    table=f"shop_{shard:02d}.{name}",
+                    lane=(shard * 7 + number * 3) % lanes,
+                    finished_records=0 if state == "blocked" else int(seconds * rate / (shard + 1)),
+                    failed_batches=failed,
+                    state=state,
+                    error=error,
+                    delay_seconds=None if state == "idle" else 0.4 + number + (310 if error else 0),
+                    queued_records=0 if state == "idle" else rate // (shard + 1),
+                    attempt=attempt,
+                )
+            )
+    return WorkerStatus(
+        name="shop-replica",
+        state="running",
+        version="0.1.0",
+        uptime_seconds=seconds,
+        partitions=[_partition(seconds, number) for number in range(partitions)],
+        lanes=[_lane(seconds, number) for number in range(lanes)],
+        tables=tables,
+        checkpoint=CheckpointStatus(last_success="2026-11-21T10:00:05Z", last_error=None),
+        lane_max_records=10_000,
+        max_bytes=256 * 2**20,
+    )
+
+
+def _partition(seconds: float, number: int) -> PartitionStatus:
+    fetched = int(seconds * 1_100) + 5_000_000 * (number + 1)
+    behind = (number * 7_919) % 23_000
+    return PartitionStatus(
+        topic="cdc.shop",
+        partition=number,
+        position=fetched,
+        committed=fetched - behind,
+        unfinished=behind // 3,
+        finished_ahead=behind - behind // 3,
+        lag=behind + 40,
+        paused=number == 7,
+        delay_seconds=behind / 900 if behind else None,
+    )
+
+
+def _lane(seconds: float, number: int) -> LaneStatus:
+    fill = (number * 37 + int(seconds) * (number % 5)) % 100
+    busy = number % 4 != 3
+    return LaneStatus(
+        lane=number,
+        queued_records=fill * 100,
+        queued_bytes=fill * 48_000,
+        running_table=f"shop_{number % 6:02d}.{_SHOP[number % 8][0]}" if busy else None,
+        running_seconds=0.1 * fill if busy else None,
+        busy_seconds=seconds * (number % 10) / 10,
+    )

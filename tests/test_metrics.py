@@ -1,0 +1,238 @@
+"""What Prometheus is told, name by name and label by label."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from worker.metric_definitions import DEFINITIONS, markdown_table
+from worker.metrics import MAX_TABLE_LABELS, OTHER_TABLES, Metrics
+from worker.status import CheckpointStatus, LaneStatus, PartitionStatus, TableStatus, WorkerStatus
+
+PROMISED = {
+    "binlane_records_consumed_total": {"topic", "partition"},
+    "binlane_records_finished_total": {"table"},
+    "binlane_records_skipped_total": {"reason"},
+    "binlane_handler_seconds": {"handler"},
+    "binlane_handler_failures_total": {"handler"},
+    "binlane_retries_total": {"table"},
+    "binlane_dead_letters_total": {"table"},
+    "binlane_tables_blocked": set(),
+    "binlane_lane_queued_records": {"lane"},
+    "binlane_lane_queued_bytes": {"lane"},
+    "binlane_lane_busy_seconds_total": {"lane"},
+    "binlane_backpressure_seconds_total": set(),
+    "binlane_partition_paused": {"topic", "partition"},
+    "binlane_position": {"topic", "partition"},
+    "binlane_committed": {"topic", "partition"},
+    "binlane_unfinished_records": {"topic", "partition"},
+    "binlane_lag_records": {"topic", "partition"},
+    "binlane_delay_seconds": {"topic", "partition"},
+    "binlane_commits_total": {"store", "result"},
+    "binlane_rebalances_total": {"kind"},
+    "binlane_info": {"version"},
+}
+"""The public promise, written out: dashboards and alerts rest on it."""
+
+
+def table(name: str, finished: int = 0, **more: object) -> TableStatus:
+    fields: dict[str, object] = {"lane": 0, "failed_batches": 0, "state": "idle", "error": None}
+    fields |= {"delay_seconds": None, "table": name, "finished_records": finished, **more}
+    return TableStatus(**fields)  # type: ignore[arg-type]  # one dict for fields of many types
+
+
+def partition(number: int = 0, **more: object) -> PartitionStatus:
+    fields: dict[str, object] = {"topic": "cdc", "partition": number, "position": 60, "committed": 40}
+    fields |= {"unfinished": 5, "finished_ahead": 15, "lag": 30, "paused": False, "delay_seconds": 2.5}
+    return PartitionStatus(**(fields | more))  # type: ignore[arg-type]  # one dict for fields of many types
+
+
+def worker_status(tables: list[TableStatus], partitions: list[PartitionStatus] | None = None) -> WorkerStatus:
+    lane = LaneStatus(
+        lane=3, queued_records=7, queued_bytes=700, running_table=None, running_seconds=None, busy_seconds=1.5
+    )
+    return WorkerStatus(
+        name="shop",
+        state="running",
+        version="1.2.3",
+        uptime_seconds=1,
+        partitions=[partition()] if partitions is None else partitions,
+        lanes=[lane],
+        tables=tables,
+        checkpoint=CheckpointStatus(last_success=None, last_error=None),
+    )
+
+
+def samples(metrics: Metrics) -> Iterator[Sample]:
+    for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
+        yield from family.samples
+
+
+def values(metrics: Metrics, name: str, label: str) -> dict[str, float]:
+    return {each.labels[label]: each.value for each in samples(metrics) if each.name == name}
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    """Every event has happened once."""
+    metrics = Metrics("1.2.3")
+    metrics.attach(lambda: worker_status([table("shop.orders", 12), table("shop.stock", 3, state="blocked")]))
+    metrics.consumed("cdc", 0, 20)
+    metrics.skipped("tombstone", 4)
+    metrics.handler_failure("spark")
+    metrics.retry("shop.orders")
+    metrics.dead_letter("shop.orders")
+    metrics.commit("kafka", "success")
+    metrics.rebalance("assign")
+    metrics.backpressure(0.25)
+    metrics.handler_times(0).observe("spark", 0.02)
+    return metrics
+
+
+def test_every_promised_metric_is_there_with_exactly_its_labels(metrics: Metrics) -> None:
+    found: dict[str, set[str]] = {}
+    for each in samples(metrics):
+        if each.name.startswith("binlane_"):
+            name = each.name
+            for suffix in ("_bucket", "_count", "_sum"):
+                if name.removesuffix(suffix) == "binlane_handler_seconds":
+                    name = "binlane_handler_seconds"
+            found.setdefault(name, set()).update(set(each.labels) - {"le"})
+    assert found == PROMISED
+
+
+def test_every_metric_has_its_promised_kind_and_a_help(metrics: Metrics) -> None:
+    kinds = {entry.name: entry.kind for entry in DEFINITIONS}
+    assert set(kinds) == set(PROMISED)
+    for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
+        if family.name.startswith("binlane_"):
+            name = family.name if family.type != "counter" else f"{family.name}_total"
+            assert family.type == {"info": "gauge"}.get(kinds[name], kinds[name])
+            assert len(family.documentation) > 10
+
+
+def test_the_process_and_its_garbage_collector_are_measured_too(metrics: Metrics) -> None:
+    names = {each.name for each in samples(metrics)}
+    assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "python_info"} <= names
+    assert "python_gc_collections_total" in names
+
+
+def test_counted_events_show_their_amounts(metrics: Metrics) -> None:
+    metrics.consumed("cdc", 0, 5)
+    metrics.dead_letter("shop.orders", 2)
+    metrics.commit("kafka", "failure")
+    assert value(metrics, "binlane_records_consumed_total", topic="cdc", partition="0") == 25
+    assert value(metrics, "binlane_records_skipped_total", reason="tombstone") == 4
+    assert value(metrics, "binlane_dead_letters_total", table="shop.orders") == 3
+    assert value(metrics, "binlane_commits_total", store="kafka", result="success") == 1
+    assert value(metrics, "binlane_commits_total", store="kafka", result="failure") == 1
+    assert value(metrics, "binlane_backpressure_seconds_total") == 0.25
+    assert value(metrics, "binlane_info", version="1.2.3") == 1
+
+
+def test_lanes_tables_and_partitions_are_read_from_the_status_at_each_scrape(metrics: Metrics) -> None:
+    assert value(metrics, "binlane_records_finished_total", table="shop.orders") == 12
+    assert value(metrics, "binlane_tables_blocked") == 1
+    assert value(metrics, "binlane_lane_queued_bytes", lane="3") == 700
+    assert value(metrics, "binlane_lane_busy_seconds_total", lane="3") == 1.5
+    for name, expected in (("position", 60), ("committed", 40), ("lag_records", 30), ("delay_seconds", 2.5)):
+        assert value(metrics, f"binlane_{name}", topic="cdc", partition="0") == expected
+    metrics.attach(lambda: worker_status([table("shop.orders", 13)], [partition(paused=True)]))
+    assert value(metrics, "binlane_records_finished_total", table="shop.orders") == 13
+    assert value(metrics, "binlane_tables_blocked") == 0
+    assert value(metrics, "binlane_partition_paused", topic="cdc", partition="0") == 1
+
+
+def test_what_is_not_known_yet_has_no_sample_instead_of_a_zero() -> None:
+    metrics = Metrics()
+    unknown = partition(position=None, committed=None, lag=None, delay_seconds=None)
+    metrics.attach(lambda: worker_status([], [unknown]))
+    for name in ("position", "committed", "lag_records", "delay_seconds"):
+        assert value(metrics, f"binlane_{name}", topic="cdc", partition="0") is None
+    assert value(metrics, "binlane_unfinished_records", topic="cdc", partition="0") == 5
+
+
+def test_a_partition_with_nothing_unfinished_has_no_delay() -> None:
+    metrics = Metrics()
+    metrics.attach(lambda: worker_status([], [partition(unfinished=0, delay_seconds=None)]))
+    assert value(metrics, "binlane_delay_seconds", topic="cdc", partition="0") == 0
+
+
+def test_a_scrape_before_the_worker_is_attached_shows_the_counters() -> None:
+    metrics = Metrics()
+    metrics.rebalance("lost")
+    assert value(metrics, "binlane_rebalances_total", kind="lost") == 1
+    assert value(metrics, "binlane_backpressure_seconds_total") == 0
+
+
+def test_counters_that_alerts_watch_begin_at_zero_and_not_with_their_first_event() -> None:
+    metrics = Metrics()
+    metrics.attach(lambda: worker_status([table("shop.orders")]))
+    metrics.handler_times(0).observe("spark", 0.1)
+    metrics.commit("file", "success")
+    assert value(metrics, "binlane_dead_letters_total", table="shop.orders") == 0
+    assert value(metrics, "binlane_retries_total", table="shop.orders") == 0
+    assert value(metrics, "binlane_handler_failures_total", handler="spark") == 0
+    assert value(metrics, "binlane_commits_total", store="file", result="failure") == 0
+    assert value(metrics, "binlane_rebalances_total", kind="lost") == 0
+
+
+def test_a_thousand_tables_keep_their_names() -> None:
+    metrics = Metrics()
+    names = [f"shop.t{number}" for number in range(MAX_TABLE_LABELS)]
+    metrics.attach(lambda: worker_status([table(name, 2) for name in names]))
+    assert values(metrics, "binlane_records_finished_total", "table") == dict.fromkeys(names, 2)
+
+
+def test_more_tables_stay_within_the_limit_over_all_metrics_and_lose_no_count() -> None:
+    metrics = Metrics()
+    metrics.retry("shop.early")
+    names = [f"shop.t{number}" for number in range(1_500)]
+    metrics.attach(lambda: worker_status([table(name, 2) for name in names]))
+    for name in (*names, *names, "shop.late"):
+        metrics.dead_letter(name)
+        metrics.retry(name)
+    labels = {each.labels["table"] for each in samples(metrics) if "table" in each.labels}
+    assert len(labels) <= MAX_TABLE_LABELS
+    assert {"shop.early", "shop.t0", OTHER_TABLES} <= labels
+    assert sum(values(metrics, "binlane_records_finished_total", "table").values()) == 3_000
+    assert sum(values(metrics, "binlane_dead_letters_total", "table").values()) == 3_001
+    assert sum(values(metrics, "binlane_retries_total", "table").values()) == 3_002
+    assert values(metrics, "binlane_records_finished_total", "table")[OTHER_TABLES] > 1_000
+
+
+def test_a_table_that_several_lanes_serve_is_one_series() -> None:
+    metrics = Metrics()
+    metrics.attach(lambda: worker_status([table("shop.orders", 4), table("shop.orders", 5, lane=1)]))
+    assert values(metrics, "binlane_records_finished_total", "table") == {"shop.orders": 9}
+
+
+OPERATIONS = Path(__file__).parents[1].joinpath("docs", "operations.md")
+
+
+def test_the_documentation_has_the_table_of_the_definitions() -> None:
+    assert markdown_table() in OPERATIONS.read_text("utf-8")
+
+
+def test_alerts_and_queries_of_the_documentation_use_metrics_and_labels_that_exist(metrics: Metrics) -> None:
+    text = OPERATIONS.read_text("utf-8").split("## Alerts")[1]
+    labels: dict[str, set[str]] = {}
+    for each in samples(metrics):
+        labels.setdefault(each.name, set()).update(each.labels)
+    used = re.findall(r"(?:by \(([\w, ]+)\) \((?:\w+\()*)?(binlane_\w+)(?:\{(\w+)=)?", text)
+    assert len(used) >= 10
+    for grouped, name, matched in used:
+        assert set(filter(None, [*grouped.split(", "), matched])) <= labels[name]
+    (block,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert all({"alert", "expr"} <= set(rule) for rule in yaml.safe_load(block)["groups"][0]["rules"])
