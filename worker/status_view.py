@@ -148,7 +148,7 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
             parts.append((f"{tables:,} {state}", _STATE_STYLE[state]))
     if paused := sum(each.paused for each in status.partitions):
         parts.append((f"{paused:,} paused", "yellow"))
-    parts.append((f"lag {count(sum(known) if len(known) == len(lags) else None)}", ""))
+    parts.append((f"lag {count(sum(known) if lags and len(known) == len(lags) else None)}", ""))
     if rates is not None and rates.total is not None:
         parts.append((f"{rates.total:,.0f}/s", ""))
     parts.append((f"checkpoint {age(status.checkpoint.last_success, snapshot.as_of)}", ""))

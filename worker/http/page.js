@@ -64,7 +64,7 @@ function showFigures() {
   const rate = now.tables.length && before && now.uptime_seconds > before.uptime_seconds
     ? Math.max(0, sum(now.tables, "finished_records") - sum(before.tables, "finished_records"))
       / (now.uptime_seconds - before.uptime_seconds) : null;
-  const lag = now.partitions.some(item => item.lag === null) ? null : sum(now.partitions, "lag");
+  const lag = !now.partitions.length || now.partitions.some(item => item.lag === null) ? null : sum(now.partitions, "lag");
   const paused = now.partitions.filter(item => item.paused).length;
   const blocked = now.tables.filter(table => table.state === "blocked").length;
   const retrying = now.tables.filter(table => table.state === "retrying").length;
