@@ -254,7 +254,7 @@ def _tool_faults(name: str, command: list[str]) -> list[str]:
 
 def _configuration_faults(root: Path, path: Path, environment: dict[str, str]) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "worker.cli", "check", str(path)],
+        [sys.executable, "-m", "worker.cli", "check", str(path.relative_to(root))],
         capture_output=True,
         text=True,
         check=False,
@@ -263,7 +263,7 @@ def _configuration_faults(root: Path, path: Path, environment: dict[str, str]) -
     )
     if done.returncode == 0:
         return []
-    return [f"{path.relative_to(root)}: {line}" for line in done.stderr.splitlines() if line.strip()]
+    return [line for line in done.stderr.splitlines() if line.strip()]
 
 
 def _stop_seconds(configuration: str) -> float:
