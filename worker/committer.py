@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from offsets.stores.interface import CheckpointError, CheckpointStore
+from offsets.stores.polled import CommitInterrupted
 from offsets.types import Checkpoint, TopicPartition
 from worker.assignment import Assignment, Assignments
 from worker.logs import get_logger
@@ -111,6 +112,9 @@ class Committer(threading.Thread):
             return [] if store.name not in self._errors else None
         try:
             store.save({assignment.partition: checkpoint for assignment, checkpoint in new.items()})
+        except CommitInterrupted as error:
+            log.debug("commit_interrupted", reason=str(error))
+            return None
         except CheckpointError as error:
             self._failed(store.name, error)
             return None

@@ -10,6 +10,7 @@ from typing import Any, cast
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
+from offsets.stores import PolledKafkaStore
 from worker.assignment import Assignment, Assignments
 from worker.chunk import Delivery
 from worker.formats.interface import Record
@@ -28,6 +29,8 @@ _POLL_SECONDS = 0.1
 _FILL_SECONDS = 0.005
 """How long a poll waits for more once something came: fuller polls cost less for each record."""
 _FIRST_POLL, _LEAST_POLL, _MOST_POLL = 500, 100, 10_000
+_ENDS_SECONDS = 1.0
+"""How often the partitions' ends are looked up; the last fetch told them, no broker is asked."""
 _PATIENCE = 0.25
 """Seconds that a delivery may wait for room before the partitions are paused: pausing throws away what librdkafka
 has fetched ahead, so a short wait is cheaper."""
@@ -49,6 +52,7 @@ class Fetcher(threading.Thread):
         router: Router,
         lanes: Lanes,
         errors: KafkaErrors,
+        store: PolledKafkaStore,
         metrics: Metrics,
         max_records: int,
         max_bytes: int,
@@ -62,6 +66,8 @@ class Fetcher(threading.Thread):
         self._router = router
         self._lanes = lanes
         self._errors = errors
+        self._store = store
+        self._ends_due = 0.0
         self._metrics = metrics
         self._most = min(_MOST_POLL, max_records)
         self._most_bytes = max(1, max_bytes // 4)
@@ -91,7 +97,7 @@ class Fetcher(threading.Thread):
         try:
             self._subscribe()
             while not self._draining.is_set():
-                self.beat = self._clock()
+                self._go_round()
                 if self._held is not None:
                     self._wait_for_room()
                 elif self._unrouted:
@@ -114,8 +120,21 @@ class Fetcher(threading.Thread):
         if places and (self.paused or self._draining.is_set()):
             self._consumer.pause(places)
 
+    def _go_round(self) -> None:
+        """Between two polls: what only this thread may do with the consumer."""
+        self.beat = now = self._clock()
+        self._store.serve()
+        if now >= self._ends_due:
+            self._ends_due = now + _ENDS_SECONDS
+            for assignment in self._assignments.current():
+                place = confluent_kafka.TopicPartition(*assignment.partition)
+                end = self._consumer.get_watermark_offsets(place, cached=True)[1]
+                if end >= 0:
+                    assignment.end = end
+
     def _subscribe(self) -> None:
         assert self.rebalancer is not None
+        self._store.attach(self._consumer)
         self._consumer.subscribe(
             self._topics,
             on_assign=self.rebalancer.on_assign,
@@ -269,5 +288,5 @@ class Fetcher(threading.Thread):
         self.paused = False
         self._pause(True)
         while not self._closing.is_set():
-            self.beat = self._clock()
+            self._go_round()
             self._consumer.consume(self._most, _POLL_SECONDS)

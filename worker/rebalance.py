@@ -10,7 +10,7 @@ import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException
 
 from offsets.restore import Start, choose_start
-from offsets.stores import FileStore, KafkaStore
+from offsets.stores import FileStore, PolledKafkaStore
 from offsets.stores.interface import CheckpointError
 from offsets.types import Checkpoint, TopicPartition
 from worker.assignment import Assignment, Assignments
@@ -41,15 +41,17 @@ class Rebalancer:
         lanes: Lanes,
         committer: Committer,
         local: FileStore,
-        kafka: KafkaStore,
+        kafka: PolledKafkaStore,
         format_of: Callable[[str], Format],
         metrics: Metrics,
         incremental: bool,
         changed: Callable[[set[Assignment], list[Assignment]], None],
+        settled: Callable[[], None],
         stopping: threading.Event,
     ) -> None:
         """`incremental`: the group's protocol adds and takes single partitions.
-        `changed`: told (those that left, those that came), while nothing is polled."""
+        `changed`: told (those that left, those that came), while nothing is polled; `settled`: when the group
+        has given this member its share."""
         self._configuration = configuration
         self._assignments = assignments
         self._book = book
@@ -61,6 +63,7 @@ class Rebalancer:
         self._metrics = metrics
         self._incremental = incremental
         self._changed = changed
+        self._settled = settled
         self._stopping = stopping
         self._forced: set[TopicPartition] = set()
 
@@ -70,6 +73,7 @@ class Rebalancer:
 
     def on_assign(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         self._metrics.rebalance("assign")
+        self._kafka.interrupt()
         wanted = [TopicPartition(p.topic, p.partition) for p in partitions]
         starts = self._starts(wanted)
         epoch = self._assignments.next_epoch()
@@ -95,11 +99,13 @@ class Rebalancer:
             consumer.assign(places)
         self._assignments.add(added)
         self._assignments.balanced = True
+        self._settled()
         self._changed(set(), added)
 
     def on_revoke(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """Stop taking, wait for what runs, commit what is finished, forget the rest."""
         self._metrics.rebalance("revoke")
+        self._kafka.interrupt()
         gone = self._close(partitions)
         self._changed(set(gone), [])
         running = self._lanes.withdraw(self._book.all(), set(gone), self._configuration.revoke_timeout)
@@ -117,6 +123,7 @@ class Rebalancer:
     def on_lost(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """Another member may own them already: forget everything, commit nothing."""
         self._metrics.rebalance("lost")
+        self._kafka.interrupt()
         gone = self._close(partitions)
         self._changed(set(gone), [])
         self._lanes.withdraw(self._book.all(), set(gone), 0.0)

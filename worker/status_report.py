@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Literal
 
 import msgspec
-from confluent_kafka import Consumer, KafkaException
-from confluent_kafka import TopicPartition as KafkaPartition
 
 from offsets.types import TopicPartition
 from worker import __version__
@@ -46,7 +44,6 @@ class StatusReport:
         lanes: Lanes,
         book: TableBook,
         committer: Committer,
-        consumer: Consumer,
         state: Callable[[], WorkerState],
         error: Callable[[], str | None],
         paused: Callable[[], bool],
@@ -58,7 +55,6 @@ class StatusReport:
         self._lanes = lanes
         self._book = book
         self._committer = committer
-        self._consumer = consumer
         self._state = state
         self._error = error
         self._paused = paused
@@ -122,7 +118,7 @@ class StatusReport:
         tracker = assignment.tracker
         checkpoint = tracker.checkpoint()
         finished = checkpoint.offset if checkpoint else None
-        end = self._end(assignment)
+        end = assignment.end
         committed = assignment.committed
         reached = finished if committed is None else committed
         return PartitionStatus(
@@ -136,16 +132,6 @@ class StatusReport:
             paused=self._paused(),
             delay_seconds=None if delay is None else round(delay, 3),
         )
-
-    def _end(self, assignment: Assignment) -> int | None:
-        """The partition's end as the last fetch told it; asks no broker."""
-        try:
-            _, high = self._consumer.get_watermark_offsets(KafkaPartition(*assignment.partition), cached=True)
-        except (KafkaException, RuntimeError):  # no fetch yet, or the consumer is closed
-            return assignment.end
-        if high >= 0:
-            assignment.end = max(high, assignment.end or 0)
-        return assignment.end
 
 
 def _table(unit: Unit, attempt: int) -> TableStatus:

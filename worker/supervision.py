@@ -13,7 +13,7 @@ from types import FrameType
 
 from confluent_kafka import Consumer
 
-from offsets.stores import FileStore, KafkaStore
+from offsets.stores import FileStore, PolledKafkaStore
 from worker.assignment import Assignments
 from worker.committer import Committer
 from worker.configuration import Configuration
@@ -71,8 +71,12 @@ class Worker:
         self._handlers = HandlerSet(configuration)
         self._errors = KafkaErrors(clock)
         settings = consumer_settings(configuration)
+        self._kafka = PolledKafkaStore(_KAFKA_DEADLINE)
         self._consumer = Consumer(
-            settings, error_cb=self._errors.report, logger=logging.getLogger("librdkafka")
+            settings,
+            error_cb=self._errors.report,
+            on_commit=self._kafka.answered,
+            logger=logging.getLogger("librdkafka"),
         )
         self._assignments = Assignments()
         self._book = TableBook(configuration, self._handlers.of)
@@ -97,7 +101,6 @@ class Worker:
             for number in range(lanes.count)
         ]
         self._local = FileStore(checkpoint.directory, configuration.kafka.group_id)
-        self._kafka = KafkaStore(self._consumer, _KAFKA_DEADLINE)
         self._committer = Committer(
             self._assignments,
             self._local,
@@ -114,6 +117,7 @@ class Worker:
             router=Router(self._book, self.metrics, skip_undecodable=skip),
             lanes=self._lanes,
             errors=self._errors,
+            store=self._kafka,
             metrics=self.metrics,
             max_records=lanes.max_records,
             max_bytes=lanes.max_bytes,
@@ -133,6 +137,7 @@ class Worker:
             metrics=self.metrics,
             incremental="cooperative" in strategy or settings.get("group.protocol") == "consumer",
             changed=self._fetcher.changed,
+            settled=self._errors.settled,
             stopping=self._stop,
         )
         self.status = StatusReport(
@@ -141,7 +146,6 @@ class Worker:
             lanes=self._lanes,
             book=self._book,
             committer=self._committer,
-            consumer=self._consumer,
             state=self._shown_state,
             error=lambda: describe(self._error) if self._error else None,
             paused=lambda: self._fetcher.paused,
@@ -277,7 +281,6 @@ class Worker:
             self._fetcher.close()
             self._fetcher.join(_KAFKA_DEADLINE + self._configuration.revoke_timeout)
             clean = clean and not self._fetcher.is_alive()
-        self._kafka.close(1.0)
         if opened and not any(processor.is_alive() for processor in self._processors):
             clean = self._handlers.close() and clean
         halted = self._halted()

@@ -4,12 +4,15 @@ from offsets.stores.file import FileEntry, FileStore
 from offsets.stores.interface import CheckpointError, CheckpointStore
 from offsets.stores.kafka import KafkaStore
 from offsets.stores.memory import MemoryStore
+from offsets.stores.polled import CommitInterrupted, PolledKafkaStore
 
 __all__ = [
     "CheckpointError",
     "CheckpointStore",
+    "CommitInterrupted",
     "FileEntry",
     "FileStore",
     "KafkaStore",
     "MemoryStore",
+    "PolledKafkaStore",
 ]

@@ -89,6 +89,8 @@ def decode(data: bytes, group: str) -> Document:
         version = _version.decode(line).binlane_checkpoint
         if version > VERSION:
             raise NewerFile(f"format {version}; this binlane knows up to {VERSION}")
+        if version < VERSION:
+            raise DamagedFile(f"there never was a format {version}")
         header = _header.decode(line)
         if len(body) != header.size:
             raise DamagedFile(f"{len(body)} bytes after the first line, {header.size} were written")

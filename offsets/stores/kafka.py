@@ -14,7 +14,7 @@ from offsets import metadata
 from offsets.stores.interface import CheckpointError
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 
-__all__ = ["KafkaStore"]
+__all__ = ["KafkaStore", "load_committed", "offsets_of", "refusal", "text_of"]
 
 # The broker appends all offsets of one request to __consumer_offsets as one batch, and refuses the request
 # when that is over the topic's max.message.bytes (1,048,588 by default).
@@ -56,26 +56,7 @@ class KafkaStore:
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
         """As `CheckpointStore.load`. Metadata that binlane did not write counts as nothing finished ahead."""
-        wanted = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
-        if not wanted:
-            return {}
-        try:
-            found = self._consumer.committed(wanted, timeout=self._deadline)
-        except KafkaException as error:
-            raise CheckpointError(
-                f"cannot read the group's committed offsets from Kafka: {_text_of(error)}; "
-                "see whether the brokers are up and the group may be read"
-            ) from error
-        checkpoints: dict[TopicPartition, Checkpoint] = {}
-        for each in found:
-            partition = TopicPartition(each.topic, each.partition)
-            if each.error is not None:
-                raise CheckpointError(
-                    f"cannot read the committed offset of {partition} from Kafka: {each.error.str()}"
-                )
-            if each.offset >= 0:
-                checkpoints[partition] = Checkpoint(each.offset, _ahead_of(each))
-        return checkpoints
+        return load_committed(self._consumer, partitions, self._deadline)
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> None:
         """As `CheckpointStore.save`: one commit for all partitions.
@@ -86,7 +67,7 @@ class KafkaStore:
         """
         if not checkpoints:
             return
-        commit = _Commit(_offsets_of(checkpoints))
+        commit = _Commit(offsets_of(checkpoints))
         deadline = time.monotonic() + self._deadline
         if not self._turn.acquire(timeout=self._deadline):
             raise CheckpointError(f"another commit to Kafka has not ended within {self._deadline:g} s")
@@ -151,29 +132,63 @@ class KafkaStore:
         try:
             answers = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
-            return f"Kafka refused the commit: {_text_of(error)}"
+            return f"Kafka refused the commit: {text_of(error)}"
         except RuntimeError as error:
             return f"the commit could not be sent: {error}"
-        refused = [
-            f"{each.topic}[{each.partition}]: {each.error.str()}"
-            for each in answers
-            if each.error is not None
-        ]
-        if not refused:
-            return None
-        more = f" and {len(refused) - 3} more partitions" if len(refused) > 3 else ""
-        return f"Kafka refused the commit of {'; '.join(refused[:3])}{more}"
+        return refusal(answers)
 
 
-def _offsets_of(checkpoints: Mapping[TopicPartition, Checkpoint]) -> list[confluent_kafka.TopicPartition]:
+def load_committed(
+    consumer: Consumer, partitions: Iterable[TopicPartition], deadline: float
+) -> dict[TopicPartition, Checkpoint]:
+    """The group's committed offsets. Metadata that binlane did not write counts as nothing finished ahead.
+
+    Raises:
+        CheckpointError: Kafka did not tell within `deadline` seconds.
+    """
+    wanted = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
+    if not wanted:
+        return {}
+    try:
+        found = consumer.committed(wanted, timeout=deadline)
+    except KafkaException as error:
+        raise CheckpointError(
+            f"cannot read the group's committed offsets from Kafka: {text_of(error)}; "
+            "see whether the brokers are up and the group may be read"
+        ) from error
+    checkpoints: dict[TopicPartition, Checkpoint] = {}
+    for each in found:
+        partition = TopicPartition(each.topic, each.partition)
+        if each.error is not None:
+            raise CheckpointError(
+                f"cannot read the committed offset of {partition} from Kafka: {each.error.str()}"
+            )
+        if each.offset >= 0:
+            checkpoints[partition] = Checkpoint(each.offset, _ahead_of(each))
+    return checkpoints
+
+
+def refusal(answers: Iterable[confluent_kafka.TopicPartition]) -> str | None:
+    """What Kafka's answer to a commit refuses, as a sentence."""
+    refused = [
+        f"{each.topic}[{each.partition}]: {each.error.str()}" for each in answers if each.error is not None
+    ]
+    if not refused:
+        return None
+    more = f" and {len(refused) - 3} more partitions" if len(refused) > 3 else ""
+    return f"Kafka refused the commit of {'; '.join(refused[:3])}{more}"
+
+
+def offsets_of(checkpoints: Mapping[TopicPartition, Checkpoint]) -> list[confluent_kafka.TopicPartition]:
+    """The checkpoints as one commit: offsets, and what is finished ahead as metadata."""
     share = _MOST_METADATA // len(checkpoints) - _OWN_FIELDS
     limit = max(0, min(metadata.DEFAULT_LIMIT, share))
-    return [
-        confluent_kafka.TopicPartition(
-            topic, partition, offset, metadata.encode(ahead, offset, limit) or None
-        )
-        for (topic, partition), (offset, ahead) in checkpoints.items()
-    ]
+    offsets = []
+    for (topic, partition), (offset, ahead) in checkpoints.items():
+        # An empty metadata would arrive as a zero byte.
+        text = [metadata.encode(ahead, offset, limit)] if ahead else []
+        offsets.append(confluent_kafka.TopicPartition(topic, partition, offset, *filter(None, text)))
+    return offsets
 
 
 def _ahead_of(committed: confluent_kafka.TopicPartition) -> tuple[OffsetRange, ...]:
@@ -184,6 +199,7 @@ def _ahead_of(committed: confluent_kafka.TopicPartition) -> tuple[OffsetRange, .
     return metadata.decode(text, committed.offset) or ()
 
 
-def _text_of(error: KafkaException) -> str:
+def text_of(error: KafkaException) -> str:
+    """librdkafka's words."""
     first = error.args[0]
     return str(first.str() if hasattr(first, "str") else first)

@@ -1,0 +1,141 @@
+"""The Kafka store of a consumer that another thread polls.
+
+confluent-kafka lets one thread at a time into a consumer, and a thread that polls without a pause leaves hardly a gap:
+a commit from elsewhere would wait for ever. So the polling thread sends the commits between its polls (`serve`), and
+its polls bring the answers (`answered`, the consumer's `on_commit`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from offsets.stores.interface import CheckpointError
+from offsets.stores.kafka import load_committed, offsets_of, refusal, text_of
+from offsets.types import Checkpoint, TopicPartition
+
+__all__ = ["CommitInterrupted", "PolledKafkaStore"]
+
+
+class CommitInterrupted(CheckpointError):
+    """A rebalance came in between; nothing is wrong, and the commit that ends the rebalance covers it."""
+
+
+class _Request:
+    """One commit on its way. `done` is set once, after `failure`."""
+
+    def __init__(self, offsets: list[confluent_kafka.TopicPartition]) -> None:
+        self.offsets = offsets
+        self.sent = False
+        self.done = threading.Event()
+        self.failure: CheckpointError | None = None
+
+    def end(self, failure: CheckpointError | None = None) -> None:
+        self.failure = failure
+        self.done.set()
+
+
+class PolledKafkaStore:
+    """Commits through a consumer that its own thread polls. Set `answered` as its `on_commit`."""
+
+    name = "kafka"
+
+    def __init__(self, deadline: float) -> None:
+        """`deadline`: seconds that `save` may take."""
+        self._deadline = deadline
+        self._consumer: Consumer | None = None
+        self._poller: int | None = None
+        self._lock = threading.Lock()  # guards _request
+        self._request: _Request | None = None
+
+    def attach(self, consumer: Consumer) -> None:
+        """The consumer to commit through. Called on the thread that polls it."""
+        self._consumer = consumer
+        self._poller = threading.get_ident()
+
+    def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
+        """As `CheckpointStore.load`. Only on the polling thread."""
+        return load_committed(self._attached(), partitions, self._deadline)
+
+    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> None:
+        """As `CheckpointStore.save`: one commit for all partitions.
+
+        On the polling thread (in a rebalance callback) it blocks until Kafka answers; on any other for the deadline
+        at most. Raises CommitInterrupted when a rebalance came in between.
+        """
+        if not checkpoints:
+            return
+        offsets = offsets_of(checkpoints)
+        if threading.get_ident() == self._poller:
+            self._commit_now(offsets)
+            return
+        request = _Request(offsets)
+        with self._lock:
+            if self._request is not None:
+                raise CheckpointError(
+                    "an earlier commit to Kafka is still under way: the group's coordinator does not answer"
+                )
+            self._request = request
+        if not request.done.wait(self._deadline):
+            with self._lock:
+                if not request.sent:  # the polling thread is busy with a rebalance: take it back
+                    self._request = None
+            if not request.done.is_set():
+                raise CheckpointError(f"no answer from Kafka within {self._deadline:g} s")
+        if request.failure is not None:
+            raise request.failure
+
+    def serve(self) -> None:
+        """Send what waits to be committed. On the polling thread, between polls."""
+        request = self._request
+        if request is None or request.sent:
+            return
+        request.sent = True
+        try:
+            self._attached().commit(offsets=request.offsets, asynchronous=True)
+        except KafkaException as error:
+            self._end(request, CheckpointError(f"Kafka refused the commit: {text_of(error)}"))
+
+    def answered(self, error: KafkaError | None, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        """The consumer's `on_commit`: on the polling thread, inside a poll."""
+        request = self._request
+        if request is None or not request.sent or _places(partitions) != _places(request.offsets):
+            return
+        failure = f"Kafka refused the commit: {error.str()}" if error is not None else refusal(partitions)
+        self._end(request, CheckpointError(failure) if failure else None)
+
+    def interrupt(self) -> None:
+        """Let go of a commit that is waited for: no answer can come while a rebalance callback runs."""
+        request = self._request
+        if request is not None:
+            self._end(request, CommitInterrupted("a rebalance came before Kafka's answer"))
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _commit_now(self, offsets: list[confluent_kafka.TopicPartition]) -> None:
+        try:
+            answers = self._attached().commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            raise CheckpointError(f"Kafka refused the commit: {text_of(error)}") from error
+        failure = refusal(answers)
+        if failure:
+            raise CheckpointError(failure)
+
+    def _end(self, request: _Request, failure: CheckpointError | None) -> None:
+        with self._lock:
+            if self._request is request:
+                self._request = None
+        request.end(failure)
+
+    def _attached(self) -> Consumer:
+        if self._consumer is None:
+            raise CheckpointError("the consumer has not been started")
+        return self._consumer
+
+
+def _places(partitions: Iterable[confluent_kafka.TopicPartition]) -> set[tuple[str, int, int]]:
+    return {(each.topic, each.partition, each.offset) for each in partitions}
