@@ -41,7 +41,7 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "binlane_records_skipped_total",
         "counter",
         ("reason",),
-        "Records finished without a handler: of no configured table, or without a change in them.",
+        "Records that count as finished although no handler applied them; the reason says why.",
     ),
     MetricDefinition(
         "binlane_handler_seconds",
