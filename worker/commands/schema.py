@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import typer
+from pydantic import BaseModel
 
+from handlers.registry import BUILT_IN, resolve, section_model
 from worker.configuration import Configuration
 
 __all__ = ["configuration_schema", "schema"]
@@ -22,9 +25,17 @@ def schema() -> int:
 
 
 def configuration_schema() -> dict[str, Any]:
-    """The schema, where every value may also be a variable (`${NAME}`), as `load` allows."""
+    """The schema, with the options of the built-in handlers.
+
+    Every value may also be a variable (`${NAME}`), as `load` allows.
+    """
     document = Configuration.model_json_schema()
     definitions = document["$defs"]
+    document["properties"]["spark"] = {
+        **_definition(section_model("spark"), definitions),
+        "description": document["properties"]["spark"]["description"],
+    }
+    _add_handlers(definitions)
     for model in (document, *definitions.values()):
         properties = model.get("properties", {})
         for key, value in properties.items():
@@ -41,14 +52,44 @@ def configuration_schema() -> dict[str, Any]:
     }
 
 
-def _or_variable(value: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _add_handlers(definitions: dict[str, Any]) -> None:
+    entry = definitions["HandlerEntry"]
+    entry["properties"]["type"] |= {"anyOf": [{"enum": list(BUILT_IN)}, {"pattern": "^[^:]+:[^:]+$"}]}
+    entry["allOf"] = []
+    for name in BUILT_IN:
+        model = resolve(name, Path.cwd()).options_model
+        if model is None:
+            continue
+        reference = _definition(model, definitions)
+        options = definitions[model.__name__]
+        options["properties"] = {"type": True, "name": True, **options["properties"]}
+        entry["allOf"].append(
+            {"if": {"properties": {"type": {"const": name}}, "required": ["type"]}, "then": reference}
+        )
+
+
+def _definition(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
+    """A reference to the model's schema, which is added to `definitions`."""
+    schema = model.model_json_schema()
+    definitions |= schema.pop("$defs", {})
+    definitions[model.__name__] = schema
+    return {"$ref": f"#/$defs/{model.__name__}"}
+
+
+def _or_variable(value: Any, definitions: dict[str, Any]) -> Any:
+    if not isinstance(value, dict):
+        return value
     value = {key: part for key, part in value.items() if key != "title"}
     bare = {key: part for key, part in value.items() if key not in _KEPT_OUTSIDE}
-    if bare == {"type": "string"} or not _is_scalar(bare, definitions):
+    if _takes_any_text(bare) or not _is_scalar(bare, definitions):
         return value
     around = {key: part for key, part in value.items() if key in _KEPT_OUTSIDE}
     choices = bare["anyOf"] if list(bare) == ["anyOf"] else [bare]
     return {**around, "anyOf": [*choices, _VARIABLE]}
+
+
+def _takes_any_text(value: dict[str, Any]) -> bool:
+    return value.get("type") == "string" and not value.keys() & {"pattern", "enum", "const", "anyOf"}
 
 
 def _is_scalar(value: dict[str, Any], definitions: dict[str, Any]) -> bool:
