@@ -36,7 +36,8 @@ class Converter(NamedTuple):
 
 # ---- numbers
 
-_SINGLE = struct.Struct("f")
+_MOST_DIGITS = 20  # of any integer type
+_SINGLE = struct.Struct("<f")
 # Wide enough for MySQL's 65 digits. Inexact: a value with more digits than its type keeps them all.
 _RESCALING = Context(prec=200, traps=[Inexact, InvalidOperation])
 
@@ -46,7 +47,8 @@ def _integer(text: str) -> int:
         return int(text)
     except ValueError:
         value = _decimal(text)
-        if not value.is_finite() or value != value.to_integral_value():
+        # The bound: a short text must not become a number of a million digits.
+        if not value.is_finite() or value.adjusted() > _MOST_DIGITS or value != value.to_integral_value():
             raise ValueError("no integer") from None
         return int(value)
 
