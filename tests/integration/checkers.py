@@ -22,13 +22,19 @@ class Run:
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self._events: list[Event] = []
+        self._read = 0  # bytes
 
     def events(self) -> list[Event]:
-        if not self.file.exists():
-            return []
-        # The last line may be half written by a process that was killed inside its write, or be so just now.
-        whole, _, _ = self.file.read_bytes().rpartition(b"\n")
-        return [json.loads(line) for line in whole.splitlines()]
+        """All events so far; only what is new is read."""
+        if self.file.exists():
+            with self.file.open("rb") as lines:
+                lines.seek(self._read)
+                # The last line may be half written just now.
+                whole, newline, _ = lines.read().rpartition(b"\n")
+            self._read += len(whole + newline)
+            self._events += map(json.loads, whole.splitlines())
+        return self._events
 
     def rows(self, handler: str | None = None) -> list[Event]:
         return [
@@ -48,6 +54,10 @@ class Run:
         """Write down that this process (name:pid) is gone: what it had open will never end by itself."""
         with self.file.open("ab", buffering=0) as out:
             out.write(json.dumps({"event": "gone", "worker": worker}).encode() + b"\n")
+
+    def handled(self) -> int:
+        """How many rows were handled; repeated ones count once."""
+        return len({(row["handler"], row["table"], row["seq"]) for row in self.rows()})
 
     def mark(self) -> int:
         """A place to look at later events from: `run.events()[mark:]`."""

@@ -10,7 +10,7 @@ __all__ = ["Load"]
 
 
 class Load:
-    """Keeps inserting rows in a thread of its own, about 1,500 a second, while the block runs."""
+    """Keeps inserting rows in a thread of its own, about 600 a second, while the block runs."""
 
     def __init__(self, source: Source, tables: int) -> None:
         self._source = source
@@ -27,7 +27,7 @@ class Load:
         self._source.flush()
 
     def _insert(self) -> None:
-        while not self._stop.wait(self._tables / 1_000):
+        while not self._stop.wait(self._tables / 400):
             for table in range(self._tables):
                 self._source.insert(f"t{table}", rows=1 + table % 2)
             self._source.producer.poll(0)

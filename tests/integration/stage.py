@@ -119,8 +119,7 @@ class Stage:
             for worker in self.workers:
                 if worker.process is not None and not worker.expected_to_end:
                     worker.alive()
-            handled = {(row["handler"], row["table"], row["seq"]) for row in self.run.rows()}
-            return len(handled) >= count
+            return self.run.handled() >= count
 
         eventually(enough, within=within, what=f"{count} rows handled", every=0.1)
 
@@ -136,7 +135,7 @@ class Stage:
             if worker.process is not None:
                 if worker.process.poll() is None:
                     worker.kill9()
-                print(f"---- {worker.folder.name}\n{worker.tail()}")
+                print(f"---- {worker.folder.name}\n{worker.tail(25)}")
 
     def _ask_committed(self) -> list[TopicPartition]:
         consumer = self._observer()

@@ -23,7 +23,7 @@ def test_three_workers_restarted_in_turn_are_never_two_inside_a_table(make_stage
         workers = [stage.worker(f"worker-{number}", handlers=handlers).start() for number in range(3)]
         eventually(lambda: all(len(partitions_of(worker)) == 2 for worker in workers))
         for worker in workers:
-            handled = len(stage.run.rows())
+            handled = stage.run.handled()
             assert worker.sigterm() == 0
             stage.wait_rows(handled + 200)
             worker.start()
@@ -76,7 +76,7 @@ def test_other_ways_to_share_partitions_keep_the_promises(
         stage.wait_rows(200)
         second = stage.worker("second", handlers=handlers, properties=properties).start()
         eventually(lambda: len(partitions_of(first)) == len(partitions_of(second)) == 2)
-        handled = len(stage.run.rows())
+        handled = stage.run.handled()
         stage.wait_rows(handled + 200)
         assert first.sigterm() == 0
         eventually(lambda: len(partitions_of(second)) == 4)

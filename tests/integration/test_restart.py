@@ -61,7 +61,7 @@ def test_eight_kills_under_load_lose_nothing_and_keep_the_order(make_stage: Make
     worker = stage.worker(handlers=[stage.recording(row_sleep=0.001)], properties=STATIC)
     with Load(source, tables=40):
         for _ in range(8):
-            handled = len(stage.run.rows())
+            handled = stage.run.handled()
             worker.start()
             stage.wait_rows(handled + 500)
             worker.kill9()
