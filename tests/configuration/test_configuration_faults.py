@@ -224,8 +224,8 @@ def test_a_table_needs_a_handler(faults: Faults) -> None:
         (
             KAFKA + "  properties: {enable.auto.commit: true}",
             [
-                "shop.yaml:5: kafka.properties.enable.auto.commit: binlane sets this property itself (an offset "
-                "is committed only when its record is finished; see checkpoint.interval): remove it"
+                "shop.yaml:5: kafka.properties.enable.auto.commit: binlane sets this property itself ("
+                "an offset is committed only when its record is finished; see checkpoint.interval): remove it"
             ],
         ),
     ],

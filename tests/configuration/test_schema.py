@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
+from configuration.shorthand import KAFKA as MINIMAL
 from configuration.shorthand import Load
 from jsonschema import Draft202012Validator
 
 from worker.commands.schema import configuration_schema
-from worker.configuration import Configuration
+from worker.configuration import Configuration, load
 
 ALL_KEYS = Path(__file__).parents[1] / "data/configuration/all-keys.yaml"
 DOCUMENTATION = Path(__file__).parents[2] / "docs/configuration.md"
@@ -153,3 +154,26 @@ def test_the_documentation_names_every_key(schema: dict[str, Any]) -> None:
         if name not in of_handlers and not name.endswith("Options") and f"`{key}`" not in text
     ]
     assert missing == []
+
+
+def examples() -> list[str]:
+    return [block.split("```")[0] for block in DOCUMENTATION.read_text().split("```yaml\n")[1:]]
+
+
+@pytest.mark.parametrize("text", [text for text in examples() if not text.startswith("initial:")])
+def test_an_example_of_the_documentation_can_be_used(folder: Path, text: str) -> None:
+    (folder / "kafka-password").write_text("hunter2\n")
+    path = folder / "shop.yaml"
+    whole = text if "kafka:" in text else f"{MINIMAL}{text}"
+    # These two name files of a machine that is not here.
+    whole = whole.replace("/run/secrets/", "").replace("    ssl.ca.location: /etc/kafka/ca.pem\n", "")
+    path.write_text(whole)
+    load(path, environment={"HOSTNAME": "shop-0", "MIRROR_URL": "http://localhost"}, check_handlers=False)
+
+
+def test_every_initial_position_of_the_documentation_can_be_used(read: Load) -> None:
+    (text,) = [text for text in examples() if text.startswith("initial:")]
+    lines = text.splitlines()
+    assert len(lines) == 4
+    for line in lines:
+        read(f"checkpoint:\n  {line}\n")
