@@ -121,21 +121,7 @@ def test_every_command_explains_itself(command: list[str]) -> None:
             "binlane: Invalid value: give either --offset or --time (see binlane --help)",
         ),
         (
-            [
-                *[
-                    "checkpoint",
-                    "set",
-                    "a",
-                    "--topic",
-                    "t",
-                    "--partition",
-                    "0",
-                    "--offset",
-                    "1",
-                    "--time",
-                    "2026-11-01",
-                ]
-            ],
+            [*MOVE, "--offset", "1", "--time", "2026-11-01"],
             "binlane: Invalid value: give either --offset or --time (see binlane --help)",
         ),
         (
