@@ -15,6 +15,7 @@ __all__ = ["Batch", "Change", "Handler", "HandlerContext", "Operation", "Partial
 
 Operation = Literal["insert", "update", "delete", "snapshot", "ddl", "truncate"]
 Row = dict[str, Any]
+Positions = Mapping[tuple[str, int], tuple[int, int]]
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -54,7 +55,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 class Batch:
     """Consecutive changes of one table, in source order."""
 
-    __slots__ = ("_changes", "attempt", "database", "name", "positions", "records", "table")
+    __slots__ = ("_changes", "_positions", "attempt", "database", "name", "records", "table")
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Batch:
         database: str,
         name: str,
         attempt: int = 1,
-        positions: Mapping[tuple[str, int], tuple[int, int]] | None = None,
+        positions: Positions | Callable[[], Positions] | None = None,
         records: int | None = None,
     ) -> None:
         self.table = table
@@ -74,8 +75,7 @@ class Batch:
         self._changes = changes
         self.attempt = attempt
         """From 1; counts how often these changes were given to this handler."""
-        self.positions = positions or {}
-        """{(topic, partition): (first offset, last offset)}."""
+        self._positions = positions or {}
         self.records = len(self.changes) if records is None else records
         """How many Kafka records the changes came in."""
 
@@ -85,6 +85,13 @@ class Batch:
         if callable(self._changes):
             self._changes = self._changes()
         return self._changes
+
+    @property
+    def positions(self) -> Positions:
+        """{(topic, partition): (first offset, last offset)}."""
+        if callable(self._positions):
+            self._positions = self._positions()
+        return self._positions
 
     def __repr__(self) -> str:
         return f"Batch({self.table}, {self.records} records, attempt {self.attempt})"

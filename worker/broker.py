@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import uuid
+import weakref
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,15 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from worker import broker_guard
-from worker.broker_settings import HOST, NODE, accepts_connections, free_port, is_free, write_settings
+from worker.broker_settings import (
+    HOST,
+    JVM_OPTIONS,
+    NODE,
+    accepts_connections,
+    free_port,
+    is_free,
+    write_settings,
+)
 from worker.jars import kafka_jars
 from worker.java import find_java
 
@@ -44,8 +53,9 @@ class Broker:
     """One Kafka node (KRaft) in a process of its own, on 127.0.0.1.
 
     `directory` holds its data, settings and log, and keeps them between starts; without it there is a
-    temporary folder, removed by `close`. `port` is any free one unless given, and stays the same over
-    restarts. `overrides` are broker settings by Kafka's names. A context manager: starts, then closes.
+    temporary folder, removed by `close` or when this process ends. `port` is any free one unless given, and
+    stays the same over restarts. `overrides` are broker settings by Kafka's names. A context manager: starts,
+    then closes.
 
     The Java process ends with this one, however this one ends (see `worker.broker_guard`). A broker belongs
     to one thread.
@@ -61,6 +71,10 @@ class Broker:
         self._overrides = dict(overrides or {})
         self._temporary = directory is None
         self._directory = (directory or Path(tempfile.mkdtemp(prefix="binlane-broker-"))).absolute()
+        # At the latest when this process ends; when it is killed, the guard does it.
+        self._remove = weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
+        if directory is not None:
+            self._remove.detach()
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None
         self._log_begin = 0
@@ -102,14 +116,14 @@ class Broker:
             raise BrokerError(
                 f"port {self.port} of {HOST} is in use: choose another, or stop what listens there"
             )
-        java = [str(find_java().executable), "-cp", os.pathsep.join(map(str, kafka_jars()))]
+        java = [str(find_java().executable), *JVM_OPTIONS, "-cp", os.pathsep.join(map(str, kafka_jars()))]
         log_settings = write_settings(self._directory, self.port, self._overrides)
         java.append(f"-Dlog4j2.configurationFile={log_settings}")
         self._log_begin = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
             if not (self._directory / "data" / "meta.properties").exists():
                 self._format(java, log.fileno())
-            self._spawn([*java, "-Xmx512m", "kafka.Kafka", "server.properties"], log.fileno())
+            self._spawn([*java, "kafka.Kafka", "server.properties"], log.fileno())
         try:
             self._wait_until_it_answers()
         except BrokerError as fault:
@@ -134,8 +148,7 @@ class Broker:
     def close(self) -> None:
         """Stops, and removes the folder if it is a temporary one."""
         self.stop()
-        if self._temporary:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        self._remove()
 
     def __enter__(self) -> Self:
         try:
@@ -186,7 +199,7 @@ class Broker:
 
     def _format(self, java: list[str], log: int) -> None:
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        command = [*java, "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format"]
+        command = [*java, "kafka.tools.StorageTool", "format"]
         command += ["--cluster-id", f"i{cluster[1:]}", "--config", "server.properties"]
         run = subprocess.run(
             command, cwd=self._directory, stdout=log, stderr=subprocess.PIPE, text=True, check=False

@@ -11,6 +11,7 @@ removes the temporary folder (empty string: none), for nobody else will.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
@@ -47,7 +48,8 @@ def main(arguments: list[str]) -> int:
         stdout=sys.stderr.fileno(),
         preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - the guard has one thread only
     )
-    os.write(sys.stdout.fileno(), f"{child.pid}\n".encode())
+    with contextlib.suppress(BrokenPipeError):  # the parent is dead already, as the loop will find
+        os.write(sys.stdout.fileno(), f"{child.pid}\n".encode())
     orphaned = False
     while child.poll() is None and not stopping and not orphaned:
         readable, _, _ = select.select([sys.stdin.fileno()], [], [], _POLL_SECONDS)

@@ -22,9 +22,9 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 import msgspec
-import structlog
 
 from worker.java import find_java
+from worker.logs import get_logger
 
 __all__ = [
     "DELTA_VERSION",
@@ -45,10 +45,10 @@ _KAFKA = (
     # Kafka's own dependencies end at slf4j's interface: without this its log would go nowhere.
     "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
 )
-_ATTEMPTS = 3
+_ATTEMPTS = 2
 _TIMEOUT_SECONDS = 600
 
-_log = structlog.get_logger("binlane.jars")
+_log = get_logger("binlane.jars")
 
 
 class JarsError(RuntimeError):

@@ -74,7 +74,7 @@ class Router:
         touched: list[Unit] = []
         passed: list[int] = []
         units = self._book.units
-        count = 0
+        count = unmatched = 0
         for message, route in zip(messages, routes, strict=False):  # routes may end before a bad record
             try:
                 unit = units[route.database][route.table]  # type: ignore[union-attr]  # None: passed over
@@ -87,8 +87,7 @@ class Router:
             except AttributeError:
                 unit = None
             else:
-                if unit is None:
-                    self._metrics.skipped("unmatched")
+                unmatched += unit is None
             count += 1
             if unit is None:
                 passed.append(message.offset())
@@ -106,6 +105,8 @@ class Router:
         for unit in touched:
             parts.append((unit, unit.incoming, False))
             unit.incoming = []
+        if unmatched:
+            self._metrics.skipped("unmatched", unmatched)
         return parts, passed, count
 
     def _meet(self, assignment: Assignment, message: Record, route: Route) -> Unit | None:

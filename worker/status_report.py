@@ -47,6 +47,8 @@ class StatusReport:
         state: Callable[[], WorkerState],
         error: Callable[[], str | None],
         paused: Callable[[], bool],
+        lane_max_records: int,
+        max_bytes: int,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
     ) -> None:
@@ -58,6 +60,8 @@ class StatusReport:
         self._state = state
         self._error = error
         self._paused = paused
+        self._lane_max_records = lane_max_records
+        self._max_bytes = max_bytes
         self._clock = clock
         self._wall_clock = wall_clock
         self._begun = clock()
@@ -107,6 +111,8 @@ class StatusReport:
             tables=rows,
             checkpoint=self._committer.status(),
             error=self._error(),
+            lane_max_records=self._lane_max_records,
+            max_bytes=self._max_bytes,
         )
 
     def _delay(self, format_: Format, record: Record) -> float | None:

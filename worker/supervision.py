@@ -149,6 +149,8 @@ class Worker:
             state=self._shown_state,
             error=lambda: describe(self._error) if self._error else None,
             paused=lambda: self._fetcher.paused,
+            lane_max_records=lanes.max_records,
+            max_bytes=lanes.max_bytes,
             clock=clock,
             wall_clock=time.time,
         )
@@ -268,6 +270,7 @@ class Worker:
         log.info("draining", shutdown_timeout=timeout)
         end = self._clock() + timeout
         clean = True
+        halted: list[str] = []
         if began:
             self._fetcher.drain()
             for processor in self._processors:
@@ -276,6 +279,7 @@ class Worker:
             for processor in self._processors:
                 processor.join(max(0.0, end - self._clock()))
             clean = self._drained()
+            halted = self._halted()  # leaving the group forgets what its partitions held
             self._committer.stop()
             clean = self._committer.commit() and clean
             self._fetcher.close()
@@ -283,7 +287,6 @@ class Worker:
             clean = clean and not self._fetcher.is_alive()
         if opened and not any(processor.is_alive() for processor in self._processors):
             clean = self._handlers.close() and clean
-        halted = self._halted()
         self._state = "stopped"
         code = 0 if clean and self._error is None and not halted else 1
         log.info(

@@ -102,6 +102,11 @@ class Unit:
             work, self.held = self.held, None
             return work
         table = self.table
+        if self.records <= table.max_records and self.bytes <= table.max_bytes and not self._holds_alone():
+            work = Work(self, list(self.chunks), self.records, self.bytes)
+            self.chunks.clear()
+            self.records = self.bytes = 0
+            return work
         chunks: list[Chunk] = []
         records = size = 0
         while self.chunks:
@@ -124,10 +129,16 @@ class Unit:
                 break
             records += len(chunk.messages)
             size += chunk.bytes
-        work = Work(self, chunks)
+        work = Work.of(self, chunks)
         self.records -= work.records
         self.bytes -= work.bytes
         return work
+
+    def _holds_alone(self) -> bool:
+        for chunk in self.chunks:  # noqa: SIM110 - a generator costs more than the loop, for every batch
+            if chunk.alone:
+                return True
+        return False
 
     def unfold(self) -> tuple[int, int]:
         """Queue the kept batch's unfinished records again, without those of closed partitions.

@@ -26,11 +26,11 @@ class Work:
 
     __slots__ = ("bytes", "changes", "chunks", "ends", "finished", "records", "runs", "unit")
 
-    def __init__(self, unit: Unit, chunks: list[Chunk]) -> None:
+    def __init__(self, unit: Unit, chunks: list[Chunk], records: int, size: int) -> None:
         self.unit = unit
         self.chunks = chunks
-        self.records = sum(len(chunk.messages) for chunk in chunks)
-        self.bytes = sum(chunk.bytes for chunk in chunks)
+        self.records = records
+        self.bytes = size
         self.finished = 0
         """How many of its first records are finished already."""
         self.changes: list[Change] | None = None
@@ -38,6 +38,11 @@ class Work:
         self.ends: Sequence[int] = ()
         """For each record, how many changes come up to its end."""
         self.runs: list[HandlerRun] = []
+
+    @classmethod
+    def of(cls, unit: Unit, chunks: list[Chunk]) -> Work:
+        """A batch of these chunks, its records and bytes counted."""
+        return cls(unit, chunks, sum(len(c.messages) for c in chunks), sum(c.bytes for c in chunks))
 
     @property
     def withdrawn(self) -> bool:
@@ -81,7 +86,7 @@ class Work:
                 database=table.database,
                 name=table.name,
                 attempt=attempt,
-                positions=self._positions(),
+                positions=self._positions,
                 records=self.records,
             )
         whole = first == 0 and end == len(self.changes)
@@ -92,7 +97,7 @@ class Work:
             database=table.database,
             name=table.name,
             attempt=attempt,
-            positions=self._positions() if whole else _positions_of(changes),
+            positions=self._positions if whole else _positions_of(changes),
             records=self.records if whole else len({(c.topic, c.partition, c.offset) for c in changes}),
         )
 
@@ -140,7 +145,7 @@ class Work:
                 break
             taken.append(chunk if len(chunk.messages) <= records else chunk.split(records)[0])
             records -= len(chunk.messages)
-        return Work(self.unit, taken)
+        return Work.of(self.unit, taken)
 
     def unfinished_chunks(self, first: int | None = None) -> list[Chunk]:
         """What is left from record `first` on (default: from the first unfinished one), as chunks to queue."""

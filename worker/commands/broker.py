@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from worker import logs
 from worker.broker import Broker, BrokerError
 from worker.jars import JarsError
 from worker.java import JavaError
@@ -30,6 +31,7 @@ def broker(
     ] = None,
 ) -> None:
     """Run a real single-node Kafka for development, until Ctrl-C or SIGTERM."""
+    logs.configure()
     # Both said outright: a shell's background job begins with SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
@@ -37,11 +39,16 @@ def broker(
         with Broker(directory, port) as node:
             typer.echo(f"Kafka is ready at {node.bootstrap_servers} (data in {node.directory})")
             typer.echo("Ctrl-C or SIGTERM stops it.")
-            while node.running:
-                time.sleep(_LOOK_SECONDS)
-            raise BrokerError(f"Kafka ended by itself: {node.telling_log_lines()}")
+            _watch(node)
     except KeyboardInterrupt:
         typer.echo("Kafka has stopped.")
     except (BrokerError, JarsError, JavaError) as fault:
         typer.echo(f"binlane broker: {fault}", err=True)
         raise typer.Exit(1) from None
+
+
+def _watch(node: Broker) -> None:
+    """Returns never: raises KeyboardInterrupt at a signal, BrokerError when Kafka ends by itself."""
+    while node.running:
+        time.sleep(_LOOK_SECONDS)
+    raise BrokerError(f"Kafka ended by itself: {node.telling_log_lines()}")
