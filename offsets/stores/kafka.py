@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaException
@@ -36,8 +37,10 @@ class _Commit:
 
 
 class KafkaStore:
-    """Commits through the worker's consumer, on a thread of its own: a commit blocks while the coordinator is
-    away, and the thread that polls must not. The consumer must outlive the store."""
+    """Commits through a consumer that nobody polls, on a thread of its own: a commit blocks while the group's
+    coordinator is away. The consumer must outlive the store, and be used by nobody else while a commit may be
+    under way: confluent-kafka lets one thread at a time into a consumer. A polled one has `PolledKafkaStore`.
+    """
 
     name = "kafka"
 
@@ -45,7 +48,7 @@ class KafkaStore:
         """`deadline`: seconds that `load` and `save` may take."""
         self._consumer = consumer
         self._deadline = deadline
-        self._turn = threading.Lock()  # guards _stuck, _late and _closed; held while a save is waited for
+        self._turn = threading.Lock()  # guards _stuck, _late and _closed; held while Kafka is asked
         self._stuck: _Commit | None = None
         self._late: dict[TopicPartition, int] = {}
         self._closed = False
@@ -55,8 +58,9 @@ class KafkaStore:
         self._thread.start()
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
-        """As `CheckpointStore.load`. Metadata that binlane did not write counts as nothing finished ahead."""
-        return load_committed(self._consumer, partitions, self._deadline)
+        """As `CheckpointStore.load`; fails at once while a commit that was given up is still under way."""
+        with self._in_turn():
+            return load_committed(self._consumer, partitions, self._deadline)
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> None:
         """As `CheckpointStore.save`: one commit for all partitions.
@@ -69,24 +73,15 @@ class KafkaStore:
             return
         commit = _Commit(offsets_of(checkpoints))
         deadline = time.monotonic() + self._deadline
-        if not self._turn.acquire(timeout=self._deadline):
-            raise CheckpointError(f"another commit to Kafka has not ended within {self._deadline:g} s")
-        try:
-            self._collect_late()
+        with self._in_turn():
             if self._closed:
                 raise CheckpointError("the Kafka checkpoint store is closed")
-            if self._stuck is not None:
-                raise CheckpointError(
-                    "an earlier commit to Kafka is still under way: the group's coordinator does not answer"
-                )
             self._requests.put(commit)
             if not commit.done.wait(max(0.0, deadline - time.monotonic())):
                 self._stuck = commit
                 raise CheckpointError(
                     f"no answer from Kafka within {self._deadline:g} s; the commit is still under way"
                 )
-        finally:
-            self._turn.release()
         if commit.failure is not None:
             raise CheckpointError(commit.failure)
 
@@ -116,6 +111,20 @@ class KafkaStore:
         """Whether the store's thread still uses the consumer."""
         return self._thread.is_alive()
 
+    @contextlib.contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        if not self._turn.acquire(timeout=self._deadline):
+            raise CheckpointError(f"another request to Kafka has not ended within {self._deadline:g} s")
+        try:
+            self._collect_late()
+            if self._stuck is not None:
+                raise CheckpointError(
+                    "an earlier commit to Kafka is still under way: the group's coordinator does not answer"
+                )
+            yield
+        finally:
+            self._turn.release()
+
     def _collect_late(self) -> None:
         if self._stuck is not None and self._stuck.done.is_set():
             if self._stuck.failure is None:
@@ -132,7 +141,9 @@ class KafkaStore:
         try:
             answers = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
-            return f"Kafka refused the commit: {text_of(error)}"
+            # librdkafka does not say which of them it was.
+            places = _listed([f"{each.topic}[{each.partition}]" for each in offsets], ", ")
+            return f"Kafka refused the commit of {places}: {text_of(error)}"
         except RuntimeError as error:
             return f"the commit could not be sent: {error}"
         return refusal(answers)
@@ -173,10 +184,12 @@ def refusal(answers: Iterable[confluent_kafka.TopicPartition]) -> str | None:
     refused = [
         f"{each.topic}[{each.partition}]: {each.error.str()}" for each in answers if each.error is not None
     ]
-    if not refused:
-        return None
-    more = f" and {len(refused) - 3} more partitions" if len(refused) > 3 else ""
-    return f"Kafka refused the commit of {'; '.join(refused[:3])}{more}"
+    return f"Kafka refused the commit of {_listed(refused, '; ')}" if refused else None
+
+
+def _listed(texts: list[str], separator: str) -> str:
+    more = f" and {len(texts) - 3} more partitions" if len(texts) > 3 else ""
+    return separator.join(texts[:3]) + more
 
 
 def offsets_of(checkpoints: Mapping[TopicPartition, Checkpoint]) -> list[confluent_kafka.TopicPartition]:
@@ -185,9 +198,12 @@ def offsets_of(checkpoints: Mapping[TopicPartition, Checkpoint]) -> list[conflue
     limit = max(0, min(metadata.DEFAULT_LIMIT, share))
     offsets = []
     for (topic, partition), (offset, ahead) in checkpoints.items():
-        # An empty metadata would arrive as a zero byte.
-        text = [metadata.encode(ahead, offset, limit)] if ahead else []
-        offsets.append(confluent_kafka.TopicPartition(topic, partition, offset, *filter(None, text)))
+        text = metadata.encode(ahead, offset, limit)
+        if text:
+            each = confluent_kafka.TopicPartition(topic, partition, offset, text)
+        else:  # an empty text would arrive as a zero byte
+            each = confluent_kafka.TopicPartition(topic, partition, offset)
+        offsets.append(each)
     return offsets
 
 

@@ -1,0 +1,180 @@
+"""Checkpoints as commits to a real broker: metadata, refusals, a broker that does not answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import confluent_kafka
+import pytest
+from confluent_kafka import Consumer
+
+from offsets import metadata
+from offsets.stores import CheckpointError, KafkaStore
+from offsets.types import Checkpoint, OffsetRange, TopicPartition
+from worker.broker import Broker
+
+MakeConsumer = Callable[..., Consumer]
+
+
+def every_second(offset: int, count: int, step: int = 2) -> tuple[OffsetRange, ...]:
+    return tuple(OffsetRange(offset + step * n, offset + step * n + 1) for n in range(1, count + 1))
+
+
+@contextmanager
+def not_answering(broker: Broker) -> Iterator[None]:
+    """The broker's process stands still: its sockets stay open, and nothing answers."""
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+
+
+def committed(consumer: Consumer, partition: TopicPartition) -> confluent_kafka.TopicPartition:
+    return consumer.committed([confluent_kafka.TopicPartition(*partition)], timeout=20)[0]
+
+
+def test_metadata_of_the_full_length_comes_back_whole(
+    make_consumer: MakeConsumer, shared_topic: str, group: str
+) -> None:
+    consumer, partition = make_consumer(group), TopicPartition(shared_topic, 0)
+    longest = "x" * 4_095
+    consumer.commit(offsets=[confluent_kafka.TopicPartition(shared_topic, 0, 5, longest)], asynchronous=False)
+    assert committed(consumer, partition).metadata == longest
+    store = KafkaStore(make_consumer(group), deadline=20)
+    ahead = tuple(OffsetRange(place := 10 + n * n * 1_000, place + 1 + n % 7) for n in range(1, 3_000))
+    store.save({partition: Checkpoint(10, ahead)})
+    found = store.load([partition])[partition]
+    store.close()
+    assert len(committed(consumer, partition).metadata or "") > 3_900
+    assert found.offset == 10
+    assert found.ahead == ahead[: len(found.ahead)]
+    assert len(found.ahead) > 500
+
+
+@pytest.mark.parametrize("foreign", ["NO_METADATA", "grüße", "x" * 4_000])
+def test_the_metadata_of_another_program_counts_as_nothing_ahead(
+    make_consumer: MakeConsumer, shared_topic: str, group: str, foreign: str
+) -> None:
+    consumer = make_consumer(group)
+    consumer.commit(offsets=[confluent_kafka.TopicPartition(shared_topic, 0, 5, foreign)], asynchronous=False)
+    store = KafkaStore(consumer, deadline=20)
+    assert store.load([TopicPartition(shared_topic, 0)]) == {TopicPartition(shared_topic, 0): Checkpoint(5)}
+    store.close()
+
+
+def test_ranges_of_an_offset_that_somebody_moved_are_not_believed(
+    make_consumer: MakeConsumer, shared_topic: str, group: str
+) -> None:
+    """A tool that sets another offset but keeps the metadata."""
+    consumer = make_consumer(group)
+    text = metadata.encode(every_second(10, 5), 10)
+    consumer.commit(offsets=[confluent_kafka.TopicPartition(shared_topic, 0, 3, text)], asynchronous=False)
+    store = KafkaStore(consumer, deadline=20)
+    assert store.load([TopicPartition(shared_topic, 0)]) == {TopicPartition(shared_topic, 0): Checkpoint(3)}
+    store.close()
+
+
+def test_a_refused_commit_names_its_partitions(
+    make_consumer: MakeConsumer, shared_topic: str, group: str
+) -> None:
+    store = KafkaStore(make_consumer(group), deadline=20)
+    with pytest.raises(CheckpointError, match=rf"{shared_topic}\[99\].*Unknown topic or partition"):
+        store.save(
+            {TopicPartition(shared_topic, 0): Checkpoint(5), TopicPartition(shared_topic, 99): Checkpoint(5)}
+        )
+    store.save({TopicPartition(shared_topic, 0): Checkpoint(6)})
+    assert store.load([TopicPartition(shared_topic, 0)]) == {TopicPartition(shared_topic, 0): Checkpoint(6)}
+    store.close()
+
+
+def test_metadata_of_many_partitions_shares_the_room_of_one_request(
+    broker: Broker, make_consumer: MakeConsumer, group: str
+) -> None:
+    """300 times 4,000 characters would be over the 1 MiB that the broker writes at once."""
+    topic = broker.create_topic(f"cdc.{uuid.uuid4().hex[:8]}", 300)
+    ahead = tuple(OffsetRange(place := 10 + n * n * 1_000, place + 1 + n % 7) for n in range(1, 3_000))
+    store = KafkaStore(make_consumer(group), deadline=30)
+    checkpoints = {TopicPartition(topic, number): Checkpoint(10, ahead) for number in range(300)}
+    store.save(checkpoints)
+    found = store.load(checkpoints)
+    store.close()
+    assert len(found) == 300
+    for checkpoint in found.values():
+        assert len(checkpoint.ahead) > 200
+        assert checkpoint == Checkpoint(10, ahead[: len(checkpoint.ahead)])
+
+
+def test_a_commit_without_an_answer_fails_at_its_deadline_and_holds_back_the_next(
+    own_broker: Broker, make_consumer: MakeConsumer, group: str
+) -> None:
+    topic = own_broker.create_topic(group, 2)
+    store = KafkaStore(make_consumer(group, own_broker), deadline=20)
+    partition, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    store.save({partition: Checkpoint(5)})
+    impatient = KafkaStore(make_consumer(group, own_broker), deadline=0.5)
+    impatient.load([partition])  # so that the coordinator is known
+    with not_answering(own_broker):
+        with pytest.raises(CheckpointError, match="still under way"):
+            impatient.save({partition: Checkpoint(6)})
+        begun = time.monotonic()
+        with pytest.raises(CheckpointError, match="earlier commit to Kafka is still under way"):
+            impatient.save({other: Checkpoint(9)})
+        with pytest.raises(CheckpointError, match="earlier commit to Kafka is still under way"):
+            impatient.load([partition])
+        assert time.monotonic() - begun < 0.2
+        assert impatient.take_late() == {}
+    deadline = time.monotonic() + 30
+    late: dict[TopicPartition, int] = {}
+    while not late and time.monotonic() < deadline:
+        late = impatient.take_late()
+        time.sleep(0.01)
+    assert late == {partition: 6}
+    assert impatient.take_late() == {}
+    assert store.load([partition, other]) == {partition: Checkpoint(6)}
+    impatient.save({other: Checkpoint(10)})
+    assert store.load([other]) == {other: Checkpoint(10)}
+    for each in (store, impatient):
+        each.close()
+
+
+def test_a_broker_that_does_not_answer_is_told(
+    own_broker: Broker, make_consumer: MakeConsumer, group: str
+) -> None:
+    partition = TopicPartition(own_broker.create_topic(group), 0)
+    store = KafkaStore(make_consumer(group, own_broker), deadline=0.5)
+    with (
+        not_answering(own_broker),
+        pytest.raises(CheckpointError, match="cannot read the group's committed offsets"),
+    ):
+        store.load([partition])
+    store.close()
+
+
+def test_closing_does_not_wait_longer_than_it_is_told(
+    own_broker: Broker, make_consumer: MakeConsumer, group: str
+) -> None:
+    topic = own_broker.create_topic(group, 2)
+    store = KafkaStore(make_consumer(group, own_broker), deadline=0.3)
+    store.load([TopicPartition(topic, 0)])
+    with not_answering(own_broker):
+        with pytest.raises(CheckpointError, match="still under way"):
+            store.save({TopicPartition(topic, 0): Checkpoint(6)})
+        begun = time.monotonic()
+        store.close(timeout=0.1)
+        assert time.monotonic() - begun < 0.3
+        assert store.alive
+    store.close(timeout=30)
+    assert not store.alive
+
+
+def test_a_closed_store_saves_nothing(make_consumer: MakeConsumer, shared_topic: str, group: str) -> None:
+    store = KafkaStore(make_consumer(group), deadline=20)
+    store.close()
+    with pytest.raises(CheckpointError, match="closed"):
+        store.save({TopicPartition(shared_topic, 0): Checkpoint(5)})
