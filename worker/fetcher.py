@@ -116,6 +116,10 @@ class Fetcher(threading.Thread):
         """The rebalancer's word on this thread: these partitions left, those came."""
         if self._held is not None:
             self._held = self._held.without(gone)
+        # A record fetched before must not count as fetched by a later assignment of its partition.
+        left = {tuple(assignment.partition) for assignment in gone}
+        for poll in self._unrouted:
+            poll[:] = [m for m in poll if (m.topic(), m.partition()) not in left]
         places = [confluent_kafka.TopicPartition(*assignment.partition) for assignment in added]
         if places and (self.paused or self._draining.is_set()):
             self._consumer.pause(places)

@@ -48,8 +48,9 @@ class PolledKafkaStore:
         self._deadline = deadline
         self._consumer: Consumer | None = None
         self._poller: int | None = None
-        self._lock = threading.Lock()  # guards _request
+        self._lock = threading.Lock()  # guards _request and _away
         self._request: _Request | None = None
+        self._away = False  # the polling thread is in a rebalance callback and cannot serve
 
     def attach(self, consumer: Consumer) -> None:
         """The consumer to commit through. Called on the thread that polls it."""
@@ -74,6 +75,8 @@ class PolledKafkaStore:
             return
         request = _Request(offsets)
         with self._lock:
+            if self._away:
+                raise CommitInterrupted("a rebalance is under way")
             if self._request is not None:
                 raise CheckpointError(
                     "an earlier commit to Kafka is still under way: the group's coordinator does not answer"
@@ -90,10 +93,12 @@ class PolledKafkaStore:
 
     def serve(self) -> None:
         """Send what waits to be committed. On the polling thread, between polls."""
-        request = self._request
-        if request is None or request.sent:
-            return
-        request.sent = True
+        with self._lock:
+            self._away = False
+            request = self._request
+            if request is None or request.sent:
+                return
+            request.sent = True
         try:
             self._attached().commit(offsets=request.offsets, asynchronous=True)
         except KafkaException as error:
@@ -108,8 +113,10 @@ class PolledKafkaStore:
         self._end(request, CheckpointError(failure) if failure else None)
 
     def interrupt(self) -> None:
-        """Let go of a commit that is waited for: no answer can come while a rebalance callback runs."""
-        request = self._request
+        """A rebalance callback begins: until `serve` no answer can come, so nobody may wait for one."""
+        with self._lock:
+            self._away = True
+            request = self._request
         if request is not None:
             self._end(request, CommitInterrupted("a rebalance came before Kafka's answer"))
 
