@@ -15,7 +15,6 @@ from benchmarks.worker_run import running_worker
 __all__ = ["run"]
 
 _LANES = 16
-_IDLE_SECONDS = 15.0
 _LIMIT = 180.0
 _LOOK_SECONDS = 0.1
 _STEADY = 0.9
@@ -29,8 +28,9 @@ class _Sample(NamedTuple):
 
 def run(context: Context) -> Report:
     """A backlog of 2,000,000 records of 1,000 tables; record 5 blocks for ever."""
-    spec = TopicSpec(context.pick(2_000_000, 100_000), 1_000)
+    spec = TopicSpec(context.pick(2_000_000, 20_000), 1_000)
     goal = spec.records // 2
+    idle = context.pick(15.0, 3.0)
     topic = context.topic(spec)
     report = Report(
         "stuck",
@@ -45,10 +45,10 @@ def run(context: Context) -> Report:
             "rss": "Peak RSS MiB",
         },
     )
-    samples, rss = _binlane(context, topic, spec.records)
+    samples, rss = _binlane(context, topic, spec.records, idle)
     ours = _row(report, "binlane", samples, goal, rss)
     for peer in context.peers.available:
-        samples, rss = _peer(context, peer, topic, spec.records)
+        samples, rss = _peer(context, peer, topic, spec.records, idle)
         _row(report, peer.name, samples, goal, rss)
     report.goals.append(at_least(goal, int(ours["records"] or 0), "records", "others finished"))
     first, second = ours["first_half"], ours["second_half"]
@@ -59,14 +59,14 @@ def run(context: Context) -> Report:
             )
         )
     report.notes += [
-        f"Ended when no record was handled for {_IDLE_SECONDS:.0f} s, or after {_LIMIT:.0f} s. The stuck "
+        f"Ended when no record was handled for {idle:.0f} s, or after {_LIMIT:.0f} s. The stuck "
         "record's own table cannot go on (order): about one record in 1,000.",
         *context.peers.notes(),
     ]
     return report
 
 
-def _binlane(context: Context, topic: str, records: int) -> tuple[list[_Sample], int]:
+def _binlane(context: Context, topic: str, records: int, idle: float) -> tuple[list[_Sample], int]:
     context.say("binlane")
     samples: list[_Sample] = []
     with running_worker(
@@ -77,7 +77,7 @@ def _binlane(context: Context, topic: str, records: int) -> tuple[list[_Sample],
         lanes={"count": _LANES},
     ) as worker:
         begin = moved = time.monotonic()
-        while time.monotonic() - begin < _LIMIT and time.monotonic() - moved < _IDLE_SECONDS:
+        while time.monotonic() - begin < _LIMIT and time.monotonic() - moved < idle:
             worker.check()
             totals = worker.tally.totals()
             if totals.records and (not samples or totals.records > samples[-1].records):
@@ -89,7 +89,7 @@ def _binlane(context: Context, topic: str, records: int) -> tuple[list[_Sample],
         return samples, worker.peak_rss_kib()
 
 
-def _peer(context: Context, peer: Peer, topic: str, records: int) -> tuple[list[_Sample], int]:
+def _peer(context: Context, peer: Peer, topic: str, records: int, idle: float) -> tuple[list[_Sample], int]:
     context.say(peer.name)
     with context.peers.start(
         peer,
@@ -100,7 +100,7 @@ def _peer(context: Context, peer: Peer, topic: str, records: int) -> tuple[list[
         slow=SLOW_RECORD,
         slowms=3_600_000,
         progress=1,
-        idle=int(_IDLE_SECONDS * 1000),
+        idle=int(idle * 1000),
         limit=int(_LIMIT),
     ) as running:
         result = running.result(_LIMIT + 20)

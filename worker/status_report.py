@@ -47,6 +47,7 @@ class StatusReport:
         state: Callable[[], WorkerState],
         error: Callable[[], str | None],
         paused: Callable[[], bool],
+        redact: Callable[[str], str],
         lane_max_records: int,
         max_bytes: int,
         clock: Callable[[], float],
@@ -60,6 +61,7 @@ class StatusReport:
         self._state = state
         self._error = error
         self._paused = paused
+        self._redact = redact
         self._lane_max_records = lane_max_records
         self._max_bytes = max_bytes
         self._clock = clock
@@ -97,7 +99,7 @@ class StatusReport:
                 if seconds is not None:
                     delays[partition] = max(seconds, delays.get(partition, 0.0))
             known = [seconds for seconds in found.values() if seconds is not None]
-            rows.append(_with_delay(table, max(known) if known else None))
+            rows.append(self._completed(table, max(known) if known else None))
         return WorkerStatus(
             name=self._name,
             state=self._state(),
@@ -110,7 +112,7 @@ class StatusReport:
             lanes=lanes,
             tables=rows,
             checkpoint=self._committer.status(),
-            error=self._error(),
+            error=self._redacted(self._error()),
             lane_max_records=self._lane_max_records,
             max_bytes=self._max_bytes,
         )
@@ -119,6 +121,16 @@ class StatusReport:
         """Seconds since the change happened in its source."""
         happened = format_.source_time_ms(record)
         return None if happened is None else max(0.0, self._wall_clock() - happened / 1000)
+
+    def _completed(self, table: TableStatus, delay: float | None) -> TableStatus:
+        return msgspec.structs.replace(
+            table,
+            delay_seconds=None if delay is None else round(delay, 3),
+            error=self._redacted(table.error),
+        )
+
+    def _redacted(self, text: str | None) -> str | None:
+        return None if text is None else self._redact(text)
 
     def _partition(self, assignment: Assignment, delay: float | None) -> PartitionStatus:
         tracker = assignment.tracker
@@ -154,7 +166,3 @@ def _table(unit: Unit, attempt: int) -> TableStatus:
         queued_records=unit.records + (unit.held.records if unit.held else 0),
         attempt=attempt,
     )
-
-
-def _with_delay(table: TableStatus, delay: float | None) -> TableStatus:
-    return msgspec.structs.replace(table, delay_seconds=None if delay is None else round(delay, 3))

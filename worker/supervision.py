@@ -149,6 +149,7 @@ class Worker:
             state=self._shown_state,
             error=lambda: describe(self._error) if self._error else None,
             paused=lambda: self._fetcher.paused,
+            redact=configuration.secrets.redact,
             lane_max_records=lanes.max_records,
             max_bytes=lanes.max_bytes,
             clock=clock,

@@ -43,21 +43,32 @@ def test_commits_to_kafka_go_on_when_the_folder_cannot_be_written(stage: Stage) 
     stage.check(NothingLost(source.rows), NothingTwice())
 
 
-def test_a_start_with_an_unusable_folder_goes_by_kafka(stage: Stage) -> None:
+def test_a_start_without_a_folder_that_can_be_written_goes_by_kafka(stage: Stage) -> None:
     source = stage.source()
     source.insert("t0", records=10)
     source.flush()
+    # Nobody can make a folder there, root neither.
+    nowhere = "/proc/binlane-state"
+    only_kafka = {"interval": "200ms", "directory": nowhere}
+    worker = stage.worker(checkpoint=only_kafka, properties={"group.instance.id": "the-only-one"}).start()
+
+    stage.wait_committed_to_the_end()
+    assert [line for line in worker.log_lines() if line.get("level") == "error" and nowhere in str(line)]
+    worker.kill9()
+    source.insert("t0", records=10)
+    source.flush()
+    worker.start()
+    stage.wait_rows(20)
+    stage.wait_committed_to_the_end()
+    stage.check(NothingLost(source.rows), NothingTwice())
+
+
+def test_a_checkpoint_that_cannot_be_read_stops_the_start_and_is_told(stage: Stage) -> None:
     worker = stage.worker()
     folder = Path(worker.config["checkpoint"]["directory"])
     folder.touch()
 
-    worker.start()
-    stage.wait_rows(10)
-    stage.wait_committed_to_the_end()
+    assert worker.start(ready=False).wait() == 1
     assert [line for line in worker.log_lines() if line.get("level") == "error" and str(folder) in str(line)]
-    worker.kill9()
-    worker.start()
-    source.insert("t0", records=10)
-    source.flush()
-    stage.wait_rows(20)
-    stage.check(NothingLost(source.rows), NothingTwice())
+    assert "Traceback" not in worker.log_text()
+    assert stage.run.rows() == []

@@ -10,7 +10,8 @@ from confluent_kafka import KafkaException
 
 from handlers.registry import HandlerTypeError, OptionsError
 from worker import logs
-from worker.configuration import ConfigurationError, load
+from worker.configuration import load
+from worker.formats.choice import NoFormatError
 from worker.kafka_settings import SettingsError, explain
 from worker.supervision import Worker
 
@@ -18,24 +19,17 @@ __all__ = ["run"]
 
 
 def run(config: Path) -> int:
-    """0 drained, 1 stopped by an error, 2 unusable configuration."""
+    """0 drained, 1 stopped by an error, 2 unusable configuration. Raises ConfigurationError."""
+    configuration = load(config)
+    redact = configuration.secrets.redact
+    logs.configure(configuration.logging.level, configuration.logging.format, redact=redact)
     try:
-        configuration = load(config)
-        logs.configure(
-            configuration.logging.level,
-            configuration.logging.format,
-            redact=configuration.secrets.redact,
-        )
         worker = Worker(configuration)
-    except ConfigurationError as error:
-        for fault in error.faults:
-            print(fault, file=sys.stderr)
+    except (SettingsError, HandlerTypeError, OptionsError, NoFormatError) as error:
+        print(redact(f"{config}: {error}"), file=sys.stderr)
         return 2
-    except (SettingsError, HandlerTypeError, OptionsError) as error:
-        print(f"{config}: {error}", file=sys.stderr)
-        return 2
-    except (KafkaException, ValueError) as error:
-        print(f"{config}: {explain(error)}", file=sys.stderr)
+    except KafkaException as error:
+        print(redact(f"{config}: {explain(error)}"), file=sys.stderr)
         return 2
     code = worker.run()
     # A thread that hangs in a handler must not keep the process alive.
