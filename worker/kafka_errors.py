@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ from confluent_kafka import KafkaError
 
 from worker.logs import get_logger
 
-__all__ = ["KafkaErrors"]
+__all__ = ["KafkaErrors", "client_logger"]
 
 log = get_logger("kafka")
 
@@ -27,6 +28,21 @@ _HINTS = {
     KafkaError.SASL_AUTHENTICATION_FAILED: "the broker refuses the credentials; see sasl.* in kafka.properties",
     KafkaError._MAX_POLL_EXCEEDED: "the group went on without this worker; it joins again",
 }
+
+
+class _Told(logging.Filter):
+    """Drops librdkafka's line for every failed attempt to connect: KafkaErrors tells the same, less often."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith("FAIL")
+
+
+def client_logger() -> logging.Logger:
+    """Where librdkafka logs to."""
+    logger = logging.getLogger("librdkafka")
+    if not any(isinstance(known, _Told) for known in logger.filters):
+        logger.addFilter(_Told())
+    return logger
 
 
 class KafkaErrors:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import random
 import signal
@@ -23,7 +22,7 @@ from worker.formats.choice import FormatChoice
 from worker.handler_set import HandlerSet
 from worker.http.app import build_app
 from worker.http.server import HttpServer
-from worker.kafka_errors import KafkaErrors
+from worker.kafka_errors import KafkaErrors, client_logger
 from worker.kafka_settings import consumer_settings
 from worker.lanes import Lanes
 from worker.logs import get_logger
@@ -76,7 +75,7 @@ class Worker:
             settings,
             error_cb=self._errors.report,
             on_commit=self._kafka.answered,
-            logger=logging.getLogger("librdkafka"),
+            logger=client_logger(),
         )
         self._assignments = Assignments()
         self._book = TableBook(configuration, self._handlers.of)
@@ -214,6 +213,8 @@ class Worker:
     def _shown_state(self) -> WorkerState:
         if self._state == "running" and self._halted():
             return "halted"
+        if self._state == "running" and not self._assignments.balanced:
+            return "starting"
         return self._state
 
     def _halted(self) -> list[str]:
