@@ -1,0 +1,74 @@
+"""The `log` handler: changes in the worker's own log, for a first look and for development."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any, ClassVar, Literal
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field
+
+from handlers.api import Batch, Handler, HandlerContext
+from handlers.change_json import json_row
+
+__all__ = ["LogHandler", "LogOptions"]
+
+
+class LogOptions(BaseModel):
+    """The keys of a `type: log` entry."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    each: Literal["change", "batch"] = Field(
+        "change",
+        description="What makes a line: every change with its values, or every batch with its counts.",
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The lines' level; nothing is written where logging.level is above it."
+    )
+
+
+class LogHandler(Handler):
+    """Writes a line for each change, or for each batch."""
+
+    options_model: ClassVar[type[LogOptions]] = LogOptions
+
+    def __init__(self, **options: Any) -> None:
+        self._options = LogOptions.model_validate(options)
+        self._level = logging.getLevelNamesMapping()[self._options.level.upper()]
+        self._log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger("handlers.log")
+
+    def open(self, context: HandlerContext) -> None:
+        self._log = self._log.bind(handler=context.handler)
+
+    def handle(self, batch: Batch) -> None:
+        """Raises TypeError for a value of an unknown type."""
+        if not logging.getLogger("handlers.log").isEnabledFor(self._level):
+            return
+        if self._options.each == "batch":
+            self._log.log(
+                self._level,
+                "batch",
+                table=batch.table,
+                changes=len(batch.changes),
+                operations=dict(Counter(change.op for change in batch.changes)),
+                positions={
+                    f"{topic}[{partition}]": span for (topic, partition), span in batch.positions.items()
+                },
+                attempt=batch.attempt,
+            )
+            return
+        for change in batch.changes:
+            values = {"before": json_row(change.before), "after": json_row(change.after), "sql": change.sql}
+            self._log.log(
+                self._level,
+                "change",
+                table=batch.table,
+                op=change.op,
+                key=json_row(change.key),
+                **{name: value for name, value in values.items() if value is not None},
+                source_time_ms=change.source_time_ms,
+                position=f"{change.topic}[{change.partition}]@{change.offset}",
+                index=change.index,
+            )

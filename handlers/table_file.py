@@ -1,0 +1,268 @@
+"""The files of one table: one that is being written, and those that are finished.
+
+The file being written has a hidden name (`.NAME.part`), so that whoever loads the folder takes only finished
+ones; a finished file is renamed in place and never touched again. A batch is one write, on disk when `write`
+returns; when it fails nothing of it stays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import os
+import zlib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Lock
+
+__all__ = ["TableFile", "recover", "safe_name"]
+
+# Beside / and %: what readers of folders treat apart (globs, Hive's `column=value`, Hadoop's colon), and
+# control characters. Other scripts stay as they are: percent-encoded, a name of 64 characters would be too
+# long for a file system.
+_UNSAFE = frozenset('/%\\:*?"<>|[]{}=')
+_READ_BYTES = 1 << 16
+
+
+def safe_name(name: str) -> str:
+    """A name for a folder, different for every `name`; `urllib.parse.unquote` gives the name back.
+
+    >>> safe_name("orders"), safe_name("a/b"), safe_name("_tmp"), safe_name("订单")
+    ('orders', 'a%2Fb', '%5Ftmp', '订单')
+    """
+    # Readers skip names that begin with . and _.
+    return "".join(
+        f"%{ord(character):02X}"
+        if character in _UNSAFE or ord(character) in (*range(0x20), 0x7F) or (not place and character in "._")
+        else character
+        for place, character in enumerate(name)
+    )
+
+
+class TableFile:
+    """The file that one table's batches are appended to, and its successors.
+
+    Batches come from one thread at a time, but an idle file is finished by another.
+    """
+
+    def __init__(self, folder: Path, suffix: str) -> None:
+        """`suffix`: .jsonl or .jsonl.gz; the latter holds one gzip member a batch."""
+        self._folder = folder
+        self._suffix = suffix
+        self._lock = Lock()  # guards everything below
+        self._descriptor: int | None = None
+        self._part: Path | None = None
+        self._end = 0
+        self._opened = 0.0
+
+    def write(self, lines: bytes, now: float) -> int:
+        """Append a batch of whole lines and have it on disk; the file's size from now on.
+
+        `now`: seconds since 1970; it names a new file. Raises OSError, and then the file is as it was.
+        """
+        data = gzip.compress(lines, mtime=0) if self._suffix.endswith(".gz") else lines
+        with self._lock:
+            descriptor = self._ready(now)
+            try:
+                _write_all(descriptor, data)
+                os.fsync(descriptor)
+            except BaseException:
+                self._take_back(descriptor)
+                raise
+            self._end += len(data)
+            return self._end
+
+    def finish(self, *, opened_before: float | None = None) -> Path | None:
+        """Close the file and give it its final name; None when there is none, or none of that age.
+
+        Raises OSError.
+        """
+        with self._lock:
+            if self._part is None or (opened_before is not None and self._opened > opened_before):
+                return None
+            part = self._part
+            if self._reopened() is None:
+                self._forget()
+                return None
+            final = None
+            if self._end:
+                final = part.rename(_final(part))
+            else:
+                part.unlink()
+            self._forget()
+            _sync_folder(self._folder)
+            return final
+
+    def release(self) -> bool:
+        """Close the descriptor until the next batch. False: the file is in use."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+            return True
+        finally:
+            self._lock.release()
+
+    def _ready(self, now: float) -> int:
+        descriptor = self._reopened() if self._part is not None else None
+        if descriptor is None:
+            self._forget()
+            descriptor = self._create(now)
+        return descriptor
+
+    def _reopened(self) -> int | None:
+        """The descriptor of the file being written; None when somebody took the file away."""
+        if self._part is None:
+            return None
+        if self._descriptor is not None:
+            return self._descriptor if os.fstat(self._descriptor).st_nlink else None
+        descriptor = _open_locked(self._part)
+        if descriptor is None:
+            return None
+        if os.fstat(descriptor).st_size < self._end:
+            os.close(descriptor)
+            return None
+        os.ftruncate(descriptor, self._end)
+        self._descriptor = descriptor
+        return descriptor
+
+    def _create(self, now: float) -> int:
+        folders = (self._folder, *self._folder.parents)
+        for missing in reversed([folder for folder in folders if not folder.exists()]):
+            missing.mkdir(exist_ok=True)
+            _sync_folder(missing.parent)
+        moment = datetime.fromtimestamp(now, UTC)
+        while True:
+            final = self._folder / f"{moment:%Y%m%dT%H%M%S.%fZ}{self._suffix}"
+            part = final.with_name(f".{final.name}.part")
+            moment += timedelta(microseconds=1)
+            descriptor = None if final.exists() else _create_locked(part)
+            if descriptor is not None:
+                self._part, self._descriptor, self._end, self._opened = part, descriptor, 0, now
+                return descriptor
+
+    def _take_back(self, descriptor: int) -> None:
+        try:
+            os.ftruncate(descriptor, self._end)
+        except OSError:
+            # Opening it again cuts it at the same place.
+            os.close(descriptor)
+            self._descriptor = None
+
+    def _forget(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._part, self._descriptor, self._end = None, None, 0
+
+
+def recover(directory: Path) -> list[Path]:
+    """Finish the files that a crashed worker left open below `directory`; their new names.
+
+    A torn last line goes. A file that another worker is writing stays as it is. Raises OSError.
+    """
+    finished = []
+    for part in sorted(directory.glob("*/*/.*.part")):
+        descriptor = _open_locked(part)
+        if descriptor is None:
+            continue
+        try:
+            end = _whole_members(descriptor) if part.name.endswith(".gz.part") else _whole_lines(descriptor)
+            if end:
+                os.ftruncate(descriptor, end)
+                os.fsync(descriptor)
+                finished.append(part.rename(_final(part)))
+            else:
+                part.unlink()
+            _sync_folder(part.parent)
+        finally:
+            os.close(descriptor)
+    return finished
+
+
+def _final(part: Path) -> Path:
+    return part.with_name(part.name.removeprefix(".").removesuffix(".part"))
+
+
+def _create_locked(part: Path) -> int | None:
+    """A descriptor of a new file that survives a crash, with its lock; None when the name is taken."""
+    try:
+        descriptor = os.open(part, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except FileExistsError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _sync_folder(part.parent)
+        # Another worker that looks for what a crash left may have found it before it was locked.
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+    except BlockingIOError:
+        pass
+    except BaseException:
+        os.close(descriptor)
+        part.unlink(missing_ok=True)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def _open_locked(part: Path) -> int | None:
+    """A descriptor that holds the file's lock; None when the file is gone or another worker's."""
+    try:
+        descriptor = os.open(part, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Whoever held the lock before may have finished the file.
+        if part.exists():
+            return descriptor
+    except BlockingIOError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:  # one write, unless the disk took only part of it
+        view = view[os.write(descriptor, view) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _whole_lines(descriptor: int) -> int:
+    """Where the last whole line ends."""
+    end = os.fstat(descriptor).st_size
+    while end:
+        start = max(0, end - _READ_BYTES)
+        line_break = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if line_break >= 0:
+            return start + line_break + 1
+        end = start
+    return 0
+
+
+def _whole_members(descriptor: int) -> int:
+    """Where the last whole gzip member ends."""
+    whole = position = 0
+    member = zlib.decompressobj(wbits=31)
+    while chunk := os.pread(descriptor, _READ_BYTES, position):
+        position += len(chunk)
+        while chunk:
+            try:
+                member.decompress(chunk)
+            except zlib.error:
+                return whole
+            chunk = member.unused_data
+            if member.eof:
+                whole = position - len(chunk)
+                member = zlib.decompressobj(wbits=31)
+    return whole

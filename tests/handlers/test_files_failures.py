@@ -1,0 +1,105 @@
+"""The `files` handler when a disk is full, a process dies, or another one writes beside it."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from files_lab import batch, finished, offsets, opened, parts
+
+
+@contextmanager
+def disk_that_ends_at(size: int) -> Iterator[None]:
+    """The kernel cuts off every write beyond this file size, and fails the next, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("compress", ["none", "gzip"])
+def test_a_batch_that_failed_halfway_leaves_nothing_and_can_be_retried(tmp_path: Path, compress: str) -> None:
+    with opened(tmp_path, compress=compress) as handler:
+        handler.handle(batch(0, 2))
+        (part,) = parts(tmp_path)
+        size = part.stat().st_size
+        with disk_that_ends_at(size + 50), pytest.raises(OSError, match="File too large"):
+            handler.handle(batch(2, 50))
+        assert part.stat().st_size == size
+        handler.handle(batch(2, 50))
+    assert offsets(*finished(tmp_path)) == list(range(52))
+
+
+def test_a_first_batch_that_failed_leaves_no_file(tmp_path: Path) -> None:
+    with opened(tmp_path) as handler, disk_that_ends_at(50), pytest.raises(OSError, match="File too large"):
+        handler.handle(batch(0, 5))
+    assert finished(tmp_path) == parts(tmp_path) == []
+
+
+def test_a_file_that_somebody_took_away_gets_a_successor(tmp_path: Path) -> None:
+    with opened(tmp_path) as handler:
+        handler.handle(batch(0))
+        for part in parts(tmp_path):
+            part.unlink()
+        handler.handle(batch(1))
+    assert offsets(*finished(tmp_path)) == [1]
+
+
+CRASH = """
+    import os, sys
+    from pathlib import Path
+    sys.path.insert(0, {tests!r})
+    from files_lab import Clock, batch, context, parts
+    from handlers.files import FilesHandler
+    folder = Path({folder!r})
+    handler = FilesHandler(directory="lake", compress={compress!r})
+    handler.clock = Clock()
+    handler.open(context(folder))
+    handler.handle(batch(0, 3))
+    handler.handle(batch(3, 3))
+    (part,) = parts(folder)
+    with part.open("r+b") as file:
+        file.truncate(part.stat().st_size - {torn})
+    os._exit(9)
+"""
+
+
+@pytest.mark.parametrize(
+    ("compress", "torn", "left"), [("none", 7, 5), ("none", 0, 6), ("gzip", 7, 3), ("gzip", 0, 6)]
+)
+def test_what_a_crash_tore_is_cut_off_at_the_next_start(
+    tmp_path: Path, compress: str, torn: int, left: int
+) -> None:
+    tests = str(Path(__file__).parent)
+    script = textwrap.dedent(CRASH).format(tests=tests, folder=str(tmp_path), compress=compress, torn=torn)
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
+    assert len(parts(tmp_path)) == 1
+    with opened(tmp_path, compress=compress) as handler:
+        assert offsets(*finished(tmp_path)) == list(range(left))
+        handler.handle(batch(left))
+    assert offsets(*finished(tmp_path)) == list(range(left + 1))
+
+
+def test_a_crash_before_the_first_batch_was_written_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "lake/shop/orders"
+    folder.mkdir(parents=True)
+    (folder / ".20261121T120000.000000Z.jsonl.part").write_bytes(b'{"op":"ins')
+    with opened(tmp_path):
+        assert parts(tmp_path) == finished(tmp_path) == []
+
+
+def test_two_workers_on_one_directory_leave_each_other_their_files(tmp_path: Path) -> None:
+    with opened(tmp_path) as first:
+        first.handle(batch(0))
+        with opened(tmp_path) as second:
+            second.handle(batch(100))
+            first.handle(batch(1))
+    assert sorted(map(offsets, finished(tmp_path))) == [[0, 1], [100]]
