@@ -1,0 +1,48 @@
+"""What may be set for Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from handlers.spark import SparkHandler, SparkSection
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "replica"}, "mode 'replica' is not available in this version; allowed: changelog"),
+        ({}, "Field required"),
+        ({"mode": "changelog", "pth": "x"}, "Extra inputs are not permitted"),
+        (
+            {"mode": "changelog", "path": "{tabel}"},
+            r"{tabel} is unknown in a path; allowed: {database}, {table}",
+        ),
+        ({"mode": "changelog", "path": "all"}, r"a path needs {table}"),
+        ({"mode": "changelog", "path": "{table"}, "is no template"),
+    ],
+)
+def test_an_unusable_option_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError) as told:
+        SparkHandler(**options)
+    assert message in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "message"),
+    [
+        ({"mastr": "local"}, ("mastr",), "Extra inputs"),
+        ({"driver_memory": "2 GB"}, ("driver_memory",), "match pattern"),
+        ({"conf": {"sql.ansi.enabled": True}}, ("conf",), "no Spark property"),
+        ({"conf": {"spark.master": "local"}}, ("conf",), "beside conf"),
+        ({"concurrency": 0}, ("concurrency",), "greater than or equal to 1"),
+    ],
+)
+def test_an_unusable_spark_section_is_refused(section: dict[str, Any], key: tuple[str], message: str) -> None:
+    with pytest.raises(ValidationError) as told:
+        SparkSection.model_validate(section)
+    [fault] = told.value.errors()
+    assert fault["loc"] == key
+    assert message in fault["msg"]
