@@ -1,0 +1,34 @@
+# Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
+# PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench clean
+
+export PYTHON
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+help: ## say what there is
+	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: ## the virtual environment, Java and the jars
+	@tools/setup.sh
+
+demo: setup ## the whole job on this machine: Kafka, the worker, Spark, and the result compared with the source
+	@binlane demo
+
+test: lint ## lint, then every test, on a real Kafka
+	@python -m pytest $(ARGS)
+
+lint: setup ## style, types, scripts and the deployment's files
+	@ruff check .
+	@ruff format --check .
+	@mypy
+	@if command -v shellcheck >/dev/null; then shellcheck tools/*.sh .ci/run; fi
+	@if [ -f tools/check_deployment.py ]; then python tools/check_deployment.py; fi
+
+bench: setup ## the benchmarks, with their peers in the same run
+	@python -m benchmarks $(ARGS)
+
+clean: ## all that was made here, .venv too (the downloaded jars stay in ~/.cache/binlane)
+	@rm -rf .venv build dist demo-output benchmarks/results spark-warehouse metastore_db derby.log
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

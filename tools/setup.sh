@@ -1,0 +1,130 @@
+#!/bin/sh
+# Makes everything that the Makefile's targets need, once: the virtual environment .venv with the versions of
+# constraints.txt, Java, and the jars of Kafka and Delta in the cache outside the project.
+# What is there already is not touched, and then no network is needed.
+#
+#   PYTHON=...   the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves)
+set -eu
+cd "$(dirname "$0")/.."
+
+STAMP=.venv/binlane-setup # the digest of what was installed, then the folders with the jars
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() {
+    say "$*"
+    exit 1
+}
+
+main() {
+    digest=$(cat pyproject.toml constraints.txt tools/setup.sh | sha256sum | cut -d' ' -f1)
+    if ! environment_is_current; then
+        make_environment
+        echo "$digest" >"$STAMP"
+    fi
+    java_is_there || install_java
+    jars_are_there || fetch_jars
+}
+
+# --- Python -----------------------------------------------------------------------------------------------
+
+environment_is_current() {
+    [ -f "$STAMP" ] && [ "$(head -n 1 "$STAMP")" = "$digest" ] || return 1
+    current=$(version_of .venv/bin/python) || return 1
+    [ -z "${PYTHON:-}" ] || [ "$current" = "$(version_of "$PYTHON")" ]
+}
+
+# Prints the version, such as 3.11; fails for one that is too old or does not run.
+version_of() {
+    "$1" -c 'import sys; v = sys.version_info; v < (3, 11) and sys.exit(1); print("%d.%d" % v[:2])' 2>/dev/null
+}
+
+make_environment() {
+    python=$(find_python) || install_python
+    version=$(version_of "$python")
+    if ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
+        apt_install "python$version-venv" python3-venv ||
+            fail "$python cannot make virtual environments: install python$version-venv"
+    fi
+    if [ "$(version_of .venv/bin/python || true)" != "$version" ]; then
+        say "making .venv with $python ($version)"
+        "$python" -m venv --clear .venv
+    fi
+    say "installing the packages of constraints.txt (once, 1 to 3 minutes)"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement constraints.txt
+    # Without isolation: the build's own packages are pinned in constraints.txt too.
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+}
+
+find_python() {
+    for candidate in ${PYTHON:-python3.13 python3.12 python3.11 python3}; do
+        if version_of "$candidate" >/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+install_python() {
+    [ -z "${PYTHON:-}" ] || fail "PYTHON=$PYTHON is no Python 3.11 or later"
+    apt_install python3 python3-venv || true
+    python=$(find_python) || fail "Python 3.11 or later is needed: install it, or name it with PYTHON="
+}
+
+# --- Java -------------------------------------------------------------------------------------------------
+
+java_is_there() {
+    .venv/bin/python -c 'from worker.java import find_java; find_java()' 2>/dev/null
+}
+
+install_java() {
+    apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || true
+    .venv/bin/python -c '
+import sys
+from worker.java import JavaError, find_java
+try:
+    find_java()
+except JavaError as fault:
+    sys.exit(f"setup: {fault}")
+'
+}
+
+# --- Jars -------------------------------------------------------------------------------------------------
+
+jars_are_there() {
+    folders=$(tail -n +2 "$STAMP")
+    [ -n "$folders" ] || return 1
+    echo "$folders" | while read -r folder; do
+        [ -d "$folder" ] || return 1
+    done
+}
+
+fetch_jars() {
+    say "fetching the jars of Kafka and Delta (once, about 2 minutes)"
+    folders=$(.venv/bin/python -c '
+import sys
+from worker import logs
+from worker.jars import JarsError, delta_jars, kafka_jars
+logs.configure("warning")  # standard output is for the folders
+try:
+    print(kafka_jars()[0].parent, delta_jars()[0].parent, sep="\n")
+except JarsError as fault:
+    sys.exit(f"setup: {fault}")
+')
+    printf '%s\n%s\n' "$digest" "$folders" >"$STAMP"
+}
+
+# --- Debian -----------------------------------------------------------------------------------------------
+
+# Installs packages where that is possible: on Debian and its kin, as root.
+apt_install() {
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
+    if [ -z "${apt_is_updated:-}" ]; then
+        apt-get update -qq >&2 || return 1
+        apt_is_updated=yes
+    fi
+    say "installing $*"
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends "$@" >&2
+}
+
+main
