@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from offsets.stores import PolledKafkaStore
+from offsets.types import TopicPartition
 from worker.assignment import Assignment, Assignments
 from worker.chunk import Delivery
 from worker.formats.interface import Record
@@ -79,6 +80,7 @@ class Fetcher(threading.Thread):
         self._held: Delivery | None = None
         self._held_since = 0.0
         self._unrouted: deque[list[Message]] = deque()
+        self._left: set[TopicPartition] = set()  # what left during the poll under way
         self.paused = False
         self.beat = clock()
         """When the thread last went round."""
@@ -117,9 +119,10 @@ class Fetcher(threading.Thread):
         if self._held is not None:
             self._held = self._held.without(gone)
         # A record fetched before must not count as fetched by a later assignment of its partition.
-        left = {tuple(assignment.partition) for assignment in gone}
+        left = {assignment.partition for assignment in gone}
+        self._left |= left
         for poll in self._unrouted:
-            poll[:] = [m for m in poll if (m.topic(), m.partition()) not in left]
+            poll[:] = [m for m in poll if _place(m) not in left]
         places = [confluent_kafka.TopicPartition(*assignment.partition) for assignment in added]
         if places and (self.paused or self._draining.is_set()):
             self._consumer.pause(places)
@@ -153,7 +156,9 @@ class Fetcher(threading.Thread):
             return []
         if self._poll == 1:
             return [first]
-        return [first, *self._consumer.consume(self._poll - 1, _FILL_SECONDS)]
+        self._left.clear()
+        more = self._consumer.consume(self._poll - 1, _FILL_SECONDS)
+        return more if self._left and _place(first) in self._left else [first, *more]
 
     def _receive(self, messages: list[Message]) -> None:
         if not messages:
@@ -247,42 +252,14 @@ class Fetcher(threading.Thread):
                 assignment.tracker.reach(offset)
                 assignment.end = offset
         elif error.code() == KafkaError._AUTO_OFFSET_RESET and assignment is not None:
-            self._out_of_range(assignment, error)
+            assert self.rebalancer is not None
+            self.rebalancer.out_of_range(self._consumer, assignment, error)
+            if self.paused:
+                self._consumer.pause([confluent_kafka.TopicPartition(*assignment.partition)])
         elif error.fatal():
             raise KafkaException(error)
         else:
             self._errors.report(error, topic=topic)
-
-    def _out_of_range(self, assignment: Assignment, error: KafkaError) -> None:
-        """The broker does not have the offset: go on at the next one it has, and say what that means."""
-        where: Any = confluent_kafka.TopicPartition(*assignment.partition)
-        low, high = self._consumer.get_watermark_offsets(where, timeout=10.0)
-        tracker = assignment.tracker
-        start = assignment.start.offset
-        position = tracker.next_offset if tracker.next_offset is not None else start
-        if isinstance(position, int) and position > high:
-            begin = high if self.rebalancer and self.rebalancer.initial_is_latest else low
-            assignment.restart_at(begin)
-            what = "is beyond the partition's end: the topic was made anew or cut; counting begins anew"
-            lost = None
-        else:
-            begin = low
-            tracker.reach(low)
-            what = "has expired: Kafka's retention deleted it before it was read"
-            lost = low - position if isinstance(position, int) else None
-        log.error(
-            "offset_out_of_range",
-            partition=str(assignment.partition),
-            offset=position,
-            found=what,
-            first=low,
-            end=high,
-            goes_on_at=begin,
-            records_lost=lost,
-            error=error.str(),
-        )
-        where.offset = begin
-        self._consumer.seek(where)
 
     def _idle_until_closed(self) -> None:
         """Stay in the group without fetching, so that others do not start on what still runs here."""
@@ -294,3 +271,7 @@ class Fetcher(threading.Thread):
         while not self._closing.is_set():
             self._go_round()
             self._consumer.consume(self._most, _POLL_SECONDS)
+
+
+def _place(message: Message) -> TopicPartition:
+    return TopicPartition(_topic(message), _partition(message))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 import confluent_kafka
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException
 
 from offsets.restore import Start, choose_start
 from offsets.stores import FileStore, PolledKafkaStore
@@ -66,10 +66,6 @@ class Rebalancer:
         self._settled = settled
         self._stopping = stopping
         self._forced: set[TopicPartition] = set()
-
-    @property
-    def initial_is_latest(self) -> bool:
-        return self._configuration.checkpoint.initial == "latest"
 
     def on_assign(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         self._metrics.rebalance("assign")
@@ -133,6 +129,52 @@ class Rebalancer:
             partitions=[str(a.partition) for a in gone],
             hint="the group went on without this worker; what was not committed comes again elsewhere",
         )
+
+    def out_of_range(self, consumer: Consumer, assignment: Assignment, error: KafkaError) -> None:
+        """The broker does not have the offset: go on at the next one it has, and say what that means."""
+        where = confluent_kafka.TopicPartition(*assignment.partition)
+        low, high = consumer.get_watermark_offsets(where, timeout=10.0)
+        tracker = assignment.tracker
+        start = assignment.start.offset
+        position = tracker.next_offset if tracker.next_offset is not None else start
+        if isinstance(position, int) and position > high:
+            begin = high if self._configuration.checkpoint.initial == "latest" else low
+            assignment.restart_at(begin)
+            what = "is beyond the partition's end: the topic was made anew or cut; counting begins anew"
+            lost = None
+        else:
+            begin = low
+            tracker.reach(low)
+            what = "has expired: Kafka's retention deleted it before it was read"
+            lost = low - position if isinstance(position, int) else None
+        log.error(
+            "offset_out_of_range",
+            partition=str(assignment.partition),
+            offset=position,
+            found=what,
+            first=low,
+            end=high,
+            goes_on_at=begin,
+            records_lost=lost,
+            error=error.str(),
+        )
+        self._restart(consumer, assignment, begin)
+
+    def _restart(self, consumer: Consumer, assignment: Assignment, offset: int) -> None:
+        """Fetch the partition from `offset` on. librdkafka has stopped it, as its offset was not there, and a
+        stopped partition cannot be sought in: it has to be assigned anew."""
+        place = confluent_kafka.TopicPartition(*assignment.partition, offset)
+        if self._incremental:
+            consumer.incremental_unassign([place])
+            consumer.incremental_assign([place])
+            return
+        # The eager protocol takes whole assignments only: the others go on where they are.
+        others = [other for other in self._assignments.current() if other is not assignment]
+        places = consumer.position([confluent_kafka.TopicPartition(*other.partition) for other in others])
+        for other, reached in zip(others, places, strict=True):
+            if reached.offset < 0:  # nothing came yet
+                reached.offset = self._offset(consumer, other.partition, other.start)
+        consumer.assign([place, *places])
 
     def _close(self, partitions: Iterable[confluent_kafka.TopicPartition]) -> list[Assignment]:
         gone = [a for p in partitions if (a := self._assignments.get(p.topic, p.partition)) is not None]

@@ -10,9 +10,11 @@ import threading
 import time
 from types import FrameType
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 
-from offsets.stores import FileStore, PolledKafkaStore
+from handlers import StopWorker
+from offsets.stores import CheckpointError, FileStore, PolledKafkaStore
+from offsets.stores.interface import CheckpointError
 from worker.assignment import Assignments
 from worker.committer import Committer
 from worker.configuration import Configuration
@@ -21,7 +23,7 @@ from worker.fetcher import Fetcher
 from worker.formats.choice import FormatChoice
 from worker.handler_set import HandlerSet
 from worker.http.app import build_app
-from worker.http.server import HttpServer
+from worker.http.server import HttpServer, ListenError
 from worker.kafka_errors import KafkaErrors, client_logger
 from worker.kafka_settings import consumer_settings
 from worker.lanes import Lanes
@@ -29,7 +31,7 @@ from worker.logs import get_logger
 from worker.metrics import Metrics
 from worker.processor import Processor
 from worker.rebalance import Rebalancer
-from worker.routing import Router
+from worker.routing import Router, UndecodableHalt
 from worker.status import WorkerState
 from worker.status_report import StatusReport
 from worker.tables import TableBook
@@ -46,6 +48,13 @@ _WATCH_SECONDS = 0.5
 
 class DeadEnd(Exception):
     """Only halted tables are left to work on."""
+
+
+_TOLD = (CheckpointError, DeadEnd, KafkaException, UndecodableHalt)
+
+
+# Their text says what was found, where, and what to do: a traceback would only hide it.
+_TOLD = (CheckpointError, DeadEnd, ListenError, StopWorker, UndecodableHalt)
 
 
 class Worker:
@@ -182,9 +191,10 @@ class Worker:
         with self._lock:
             if self._error is None:
                 self._error = error
-        log.error(
-            "worker_fault", error=describe(error), thread=threading.current_thread().name, exc_info=error
-        )
+        # What a person can mend is told in its one line; anything else needs its place in the code.
+        exc_info = None if isinstance(error, _TOLD) else error
+        thread = threading.current_thread().name
+        log.error("worker_fault", error=describe(error), thread=thread, exc_info=exc_info)
         self._stop.set()
 
     def health(self) -> str | None:
