@@ -146,6 +146,7 @@ def _add(report: Report, who: str, measured: _Measured) -> None:
     million = measured.records / 1e6
     report.row(
         who=who,
+        records=measured.records,
         rate=measured.records / measured.seconds,
         seconds=measured.seconds,
         cpu=measured.cpu_seconds / million,

@@ -202,17 +202,17 @@ class Processor(threading.Thread):
             self._metrics.skipped("undecodable")
             log.error(
                 "record_skipped",
-                position=f"{message.topic()}[{message.partition()}]@{message.offset()}",
+                position=f"{message.topic()}[{message.partition()}] offset {message.offset()}",
                 error=str(fault),
             )
         return self._skip_undecodable
 
 
 def _place(work: Work, record: int) -> str:
-    """`topic[partition]@offset` of the work's record."""
+    """`topic[partition] offset n` of the work's record."""
     for place, (chunk, message) in enumerate(work.messages()):
         if place >= record:
-            return f"{chunk.assignment.partition}@{message.offset()}"
+            return f"{chunk.assignment.partition} offset {message.offset()}"
     return "its end"
 
 
@@ -220,4 +220,4 @@ def _change_place(work: Work, place: int) -> str:
     if work.changes is None:
         return _place(work, place)
     change = work.changes[place]
-    return f"{change.topic}[{change.partition}]@{change.offset} row {change.index}"
+    return f"{change.topic}[{change.partition}] offset {change.offset} row {change.index}"

@@ -160,7 +160,7 @@ class Router:
 
     def _undecodable(self, assignment: Assignment, message: Record, fault: UndecodableRecord) -> None:
         """Pass over the record or raise UndecodableHalt, as configured."""
-        place = f"{assignment.partition}@{message.offset()}"
+        place = f"{assignment.partition} offset {message.offset()}"
         if not self._skip_undecodable:
             raise UndecodableHalt(
                 f"undecodable record at {place}: {fault}. To pass over such records set on_undecodable: skip; "
