@@ -1,0 +1,82 @@
+"""The benchmarks run: small numbers, no peers, one real broker and the real worker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    run = subprocess.run(
+        [
+            *(sys.executable, "-m", "benchmarks", "tracker", "no_work"),
+            *("--quick", "--no-peers", "--json", str(folder)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return folder
+
+
+def test_every_benchmark_writes_its_figures_goals_and_machine(results: Path) -> None:
+    for name in ("tracker", "no_work"):
+        report = json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
+        assert report["name"] == name
+        assert report["quick"] is True
+        assert report["machine"]["cpus"] >= 1
+        assert report["rows"]
+        for goal in report["goals"]:
+            reached = goal["measured"] >= goal["target"]
+            if goal["kind"] == "at most":
+                reached = goal["measured"] <= goal["target"]
+            assert goal["met"] is reached, goal
+
+
+def test_the_worker_handles_every_record_of_the_no_work_topic_in_both_ways(results: Path) -> None:
+    rows = json.loads((results / "no_work.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["who"] for row in rows] == [
+        "bare loop: consume and route",
+        "binlane, counting",
+        "binlane, reading every row",
+    ]
+    for row in rows:
+        assert row["records"] == 20_000
+        assert row["rate"] > 0
+        assert row["cpu"] >= row["cpu_from_first"] > 0
+
+
+def test_the_tracker_stays_within_its_bytes_behind_a_stuck_offset(results: Path) -> None:
+    goals = json.loads((results / "tracker.json").read_text(encoding="utf-8"))["goals"]
+    memory = next(goal for goal in goals if goal["unit"] == "bytes")
+    assert memory["met"], memory
+
+
+def test_missing_peers_are_named_with_the_reason(results: Path) -> None:
+    notes = json.loads((results / "no_work.json").read_text(encoding="utf-8"))["notes"]
+    assert "Parallel Consumer, Decaton not measured: left out as asked." in notes
+
+
+def test_an_unknown_benchmark_is_refused_with_the_known_ones() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "speed"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 2
+    assert "no benchmark speed" in run.stdout
+    assert "tracker" in run.stdout
