@@ -14,7 +14,6 @@ from confluent_kafka import Consumer, KafkaException
 
 from handlers import StopWorker
 from offsets.stores import CheckpointError, FileStore, PolledKafkaStore
-from offsets.stores.interface import CheckpointError
 from worker.assignment import Assignments
 from worker.committer import Committer
 from worker.configuration import Configuration
@@ -50,11 +49,8 @@ class DeadEnd(Exception):
     """Only halted tables are left to work on."""
 
 
-_TOLD = (CheckpointError, DeadEnd, KafkaException, UndecodableHalt)
-
-
 # Their text says what was found, where, and what to do: a traceback would only hide it.
-_TOLD = (CheckpointError, DeadEnd, ListenError, StopWorker, UndecodableHalt)
+_TOLD = (CheckpointError, DeadEnd, KafkaException, ListenError, StopWorker, UndecodableHalt)
 
 
 class Worker:

@@ -9,13 +9,23 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from offsets import metadata
 from offsets.stores.interface import CheckpointError
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 
-__all__ = ["KafkaStore", "load_committed", "offsets_of", "refusal", "text_of"]
+__all__ = ["COORDINATOR_BUSY", "KafkaStore", "load_committed", "offsets_of", "refusal", "text_of"]
+
+COORDINATOR_BUSY = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+"""A group's coordinator is starting or moving. librdkafka passes these on when nothing but time is needed."""
+_AGAIN_SECONDS = 0.1
 
 # The broker appends all offsets of one request to __consumer_offsets as one batch, and refuses the request
 # when that is over the topic's max.message.bytes (1,048,588 by default).
@@ -160,13 +170,7 @@ def load_committed(
     wanted = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
     if not wanted:
         return {}
-    try:
-        found = consumer.committed(wanted, timeout=deadline)
-    except KafkaException as error:
-        raise CheckpointError(
-            f"cannot read the group's committed offsets from Kafka: {text_of(error)}; "
-            "see whether the brokers are up and the group may be read"
-        ) from error
+    found = _committed(consumer, wanted, deadline)
     checkpoints: dict[TopicPartition, Checkpoint] = {}
     for each in found:
         partition = TopicPartition(each.topic, each.partition)
@@ -177,6 +181,22 @@ def load_committed(
         if each.offset >= 0:
             checkpoints[partition] = Checkpoint(each.offset, _ahead_of(each))
     return checkpoints
+
+
+def _committed(
+    consumer: Consumer, wanted: list[confluent_kafka.TopicPartition], deadline: float
+) -> list[confluent_kafka.TopicPartition]:
+    end = time.monotonic() + deadline
+    while True:
+        try:
+            return consumer.committed(wanted, timeout=max(end - time.monotonic(), _AGAIN_SECONDS))
+        except KafkaException as error:
+            if error.args[0].code() not in COORDINATOR_BUSY or time.monotonic() >= end:
+                raise CheckpointError(
+                    f"cannot read the group's committed offsets from Kafka: {text_of(error)}; "
+                    "see whether the brokers are up and the group may be read"
+                ) from error
+        time.sleep(_AGAIN_SECONDS)
 
 
 def refusal(answers: Iterable[confluent_kafka.TopicPartition]) -> str | None:
