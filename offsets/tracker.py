@@ -1,8 +1,9 @@
 """Which fetched offsets of a partition are finished, and how far a commit may go.
 
-Workers only flip a flag in a run of offsets that were fetched together; one thread moves the mark (the design of
-Decaton's OutOfOrderCommitControl). Only what was fetched is tracked, so transaction markers, aborted records and
-compacted offsets, which never come, do not hold the commit back (as in Parallel Consumer's PartitionState).
+Workers only flip a flag in a run of offsets that were fetched together; one thread moves the mark (the design
+of Decaton's OutOfOrderCommitControl). Only what was fetched is tracked, so transaction markers, aborted
+records and compacted offsets, which never come, do not hold the commit back (as in Parallel Consumer's
+PartitionState).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["OffsetTracker", "Run"]
 
 _UNFINISHED, _FINISHED = 0, 1
 _FINISHED_FLAGS = re.compile(rb"\x01+")
-# A run with gaps holds a flag for each offset of its span while the span is at most so many times its records.
+# A run with gaps holds a flag for each offset of its span while that is at most so many times its records.
 _DENSE_SPAN = 16
 
 
@@ -132,7 +133,8 @@ class OffsetTracker:
         self._lock = threading.Lock()
         self._open: SortedDict = SortedDict()  # run.start -> Run with unfinished offsets, as last looked at
         self._done: SortedDict = SortedDict()  # first -> end of finished ranges above the lowest open run
-        self._restored = [r for r in sorted(restored) if start is None or r.end > start]
+        # Ascending and apart; replaced, never changed.
+        self._restored = _joined([r] for r in sorted(restored) if start is None or r.end > start)
         self._high = start  # where the next fetched offset is expected; None before the first
         self._fresh = max([r.end for r in self._restored], default=-1)
 
@@ -148,9 +150,18 @@ class OffsetTracker:
         return max(self._fresh, -1 if high is None else high)
 
     def unknown(self, offsets: Sequence[int]) -> list[int]:
-        """Those of the ascending offsets that were neither fetched in this assignment nor finished before it."""
-        high = -1 if self._high is None else self._high
-        return [o for o in offsets if o >= high and not any(r.first <= o < r.end for r in self._restored)]
+        """Those of the ascending offsets that were neither fetched in this assignment nor finished before it.
+
+        O(log ranges) each."""
+        with self._lock:  # a checkpoint moves both at once
+            high, restored = -1 if self._high is None else self._high, self._restored
+        ends = [r.end for r in restored]
+        found = []
+        for offset in offsets:
+            place = bisect_right(ends, offset)  # the first range that could hold it
+            if offset >= high and (place == len(restored) or offset < restored[place].first):
+                found.append(offset)
+        return found
 
     def register(self, offsets: Sequence[int]) -> Run:
         """Note that these offsets, ascending and `unknown`, were fetched. One thread. 0.03 us an offset."""
@@ -166,7 +177,7 @@ class OffsetTracker:
             return run
 
     def reach(self, offset: int) -> None:
-        """Note that nothing more lies below `offset` (the end of the partition, or known ones fetched again)."""
+        """Note that nothing more lies below `offset`: the partition's end, or known ones fetched again."""
         with self._lock:
             if self._high is None:
                 self._high = offset
@@ -175,7 +186,7 @@ class OffsetTracker:
                 self._high = offset
 
     def finish(self, offsets: Iterable[int]) -> None:
-        """Mark fetched offsets as finished, whichever runs hold them; others are ignored. O(log runs) each."""
+        """Mark fetched offsets as finished, whichever runs hold them; ignore others. O(log runs) each."""
         with self._lock:
             for offset in offsets:
                 place = self._open.bisect_right(offset) - 1
@@ -192,7 +203,10 @@ class OffsetTracker:
             position = self._settle()
             if position is None:
                 return None
-            return Checkpoint(position, tuple(self._ahead(position)))
+            ahead = self._ahead(position)
+            if ahead and ahead[0].first <= position:  # it was finished since the look at it
+                position = ahead.pop(0).end
+            return Checkpoint(position, tuple(ahead))
 
     @property
     def unfinished(self) -> int:
@@ -245,10 +259,16 @@ class OffsetTracker:
         pieces += [ranges for run in self._open.values() if (ranges := run.finished_ranges())]
         pieces += [[restored] for restored in self._restored]
         pieces.sort(key=itemgetter(0))
-        joined: list[OffsetRange] = []
-        for ranges in pieces:  # only the ends of two pieces can touch
-            if joined and ranges[0].first <= joined[-1].end:
-                first, end = joined.pop()
-                ranges[0] = OffsetRange(first, max(end, ranges[0].end))
-            joined += ranges
+        joined = _joined(pieces)
         return joined[bisect_right(joined, position, key=itemgetter(1)) :]
+
+
+def _joined(pieces: Iterable[list[OffsetRange]]) -> list[OffsetRange]:
+    """The ranges of pieces that ascend by their first; only the ends of two pieces can touch."""
+    joined: list[OffsetRange] = []
+    for ranges in pieces:
+        if joined and ranges[0].first <= joined[-1].end:
+            first, end = joined.pop()
+            ranges[0] = OffsetRange(first, max(end, ranges[0].end))
+        joined += ranges
+    return joined
