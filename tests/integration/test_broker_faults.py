@@ -126,7 +126,7 @@ def test_an_undecodable_record_stops_the_worker_and_names_its_place(stage: Stage
     worker = stage.worker(on_undecodable="halt").start(ready=False)
 
     assert worker.wait() == 1
-    assert loud_lines(worker, f"undecodable record at {stage.topic}[0]@3")
+    assert loud_lines(worker, f"undecodable record at {stage.topic}[0] offset 3")
     assert "Traceback" not in worker.log_text()
     assert stage.committed() == {0: 3}
     assert stage.run.seqs() == {"shop.t0": [0, 1, 2]}

@@ -61,7 +61,7 @@ def test_halt_blocks_the_table_alone_and_the_exit_code_tells(stage: Stage) -> No
     assert worker.table("shop.t0")["finished_records"] == 5
     assert worker.metric("binlane_tables_blocked") == 1
     assert worker.healthy()
-    assert f"{stage.topic}[0]@10" in worker.log_text(), "the place of the change that failed"
+    assert f"{stage.topic}[0] offset 10" in worker.log_text(), "the place of the change that failed"
 
     assert worker.sigterm() == 1
     assert stage.committed() == {0: 10}
