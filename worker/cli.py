@@ -108,7 +108,11 @@ def checkpoint_set(
     offset: Annotated[int | None, typer.Option("--offset", min=0, help="The next offset to read.")] = None,
     time: Annotated[
         str | None,
-        typer.Option("--time", metavar="ISO8601", help="The source time to begin at; without a zone: UTC."),
+        typer.Option(
+            "--time",
+            metavar="ISO8601",
+            help="Begin at the first record of this time (Kafka's time of it) or later; without a zone: UTC.",
+        ),
     ] = None,
 ) -> int | None:
     """Move a stopped worker's position, in every store."""
