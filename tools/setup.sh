@@ -100,7 +100,7 @@ jars_are_there() {
 }
 
 fetch_jars() {
-    say "fetching the jars of Kafka and Delta (once, about 2 minutes)"
+    say "looking for the jars of Kafka and Delta (fetched the first time, about 2 minutes)"
     folders=$(.venv/bin/python -c '
 import sys
 from worker import logs
