@@ -1,0 +1,193 @@
+"""The shop's stream: what Canal would send, and what is true at its end."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from handlers import Change
+from worker.demo.shop import Shop
+from worker.demo.shop_tables import DATABASE, TIER
+from worker.demo.source import Message
+from worker.formats.canal import Canal
+from worker.formats.interface import Skip
+
+RECORDED = Path(__file__).parents[1] / "data" / "canal-flat.jsonl.gz"
+
+
+class Record(NamedTuple):
+    """A Kafka message as formats read it."""
+
+    number: int
+    text: bytes
+
+    def value(self) -> bytes:
+        return self.text
+
+    def key(self) -> None:
+        return None
+
+    def headers(self) -> None:
+        return None
+
+    def topic(self) -> str:
+        return "cdc"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self.number
+
+
+def played(changes: int = 4_000, seed: int = 7) -> tuple[Shop, list[Message]]:
+    clock = itertools.count(1_795_000_000_000, 13)
+    shop = Shop(changes, seed=seed, clock=lambda: next(clock))
+    return shop, list(shop.messages())
+
+
+@pytest.fixture(scope="module")
+def whole() -> tuple[Shop, list[Message]]:
+    return played(50_000)
+
+
+def decoded(messages: list[Message]) -> dict[str, list[Change]]:
+    canal, changes = Canal(), dict[str, list[Change]]()
+    for number, message in enumerate(messages):
+        into: list[Change] = []
+        canal.decode(Record(number, message.value), into)
+        assert len(into) == message.rows or into[0].op in ("ddl", "truncate")
+        changes.setdefault(message.table, []).extend(into)
+    return changes
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    assert played()[1] == played()[1]
+
+
+def test_another_seed_gives_another_day() -> None:
+    assert played(seed=8)[1] != played()[1]
+
+
+def replayed(changes: list[Change], key: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The rows that the changes leave, each step checked against the one before."""
+    rows: dict[Any, dict[str, Any]] = {}
+
+    def key_of(row: dict[str, Any], change: Change) -> Any:
+        return tuple(row[column] for column in key) if key else change.offset
+
+    for change in changes:
+        if change.op == "truncate":
+            rows.clear()
+        elif change.op == "ddl":
+            rows = {place: {**row, TIER.name: None} for place, row in rows.items()}
+        else:
+            assert change.key_columns == (key or None)
+            if change.before is not None:
+                assert rows.pop(key_of(change.before, change)) == change.before
+            if change.after is not None:
+                assert key_of(change.after, change) not in rows
+                rows[key_of(change.after, change)] = change.after
+    return list(rows.values())
+
+
+def test_replaying_the_decoded_stream_gives_the_rows_at_the_end(whole: tuple[Shop, list[Message]]) -> None:
+    shop, messages = whole
+    changes = decoded(messages)
+    for name, table in shop.tables.items():
+        assert replayed(changes[name], table.key) == list(table.rows.values()), name
+
+
+def test_the_history_tells_every_change_and_its_place(whole: tuple[Shop, list[Message]]) -> None:
+    shop, messages = whole
+    for name, changes in decoded(messages).items():
+        if name:
+            places = [(change.op, change.offset, change.index) for change in changes]
+            assert places == shop.tables[name].history
+
+
+def test_a_day_has_everything_that_a_source_does_to_a_table(whole: tuple[Shop, list[Message]]) -> None:
+    shop, messages = whole
+    ops = Counter((name, place.op) for name, table in shop.tables.items() for place in table.history)
+    changes = decoded(messages)
+    assert shop.changes == sum(message.rows for message in messages)
+    assert 50_000 <= shop.changes < 50_100
+    assert len(shop.tables) == 10
+    assert shop.tables["order_items"].key == ("order_id", "line")
+    assert shop.tables["audit_log"].key == ()
+    for name in ("order_items", "addresses"):
+        assert ops[name, "insert"] > ops[name, "delete"] > 100
+    assert ops["promotions", "truncate"] == ops["customers", "ddl"] == 1
+    moved = [
+        name for name, rows in changes.items() for change in rows
+        if change.op == "update" and change.before and change.key != {
+            column: change.before[column] for column in change.key_columns or ()
+        }
+    ]  # fmt: skip
+    assert Counter(moved).keys() == {"shipments", "promotions"}
+    several = Counter(message.table for message in messages if message.rows > 1)
+    assert several.keys() >= {"order_items", "products", "stock", "addresses"}
+    load = Counter(dict[str, int]((name, len(table.history)) for name, table in shop.tables.items()))
+    assert sum(load[name] for name in ("order_items", "stock")) > 0.5 * shop.changes
+    assert min(load.values()) < 0.001 * shop.changes
+
+
+def test_a_column_is_added_between_rows_that_lack_it_and_rows_that_have_it() -> None:
+    changes = decoded(played()[1])["customers"]
+    [place] = [number for number, change in enumerate(changes) if change.op == "ddl"]
+    assert changes[place].sql == (
+        "ALTER TABLE customers ADD COLUMN tier enum('silver','gold','platinum') NULL AFTER vip"
+    )
+    before, after = changes[:place], changes[place + 1 :]
+    assert not any("tier" in (change.after or {}) for change in before)
+    assert all(list(change.after or {})[5:8] == ["vip", "tier", "balance"] for change in after)
+    assert {(change.after or {})["tier"] for change in after} >= {None, "silver", "gold", "platinum"}
+
+
+def test_a_statement_about_the_database_has_no_table() -> None:
+    first = played()[1][0]
+    assert first.table == ""
+    assert Canal().explain(Record(0, first.value)) == Skip("database_ddl")
+
+
+def test_messages_are_shaped_as_canal_shapes_them() -> None:
+    with gzip.open(RECORDED, "rt", encoding="utf-8") as lines:
+        recorded = [json.loads(json.loads(line)["value"]) for line in lines]
+    ours = [json.loads(message.value) for message in played()[1]]
+    shapes = {shape(message) for message in recorded}
+    for message in ours:
+        assert shape(message) in shapes
+        assert message["database"] == DATABASE
+    known: dict[str, set[int]] = {}
+    for message in recorded:
+        for column, mysql_type in (message["mysqlType"] or {}).items():
+            known.setdefault(kind(mysql_type), set()).add(message["sqlType"][column])
+    for message in ours:
+        for column, mysql_type in (message["mysqlType"] or {}).items():
+            assert message["sqlType"][column] in known[kind(mysql_type)], mysql_type
+
+
+def shape(message: dict[str, Any]) -> str:
+    """A message without its contents: field names in order, and what kind of value each has."""
+    kinds = {}
+    for field, value in message.items():
+        kinds[field] = type(value).__name__
+        if field == "data" and value:
+            kinds[field] += str(
+                {type(text).__name__ for row in value for text in row.values()} <= {"str", "NoneType"}
+            )
+        if field == "old" and value:
+            kinds[field] += str(len(value) == len(message["data"]))
+        if field in ("mysqlType", "sqlType") and value:
+            kinds[field] += str(list(value) == list(message["data"][0]))
+    return f"{message['type']} {kinds}"
+
+
+def kind(mysql_type: str) -> str:
+    return mysql_type.partition("(")[0] + (" unsigned" if "unsigned" in mysql_type else "")
