@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -21,16 +21,24 @@ __all__ = ["run"]
 
 _LANES = 16
 _SLOW_SECONDS = 60
-_INTERVAL_SECONDS = 5.0
-_QUIET_SECONDS = 5.0
 _FIRST_RUN_LIMIT = 40.0
 _SECOND_RUN_LIMIT = 90.0
+
+
+class _Pace(NamedTuple):
+    """Seconds."""
+
+    interval: int
+    """Between commits."""
+    quiet: float
+    """Without a record, and a run has done what it can."""
 
 
 def run(context: Context) -> Report:
     """One record of 60 s, 10,000 others finished, one commit interval later kill -9, restart."""
     spec = TopicSpec(context.pick(10_001, 501), 1_000, slow_alone=True)
     topic = context.topic(spec)
+    pace = _Pace(*context.pick((5, 5.0), (1, 2.0)))
     report = Report(
         "crash",
         f"Repeat after a crash: record {SLOW_RECORD} takes {_SLOW_SECONDS} s, {spec.records - 1:,} others, "
@@ -51,9 +59,9 @@ def run(context: Context) -> Report:
             seen.write_bytes(bytes(spec.records))
             group = f"crash-{time.time_ns()}"
             if peer is None:
-                finished, committed = _binlane(context, topic, seen, group, Path(temporary))
+                finished, committed = _binlane(context, topic, seen, group, pace=pace, folder=Path(temporary))
             else:
-                finished, committed = _peer(context, peer, topic, seen, group)
+                finished, committed = _peer(context, peer, topic, seen, group, pace=pace)
             times = seen.read_bytes()
         repeated, missing = sum(n > 1 for n in times), times.count(0)
         report.row(who=name, finished=finished, committed=committed, repeated=repeated, missing=missing)
@@ -65,59 +73,64 @@ def run(context: Context) -> Report:
             if finished < spec.records - 1:
                 raise BenchmarkError(f"binlane finished {finished:,} of the {spec.records - 1:,} others")
     report.notes += [
-        f"Killed {_INTERVAL_SECONDS + 2:.0f} s after the last record finished; commit interval "
-        f"{_INTERVAL_SECONDS:.0f} s (Decaton: its default of 1 s). The slow record has a table of its own.",
+        f"Killed {pace.interval + 2} s after the last record finished; commit interval "
+        f"{pace.interval} s (Decaton: its default of 1 s). The slow record has a table of its own.",
         *context.peers.notes(),
     ]
     return report
 
 
-def _binlane(context: Context, topic: str, seen: Path, group: str, folder: Path) -> tuple[int, int]:
+def _binlane(
+    context: Context, topic: str, seen: Path, group: str, *, pace: _Pace, folder: Path
+) -> tuple[int, int]:
     """(records finished at the kill, committed offset then)"""
     common: dict[str, Any] = {
         "bootstrap": context.bootstrap,
         "topic": topic,
         "handler": "Sleeping",
         "lanes": {"count": _LANES},
-        "interval": f"{_INTERVAL_SECONDS:.0f}s",
+        "interval": f"{pace.interval}s",
         "group": group,
         "folder": folder,
     }
     slow = {"seen": str(seen), "slow": SLOW_RECORD, "slow_seconds": _SLOW_SECONDS}
     with running_worker(**common, options=slow) as worker:
-        _until_quiet(seen, 1, _FIRST_RUN_LIMIT, worker.check)
-        time.sleep(_INTERVAL_SECONDS + 2)
+        _until_quiet(seen, 1, pace.quiet, _FIRST_RUN_LIMIT, worker.check)
+        time.sleep(pace.interval + 2)
         worker.check()
         finished = sum(seen.read_bytes())
         worker.kill()
     committed = _committed(context.bootstrap, group, topic)
     with running_worker(**common, options={"seen": str(seen)}) as worker:
-        _until_quiet(seen, 0, _SECOND_RUN_LIMIT, worker.check)
+        _until_quiet(seen, 0, pace.quiet, _SECOND_RUN_LIMIT, worker.check)
         worker.drain()
     return finished, committed
 
 
-def _peer(context: Context, peer: Peer, topic: str, seen: Path, group: str) -> tuple[int, int]:
+def _peer(
+    context: Context, peer: Peer, topic: str, seen: Path, group: str, *, pace: _Pace
+) -> tuple[int, int]:
     common: dict[str, Any] = {
         "bootstrap": context.bootstrap,
         "topic": topic,
         "group": group,
         "seen": seen,
         "threads": _LANES,
+        "commit": pace.interval,
     }
     with context.peers.start(peer, **common, slow=SLOW_RECORD, slowms=_SLOW_SECONDS * 1000) as running:
-        _until_quiet(seen, 1, _FIRST_RUN_LIMIT, lambda: None)
-        time.sleep(_INTERVAL_SECONDS + 2)
+        _until_quiet(seen, 1, pace.quiet, _FIRST_RUN_LIMIT, lambda: None)
+        time.sleep(pace.interval + 2)
         finished = sum(seen.read_bytes())
         running.process.kill()
         running.process.wait()
     committed = _committed(context.bootstrap, group, topic)
     with context.peers.start(peer, **common):
-        _until_quiet(seen, 0, _SECOND_RUN_LIMIT, lambda: None)
+        _until_quiet(seen, 0, pace.quiet, _SECOND_RUN_LIMIT, lambda: None)
     return finished, committed
 
 
-def _until_quiet(seen: Path, left: int, limit: float, check: Callable[[], None]) -> None:
+def _until_quiet(seen: Path, left: int, quiet: float, limit: float, check: Callable[[], None]) -> None:
     """Wait until at most `left` records were never handled and no more come, or none came for long."""
     deadline = time.monotonic() + limit
     before, moved = 0, time.monotonic()
@@ -127,7 +140,7 @@ def _until_quiet(seen: Path, left: int, limit: float, check: Callable[[], None])
         handled = sum(times)
         if handled != before:
             before, moved = handled, time.monotonic()
-        if times.count(0) <= left and time.monotonic() - moved > _QUIET_SECONDS:
+        if times.count(0) <= left and time.monotonic() - moved > quiet:
             return
         time.sleep(0.2)
 

@@ -6,7 +6,7 @@ import java.time.Duration;
 import java.util.List;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 
-/** Confluent Parallel Consumer in KEY order; a commit every 5 s, as binlane's; all else its default. */
+/** Confluent Parallel Consumer in KEY order; a commit every `commit` seconds (5, as binlane); all else its default. */
 public final class ParallelConsumerPeer {
     public static void main(String[] arguments) throws Exception {
         Bench bench = new Bench(arguments);
@@ -14,7 +14,7 @@ public final class ParallelConsumerPeer {
             .consumer(new KafkaConsumer<>(bench.consumerProperties()))
             .ordering(ProcessingOrder.KEY)
             .commitMode(CommitMode.PERIODIC_CONSUMER_SYNC)
-            .commitInterval(Duration.ofSeconds(5))
+            .commitInterval(Duration.ofSeconds(bench.number("commit", 5)))
             .maxConcurrency(bench.threads)
             .build();
         ParallelStreamProcessor<byte[], byte[]> processor = ParallelStreamProcessor.createEosStreamProcessor(options);
