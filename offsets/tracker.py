@@ -140,7 +140,7 @@ class OffsetTracker:
 
     @property
     def next_offset(self) -> int | None:
-        """The offset after the highest one fetched (or known not to exist)."""
+        """The offset after the highest one fetched, or known not to come."""
         return self._high
 
     @property
@@ -153,8 +153,7 @@ class OffsetTracker:
         """Those of the ascending offsets that were neither fetched in this assignment nor finished before it.
 
         O(log ranges) each."""
-        with self._lock:  # a checkpoint moves both at once
-            high, restored = -1 if self._high is None else self._high, self._restored
+        high, restored = -1 if self._high is None else self._high, self._restored
         ends = [r.end for r in restored]
         found = []
         for offset in offsets:
@@ -204,7 +203,8 @@ class OffsetTracker:
             if position is None:
                 return None
             ahead = self._ahead(position)
-            if ahead and ahead[0].first <= position:  # it was finished since the look at it
+            # It was finished since the look at it, or an earlier worker finished what comes next.
+            if ahead and ahead[0].first <= position:
                 position = ahead.pop(0).end
             return Checkpoint(position, tuple(ahead))
 
@@ -227,20 +227,12 @@ class OffsetTracker:
         first = self._open.peekitem(0)[1].first_unfinished() if self._open else None
         if first is None and self._open:  # it was finished since the look above
             return self._settle()
-        if first is None:
-            self._pass_restored()
         position = self._high if first is None else first
         if position is not None:
             while self._done and self._done.peekitem(0)[1] <= position:
                 self._done.popitem(0)
             self._restored = [r for r in self._restored if r.end > position]
         return position
-
-    def _pass_restored(self) -> None:
-        """With everything fetched finished, what an earlier worker finished right behind it is passed too."""
-        for restored in self._restored:
-            if self._high is not None and restored.first <= self._high < restored.end:
-                self._high = restored.end
 
     def _add_done(self, first: int, end: int) -> None:
         """Add a finished range, joined with its neighbours, so that a long stretch costs one entry."""
