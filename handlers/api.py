@@ -143,7 +143,8 @@ class Handler:
         """Called once, after the last batch."""
 
     def check(self, context: HandlerContext) -> None:
-        """Reach the target without changing it (`binlane check --connect`). Raise when it cannot be reached."""
+        """Reach the target without changing it (`binlane check --connect`). Raise when it cannot be
+        reached."""
 
 
 class PartialFailure(Exception):

@@ -15,7 +15,8 @@ __all__ = ["RECORD_OVERHEAD", "Chunk", "Delivery"]
 
 RECORD_OVERHEAD = 256
 """Bytes counted for each record beside its value: confluent_kafka's Record object (136 B), the headers of its
-value and key objects (33 B each), list slots. Without it, `max_bytes` of small records would hold twice as much."""
+value and key objects (33 B each), list slots. Without it, `max_bytes` of small records would hold twice as
+much."""
 
 
 class Chunk:

@@ -58,8 +58,8 @@ class Witness(Protocol):
 class HandlerRun:
     """How far one handler is with one batch.
 
-    The changes before `done` are applied. `ends` is a stack: the piece being tried ends at its top, and what was
-    split off waits below.
+    The changes before `done` are applied. `ends` is a stack: the piece being tried ends at its top, and
+    what was split off waits below.
     """
 
     __slots__ = ("attempt", "delay", "done", "ends", "error", "handler", "name", "splitting")

@@ -33,8 +33,8 @@ _FIRST_POLL, _LEAST_POLL, _MOST_POLL = 500, 100, 10_000
 _ENDS_SECONDS = 1.0
 """How often the partitions' ends are looked up; the last fetch told them, no broker is asked."""
 _PATIENCE = 0.25
-"""Seconds that a delivery may wait for room before the partitions are paused: pausing throws away what librdkafka
-has fetched ahead, so a short wait is cheaper."""
+"""Seconds that a delivery may wait for room before the partitions are paused: pausing throws away what
+librdkafka has fetched ahead, so a short wait is cheaper."""
 
 _topic = cast(Callable[[Message], str], Message.topic)
 _partition = cast(Callable[[Message], int], Message.partition)
@@ -51,6 +51,7 @@ class Fetcher(threading.Thread):
         *,
         assignments: Assignments,
         router: Router,
+        rebalancer: Rebalancer,
         lanes: Lanes,
         errors: KafkaErrors,
         store: PolledKafkaStore,
@@ -65,6 +66,8 @@ class Fetcher(threading.Thread):
         self._topics = list(topics)
         self._assignments = assignments
         self._router = router
+        self._rebalancer = rebalancer
+        rebalancer.changed = self.changed
         self._lanes = lanes
         self._errors = errors
         self._store = store
@@ -84,7 +87,6 @@ class Fetcher(threading.Thread):
         self.paused = False
         self.beat = clock()
         """When the thread last went round."""
-        self.rebalancer: Rebalancer | None = None
 
     def drain(self) -> None:
         """Fetch nothing more, but stay a member of the group."""
@@ -140,13 +142,12 @@ class Fetcher(threading.Thread):
                     assignment.end = end
 
     def _subscribe(self) -> None:
-        assert self.rebalancer is not None
         self._store.attach(self._consumer)
         self._consumer.subscribe(
             self._topics,
-            on_assign=self.rebalancer.on_assign,
-            on_revoke=self.rebalancer.on_revoke,
-            on_lost=self.rebalancer.on_lost,
+            on_assign=self._rebalancer.on_assign,
+            on_revoke=self._rebalancer.on_revoke,
+            on_lost=self._rebalancer.on_lost,
         )
 
     def _next_poll(self) -> list[Message]:
@@ -252,8 +253,7 @@ class Fetcher(threading.Thread):
                 assignment.tracker.reach(offset)
                 assignment.end = offset
         elif error.code() == KafkaError._AUTO_OFFSET_RESET and assignment is not None:
-            assert self.rebalancer is not None
-            self.rebalancer.out_of_range(self._consumer, assignment, error)
+            self._rebalancer.out_of_range(self._consumer, assignment, error)
             if self.paused:
                 self._consumer.pause([confluent_kafka.TopicPartition(*assignment.partition)])
         elif error.fatal():

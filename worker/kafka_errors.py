@@ -25,7 +25,7 @@ _HINTS = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "the topic does not exist; waiting for it. See kafka.topics",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user may not read the topic; it needs the ACL Read on it",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "the user may not join the group; it needs the ACL Read on it",
-    KafkaError.SASL_AUTHENTICATION_FAILED: "the broker refuses the credentials; see sasl.* in kafka.properties",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "the broker refuses the credentials; see sasl.* in properties",
     KafkaError._MAX_POLL_EXCEEDED: "the group went on without this worker; it joins again",
 }
 
@@ -46,7 +46,8 @@ def client_logger() -> logging.Logger:
 
 
 class KafkaErrors:
-    """Logs errors, the same one again after ten seconds at the earliest, and remembers what holds the worker up."""
+    """Logs errors, the same one again after ten seconds at the earliest, and remembers what holds the
+    worker up."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -1,46 +1,27 @@
 """Lanes: bounded queues between the fetcher and the processors, work conserving and in order per unit.
 
-put (`offer`), `take`, `finish`, `give_back`: the four verbs of the interface. A unit (a table) has at most one batch
-running; an idle processor takes a whole ready unit from the fullest lane, so that one hot lane never leaves the others
-idle.
+put (`offer`), `take`, `finish`, `give_back`: the four verbs of the interface. A unit (a table) has at most
+one batch running; an idle processor takes a whole ready unit from the fullest lane, so that one hot lane
+never leaves the others idle.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
 from worker.assignment import Assignment
 from worker.chunk import Delivery
+from worker.lane import Lane, Timers
 from worker.unit import Unit, UnitState
 from worker.work import Work
 
-__all__ = ["Lane", "Lanes"]
-
-
-class Lane:
-    """One lane's queue and counters; `Lanes` guards them."""
-
-    __slots__ = ("busy_seconds", "bytes", "condition", "number", "ready", "records", "running", "since")
-
-    def __init__(self, number: int, lock: threading.Lock) -> None:
-        self.number = number
-        self.condition = threading.Condition(lock)
-        self.ready: deque[Unit] = deque()
-        self.records = 0
-        """Queued and running, of the units whose home this is."""
-        self.bytes = 0
-        self.running: Work | None = None
-        """What this lane's processor works on, wherever it comes from."""
-        self.since = 0.0
-        self.busy_seconds = 0.0
+__all__ = ["Lanes"]
 
 
 class Lanes:
-    """All lanes of a worker. Bounds: `max_records` queued and running of each lane, `max_bytes` of all together."""
+    """All lanes of a worker. Bounds: `max_records` queued and running of each lane, `max_bytes` of all
+    together."""
 
     def __init__(
         self,
@@ -51,8 +32,8 @@ class Lanes:
         work_stealing: bool,
         clock: Callable[[], float],
     ) -> None:
-        # Guards every lane, every unit's queue and state, and the counters below. Held for microseconds: handlers
-        # never run under it.
+        # Guards every lane, every unit's queue and state, and the counters below. Held for microseconds:
+        # handlers never run under it.
         self._lock = threading.Lock()
         self.lanes = [Lane(number, self._lock) for number in range(count)]
         self._space = threading.Condition(self._lock)  # told when a held delivery fits
@@ -62,14 +43,14 @@ class Lanes:
         self._stealing = work_stealing
         self._clock = clock
         self._bytes = 0
+        self._ready = 0  # units in all ready queues
         self._idle: set[int] = set()
-        self._timers: list[tuple[float, int, Unit]] = []  # a heap: when a WAITING or BACKOFF unit is due
-        self._ticket = itertools.count()
+        self._timers = Timers()
         self._held: Delivery | None = None  # the delivery that did not fit
         self._withdrawing = False
         self._stopping = False
 
-    # -- the fetcher's side ------------------------------------------------------------------------------------
+    # -- the fetcher's side
 
     def offer(self, delivery: Delivery) -> bool:
         """Queue a whole delivery; False, and nothing taken, when it does not fit now."""
@@ -130,7 +111,7 @@ class Lanes:
                 lane.condition.notify_all()
             self._space.notify_all()
 
-    # -- the processors' side ----------------------------------------------------------------------------------
+    # -- the processors' side
 
     def take(self, number: int) -> Work | None:
         """The next batch for this lane's processor; waits for one. None when the lanes are stopped."""
@@ -138,7 +119,8 @@ class Lanes:
         with self._lock:
             while not self._stopping:
                 now = self._clock()
-                self._fire(now)
+                for due in self._timers.due(now):
+                    self._make_ready(due)
                 unit = self._next_ready(lane)
                 if unit is not None:
                     work = unit.cut()
@@ -146,7 +128,7 @@ class Lanes:
                     lane.running = work
                     lane.since = now
                     return work
-                timeout = self._timers[0][0] - now if self._timers else None
+                timeout = self._timers.next_due() - now if self._timers else None
                 self._idle.add(number)
                 lane.condition.wait(timeout)
                 self._idle.discard(number)
@@ -175,7 +157,7 @@ class Lanes:
             if work.withdrawn:
                 self._unfold(unit)
             elif delay > 0:
-                self._set_timer(unit)
+                self._timers.add(unit)
             else:
                 self._make_ready(unit)
             self._tell()
@@ -193,13 +175,13 @@ class Lanes:
             self._tell()
 
     def shorten(self, number: int, work: Work, records: int) -> Work:
-        """Cut a running batch after its first `records`; the rest goes back to the front of its unit's queue."""
+        """Cut a running batch after its first `records`; the rest goes back to the front of its queue."""
         with self._lock:
             work.unit.push_back(work.unfinished_chunks(records))
             self.lanes[number].running = first = work.head(records)
             return first
 
-    # -- looking -----------------------------------------------------------------------------------------------
+    # -- looking
 
     @property
     def pressed(self) -> bool:
@@ -222,7 +204,7 @@ class Lanes:
         """For those who look at several lanes or units at one moment."""
         return self._lock
 
-    # -- under the lock ----------------------------------------------------------------------------------------
+    # -- under the lock
 
     def _fits(self, delivery: Delivery) -> bool:
         # What is larger than a bound passes alone, else it would wait for ever.
@@ -237,14 +219,14 @@ class Lanes:
     def _hold(self, delivery: Delivery) -> None:
         """Nothing more comes until there is room, so nobody may wait for a fuller batch."""
         self._held = delivery
-        waiting = {unit for _, _, unit in self._timers if unit.state is UnitState.WAITING}
+        waiting = self._timers.waiting()
         for unit in waiting:
             self._make_ready(unit)
         if waiting:
             self._wake(len(waiting), ())
 
     def _arrange(self, unit: Unit) -> int:
-        """Make an idle or waiting unit with something queued ready, or let it gather. 1 if it became ready."""
+        """Make a unit with something queued ready, or let it gather. 1 if it became ready."""
         if not unit.chunks:
             return 0
         wait = unit.table.max_wait
@@ -254,30 +236,27 @@ class Lanes:
         if unit.state is not UnitState.WAITING:
             unit.state = UnitState.WAITING
             unit.due = unit.chunks[0].enqueued + wait
-            self._set_timer(unit)
+            self._timers.add(unit)
         return 0
 
     def _make_ready(self, unit: Unit) -> None:
         unit.state = UnitState.READY
         self.lanes[unit.lane].ready.append(unit)
-
-    def _set_timer(self, unit: Unit) -> None:
-        heapq.heappush(self._timers, (unit.due, next(self._ticket), unit))
-
-    def _fire(self, now: float) -> None:
-        while self._timers and self._timers[0][0] <= now:
-            due, _, unit = heapq.heappop(self._timers)
-            if unit.due == due and unit.state in (UnitState.WAITING, UnitState.BACKOFF):
-                self._make_ready(unit)
+        self._ready += 1
 
     def _next_ready(self, lane: Lane) -> Unit | None:
-        if lane.ready:
-            return lane.ready.popleft()
-        if self._stealing:
-            fullest = max((other for other in self.lanes if other.ready), key=_records, default=None)
-            if fullest is not None:
-                return fullest.ready.popleft()
-        return None
+        if not self._ready:
+            return None
+        if not lane.ready:
+            if not self._stealing:
+                return None
+            fullest = lane
+            for other in self.lanes:
+                if other.ready and (fullest is lane or other.records > fullest.records):
+                    fullest = other
+            lane = fullest
+        self._ready -= 1
+        return lane.ready.popleft()
 
     def _leave(self, number: int) -> None:
         lane = self.lanes[number]
@@ -322,6 +301,7 @@ class Lanes:
         if not unit.chunks and unit.held is None and unit.state in (UnitState.READY, UnitState.WAITING):
             if unit.state is UnitState.READY:
                 self.lanes[unit.lane].ready.remove(unit)
+                self._ready -= 1
             unit.state = UnitState.IDLE
 
     def _unfold(self, unit: Unit) -> None:
@@ -331,7 +311,3 @@ class Lanes:
             unit.state = UnitState.IDLE
             unit.error = None
             self._arrange(unit)
-
-
-def _records(lane: Lane) -> int:
-    return lane.records

@@ -23,7 +23,8 @@ log = get_logger("processor")
 class Processor(threading.Thread):
     """Takes batches from the lanes until they are stopped.
 
-    `fail` is told the error that must stop the worker: a handler's StopWorker, or a fault of this thread itself.
+    `fail` is told the error that must stop the worker: a handler's StopWorker, or a fault of this thread
+    itself.
     """
 
     def __init__(

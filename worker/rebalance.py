@@ -45,13 +45,11 @@ class Rebalancer:
         format_of: Callable[[str], Format],
         metrics: Metrics,
         incremental: bool,
-        changed: Callable[[set[Assignment], list[Assignment]], None],
         settled: Callable[[], None],
         stopping: threading.Event,
     ) -> None:
         """`incremental`: the group's protocol adds and takes single partitions.
-        `changed`: told (those that left, those that came), while nothing is polled; `settled`: when the group
-        has given this member its share."""
+        `settled`: told when the group has given this member its share."""
         self._configuration = configuration
         self._assignments = assignments
         self._book = book
@@ -62,7 +60,8 @@ class Rebalancer:
         self._format_of = format_of
         self._metrics = metrics
         self._incremental = incremental
-        self._changed = changed
+        self.changed: Callable[[set[Assignment], list[Assignment]], None] = lambda gone, added: None
+        """Told, while nothing is polled, (those that left, those that came)."""
         self._settled = settled
         self._stopping = stopping
         self._forced: set[TopicPartition] = set()
@@ -96,14 +95,14 @@ class Rebalancer:
         self._assignments.add(added)
         self._assignments.balanced = True
         self._settled()
-        self._changed(set(), added)
+        self.changed(set(), added)
 
     def on_revoke(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """Stop taking, wait for what runs, commit what is finished, forget the rest."""
         self._metrics.rebalance("revoke")
         self._kafka.interrupt()
         gone = self._close(partitions)
-        self._changed(set(gone), [])
+        self.changed(set(gone), [])
         running = self._lanes.withdraw(self._book.all(), set(gone), self._configuration.revoke_timeout)
         if running:
             log.warning(
@@ -121,7 +120,7 @@ class Rebalancer:
         self._metrics.rebalance("lost")
         self._kafka.interrupt()
         gone = self._close(partitions)
-        self._changed(set(gone), [])
+        self.changed(set(gone), [])
         self._lanes.withdraw(self._book.all(), set(gone), 0.0)
         self._assignments.remove(assignment.partition for assignment in gone)
         log.warning(

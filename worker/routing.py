@@ -69,7 +69,8 @@ class Router:
     def _sort(
         self, assignment: Assignment, messages: list[Record], routes: Sequence[Route | None]
     ) -> tuple[list[tuple[Unit, list[Record], bool]], list[int], int]:
-        """(unit, its records, whether they stand alone); offsets that nothing handles; how many were sorted."""
+        """(unit, its records, whether they stand alone); offsets that nothing handles; how many were
+        sorted."""
         parts: list[tuple[Unit, list[Record], bool]] = []
         touched: list[Unit] = []
         passed: list[int] = []
@@ -163,8 +164,8 @@ class Router:
         place = f"{assignment.partition} offset {message.offset()}"
         if not self._skip_undecodable:
             raise UndecodableHalt(
-                f"undecodable record at {place}: {fault}. To pass over such records set on_undecodable: skip; "
-                f"to pass over this one: binlane checkpoint set"
+                f"undecodable record at {place}: {fault}. To pass over all such records set on_undecodable: "
+                "skip; to pass over this one: binlane checkpoint set"
             ) from fault
         log.error("record_skipped", position=place, error=str(fault))
         self._metrics.skipped("undecodable")

@@ -9,12 +9,11 @@ import msgspec
 
 from offsets.types import TopicPartition
 from worker import __version__
-from worker.assignment import Assignment, Assignments
-from worker.committer import Committer
+from worker.assignment import Assignment
+from worker.configuration import Configuration
 from worker.formats.interface import Format, Record
-from worker.lanes import Lanes
+from worker.parts import Parts
 from worker.status import LaneStatus, PartitionStatus, TableStatus, WorkerState, WorkerStatus
-from worker.tables import TableBook
 from worker.unit import Unit, UnitState
 
 __all__ = ["StatusReport"]
@@ -38,32 +37,23 @@ class StatusReport:
 
     def __init__(
         self,
-        name: str,
+        configuration: Configuration,
+        parts: Parts,
         *,
-        assignments: Assignments,
-        lanes: Lanes,
-        book: TableBook,
-        committer: Committer,
         state: Callable[[], WorkerState],
         error: Callable[[], str | None],
-        paused: Callable[[], bool],
-        redact: Callable[[str], str],
-        lane_max_records: int,
-        max_bytes: int,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
     ) -> None:
-        self._name = name
-        self._assignments = assignments
-        self._lanes = lanes
-        self._book = book
-        self._committer = committer
+        self._configuration = configuration
+        self._redact = configuration.secrets.redact
+        self._assignments = parts.assignments
+        self._lanes = parts.lanes
+        self._book = parts.book
+        self._committer = parts.committer
+        self._fetcher = parts.fetcher
         self._state = state
         self._error = error
-        self._paused = paused
-        self._redact = redact
-        self._lane_max_records = lane_max_records
-        self._max_bytes = max_bytes
         self._clock = clock
         self._wall_clock = wall_clock
         self._begun = clock()
@@ -101,7 +91,7 @@ class StatusReport:
             known = [seconds for seconds in found.values() if seconds is not None]
             rows.append(self._completed(table, max(known) if known else None))
         return WorkerStatus(
-            name=self._name,
+            name=self._configuration.name,
             state=self._state(),
             version=__version__,
             uptime_seconds=round(self._clock() - self._begun, 3),
@@ -113,8 +103,8 @@ class StatusReport:
             tables=rows,
             checkpoint=self._committer.status(),
             error=self._redacted(self._error()),
-            lane_max_records=self._lane_max_records,
-            max_bytes=self._max_bytes,
+            lane_max_records=self._configuration.lanes.max_records,
+            max_bytes=self._configuration.lanes.max_bytes,
         )
 
     def _delay(self, format_: Format, record: Record) -> float | None:
@@ -147,7 +137,7 @@ class StatusReport:
             unfinished=tracker.unfinished,
             finished_ahead=sum(last - first for first, last in checkpoint.ahead) if checkpoint else 0,
             lag=None if end is None or reached is None else max(0, end - reached),
-            paused=self._paused(),
+            paused=self._fetcher.paused,
             delay_seconds=None if delay is None else round(delay, 3),
         )
 

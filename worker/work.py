@@ -117,7 +117,8 @@ class Work:
         return positions
 
     def finish_changes(self, done: int) -> int:
-        """Mark the records as finished whose changes are all among the first `done`. Returns how many are new."""
+        """Mark the records as finished whose changes are all among the first `done`. Returns how many are
+        new."""
         return self.finish_records(bisect_right(self.ends, done) if self.changes is not None else done)
 
     def finish_records(self, count: int) -> int:
@@ -148,7 +149,8 @@ class Work:
         return Work.of(self.unit, taken)
 
     def unfinished_chunks(self, first: int | None = None) -> list[Chunk]:
-        """What is left from record `first` on (default: from the first unfinished one), as chunks to queue."""
+        """What is left from record `first` on (default: from the first unfinished one), as chunks to
+        queue."""
         skip = self.finished if first is None else first
         left = []
         for chunk in self.chunks:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 import pyarrow as pa
-import structlog
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, DecimalType, StructField
+
+from worker.logs import get_logger
 
 __all__ = ["IncompatibleColumn", "append"]
 
@@ -19,7 +20,7 @@ _SPECIAL_NAME = re.compile(r"[ ,;{}()\n\t=]")
 _MAPPED = ("delta.columnMapping.mode", "name")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
-_log = structlog.get_logger("binlane.spark")
+_log = get_logger("spark")
 
 
 class IncompatibleColumn(RuntimeError):

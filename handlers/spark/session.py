@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-import structlog
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it has no types
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
@@ -21,13 +20,14 @@ from handlers.api import StopWorker
 from handlers.spark.options import SparkSection
 from worker.jars import delta_jars, resolve
 from worker.java import find_java
+from worker.logs import get_logger
 
 __all__ = ["SharedSpark", "acquire", "release", "spark_conf"]
 
 _STOP_SECONDS = 20.0
 _DEATH_SECONDS = 3.0
 
-_log = structlog.get_logger("binlane.spark")
+_log = get_logger("spark")
 
 
 class SharedSpark:

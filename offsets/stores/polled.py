@@ -1,8 +1,8 @@
 """The Kafka store of a consumer that another thread polls.
 
-confluent-kafka lets one thread at a time into a consumer, and a thread that polls without a pause leaves hardly a gap:
-a commit from elsewhere would wait for ever. So the polling thread sends the commits between its polls (`serve`), and
-its polls bring the answers (`answered`, the consumer's `on_commit`).
+confluent-kafka lets one thread at a time into a consumer, and a thread that polls without a pause leaves
+hardly a gap: a commit from elsewhere would wait for ever. So the polling thread sends the commits between
+its polls (`serve`), and its polls bring the answers (`answered`, the consumer's `on_commit`).
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class PolledKafkaStore:
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> None:
         """As `CheckpointStore.save`: one commit for all partitions.
 
-        On the polling thread (in a rebalance callback) it blocks until Kafka answers; on any other for the deadline
-        at most. Raises CommitInterrupted when a rebalance came in between.
+        On the polling thread (in a rebalance callback) it blocks until Kafka answers; on any other for the
+        deadline at most. Raises CommitInterrupted when a rebalance came in between.
         """
         if not checkpoints:
             return

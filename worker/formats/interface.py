@@ -67,5 +67,6 @@ class Format(Protocol):
         ...
 
     def source_time_ms(self, record: Record) -> int | None:
-        """When the record's change happened in its source, milliseconds since 1970 in UTC; None if it does not say."""
+        """When the record's change happened in its source, milliseconds since 1970 in UTC; None if it does
+        not say."""
         ...

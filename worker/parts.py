@@ -1,0 +1,120 @@
+"""The parts of a worker, made and joined from its configuration; nothing is started."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+from confluent_kafka import Consumer
+
+from offsets.stores import FileStore, PolledKafkaStore
+from worker.assignment import Assignments
+from worker.committer import Committer
+from worker.configuration import Configuration
+from worker.fetcher import Fetcher
+from worker.formats.choice import FormatChoice
+from worker.handler_set import HandlerSet
+from worker.kafka_errors import KafkaErrors, client_logger
+from worker.kafka_settings import consumer_settings
+from worker.lanes import Lanes
+from worker.metrics import Metrics
+from worker.processor import Processor
+from worker.rebalance import Rebalancer
+from worker.routing import Router
+from worker.tables import TableBook
+
+__all__ = ["KAFKA_DEADLINE", "Parts"]
+
+KAFKA_DEADLINE = 10.0
+"""Seconds that a commit or a look-up may take."""
+
+
+class Parts:
+    """What docs/architecture.md draws."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        clock: Callable[[], float],
+        fail: Callable[[BaseException], None],
+        stop: threading.Event,
+    ) -> None:
+        """`fail` is told the error of a thread that cannot go on; `stop` is set when the worker is to end.
+
+        Raises SettingsError, KafkaException, HandlerTypeError, OptionsError, NoFormatError.
+        """
+        lanes, checkpoint = configuration.lanes, configuration.checkpoint
+        skip_undecodable = configuration.on_undecodable == "skip"
+        self.metrics = Metrics()
+        self.handlers = HandlerSet(configuration)
+        self.errors = KafkaErrors(clock)
+        self.assignments = Assignments()
+        self.book = TableBook(configuration, self.handlers.of)
+        self.local = FileStore(checkpoint.directory, configuration.kafka.group_id)
+        self.kafka = PolledKafkaStore(KAFKA_DEADLINE)
+        self.lanes = Lanes(
+            lanes.count,
+            max_records=lanes.max_records,
+            max_bytes=lanes.max_bytes,
+            work_stealing=lanes.work_stealing,
+            clock=clock,
+        )
+        self.processors = [
+            Processor(
+                number,
+                self.lanes,
+                self.metrics,
+                skip_undecodable=skip_undecodable,
+                clock=clock,
+                random=random.random,
+                fail=fail,
+            )
+            for number in range(lanes.count)
+        ]
+        self.committer = Committer(
+            self.assignments,
+            self.local,
+            self.kafka,
+            interval=checkpoint.interval,
+            metrics=self.metrics,
+            clock=clock,
+            fail=fail,
+        )
+        settings = consumer_settings(configuration)
+        strategy = str(settings.get("partition.assignment.strategy", ""))
+        self.rebalancer = Rebalancer(
+            configuration,
+            assignments=self.assignments,
+            book=self.book,
+            lanes=self.lanes,
+            committer=self.committer,
+            local=self.local,
+            kafka=self.kafka,
+            format_of=FormatChoice(configuration.format).of,
+            metrics=self.metrics,
+            incremental="cooperative" in strategy or settings.get("group.protocol") == "consumer",
+            settled=self.errors.settled,
+            stopping=stop,
+        )
+        self.fetcher = Fetcher(
+            Consumer(
+                settings,
+                error_cb=self.errors.report,
+                on_commit=self.kafka.answered,
+                logger=client_logger(),
+            ),
+            configuration.kafka.topics,
+            assignments=self.assignments,
+            router=Router(self.book, self.metrics, skip_undecodable=skip_undecodable),
+            rebalancer=self.rebalancer,
+            lanes=self.lanes,
+            errors=self.errors,
+            store=self.kafka,
+            metrics=self.metrics,
+            max_records=lanes.max_records,
+            max_bytes=lanes.max_bytes,
+            clock=clock,
+            fail=fail,
+        )
