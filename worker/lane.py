@@ -1,4 +1,4 @@
-"""One lane: its queue of ready units and its counters; and the times at which other units become ready."""
+"""Parts of `Lanes`: each lane's queue and counters, the room that is left, the timers of units that wait."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from worker.assignment import Assignment
+from worker.chunk import Delivery
 from worker.unit import Unit, UnitState
 from worker.work import Work
 
-__all__ = ["Lane", "Timers"]
+__all__ = ["Lane", "Room", "Timers"]
 
 
 class Lane:
@@ -30,6 +32,47 @@ class Lane:
         """What this lane's processor works on, wherever it comes from."""
         self.since = 0.0
         self.busy_seconds = 0.0
+
+    def works_on(self, gone: set[Assignment]) -> bool:
+        """Whether its running batch holds records of these."""
+        work = self.running
+        return work is not None and any(chunk.assignment in gone for chunk in work.chunks)
+
+
+class Room:
+    """What is queued and running against what may be. Guarded by the lock of `Lanes`."""
+
+    __slots__ = ("_bytes", "_lanes", "_max_bytes", "max_records")
+
+    def __init__(self, lanes: Sequence[Lane], max_records: int, max_bytes: int) -> None:
+        """`max_records`: of each lane; `max_bytes`: of all together."""
+        self._lanes = lanes
+        self.max_records = max_records
+        self._max_bytes = max_bytes
+        self._bytes = 0
+
+    def fits(self, delivery: Delivery) -> bool:
+        # What is larger than a bound passes alone, else it would wait for ever.
+        if self._bytes and self._bytes + delivery.bytes > self._max_bytes:
+            return False
+        for number, records in delivery.records.items():
+            waiting = self._lanes[number].records
+            if waiting and waiting + records > self.max_records:
+                return False
+        return True
+
+    def take(self, delivery: Delivery) -> None:
+        for unit, chunk in delivery.parts:
+            self._lanes[unit.lane].bytes += chunk.bytes
+        for number, records in delivery.records.items():
+            self._lanes[number].records += records
+        self._bytes += delivery.bytes
+
+    def release(self, unit: Unit, records: int, size: int) -> None:
+        lane = self._lanes[unit.lane]
+        lane.records -= records
+        lane.bytes -= size
+        self._bytes -= size
 
 
 class Timers:

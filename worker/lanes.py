@@ -8,11 +8,12 @@ never leaves the others idle.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from worker.assignment import Assignment
 from worker.chunk import Delivery
-from worker.lane import Lane, Timers
+from worker.idle import IdleProcessors
+from worker.lane import Lane, Room, Timers
 from worker.unit import Unit, UnitState
 from worker.work import Work
 
@@ -38,14 +39,12 @@ class Lanes:
         self.lanes = [Lane(number, self._lock) for number in range(count)]
         self._space = threading.Condition(self._lock)  # told when a held delivery fits
         self._settled = threading.Condition(self._lock)  # told when a batch ends while partitions leave
-        self._max_records = max_records
-        self._max_bytes = max_bytes
+        self._room = Room(self.lanes, max_records, max_bytes)
         self._stealing = work_stealing
         self._clock = clock
-        self._bytes = 0
         self._ready = 0  # units in all ready queues
-        self._idle: set[int] = set()
         self._timers = Timers()
+        self._idle = IdleProcessors(self.lanes, self._timers, stealing=work_stealing)
         self._held: Delivery | None = None  # the delivery that did not fit
         self._withdrawing = False
         self._stopping = False
@@ -55,31 +54,25 @@ class Lanes:
     def offer(self, delivery: Delivery) -> bool:
         """Queue a whole delivery; False, and nothing taken, when it does not fit now."""
         with self._lock:
-            if not self._fits(delivery):
+            if not self._room.fits(delivery):
                 self._hold(delivery)
                 return False
             self._held = None
+            self._room.take(delivery)
             now = self._clock()
             woken = 0
             for unit, chunk in delivery.parts:
                 chunk.enqueued = now
                 unit.push(chunk)
-                self.lanes[unit.lane].bytes += chunk.bytes
                 if unit.state in (UnitState.IDLE, UnitState.WAITING):
                     woken += self._arrange(unit)
-            for number, records in delivery.records.items():
-                self.lanes[number].records += records
-            self._bytes += delivery.bytes
-            if woken:
-                self._wake(woken, delivery.records)
-            elif self._timers:
-                self._wake(1, ())
+            self._idle.wake(woken)
             return True
 
     def wait_for_space(self, timeout: float) -> bool:
         """True as soon as the delivery that was refused would fit; False after `timeout` seconds."""
         with self._lock:
-            if self._held is None or self._fits(self._held):
+            if self._held is None or self._room.fits(self._held):
                 return True
             return self._space.wait(timeout)
 
@@ -94,8 +87,7 @@ class Lanes:
         Mark the assignments closed first. Returns the tables still running after `timeout` seconds.
         """
         with self._lock:
-            for unit in units:
-                self._drop(unit, gone)
+            self._idle.wake(sum(self._drop(unit, gone) for unit in units))
             self._withdrawing = True
             end = self._clock() + timeout
             while (running := self._running_of(gone)) and (left := end - self._clock()) > 0:
@@ -113,37 +105,34 @@ class Lanes:
 
     # -- the processors' side
 
-    def take(self, number: int) -> Work | None:
-        """The next batch for this lane's processor; waits for one. None when the lanes are stopped."""
+    def take(self, number: int, finished: Work | None = None) -> Work | None:
+        """The next batch for this lane's processor; waits for one. None when the lanes are stopped.
+
+        `finished`: the batch before, when it is done (as `finish`, at one go)."""
         lane = self.lanes[number]
         with self._lock:
+            if finished is not None:
+                self._finish(number, finished)
             while not self._stopping:
                 now = self._clock()
-                for due in self._timers.due(now):
-                    self._make_ready(due)
-                unit = self._next_ready(lane)
+                if self._timers:
+                    self._fire(now)
+                unit = self._next_ready(lane) if self._ready else None
                 if unit is not None:
                     work = unit.cut()
                     unit.state = UnitState.RUNNING
                     lane.running = work
                     lane.since = now
+                    if self._timers:
+                        self._idle.left_for_work()
                     return work
-                timeout = self._timers.next_due() - now if self._timers else None
-                self._idle.add(number)
-                lane.condition.wait(timeout)
-                self._idle.discard(number)
+                self._idle.wait(lane, now)
             return None
 
     def finish(self, number: int, work: Work) -> None:
         """The batch is done: release what it held, queue its unit again if more is there."""
         with self._lock:
-            unit = work.unit
-            self._leave(number)
-            unit.error = None
-            self._release(unit, work.records, work.bytes)
-            unit.state = UnitState.IDLE
-            self._arrange(unit)
-            self._tell()
+            self._finish(number, work)
 
     def give_back(self, number: int, work: Work, *, delay: float, error: str | None = None) -> None:
         """The batch is not done: keep it, and offer it again after `delay` seconds. The processor is free."""
@@ -157,7 +146,7 @@ class Lanes:
             if work.withdrawn:
                 self._unfold(unit)
             elif delay > 0:
-                self._timers.add(unit)
+                self._set_timer(unit)
             else:
                 self._make_ready(unit)
             self._tell()
@@ -206,37 +195,26 @@ class Lanes:
 
     # -- under the lock
 
-    def _fits(self, delivery: Delivery) -> bool:
-        # What is larger than a bound passes alone, else it would wait for ever.
-        if self._bytes and self._bytes + delivery.bytes > self._max_bytes:
-            return False
-        for number, records in delivery.records.items():
-            waiting = self.lanes[number].records
-            if waiting and waiting + records > self._max_records:
-                return False
-        return True
-
     def _hold(self, delivery: Delivery) -> None:
         """Nothing more comes until there is room, so nobody may wait for a fuller batch."""
         self._held = delivery
         waiting = self._timers.waiting()
         for unit in waiting:
             self._make_ready(unit)
-        if waiting:
-            self._wake(len(waiting), ())
+        self._idle.wake(len(waiting))
 
     def _arrange(self, unit: Unit) -> int:
         """Make a unit with something queued ready, or let it gather. 1 if it became ready."""
         if not unit.chunks:
             return 0
         wait = unit.table.max_wait
-        if wait <= 0 or self._held is not None or unit.full(self._max_records):
+        if wait <= 0 or self._held is not None or unit.full(self._room.max_records):
             self._make_ready(unit)
             return 1
         if unit.state is not UnitState.WAITING:
             unit.state = UnitState.WAITING
             unit.due = unit.chunks[0].enqueued + wait
-            self._timers.add(unit)
+            self._set_timer(unit)
         return 0
 
     def _make_ready(self, unit: Unit) -> None:
@@ -244,9 +222,18 @@ class Lanes:
         self.lanes[unit.lane].ready.append(unit)
         self._ready += 1
 
+    def _set_timer(self, unit: Unit) -> None:
+        self._timers.add(unit)
+        self._idle.timer_set(unit.due)
+
+    def _fire(self, now: float) -> None:
+        fired = 0
+        for unit in self._timers.due(now):
+            self._make_ready(unit)
+            fired += 1
+        self._idle.wake(fired)
+
     def _next_ready(self, lane: Lane) -> Unit | None:
-        if not self._ready:
-            return None
         if not lane.ready:
             if not self._stealing:
                 return None
@@ -258,56 +245,50 @@ class Lanes:
         self._ready -= 1
         return lane.ready.popleft()
 
+    def _finish(self, number: int, work: Work) -> None:
+        unit = work.unit
+        self._leave(number)
+        unit.error = None
+        self._room.release(unit, work.records, work.bytes)
+        unit.state = UnitState.IDLE
+        if unit.chunks:
+            self._arrange(unit)
+        if self._withdrawing or self._held is not None:
+            self._tell()
+
     def _leave(self, number: int) -> None:
         lane = self.lanes[number]
         lane.running = None
         lane.busy_seconds += self._clock() - lane.since
 
-    def _release(self, unit: Unit, records: int, size: int) -> None:
-        lane = self.lanes[unit.lane]
-        lane.records -= records
-        lane.bytes -= size
-        self._bytes -= size
-
     def _tell(self) -> None:
         if self._withdrawing:
             self._settled.notify_all()
-        if self._held is not None and self._fits(self._held):
+        if self._held is not None and self._room.fits(self._held):
             self._space.notify_all()
 
-    def _wake(self, count: int, homes: Collection[int]) -> None:
-        """Wake up to `count` idle processors, first those whose own lane has something."""
-        if not self._idle:
-            return
-        for number in [n for n in homes if n in self._idle] + [n for n in self._idle if n not in homes]:
-            if count <= 0:
-                return
-            if self._stealing or self.lanes[number].ready or not homes:
-                self._idle.discard(number)
-                self.lanes[number].condition.notify()
-                count -= 1
-
     def _running_of(self, gone: set[Assignment]) -> list[str]:
-        return [
-            lane.running.unit.table.label
-            for lane in self.lanes
-            if lane.running and any(chunk.assignment in gone for chunk in lane.running.chunks)
-        ]
+        return [lane.running.unit.table.label for lane in self.lanes if lane.running and lane.works_on(gone)]
 
-    def _drop(self, unit: Unit, gone: set[Assignment]) -> None:
+    def _drop(self, unit: Unit, gone: set[Assignment]) -> int:
+        """1 if the unit became ready by it."""
+        woken = 0
         if unit.held is not None and any(chunk.assignment in gone for chunk in unit.held.chunks):
-            self._unfold(unit)
-        self._release(unit, *unit.drop(gone))
+            woken = self._unfold(unit)
+        self._room.release(unit, *unit.drop(gone))
         if not unit.chunks and unit.held is None and unit.state in (UnitState.READY, UnitState.WAITING):
             if unit.state is UnitState.READY:
                 self.lanes[unit.lane].ready.remove(unit)
                 self._ready -= 1
             unit.state = UnitState.IDLE
+            woken = 0
+        return woken
 
-    def _unfold(self, unit: Unit) -> None:
-        """Turn a kept batch, some of whose partitions left, back into queued records."""
-        self._release(unit, *unit.unfold())
-        if unit.state is not UnitState.READY:
-            unit.state = UnitState.IDLE
-            unit.error = None
-            self._arrange(unit)
+    def _unfold(self, unit: Unit) -> int:
+        """Turn a kept batch, some of whose partitions left, back into queued records. 1: it became ready."""
+        self._room.release(unit, *unit.unfold())
+        if unit.state is UnitState.READY:
+            return 0
+        unit.state = UnitState.IDLE
+        unit.error = None
+        return self._arrange(unit)
