@@ -6,6 +6,8 @@ import re
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException
 
 from handlers.api import Batch, Change, HandlerContext, PartialFailure
 from handlers.spark import session
@@ -13,11 +15,15 @@ from handlers.spark.delta import IncompatibleColumn, append
 from handlers.spark.options import ChangelogOptions, SparkSection
 from handlers.spark.rows import runs
 
-__all__ = ["Changelog", "IncompatibleSchema", "path_safe"]
+__all__ = ["Changelog", "IncompatibleSchema", "SparkFailure", "path_safe"]
 
 
 class IncompatibleSchema(RuntimeError):
     """A Delta table has a column of another type than its source's rows have now."""
+
+
+class SparkFailure(RuntimeError):
+    """Spark could not append a batch; the message says what Java said, without its stack."""
 
 
 class Changelog:
@@ -46,9 +52,13 @@ class Changelog:
                 done += len(run.changes)
         except Exception as error:
             self._spark.stop_worker_if_gone(error)
+            cause = error
+            if isinstance(error, Py4JError | PySparkException):
+                # Spark's errors ask Java for their text, which may be gone when the text is wanted.
+                cause = SparkFailure(f"{_beginning(batch.table, batch.changes[done])}: {_told(error)}")
             if done:
-                raise PartialFailure(done, error) from error
-            raise
+                raise PartialFailure(done, cause) from None
+            raise cause from None
 
     def check(self) -> None:
         """Ask the tables' file system whether their folder is there; it need not be."""
@@ -62,8 +72,8 @@ class Changelog:
                 append(self._spark.session, rows, path)
         except IncompatibleColumn as error:
             raise IncompatibleSchema(
-                f"{table} from {first.topic}[{first.partition}] offset {first.offset} on: {error}. Give the "
-                f"table another `path`, or change the Delta column"
+                f"{_beginning(table, first)}: {error}. "
+                f"Give the table another `path`, or change the Delta column"
             ) from error
 
 
@@ -74,6 +84,19 @@ def path_safe(name: str) -> str:
     dot, so that no name leads out of its folder or is hidden in it.
     """
     return re.sub(r"[^\w.\-]|^\.", _percent_encoded, name)
+
+
+def _beginning(table: str, first: Change) -> str:
+    return f"{table} from {first.topic}[{first.partition}] offset {first.offset} on"
+
+
+def _told(error: Exception) -> str:
+    """What went wrong and its root, without the stack between."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, Py4JJavaError):
+        lines = lines[1:]  # the first one only says that a call of Java failed
+    roots = [line for line in lines if line.startswith("Caused by: ")]
+    return " ".join([*lines[:1], *roots[-1:]]).lstrip(": ") or type(error).__name__
 
 
 def _percent_encoded(found: re.Match[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -28,6 +29,10 @@ _STOP_SECONDS = 20.0
 _DEATH_SECONDS = 3.0
 
 _log = get_logger("spark")
+
+# pyspark's own logger writes each failed query, with Java's whole stack, to standard error; what failed is
+# raised, and told by whoever handles it.
+logging.getLogger("SQLQueryContextLogger").disabled = True
 
 
 class SharedSpark:

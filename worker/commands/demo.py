@@ -1,0 +1,63 @@
+"""`binlane demo`: the whole job on this machine."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from worker import logs
+from worker.broker import BrokerError
+from worker.demo.run import run_demo
+from worker.demo.screen import Screen
+from worker.demo.worker_process import WorkerFailed
+from worker.jars import JarsError
+from worker.java import JavaError
+
+__all__ = ["demo"]
+
+CHANGES = 50_000
+SEED = 7
+
+
+def demo(directory: Path | None = None, changes: int = CHANGES, seed: int = SEED, keep: bool = False) -> int:
+    """Play a small shop through Kafka and the worker into Spark, and compare the replica with the source.
+
+    `directory` (new or empty) takes all that is written, and stays; without it there is a temporary folder,
+    removed at the end unless `keep` says otherwise or something went wrong.
+
+    Returns 0 only when replica and source are equal and each table's order was kept; 1 otherwise, 2 for an
+    unusable directory, 130 at a signal.
+    """
+    logs.configure("warning")
+    if directory is not None and directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        print(f"binlane demo: {directory} is not an empty folder: name a new one", file=sys.stderr)
+        return 2
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    folder = Path(tempfile.mkdtemp(prefix="binlane-demo-")) if directory is None else directory.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    screen = Screen()
+    screen.title("binlane demo", "a shop's binlog → Kafka → lanes, in order per table → Delta tables → Spark")
+    code = 1
+    try:
+        code = 0 if run_demo(screen, folder, changes=changes, seed=seed) else 1
+    except KeyboardInterrupt:
+        code = 130
+        print("binlane demo: stopped", file=sys.stderr)
+    except (BrokerError, JarsError, JavaError, WorkerFailed, RuntimeError) as error:
+        print(f"binlane demo: {error}", file=sys.stderr)
+    except KafkaException as error:
+        print(f"binlane demo: {error.args[0].str()}", file=sys.stderr)
+    if directory is None and not keep and code in (0, 130):
+        shutil.rmtree(folder, ignore_errors=True)
+        screen.console.print(
+            "Its tables, configuration and log were in a temporary folder: --keep keeps them."
+        )
+    else:
+        screen.console.print(f"Tables, configuration and the worker's log: {folder}", soft_wrap=True)
+    return code

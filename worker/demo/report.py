@@ -1,0 +1,159 @@
+"""What the demo tells at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from worker.demo.timeline import LaneWork, TableWork
+
+__all__ = ["Result", "TableResult", "show_result"]
+
+_MOST_SHOWN = 10
+
+
+class TableResult(NamedTuple):
+    work: TableWork
+    source_rows: int
+    replica_rows: int
+    order_faults: list[str]
+    differences: list[str]
+
+
+class Result(NamedTuple):
+    tables: Sequence[TableResult]
+    lanes: Sequence[LaneWork]
+    most_at_once: int
+    mean_at_once: float
+    worked_seconds: float
+    """From the first batch's beginning to the last one's end."""
+    faults: Sequence[str]
+    """What went wrong beside the tables, such as the worker's exit code."""
+
+    @property
+    def good(self) -> bool:
+        return not self.faults and not any(table.order_faults or table.differences for table in self.tables)
+
+
+def show_result(console: Console, result: Result, *, seconds: float) -> None:
+    console.print()
+    console.print(_lanes(result))
+    console.print(
+        Text.assemble(
+            "  At once: ",
+            (f"{result.most_at_once} lanes", "bold"),
+            f" at most, {result.mean_at_once:.1f} on average, over {result.worked_seconds:.1f} s of work.",
+        )
+    )
+    console.print()
+    console.print(_tables(result))
+    _faults(console, result)
+    console.print()
+    _verdict(console, result, seconds)
+
+
+def _lanes(result: Result) -> Table:
+    table = _table("What each lane did")
+    for name in ("lane", "batches", "changes", "busy s", "busy %"):
+        table.add_column(name, justify="right")
+    table.add_column("tables", ratio=1, overflow="fold")
+    for lane in result.lanes:
+        share = lane.busy_seconds / result.worked_seconds if result.worked_seconds else 0.0
+        table.add_row(
+            str(lane.lane),
+            f"{lane.batches:,}",
+            f"{lane.changes:,}",
+            f"{lane.busy_seconds:.1f}",
+            f"{share:.0%}",
+            Text(", ".join(lane.tables), style="dim"),
+        )
+    return table
+
+
+def _tables(result: Result) -> Table:
+    table = _table("What each table did, and its replica in Spark")
+    table.add_column("table", ratio=1)
+    for name in ("lanes", "batches", "changes", "busy s", "lag s"):
+        table.add_column(name, justify="right")
+    table.add_column("order", justify="center")
+    for name in ("source rows", "replica", "differ"):
+        table.add_column(name, justify="right")
+    for one in result.tables:
+        work = one.work
+        table.add_row(
+            work.table,
+            Text(" ".join(map(str, work.lanes)), style="dim"),
+            f"{work.batches:,}",
+            f"{work.changes:,}",
+            f"{work.busy_seconds:.1f}",
+            f"{work.behind_seconds:.1f}",
+            _mark(not one.order_faults),
+            f"{one.source_rows:,}",
+            f"{one.replica_rows:,}",
+            Text("0", style="green")
+            if not one.differences
+            else Text(f"{len(one.differences):,}", "bold red"),
+        )
+    table.add_section()
+    table.add_row(
+        Text("all", style="bold"),
+        "",
+        f"{sum(one.work.batches for one in result.tables):,}",
+        f"{sum(one.work.changes for one in result.tables):,}",
+        f"{sum(one.work.busy_seconds for one in result.tables):.1f}",
+        f"{max((one.work.behind_seconds for one in result.tables), default=0.0):.1f}",
+        _mark(not any(one.order_faults for one in result.tables)),
+        f"{sum(one.source_rows for one in result.tables):,}",
+        f"{sum(one.replica_rows for one in result.tables):,}",
+        f"{sum(len(one.differences) for one in result.tables):,}",
+    )
+    return table
+
+
+def _faults(console: Console, result: Result) -> None:
+    faults = list(result.faults)
+    for one in result.tables:
+        faults += [f"{one.work.table}: order: {fault}" for fault in one.order_faults]
+        faults += [f"{one.work.table}: {difference}" for difference in one.differences]
+    if faults:
+        console.print()
+    for fault in faults[:_MOST_SHOWN]:
+        console.print(Text.assemble(("✗ ", "bold red"), fault))
+    if len(faults) > _MOST_SHOWN:
+        console.print(f"  ... and {len(faults) - _MOST_SHOWN:,} more")
+
+
+def _verdict(console: Console, result: Result, seconds: float) -> None:
+    changes = sum(one.work.changes for one in result.tables)
+    if result.good:
+        told = (
+            f"✓ {changes:,} changes of {len(result.tables)} tables: each table in its source's order, "
+            f"and every row of the replica equal to the source's."
+        )
+        style = "bold green"
+    else:
+        told = "✗ The replica is not what the source is, or the order was not kept: see above."
+        style = "bold red"
+    text = Text.assemble((told, style), (f" {seconds:.0f} s in all.", "dim"))
+    console.print(Panel(text, border_style=style) if console.is_terminal else text)
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        expand=True,
+        pad_edge=False,
+    )
+
+
+def _mark(good: bool) -> Text:
+    return Text("✓", style="green") if good else Text("✗", style="bold red")

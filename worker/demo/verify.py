@@ -1,0 +1,129 @@
+"""A replica read from the changelog with Spark, and compared with the source's rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from worker.demo.canal_text import time_text
+
+__all__ = ["Difference", "compare", "replica"]
+
+Row = Mapping[str, Any]
+
+
+class Difference(NamedTuple):
+    """A row that is not the same on both sides."""
+
+    table: str
+    row: str
+    """Its key, or the whole row in a table without one."""
+    what: str
+
+
+def replica(
+    spark: SparkSession, path: str, columns: Sequence[str], key: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The table's rows as its changelog leaves them: of each key the last change, unless that deleted it.
+
+    A change of the key itself ends the old key's row; a TRUNCATE ends all before it. Without a key, all that
+    was inserted since the last TRUNCATE.
+    """
+    changelog = f"delta.`{path}`"
+    [facts] = _rows(
+        spark,
+        f"""SELECT max(_offset) FILTER (WHERE _op = 'truncate') AS emptied, count(_old_key) AS moved
+        FROM {changelog}""",
+    )
+    # A statement has an offset of its own, and stands alone in it.
+    since = f"_offset > {-1 if facts['emptied'] is None else facts['emptied']}"
+    kept = ", ".join(f"`{column}`" for column in columns)
+    if not key:
+        query = f"SELECT {kept} FROM {changelog} WHERE _op = 'insert' AND {since} ORDER BY _offset, _index"
+        return _rows(spark, query)
+    keys = ", ".join(f"`{column}`" for column in key)
+    steps = f"""
+        SELECT {keys}, struct(_offset, _index, 1) AS _step, _op <> 'delete' AS _there, struct({kept}) AS _row
+        FROM {changelog} WHERE _op IN ('insert', 'update', 'delete', 'snapshot') AND {since}"""
+    if facts["moved"]:
+        fields = spark.sql(f"SELECT {keys} FROM {changelog}").schema.fields
+        schema = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)
+        steps += f"""
+        UNION ALL
+        SELECT _old.*, struct(_offset, _index, 0), false, NULL FROM (
+            SELECT from_json(_old_key, '{schema}') AS _old, _offset, _index
+            FROM {changelog} WHERE _old_key IS NOT NULL AND {since}
+        )"""
+    query = f"""
+        SELECT _last._row.* FROM (
+            SELECT max_by(struct(_there, _row), _step) AS _last FROM ({steps}) GROUP BY {keys}
+        ) WHERE _last._there"""
+    return _rows(spark, query)
+
+
+def compare(table: str, key: Sequence[str], truth: Iterable[Row], found: Iterable[Row]) -> list[Difference]:
+    """The rows that differ, in the order of the truth; values are compared with their types."""
+    expected = [_comparable(row) for row in truth]
+    actual = [_comparable(row) for row in found]
+    if not key:
+        return _compare_bags(table, expected, actual)
+    differences = []
+    by_key = {tuple(row[column] for column in key): row for row in actual}
+    if len(by_key) < len(actual):
+        differences.append(Difference(table, "", f"{len(actual) - len(by_key)} rows have the key of another"))
+    for row in expected:
+        at = tuple(row[column] for column in key)
+        other = by_key.pop(at, None)
+        if other is None:
+            differences.append(Difference(table, _shown(at), "is not in the replica"))
+            continue
+        for column, value in row.items():
+            there = other.get(column)
+            if not _same(there, value):
+                what = f"{column} is {there!r} in the replica, {value!r} in the source"
+                differences.append(Difference(table, _shown(at), what))
+    differences += [Difference(table, _shown(at), "is not in the source") for at in by_key]
+    return differences
+
+
+def _rows(spark: SparkSession, query: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = spark.sql(query).toArrow().to_pylist()
+    return rows
+
+
+def _comparable(row: Row) -> dict[str, Any]:
+    return {column: _kept(value) for column, value in row.items()}
+
+
+def _kept(value: Any) -> Any:
+    """A source value as the Spark handler keeps it."""
+    if isinstance(value, timedelta):
+        return time_text(value)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal and of one type; an int and a decimal are both exact (`bigint unsigned` is kept as a decimal)."""
+    exact = (int, Decimal)
+    return one == other and (
+        type(one) is type(other) or (isinstance(one, exact) and isinstance(other, exact))
+    )
+
+
+def _compare_bags(
+    table: str, expected: Sequence[dict[str, Any]], actual: Sequence[dict[str, Any]]
+) -> list[Difference]:
+    wanted, there = (Counter(repr(sorted(row.items())) for row in rows) for rows in (expected, actual))
+    missing = [Difference(table, row, "is not in the replica") for row in (wanted - there).elements()]
+    return missing + [Difference(table, row, "is not in the source") for row in (there - wanted).elements()]
+
+
+def _shown(key: tuple[Any, ...]) -> str:
+    return ", ".join(map(str, key))

@@ -1,0 +1,126 @@
+"""`binlane run` as a process of its own: started, watched, drained."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import msgspec
+
+from worker import broker_guard
+from worker.status import WorkerStatus
+
+__all__ = ["WorkerFailed", "WorkerProcess"]
+
+_DRAIN_SECONDS = 90
+_START_SECONDS = 120.0
+_POLL_SECONDS = 0.05
+
+
+class WorkerFailed(RuntimeError):
+    """The worker ended by itself, or never served its status; the message holds what it said last."""
+
+
+class WorkerProcess:
+    """Runs `binlane run config`; its log goes to `log`. A context manager: leaving it ends the worker.
+
+    The worker never outlives this process: a guard ends it when this process is gone.
+    """
+
+    def __init__(self, config: Path, log: Path) -> None:
+        self._log = log
+        self._client = httpx.Client(timeout=5.0, trust_env=False)
+        self._url = ""
+        with log.open("wb") as output:
+            self._guard = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", broker_guard.__file__, str(_DRAIN_SECONDS), ""),
+                    *(sys.executable, "-m", "worker.cli", "run", str(config)),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                start_new_session=True,  # a terminal's Ctrl-C is for this process, which then ends the worker
+            )
+        assert self._guard.stdout is not None
+        self.pid = int(self._guard.stdout.readline())
+        self._guard.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._client.close()
+        if self._guard.poll() is None:
+            self.drain()
+
+    @property
+    def url(self) -> str:
+        """Its status page; empty before `wait_until_it_serves`."""
+        return self._url
+
+    def wait_until_it_serves(self) -> None:
+        """Returns when the worker's status can be asked for. Raises WorkerFailed."""
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._url:
+            self.check()
+            for event in self._events():
+                if event.get("event") == "http_listening":
+                    self._url = f"http://127.0.0.1:{event['port']}"
+            if time.monotonic() > deadline:
+                raise WorkerFailed(
+                    f"the worker serves no status after {_START_SECONDS:g} s{self._last_words()}"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def status(self) -> WorkerStatus | None:
+        """What it says of itself; None when it does not answer just now. Raises WorkerFailed."""
+        self.check()
+        try:
+            response = self._client.get(f"{self._url}/api/status")
+            return msgspec.json.decode(response.content, type=WorkerStatus)
+        except (httpx.HTTPError, msgspec.DecodeError):
+            return None
+
+    def check(self) -> None:
+        """Raises WorkerFailed when the worker has ended."""
+        code = self._guard.poll()
+        if code is not None:
+            raise WorkerFailed(f"the worker ended with exit code {code}{self._last_words()}")
+
+    def drain(self) -> int:
+        """Send SIGTERM, wait for the end, and return the exit code."""
+        assert self._guard.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has just ended by itself
+            os.write(self._guard.stdin.fileno(), broker_guard.KEEP)
+        self._guard.stdin.close()
+        return self._guard.wait()
+
+    def _events(self) -> list[dict[str, Any]]:
+        """The log's complete lines, as far as they are events."""
+        events = []
+        for line in self._log.read_bytes().splitlines():
+            try:
+                events.append(msgspec.json.decode(line, type=dict[str, Any]))
+            except msgspec.DecodeError:
+                continue
+        return events
+
+    def _last_words(self) -> str:
+        told = [event for event in self._events() if event.get("level") in ("error", "critical")][-3:]
+        words = "; ".join(f"{event['event']} {event.get('error', '')}".strip() for event in told)
+        if not words:
+            words = " ".join(self._log.read_text(encoding="utf-8", errors="replace").split()[-40:])
+        return f": {words}" if words else ""
