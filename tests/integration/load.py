@@ -6,7 +6,11 @@ import threading
 
 from integration.source import Source
 
-__all__ = ["Load"]
+__all__ = ["SLOW", "Load"]
+
+SLOW = {f"shop.t{number}": 0.05 for number in range(0, 12, 2)}
+"""Tables whose rows take so long that at any moment a batch of them is running, over commits and rebalances:
+half to all of what they can do at this load. On several partitions, whichever way their names are hashed."""
 
 
 class Load:

@@ -28,6 +28,7 @@ class Recording(Handler):
 
     file: where to.
     row_sleep: seconds each row takes.
+    slow: {table: seconds}; what a row of these tables takes instead.
     fail: {table: [seq, ...]}; these rows raise, as long as the file `fail_while` exists (always, if not set).
     partial: raise PartialFailure with the rows already recorded as done.
     hold: {table: path}; a row of this table waits as long as the path exists.
@@ -39,6 +40,7 @@ class Recording(Handler):
         *,
         file: str,
         row_sleep: float = 0.0,
+        slow: dict[str, float] | None = None,
         fail: dict[str, list[int]] | None = None,
         fail_while: str | None = None,
         partial: bool = False,
@@ -47,6 +49,7 @@ class Recording(Handler):
     ) -> None:
         self._out = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._row_sleep = row_sleep
+        self._slow = slow or {}
         self._fail = fail or {}
         self._fail_while = Path(fail_while) if fail_while else None
         self._partial = partial
@@ -79,8 +82,8 @@ class Recording(Handler):
     def _row(self, change: Change, table: str, done: int, names: dict[str, Any]) -> None:
         values = change.after or change.before or {}
         seq = int(values["seq"]) if "seq" in values else None
-        if self._row_sleep:
-            time.sleep(self._row_sleep)
+        if sleep := self._slow.get(table, self._row_sleep):
+            time.sleep(sleep)
         if table in self._hold and seq in self._hold_rows.get(table, [seq]):
             while Path(self._hold[table]).exists():
                 time.sleep(0.02)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from integration.checkers import NeverTwoAtOnce, NothingLost, NothingTwice, TableOrder
 from integration.conftest import MakeStage
-from integration.load import Load
+from integration.load import SLOW, Load
 from integration.process import WorkerProcess, eventually
 
 
@@ -18,7 +18,7 @@ def partitions_of(worker: WorkerProcess) -> set[int]:
 def test_three_workers_restarted_in_turn_are_never_two_inside_a_table(make_stage: MakeStage) -> None:
     stage = make_stage(partitions=6)
     source = stage.source()
-    handlers = [stage.recording(row_sleep=0.002)]
+    handlers = [stage.recording(row_sleep=0.002, slow=SLOW)]
     with Load(source, tables=30):
         workers = [stage.worker(f"worker-{number}", handlers=handlers).start() for number in range(3)]
         eventually(lambda: all(len(partitions_of(worker)) == 2 for worker in workers))
@@ -70,7 +70,7 @@ def test_other_ways_to_share_partitions_keep_the_promises(
 ) -> None:
     stage = make_stage(partitions=4)
     source = stage.source()
-    handlers = [stage.recording(row_sleep=0.001)]
+    handlers = [stage.recording(row_sleep=0.001, slow=SLOW)]
     with Load(source, tables=20):
         first = stage.worker("first", handlers=handlers, properties=properties).start()
         stage.wait_rows(200)

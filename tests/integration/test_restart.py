@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from integration.checkers import NeverTwoAtOnce, NothingLost, NothingTwice, TableOrder
 from integration.conftest import MakeStage
-from integration.load import Load
+from integration.load import SLOW, Load
 from integration.process import eventually
 from integration.stage import Stage
 
@@ -58,7 +58,7 @@ def test_a_restart_repeats_exactly_the_unfinished_records_behind_a_gap(stage: St
 def test_eight_kills_under_load_lose_nothing_and_keep_the_order(make_stage: MakeStage) -> None:
     stage = make_stage(partitions=4)
     source = stage.source()
-    worker = stage.worker(handlers=[stage.recording(row_sleep=0.001)], properties=STATIC)
+    worker = stage.worker(handlers=[stage.recording(row_sleep=0.001, slow=SLOW)], properties=STATIC)
     with Load(source, tables=40):
         for _ in range(8):
             handled = stage.run.handled()
