@@ -79,9 +79,17 @@ def schema() -> int | None:
 
 
 @app.command()
-def demo() -> int | None:
+def demo(
+    directory: Annotated[
+        Path | None,
+        typer.Option(help="A new or empty folder for all that is written. Default: a temporary one."),
+    ] = None,
+    changes: Annotated[int, typer.Option(min=1000, help="How many row changes the shop makes.")] = 50_000,
+    seed: Annotated[int, typer.Option(help="Another number gives another day in the shop.")] = 7,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
+) -> int | None:
     """Run the whole job on this machine: a real Kafka, a small shop's changes, the worker with Spark."""
-    return _call("demo:demo")
+    return _call("demo:demo", directory, changes, seed, keep)
 
 
 @app.command()

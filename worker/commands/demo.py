@@ -20,11 +20,8 @@ from worker.java import JavaError
 
 __all__ = ["demo"]
 
-CHANGES = 50_000
-SEED = 7
 
-
-def demo(directory: Path | None = None, changes: int = CHANGES, seed: int = SEED, keep: bool = False) -> int:
+def demo(directory: Path | None, changes: int, seed: int, keep: bool) -> int:
     """Play a small shop through Kafka and the worker into Spark, and compare the replica with the source.
 
     `directory` (new or empty) takes all that is written, and stays; without it there is a temporary folder,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from worker.demo.report import Result, TableResult, show_result
 from worker.demo.screen import Screen
 from worker.demo.shop import Shop
 from worker.demo.shop_tables import DATABASE
+from worker.demo.source import SourceTable
 from worker.demo.timeline import at_once, lane_work, order_faults, spans, table_work
 from worker.demo.worker_process import WorkerFailed, WorkerProcess
 from worker.jars import KAFKA_VERSION, delta_jars, kafka_jars
@@ -28,11 +30,12 @@ _TOPIC = "cdc.shop"
 _LANES = 4
 _BATCH_RECORDS = 2_500
 _POLL_SECONDS = 0.2
+_QUERIES_AT_ONCE = 2
 _LIMIT_SECONDS = 600.0
 # Worth it in processes that end within a minute: Java compiles quickly instead of well.
 _SPARK = {
     "concurrency": _LANES,
-    "conf": {"spark.sql.adaptive.enabled":"false","spark.sql.shuffle.partitions":"1","spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+    "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
 }
 
 
@@ -58,9 +61,8 @@ def run_demo(screen: Screen, directory: Path, *, changes: int, seed: int) -> boo
             shop = Shop(changes, seed=seed, clock=now_ms)
             with screen.step("the shop opens") as step:
                 played = play(shop, broker.bootstrap_servers, _TOPIC)
-                step.text = (
-                    f"{shop.changes:,} changes of {len(shop.tables)} tables in {played.total():,} messages"
-                )
+                count = sum(len(table.history) for table in shop.tables.values())
+                step.text = f"{count:,} changes of {len(shop.tables)} tables in {played.total():,} messages"
             with screen.step("starting the worker") as step:
                 worker.wait_until_it_serves()
                 step.text = f"`binlane run {config.name}`, {_LANES} lanes; its status page: {worker.url}"
@@ -129,22 +131,23 @@ def _result(directory: Path, shop: Shop, code: int) -> Result:
     lake = directory / "lake" / DATABASE
     commits = {name: read_commits(lake / name) for name in shop.tables}
     found = spans(batches, commits)
+
+    def look(name: str, table: SourceTable) -> TableResult:
+        columns = [column.name for column in table.columns]
+        rows = replica(spark.session, str(lake / name), columns, table.key)
+        differences = compare(name, table.key, table.rows.values(), rows)
+        return TableResult(
+            table_work(found, name),
+            len(table.rows),
+            len(rows),
+            order_faults(name, table.history, batches, commits[name]),
+            [f"{difference.row}: {difference.what}" for difference in differences],
+        )
+
     spark = SharedSpark(SparkSection.model_validate(_SPARK), directory, "demo")
-    tables = []
     try:
-        for name, table in shop.tables.items():
-            columns = [column.name for column in table.columns]
-            rows = replica(spark.session, str(lake / name), columns, table.key)
-            differences = compare(name, table.key, table.rows.values(), rows)
-            tables.append(
-                TableResult(
-                    table_work(found, name),
-                    len(table.rows),
-                    len(rows),
-                    order_faults(name, table.history, batches, commits[name]),
-                    [f"{difference.row}: {difference.what}" for difference in differences],
-                )
-            )
+        with ThreadPoolExecutor(_QUERIES_AT_ONCE, "demo-query") as queries:
+            tables = list(queries.map(look, shop.tables, shop.tables.values()))
     finally:
         spark.stop()
     most, mean = at_once(found)
