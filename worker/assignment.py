@@ -82,6 +82,11 @@ class Assignments:
     def get(self, topic: str, partition: int) -> Assignment | None:
         return self._by_partition.get(TopicPartition(topic, partition))
 
+    def sole(self) -> Assignment | None:
+        """The assignment, if there is just one."""
+        found = self._by_partition
+        return next(iter(found.values())) if len(found) == 1 else None
+
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
             for partition in partitions:

@@ -24,7 +24,7 @@ class Chunk:
 
     __slots__ = ("alone", "assignment", "bytes", "enqueued", "messages", "run")
 
-    def __init__(self, assignment: Assignment, run: Run, messages: list[Record], *, alone: bool) -> None:
+    def __init__(self, assignment: Assignment, run: Run, messages: list[Record], alone: bool = False) -> None:
         self.assignment = assignment
         self.run = run
         self.messages = messages
@@ -55,7 +55,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class Delivery:
-    """What one poll brought, ready to be queued: taken whole or held, never half."""
+    """What a poll brought, ready to be queued: taken whole or held, never half."""
 
     parts: list[tuple[Unit, Chunk]] = field(default_factory=list)
     bytes: int = 0
@@ -66,6 +66,28 @@ class Delivery:
         self.parts.append((unit, chunk))
         self.bytes += chunk.bytes
         self.records[unit.lane] = self.records.get(unit.lane, 0) + len(chunk.messages)
+
+    def pieces(self, max_records: int, max_bytes: int) -> list[Delivery]:
+        """The same in as few deliveries as stay within the bounds of each lane and of the worker, in order.
+
+        Only one record that is larger than the bound by itself makes a piece beyond it."""
+        if self.bytes <= max_bytes and all(records <= max_records for records in self.records.values()):
+            return [self]
+        pieces = [Delivery()]
+        for unit, whole in self.parts:
+            chunk: Chunk | None = whole
+            while chunk is not None:
+                piece = pieces[-1]
+                room = max_records - piece.records.get(unit.lane, 0)
+                count = len(chunk.messages)
+                if count > room or piece.bytes + chunk.bytes > max_bytes:
+                    count = chunk.head(room, max_bytes - piece.bytes)
+                    if count == 0 and piece.parts:
+                        pieces.append(Delivery())
+                        continue
+                head, chunk = chunk.split(max(1, count)) if count < len(chunk.messages) else (chunk, None)
+                piece.add(unit, head)
+        return pieces
 
     def without(self, gone: set[Assignment]) -> Delivery:
         """The same without what belongs to partitions that left."""

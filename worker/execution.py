@@ -91,13 +91,24 @@ class HandlerRun:
         )
         return run
 
-    def step(self, work: Work, witness: Witness, random: Callable[[], float]) -> Step:
-        """Go on until the batch is done, must wait, or cannot go on. Raises StopWorker only."""
+    def step(
+        self,
+        work: Work,
+        witness: Witness,
+        random: Callable[[], float],
+        raised: BaseException | None = None,
+    ) -> Step:
+        """Go on until the batch is done, must wait, or cannot go on. Raises StopWorker only.
+
+        `raised`: what the first call has raised, if it was made already."""
         while self.ends:
-            if witness.called_off(work):
-                return Step.STOPPED
             end = self.ends[-1]
-            error = self._call(work, end)
+            if raised is not None:
+                error, raised = self._judge(raised, end), None
+            elif witness.called_off(work):
+                return Step.STOPPED
+            else:
+                error = self._call(work, end)
             if error is None:
                 self._pass(end)
                 continue
@@ -113,16 +124,20 @@ class HandlerRun:
         batch = work.batch(self.done, end, self.attempt)
         try:
             self.handler.handle(batch)
-        except StopWorker:
-            raise
-        except PartialFailure as failure:
-            if 0 < failure.done <= end - self.done:
-                self.done += failure.done
-                self.attempt = 0  # another change is the first one now: its attempts begin anew
-            return None if self.done == end else failure.cause or failure
-        except BaseException as error:  # whatever a handler raises, SystemExit too, is its batch's failure
-            return error
+        except BaseException as raised:  # whatever a handler raises, SystemExit too, is its batch's failure
+            return self._judge(raised, end)
         return None
+
+    def _judge(self, raised: BaseException, end: int) -> BaseException | None:
+        """What kept the handler from applying all up to `end`; None when nothing did. Raises StopWorker."""
+        if isinstance(raised, StopWorker):
+            raise raised
+        if not isinstance(raised, PartialFailure):
+            return raised
+        if 0 < raised.done <= end - self.done:
+            self.done += raised.done
+            self.attempt = 0  # another change is the first one now: its attempts begin anew
+        return None if self.done == end else raised.cause or raised
 
     def _after_failure(
         self, work: Work, end: int, error: BaseException, witness: Witness, random: Callable[[], float]

@@ -29,7 +29,9 @@ log = get_logger("fetcher")
 _POLL_SECONDS = 0.1
 _FILL_SECONDS = 0.005
 """How long a poll waits for more once something came: fuller polls cost less for each record."""
-_FIRST_POLL, _LEAST_POLL, _MOST_POLL = 500, 100, 10_000
+_FIRST_POLL, _LEAST_POLL, _MOST_POLL = 500, 100, 40_000
+"""Records. A poll that comes back full doubles the next one: behind a backlog, big polls make big batches,
+and it is the number of batches that costs."""
 _ENDS_SECONDS = 1.0
 """How often the partitions' ends are looked up; the last fetch told them, no broker is asked."""
 _PATIENCE = 0.25
@@ -73,14 +75,14 @@ class Fetcher(threading.Thread):
         self._store = store
         self._ends_due = 0.0
         self._metrics = metrics
-        self._most = min(_MOST_POLL, max_records)
-        self._most_bytes = max(1, max_bytes // 4)
-        self._poll = min(_FIRST_POLL, self._most)
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._poll = min(_FIRST_POLL, max_records)
         self._clock = clock
         self._fail = fail
         self._draining = threading.Event()
         self._closing = threading.Event()
-        self._held: Delivery | None = None
+        self._held: deque[Delivery] = deque()  # routed, and not taken yet
         self._held_since = 0.0
         self._unrouted: deque[list[Message]] = deque()
         self._left: set[TopicPartition] = set()  # what left during the poll under way
@@ -102,7 +104,7 @@ class Fetcher(threading.Thread):
             self._subscribe()
             while not self._draining.is_set():
                 self._go_round()
-                if self._held is not None:
+                if self._held:
                     self._wait_for_room()
                 elif self._unrouted:
                     self._receive(self._unrouted.popleft())
@@ -118,8 +120,7 @@ class Fetcher(threading.Thread):
 
     def changed(self, gone: set[Assignment], added: list[Assignment]) -> None:
         """The rebalancer's word on this thread: these partitions left, those came."""
-        if self._held is not None:
-            self._held = self._held.without(gone)
+        self._held = deque(rest for held in self._held if (rest := held.without(gone)).parts)
         # A record fetched before must not count as fetched by a later assignment of its partition.
         left = {assignment.partition for assignment in gone}
         self._left |= left
@@ -182,26 +183,35 @@ class Fetcher(threading.Thread):
             self._told(message)
 
     def _hand_over(self, delivery: Delivery, *, full: bool, count: int) -> None:
-        if self._lanes.offer(delivery):
-            if full:
-                self._poll = min(self._most, self._poll * 2)
-        else:
-            self._held, self._held_since = delivery, self._clock()
-            self._poll = max(min(_LEAST_POLL, self._most), self._poll // 2)
-        average = max(1, delivery.bytes // max(1, count))
-        self._poll = max(1, min(self._poll, self._most_bytes // average))
+        self._held.extend(delivery.pieces(self._max_records, self._max_bytes))
+        fits = self._offer_held()
+        if fits and full:
+            self._poll = min(_MOST_POLL, self._poll * 2)
+        elif not fits:
+            self._held_since = self._clock()
+            self._poll = max(_LEAST_POLL, self._poll // 2)
+        # Half a lane's room if the next poll is spread over the lanes as this one was, a quarter of all
+        # bytes.
+        busiest = max(delivery.records.values()) / count
+        average = delivery.bytes / count
+        most = min(self._max_records / 2 / busiest, self._max_bytes / 4 / average)
+        self._poll = max(1, min(self._poll, int(most)))
+
+    def _offer_held(self) -> bool:
+        """True when the lanes have taken everything."""
+        while self._held and self._lanes.offer(self._held[0]):
+            self._held.popleft()
+        return not self._held
 
     def _wait_for_room(self) -> None:
-        """Offer the held delivery again; pause the partitions if that takes long, and go on polling."""
-        assert self._held is not None
+        """Offer what is held again; pause the partitions if that takes long, and go on polling."""
         begin = self._clock()
         self._lanes.wait_for_space(_POLL_SECONDS)
-        if self._lanes.offer(self._held):
-            self._held = None
+        if self._offer_held():
             self._pause(False)
         elif self.paused:
             # For the group's sake; paused partitions give nothing but what was under way.
-            late = self._consumer.consume(self._most, 0.0)
+            late = self._consumer.consume(_MOST_POLL, 0.0)
             if late:
                 self._unrouted.append(late)
         elif begin - self._held_since > _PATIENCE:
@@ -221,6 +231,9 @@ class Fetcher(threading.Thread):
         """The records of each partition, in order; those of partitions that left are dropped."""
         if not messages:
             return []
+        sole = self._assignments.sole()
+        if sole is not None and not self._left:
+            return [(sole, messages)]
         partitions = list(map(_partition, messages))
         topics = list(map(_topic, messages))
         # Mostly one partition, told by C-speed counts.
@@ -263,14 +276,14 @@ class Fetcher(threading.Thread):
 
     def _idle_until_closed(self) -> None:
         """Stay in the group without fetching, so that others do not start on what still runs here."""
-        self._held = None
+        self._held.clear()
         self._lanes.forget_held()
         self._unrouted.clear()
         self.paused = False
         self._pause(True)
         while not self._closing.is_set():
             self._go_round()
-            self._consumer.consume(self._most, _POLL_SECONDS)
+            self._consumer.consume(_MOST_POLL, _POLL_SECONDS)
 
 
 def _place(message: Message) -> TopicPartition:

@@ -55,63 +55,78 @@ class Processor(threading.Thread):
         self._stopping = True
 
     def run(self) -> None:
+        finished: Work | None = None
         try:
-            while (work := self._lanes.take(self._number)) is not None:
-                self._work(work)
+            while (work := self._lanes.take(self._number, finished)) is not None:
+                finished = self._work(work)
         except BaseException as error:
             self._fail(error)
         finally:
             if self._pool is not None:
                 self._pool.shutdown(wait=False)
 
-    def _work(self, work: Work) -> None:
+    def _work(self, work: Work) -> Work | None:
+        """The work if it is done; None when it was given back, or its unit halted."""
+        table = work.unit.table
         if not work.runs:
-            prepared = self._prepare(work, decode=work.unit.table.decodes)
+            prepared = self._decoded(work) if table.decodes else work
             if prepared is None:
-                return
+                return None
             work = prepared
         try:
-            steps = self._step(work)
+            steps = self._try_alone(work) if table.sole and not work.runs else self._step(work)
         except StopWorker as error:
             self._lanes.give_back(self._number, work, delay=0.0, error=describe(error))
             raise
-        unit = work.unit
-        for run in work.runs:
-            if not run.finished:
-                break
-        else:
-            unit.finished_records += work.finish_records(work.records)
-            self._lanes.finish(self._number, work)
-            return
+        if steps is None or all(run.finished for run in work.runs):
+            work.unit.finished_records += work.finish_records(work.records)
+            return work
         if work.changes is None:
             runs = work.runs
-            decoded = self._prepare(work, decode=True)
+            decoded = self._decoded(work)
             if decoded is None:
-                return
-            work, total = decoded, len(decoded.changes or ())
-            work.runs = [run.decoded(total) for run in runs]
-        unit.finished_records += work.finish_changes(min(run.done for run in work.runs))
+                return None
+            work = decoded
+            work.runs = [run.decoded(work.total) for run in runs]
+        work.unit.finished_records += work.finish_changes(min(run.done for run in work.runs))
         self._not_done(work, steps)
+        return None
 
-    def _prepare(self, work: Work, *, decode: bool) -> Work | None:
-        """Decode, and set each handler at the batch's beginning. None: the unit halted at a bad record."""
-        if decode:
-            fault = work.decode(self._undecodable)
-            if fault is not None:
-                place, reason = fault
-                if place == 0:
-                    self._halt(work, f"undecodable record: {reason}")
-                    return None
-                # What comes before the bad record is handled first; the rest halts when its turn comes.
-                work = self._lanes.shorten(self._number, work, place)
-                work.decode(self._undecodable)
-        total = work.records if work.changes is None else len(work.changes)
-        handlers = work.unit.table.handlers
-        work.runs = [HandlerRun(handler.name, handler.of(self._number), total) for handler in handlers]
+    def _decoded(self, work: Work) -> Work | None:
+        """The batch, decoded up to its first bad record. None: the unit halted at that."""
+        fault = work.decode(self._undecodable)
+        if fault is not None:
+            place, reason = fault
+            if place == 0:
+                self._halt(work, f"undecodable record: {reason}")
+                return None
+            # What comes before the bad record is handled first; the rest halts when its turn comes.
+            work = self._lanes.shorten(self._number, work, place)
+            work.decode(self._undecodable)
         return work
+
+    def _try_alone(self, work: Work) -> list[Step] | None:
+        """The first call of a table's only handler, at the least cost. None: it is done."""
+        if not work.total:
+            return None
+        bound = work.unit.table.handlers[0]
+        handler = bound.of(self._number)
+        begin = self._clock()
+        try:
+            handler.handle(work.batch(0, work.total, 1))
+        except BaseException as raised:
+            run = HandlerRun(bound.name, handler, work.total)
+            work.runs = [run]
+            return [run.step(work, self, self._random, raised)]
+        finally:
+            self._times.observe(bound.name, self._clock() - begin)
+        return None
 
     def _step(self, work: Work) -> list[Step]:
         """Let every handler that is not through go on, in parallel; all are waited for."""
+        if not work.runs:
+            handlers = work.unit.table.handlers
+            work.runs = [HandlerRun(each.name, each.of(self._number), work.total) for each in handlers]
         runs = [run for run in work.runs if not run.finished]
         if len(runs) == 1:
             return [self._timed(runs[0], work, self._times)]

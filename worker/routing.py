@@ -61,7 +61,7 @@ class Router:
         if count:
             run = tracker.register(offsets[:count])
             for unit, own, alone in parts:
-                delivery.add(unit, Chunk(assignment, run, own, alone=alone))
+                delivery.add(unit, Chunk(assignment, run, own, alone))
             run.finish(passed)
         if halt is not None:
             raise halt

@@ -47,6 +47,7 @@ class Table:
         "max_wait",
         "name",
         "rule",
+        "sole",
     )
 
     def __init__(self, database: str, name: str, rule: TableRule, handlers: Sequence[BoundHandler]) -> None:
@@ -58,6 +59,7 @@ class Table:
         self.max_bytes = rule.batch.max_bytes
         self.max_wait = rule.batch.max_wait
         self.handlers = tuple(handlers)
+        self.sole = len(self.handlers) == 1
         self.decodes = any(handler.objects[0].reads_changes for handler in handlers)
         """False when no handler of it reads the changes: records are then not decoded."""
 

@@ -39,6 +39,11 @@ class Work:
         """For each record, how many changes come up to its end."""
         self.runs: list[HandlerRun] = []
 
+    @property
+    def total(self) -> int:
+        """How many changes it holds; how many records, while nothing is decoded."""
+        return self.records if self.changes is None else len(self.changes)
+
     @classmethod
     def of(cls, unit: Unit, chunks: list[Chunk]) -> Work:
         """A batch of these chunks, its records and bytes counted."""
