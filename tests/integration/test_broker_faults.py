@@ -153,7 +153,10 @@ def test_an_undecodable_record_is_counted_when_it_is_to_be_skipped(stage: Stage)
 
 
 def test_wrong_credentials_are_said(tmp_path: Path) -> None:
-    port, controller, sasl = free_port(), free_port(), free_port()
+    ports: set[int] = set()
+    while len(ports) < 3:  # each call chooses at random, so two may choose the same one
+        ports.add(free_port())
+    port, controller, sasl = ports
     login = "org.apache.kafka.common.security.plain.PlainLoginModule"
     listeners = f"PLAINTEXT://127.0.0.1:{port},CLIENTS://127.0.0.1:{sasl}"
     overrides = {
