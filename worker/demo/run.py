@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -28,7 +29,7 @@ __all__ = ["run_demo"]
 
 _TOPIC = "cdc.shop"
 _LANES = 4
-_BATCH_RECORDS = 2_500
+_BATCH_RECORDS = 4_000
 _POLL_SECONDS = 0.2
 _QUERIES_AT_ONCE = 2
 _LIMIT_SECONDS = 600.0
@@ -70,8 +71,8 @@ def run_demo(screen: Screen, directory: Path, *, changes: int, seed: int) -> boo
             with screen.step("SIGTERM: the worker drains") as step:
                 code = worker.drain()
                 step.text = f"SIGTERM: the worker drained and ended with exit code {code}"
-    with screen.step("asking Spark for the replica") as step:
-        result = _result(directory, shop, code)
+    with screen.step("starting Spark to ask it for the replica") as step:
+        result = _result(directory, shop, code, step.tell)
         rows = sum(table.replica_rows for table in result.tables)
         step.text = f"{rows:,} rows replayed from the changelog by Spark, compared with the source"
     show_result(screen.console, result, seconds=time.monotonic() - began)
@@ -122,7 +123,7 @@ def _watch(screen: Screen, worker: WorkerProcess, played: Played) -> None:
     screen.done(f"{end:,} messages handled, written to Delta tables and committed", time.monotonic() - began)
 
 
-def _result(directory: Path, shop: Shop, code: int) -> Result:
+def _result(directory: Path, shop: Shop, code: int, tell: Callable[[str], None]) -> Result:
     # Spark's modules take a second to import, which the screen shows as part of this step.
     from handlers.spark.session import SharedSpark  # noqa: PLC0415 (see above)
     from worker.demo.verify import compare, replica  # noqa: PLC0415 (see above)
@@ -133,6 +134,7 @@ def _result(directory: Path, shop: Shop, code: int) -> Result:
     found = spans(batches, commits)
 
     def look(name: str, table: SourceTable) -> TableResult:
+        tell(f"asking Spark for the replica of {name}")
         columns = [column.name for column in table.columns]
         rows = replica(spark.session, str(lake / name), columns, table.key)
         differences = compare(name, table.key, table.rows.values(), rows)

@@ -35,6 +35,12 @@ class Step:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.spinner = Spinner("dots", style="cyan")
+        self.tell(text)
+
+    def tell(self, doing: str) -> None:
+        """Say beside the spinner what is being done now."""
+        self.spinner.update(text=Text(f" {doing} ...", style="dim"))
 
 
 class Screen:
@@ -59,7 +65,7 @@ class Screen:
         step, began = Step(doing), time.monotonic()
         with (
             Live(
-                Spinner("dots", Text(f" {doing} ...", style="dim"), style="cyan"),
+                step.spinner,
                 console=self.console,
                 transient=True,
                 refresh_per_second=_REFRESH_PER_SECOND,
