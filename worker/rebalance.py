@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import TypeVar
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException
@@ -12,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 from offsets.restore import Start, choose_start
 from offsets.stores import FileStore, PolledKafkaStore
 from offsets.stores.interface import CheckpointError
-from offsets.types import Checkpoint, TopicPartition
+from offsets.types import TopicPartition
 from worker.assignment import Assignment, Assignments
 from worker.committer import Committer
 from worker.configuration import Configuration
@@ -23,6 +24,8 @@ from worker.metrics import Metrics
 from worker.tables import TableBook
 
 __all__ = ["Rebalancer"]
+
+Answer = TypeVar("Answer")
 
 log = get_logger("rebalance")
 
@@ -132,7 +135,7 @@ class Rebalancer:
     def out_of_range(self, consumer: Consumer, assignment: Assignment, error: KafkaError) -> None:
         """The broker does not have the offset: go on at the next one it has, and say what that means."""
         where = confluent_kafka.TopicPartition(*assignment.partition)
-        low, high = consumer.get_watermark_offsets(where, timeout=10.0)
+        low, high = self._asked(lambda: consumer.get_watermark_offsets(where, timeout=_LOOKUP_SECONDS))
         tracker = assignment.tracker
         start = assignment.start.offset
         position = tracker.next_offset if tracker.next_offset is not None else start
@@ -183,7 +186,7 @@ class Rebalancer:
 
     def _starts(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Start]:
         entries = self._local.load_entries(partitions)
-        committed = self._committed(partitions)
+        committed = self._asked(lambda: self._kafka.load(partitions))
         checkpoint = self._configuration.checkpoint
         starts = {}
         for partition in partitions:
@@ -199,17 +202,6 @@ class Rebalancer:
             )
         return starts
 
-    def _committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
-        """What Kafka holds. Where to begin cannot be guessed, so this goes on until Kafka answers."""
-        while True:
-            try:
-                return self._kafka.load(partitions)
-            except CheckpointError as error:
-                if self._stopping.is_set():
-                    raise
-                log.error("committed_offsets_unknown", error=str(error), hint="trying again")
-                self._stopping.wait(1.0)
-
     def _offset(self, consumer: Consumer, partition: TopicPartition, start: Start) -> int:
         """The start as librdkafka takes it."""
         place = start.offset
@@ -217,14 +209,17 @@ class Rebalancer:
             return place
         if not isinstance(place, datetime):
             return OFFSET_BEGINNING if place == "earliest" else OFFSET_END
-        asked = confluent_kafka.TopicPartition(*partition, int(place.timestamp() * 1000))
+        time = confluent_kafka.TopicPartition(*partition, int(place.timestamp() * 1000))
+        found = self._asked(lambda: consumer.offsets_for_times([time], timeout=_LOOKUP_SECONDS))[0]
+        return int(found.offset) if found.offset >= 0 else OFFSET_END
+
+    def _asked(self, ask: Callable[[], Answer]) -> Answer:
+        """Kafka's answer. Where to go on cannot be guessed, so this goes on until Kafka gives one."""
         while True:
             try:
-                found = consumer.offsets_for_times([asked], timeout=_LOOKUP_SECONDS)[0]
-            except KafkaException as error:
+                return ask()
+            except (KafkaException, CheckpointError) as error:
                 if self._stopping.is_set():
                     raise
-                log.error("offset_of_time_unknown", partition=str(partition), error=str(error))
+                log.error("kafka_does_not_answer", error=str(error), hint="trying again")
                 self._stopping.wait(1.0)
-                continue
-            return int(found.offset) if found.offset >= 0 else OFFSET_END
