@@ -7,41 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import pytest
-from spark_lake import TYPES, Lake, change
+from spark_lake import TYPES, FakeMessage, Lake, change
 
 from handlers import Change, PartialFailure
-from handlers.spark.changelog import IncompatibleSchema, path_safe
+from handlers.spark.changelog import IncompatibleSchema, SparkFailure, path_safe
 from handlers.spark.rows import UnfitValue
 from worker.formats.canal import Canal
-
-
-class FakeMessage(NamedTuple):
-    """A Kafka message as formats read it."""
-
-    text: bytes
-    place: int = 0
-
-    def value(self) -> bytes:
-        return self.text
-
-    def key(self) -> None:
-        return None
-
-    def headers(self) -> None:
-        return None
-
-    def topic(self) -> str:
-        return "cdc"
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self.place
 
 
 @pytest.fixture(scope="module")
@@ -296,3 +270,11 @@ def test_threads_write_different_tables_at_once(lake: Lake) -> None:
     for number in range(1, 5):
         rows = lake.rows(f"lake/shop/t{number}")
         assert [(row["_offset"], row["id"]) for row in rows] == [(offset, number) for offset in range(4)]
+
+
+def test_what_spark_cannot_do_is_told_in_one_line_with_table_and_offset(lake: Lake) -> None:
+    (lake.folder / "lake").write_text("no folder")
+    with pytest.raises(SparkFailure, match=r"^shop\.orders from cdc\[0\] offset 7 on: .*lake") as told:
+        lake.append(change(7, {"id": 1}, {"id": "int"}))
+    assert "\tat " not in str(told.value)
+    assert "\n" not in str(told.value)
