@@ -55,7 +55,7 @@ class Committer(threading.Thread):
         self._fail = fail
         # One commit at a time: an older position must not overtake a newer one.
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._ended = threading.Event()
         self._last_success: datetime | None = None
         self._errors: dict[str, str] = {}
         self._due = clock() + interval
@@ -64,7 +64,7 @@ class Committer(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self._stop.wait(min(self._interval, _RETRY_SECONDS) if self._errors else self._pause()):
+            while not self._ended.wait(min(self._interval, _RETRY_SECONDS) if self._errors else self._pause()):
                 self.beat = self._clock()
                 if self._errors or self.beat >= self._due:
                     self._due = self.beat + self._interval
@@ -78,7 +78,7 @@ class Committer(threading.Thread):
 
     def stop(self) -> None:
         """End the thread; it commits nothing more."""
-        self._stop.set()
+        self._ended.set()
 
     def commit(self, leaving: Iterable[Assignment] | None = None) -> bool:
         """Commit what is finished of `leaving`, by default of all partitions. True when Kafka has it."""
