@@ -1,0 +1,265 @@
+"""Lanes under every order of events: nothing lost or doubled, order kept, counters true, nobody asleep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from building import Clock, assignment, chunk, ddl, delivery, record, unit
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from stepping import Doing, SteppedProcessor
+
+from worker.assignment import Assignment
+from worker.chunk import Delivery
+from worker.lanes import Lanes
+from worker.unit import Unit, UnitState
+from worker.work import Work
+
+LANES = 3
+MAX_RECORDS, MAX_BYTES = 20, 50 * 300
+RULES: list[dict[str, Any]] = [{}, {"max_records": 3, "max_wait": 4.0}, {"max_bytes": 700}, {"max_wait": 7.0}]
+numbers = st.integers(0, LANES - 1)
+POLLS = st.tuples(
+    st.integers(0, 1),  # partition
+    st.lists(
+        st.tuples(st.sampled_from(range(len(RULES))), st.sampled_from([1, 1, 2, 3, 3, 18])),
+        min_size=1,
+        max_size=3,
+        unique_by=lambda part: part[0],
+    ),  # (table, records)
+    st.sampled_from([0, 0, 40, 5000]),  # bytes a record
+    st.sampled_from([False, False, False, True]),  # DDL instead
+)
+Place = tuple[Assignment, int]
+
+
+class LanesMachine(RuleBasedStateMachine):
+    @initialize(stealing=st.booleans())
+    def begin(self, stealing: bool) -> None:
+        self.clock = Clock()
+        self.stealing = stealing
+        self.lanes = Lanes(
+            LANES, max_records=MAX_RECORDS, max_bytes=MAX_BYTES, work_stealing=stealing, clock=self.clock
+        )
+        self.units = [unit(f"t{n}", lane=n % LANES, batch=rule) for n, rule in enumerate(RULES)]
+        self.processors = [SteppedProcessor(self.lanes, number, self.clock) for number in range(LANES)]
+        self.partitions = [assignment(0), assignment(1)]
+        self.next = [0, 0]
+        self.waiting: dict[Unit, list[Place]] = {each: [] for each in self.units}  # to be done, in order
+        self.not_before = dict.fromkeys(self.units, 0.0)
+        self.held: Delivery | None = None
+
+    @rule(polls=st.lists(POLLS, min_size=1, max_size=3))
+    def fetch(self, polls: list[tuple[int, list[tuple[int, int]], int, bool]]) -> None:
+        for partition, parts, weight, alone in polls:
+            if self.held is not None:
+                return
+            made = []
+            for number, count in parts:
+                first = self.next[partition]
+                if alone:
+                    records = [ddl(first)]
+                else:
+                    records = [record(first + n, value=b"x" * weight) for n in range(count)]
+                self.next[partition] += len(records)
+                made.append((self.units[number], chunk(self.partitions[partition], records, alone=alone)))
+            self.offer(delivery(*made))
+
+    def offer(self, what: Delivery) -> None:
+        before = [lane.records for lane in self.lanes.lanes], sum(lane.bytes for lane in self.lanes.lanes)
+        fits = all(
+            not before[0][number] or before[0][number] + records <= MAX_RECORDS
+            for number, records in what.records.items()
+        ) and (not before[1] or before[1] + what.bytes <= MAX_BYTES)
+        assert self.lanes.offer(what) == fits
+        assert self.lanes.pressed == (not fits)
+        self.held = None if fits else what
+        if fits:
+            for to, piece in what.parts:
+                self.waiting[to] += [(piece.assignment, m.offset()) for m in piece.messages]
+        else:
+            assert not any(each.state is UnitState.WAITING for each in self.units)
+
+    @precondition(lambda self: self.held is not None)
+    @rule()
+    def offer_the_held_again(self) -> None:
+        assert self.held is not None
+        self.offer(self.held)
+
+    @rule(number=numbers)
+    def look_for_work(self, number: int) -> None:
+        processor = self.processors[number]
+        if processor.doing is Doing.WORKING or processor.asleep:
+            return
+        processor.step()
+        work = processor.work
+        if work is None:
+            return
+        assert [p.work for p in self.processors if p.work and p.work.unit is work.unit] == [work]
+        assert self.stealing or work.unit.lane == number
+        assert work.unit.state is UnitState.RUNNING
+        assert self.clock.now >= self.not_before[work.unit], "a failed batch waits for its time"
+        whole = self.left(work)
+        assert self.waiting[work.unit][: len(whole)] == whole, "records of a table come in their order"
+        alone = [piece for piece in work.chunks if piece.alone]
+        assert not alone or len(work.chunks) == work.records == 1
+        bounds = work.unit.table
+        assert work.records <= bounds.max_records
+        assert work.bytes <= bounds.max_bytes or work.records == 1
+        if work.withdrawn:
+            self.lanes.give_back(number, work, delay=0.0)
+            processor.put_down()
+
+    def left(self, work: Work) -> list[Place]:
+        """What is to be done of the batch: without what is finished or belongs to a partition that left."""
+        places = [(piece.assignment, message.offset()) for piece, message in work.messages()]
+        return [place for place in places[work.finished :] if not place[0].closed]
+
+    @rule()
+    def everybody_looks_for_work(self) -> None:
+        for number in range(LANES):
+            self.look_for_work(number)
+
+    @rule(number=numbers)
+    def finish(self, number: int) -> None:
+        processor = self.processors[number]
+        if processor.work is not None:
+            self.some_finished(processor.work, processor.work.records)
+            self.lanes.finish(number, processor.work)
+            processor.put_down()
+
+    def some_finished(self, work: Work, count: int) -> None:
+        before = self.left(work)
+        work.finish_records(count)
+        done = len(before) - len(self.left(work))
+        assert self.waiting[work.unit][:done] == before[:done]
+        del self.waiting[work.unit][:done]
+
+    @rule(number=numbers, delay=st.sampled_from([0.0, 2.0, 9.0]), part=st.integers(0, 4))
+    def give_back(self, number: int, delay: float, part: int) -> None:
+        processor = self.processors[number]
+        if processor.work is not None:
+            self.some_finished(processor.work, min(part, processor.work.records - 1))
+            self.lanes.give_back(number, processor.work, delay=delay, error="it failed")
+            self.not_before[processor.work.unit] = self.clock.now + (0 if processor.work.withdrawn else delay)
+            processor.put_down()
+
+    @rule(number=numbers, part=st.integers(0, 4), halt=st.booleans(), partition=st.integers(0, 1))
+    def a_partition_of_a_kept_batch_leaves(self, number: int, part: int, halt: bool, partition: int) -> None:
+        if halt:
+            self.halt(number, part)
+        else:
+            self.give_back(number, 9.0, part)
+        self.everybody_looks_for_work()
+        self.a_partition_leaves_and_comes_again(partition)
+
+    @rule(number=numbers, part=st.integers(0, 2))
+    def halt(self, number: int, part: int) -> None:
+        processor = self.processors[number]
+        if processor.work is not None:
+            self.some_finished(processor.work, min(part, processor.work.records - 1))
+            self.lanes.halt(number, processor.work, "it failed for good")
+            processor.put_down()
+
+    @rule(number=numbers, part=st.integers(1, 4))
+    def shorten(self, number: int, part: int) -> None:
+        processor = self.processors[number]
+        if processor.work is not None and processor.work.finished == 0 and part < processor.work.records:
+            processor.work = self.lanes.shorten(number, processor.work, part)
+            assert processor.work.records == part
+
+    @rule(seconds=st.sampled_from([1.0, 4.0, 10.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+    @rule(partition=st.integers(0, 1))
+    def a_partition_leaves_and_comes_again(self, partition: int) -> None:
+        gone = self.partitions[partition]
+        gone.closed = True
+        running = {p.work.unit.table.label for p in self.processors if p.work and p.work.withdrawn}
+        if self.held is not None:
+            self.held = self.held.without({gone})
+        self.not_before = dict.fromkeys(self.units, 0.0)  # what it left of a kept batch goes on at once
+        still = self.lanes.withdraw(self.units, {gone}, 0.0)
+        assert set(still) <= running
+        for to, places in self.waiting.items():
+            self.waiting[to] = [place for place in places if place[0] is not gone]
+        self.partitions[partition] = assignment(partition, start=self.next[partition])
+
+    @invariant()
+    def counters_hold_what_is_queued_kept_and_running(self) -> None:
+        if not hasattr(self, "lanes"):
+            return
+        running = {p.work.unit: p.work for p in self.processors if p.work}
+        for lane in self.lanes.lanes:
+            records = size = 0
+            for each in self.units:
+                if each.lane == lane.number:
+                    kept = [w for w in (each.held, running.get(each)) if w is not None]
+                    records += each.records + sum(w.records for w in kept)
+                    size += each.bytes + sum(w.bytes for w in kept)
+                    assert each.records == sum(len(piece.messages) for piece in each.chunks)
+                    assert each.bytes == sum(piece.bytes for piece in each.chunks)
+            assert (lane.records, lane.bytes) == (records, size)
+            assert len(set(lane.ready)) == len(lane.ready)
+            assert all(each.state is UnitState.READY for each in lane.ready)
+
+    @invariant()
+    def nobody_sleeps_while_there_is_work_for_it(self) -> None:
+        if not hasattr(self, "lanes"):
+            return
+        asleep = [p for p in self.processors if p.asleep]
+        awake = [p for p in self.processors if p.doing is not Doing.WORKING and not p.asleep]
+        ready = [each for each in self.units if each.state is UnitState.READY]
+        if self.stealing:
+            assert not asleep or len(ready) <= len(awake)
+        else:
+            assert not {p.number for p in asleep} & {each.lane for each in ready}
+        timed = [e.due for e in self.units if e.state in (UnitState.WAITING, UnitState.BACKOFF)]
+        if timed and asleep and not awake:
+            assert min(p.until for p in asleep) <= min(timed), "nobody watches the next timer"
+
+    def teardown(self) -> None:
+        if not hasattr(self, "lanes"):
+            return
+        try:
+            self.drain()
+            for partition in (0, 1):
+                self.a_partition_leaves_and_comes_again(partition)
+            assert not any(self.waiting.values())
+            assert all(lane.records == lane.bytes == 0 for lane in self.lanes.lanes)
+            assert self.held is None or self.lanes.offer(self.held), "with everything gone there is room"
+        finally:
+            self.lanes.stop()
+            for processor in self.processors:
+                processor.close()
+
+    def drain(self) -> None:
+        """Everything is done but what halted tables hold; and only those who were woken do it."""
+        for _ in range(500):
+            for processor in self.processors:
+                self.look_for_work(processor.number)
+                self.finish(processor.number)
+                self.counters_hold_what_is_queued_kept_and_running()
+                self.nobody_sleeps_while_there_is_work_for_it()
+            if self.held is not None:
+                self.offer(self.held)
+            busy = [e for e in self.units if e.state not in (UnitState.IDLE, UnitState.HALTED)]
+            if not busy and (self.held is None or self.lanes.dead_end(self.units)):
+                break
+            self.clock.now += 1.0
+        else:
+            raise AssertionError(f"never done: {[(e.table.name, e.state) for e in self.units]}")
+        for each in self.units:
+            assert each.state is UnitState.HALTED or not self.waiting[each]
+        if not any(each.state is UnitState.HALTED for each in self.units):
+            for place in self.partitions:
+                checkpoint = place.tracker.checkpoint()
+                assert checkpoint is not None
+                assert not checkpoint.ahead
+                assert place.tracker.unfinished == 0
+
+
+LanesMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+test_lanes_under_every_order_of_events = LanesMachine.TestCase

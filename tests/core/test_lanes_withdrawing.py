@@ -1,0 +1,70 @@
+"""What happens in the lanes when partitions leave."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from building import Clock, assignment, unit
+from lane_building import BIG, Source, closed, lanes_of, taken
+
+from worker.lanes import Lanes
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_withdrawing_forgets_what_is_queued_of_a_partition_and_keeps_the_rest(clock: Clock) -> None:
+    lanes = lanes_of(clock)
+    leaving, staying = Source(lanes, assignment(0)), Source(lanes, assignment(1))
+    table = unit("a")
+    for source in (leaving, staying, leaving):
+        source.offer((table, 2))
+    assert lanes.withdraw([table], closed(leaving.assignment), 0.0) == []
+    assert lanes.lanes[0].records == 2
+    work = taken(lanes, 0)
+    assert {piece.assignment for piece in work.chunks} == {staying.assignment}
+
+
+def test_withdrawing_tells_which_tables_still_run_of_the_partition(clock: Clock) -> None:
+    lanes = lanes_of(clock)
+    leaving, staying = Source(lanes, assignment(0)), Source(lanes, assignment(1))
+    here, there = unit("here"), unit("there")
+    leaving.offer((here, 2))
+    staying.offer((there, 2))
+    works = [taken(lanes, 0), taken(lanes, 1)]
+    assert lanes.withdraw([here, there], closed(leaving.assignment), 0.0) == ["shop.here"]
+    for number, work in enumerate(works):
+        lanes.finish(number, work)
+    assert [lane.records for lane in lanes.lanes] == [0, 0]
+
+
+def test_withdrawing_waits_until_running_batches_end() -> None:
+    lanes = Lanes(1, max_records=BIG, max_bytes=BIG, work_stealing=True, clock=time.monotonic)
+    source = Source(lanes)
+    table = unit("a")
+    source.offer((table, 1))
+    work = taken(lanes, 0)
+    left: list[list[str]] = []
+    gone = closed(source.assignment)
+    waiter = threading.Thread(target=lambda: left.append(lanes.withdraw([table], gone, 30.0)))
+    waiter.start()
+    lanes.finish(0, work)
+    waiter.join(5)
+    assert left == [[]]
+
+
+def test_a_batch_given_back_after_its_partition_left_never_runs_again(clock: Clock) -> None:
+    lanes = lanes_of(clock)
+    leaving, staying = Source(lanes, assignment(0)), Source(lanes, assignment(1))
+    table = unit("a")
+    leaving.offer((table, 2))
+    staying.offer((table, 2))
+    work = taken(lanes, 0)
+    lanes.withdraw([table], closed(leaving.assignment), 0.0)
+    lanes.give_back(0, work, delay=5.0, error="too late")
+    assert lanes.lanes[0].records == 2
+    assert {piece.assignment for piece in taken(lanes, 0).chunks} == {staying.assignment}
