@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -16,18 +17,24 @@ __all__ = ["HandlerRun", "Step", "Witness", "backoff", "describe"]
 
 
 def backoff(rule: RetryRule, attempt: int, random: Callable[[], float]) -> float:
-    """Seconds to wait after the failed `attempt` (from 1): exponential, up to `max_delay`, with jitter.
+    """Seconds to wait after the failed `attempt` (from 1): exponential with jitter, at most `max_delay`.
 
     `random` gives numbers from 0 to 1.
     """
-    # The exponent is bounded: an attempt far on would overflow a float.
-    delay = min(rule.max_delay, rule.initial_delay * rule.multiplier ** min(attempt - 1, 64))
-    return max(0.0, delay * (1 + rule.jitter * (2 * random() - 1)))
+    try:
+        growth = rule.multiplier ** (attempt - 1)
+    except OverflowError:
+        growth = sys.float_info.max
+    delay = min(rule.max_delay, rule.initial_delay * growth)
+    return min(rule.max_delay, delay * (1 + rule.jitter * (2 * random() - 1)))
 
 
 def describe(error: BaseException) -> str:
     """One line for status and log: the kind of error and its text, shortened."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # a handler's own error class may be faulty, too
+        text = ""
     return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__
 
 
@@ -62,12 +69,14 @@ class HandlerRun:
     what was split off waits below.
     """
 
-    __slots__ = ("attempt", "delay", "done", "ends", "error", "handler", "name", "splitting")
+    __slots__ = ("applied", "attempt", "delay", "done", "ends", "error", "handler", "name", "splitting")
 
     def __init__(self, name: str, handler: Handler, total: int) -> None:
         self.name = name
         self.handler = handler
         self.done = 0
+        self.applied = 0
+        """Changes that the handler says it applied of a batch that is not decoded, so counted in records."""
         self.ends = [total] if total else []
         self.attempt = 1
         self.splitting = False
@@ -81,8 +90,9 @@ class HandlerRun:
 
     def decoded(self, total: int) -> HandlerRun:
         """The same run when a batch that was counted in records is now counted in `total` changes."""
-        run = HandlerRun(self.name, self.handler, 0 if self.finished else total)
-        run.done = total if self.finished else 0
+        done = total if self.finished else min(self.applied, total)
+        run = HandlerRun(self.name, self.handler, 0 if done == total else total)
+        run.done = done
         run.attempt, run.splitting, run.delay, run.error = (
             self.attempt,
             self.splitting,
@@ -104,7 +114,7 @@ class HandlerRun:
         while self.ends:
             end = self.ends[-1]
             if raised is not None:
-                error, raised = self._judge(raised, end), None
+                error, raised = self._judge(work, end, raised), None
             elif witness.called_off(work):
                 return Step.STOPPED
             else:
@@ -125,18 +135,24 @@ class HandlerRun:
         try:
             self.handler.handle(batch)
         except BaseException as raised:  # whatever a handler raises, SystemExit too, is its batch's failure
-            return self._judge(raised, end)
+            return self._judge(work, end, raised)
         return None
 
-    def _judge(self, raised: BaseException, end: int) -> BaseException | None:
+    def _judge(self, work: Work, end: int, raised: BaseException) -> BaseException | None:
         """What kept the handler from applying all up to `end`; None when nothing did. Raises StopWorker."""
         if isinstance(raised, StopWorker):
             raise raised
         if not isinstance(raised, PartialFailure):
             return raised
-        if 0 < raised.done <= end - self.done:
-            self.done += raised.done
-            self.attempt = 0  # another change is the first one now: its attempts begin anew
+        decoded, most = work.changes is not None, end - self.done
+        if isinstance(raised.done, int) and raised.done > 0 and (raised.done <= most or not decoded):
+            if decoded:
+                self.done += raised.done
+            else:
+                self.applied = raised.done
+            # Another change is the first one now: its attempts begin anew.
+            self.attempt = 0
+            self.splitting = False
         return None if self.done == end else raised.cause or raised
 
     def _after_failure(

@@ -19,6 +19,8 @@ __all__ = ["Processor"]
 
 log = get_logger("processor")
 
+_MOST_HANDLERS = 64  # of one table at once; a thread is made only when it is needed
+
 
 class Processor(threading.Thread):
     """Takes batches from the lanes until they are stopped.
@@ -67,6 +69,9 @@ class Processor(threading.Thread):
 
     def _work(self, work: Work) -> Work | None:
         """The work if it is done; None when it was given back, or its unit halted."""
+        if self.called_off(work):
+            self._lanes.give_back(self._number, work, delay=0.0, error=work.unit.error)
+            return None
         table = work.unit.table
         if not work.runs:
             prepared = self._decoded(work) if table.decodes else work
@@ -78,16 +83,16 @@ class Processor(threading.Thread):
         except StopWorker as error:
             self._lanes.give_back(self._number, work, delay=0.0, error=describe(error))
             raise
-        if steps is None or all(run.finished for run in work.runs):
-            work.unit.finished_records += work.finish_records(work.records)
-            return work
-        if work.changes is None:
+        if steps and Step.RETRY in steps and work.changes is None:
             runs = work.runs
             decoded = self._decoded(work)
             if decoded is None:
                 return None
             work = decoded
             work.runs = [run.decoded(work.total) for run in runs]
+        if steps is None or all(run.finished for run in work.runs):
+            work.unit.finished_records += work.finish_records(work.records)
+            return work
         work.unit.finished_records += work.finish_changes(min(run.done for run in work.runs))
         self._not_done(work, steps)
         return None
@@ -98,7 +103,7 @@ class Processor(threading.Thread):
         if fault is not None:
             place, reason = fault
             if place == 0:
-                self._halt(work, f"undecodable record: {reason}")
+                self._halt(work, _place(work, 0), f"undecodable record: {reason}")
                 return None
             # What comes before the bad record is handled first; the rest halts when its turn comes.
             work = self._lanes.shorten(self._number, work, place)
@@ -134,7 +139,8 @@ class Processor(threading.Thread):
             return []
         pool = self._pool
         if pool is None:
-            pool = self._pool = ThreadPoolExecutor(thread_name_prefix=f"{self.name}-handler")
+            name = f"{self.name}-handler"
+            pool = self._pool = ThreadPoolExecutor(max_workers=_MOST_HANDLERS, thread_name_prefix=name)
         # Handler times belong to this thread, so the others' are measured apart and added here.
         others = [HandlerTimes() for _ in runs[1:]]
         futures = [
@@ -160,37 +166,33 @@ class Processor(threading.Thread):
 
     def _not_done(self, work: Work, steps: list[Step]) -> None:
         failing = [run for run in work.runs if run.error is not None and not run.finished]
-        error = failing[0].error if failing else None
-        reason = describe(error) if error is not None else None
-        if error is not None:
-            work.unit.failed_batches += 1
+        if not failing or (Step.HALT not in steps and Step.RETRY not in steps):  # called off
+            self._lanes.give_back(self._number, work, delay=0.0, error=work.unit.error)
+            return
+        work.unit.failed_batches += 1
         if Step.HALT in steps:
             run = next(run for run in failing if run.splitting)
-            self._halt(work, f"{describe(run.error or error or StopWorker())} (handler {run.name})")
+            self._halt(work, _change_place(work, run.done), f"{_words(run)} (handler {run.name})")
             return
-        if Step.RETRY in steps:
-            delay = max(run.delay for run in failing)
-            table = work.unit.table.label
-            self._metrics.retry(table)
-            log.warning(
-                "batch_failed",
-                table=table,
-                handlers=[run.name for run in failing],
-                attempt=max(run.attempt for run in failing) - 1,
-                error=reason,
-                retry_in_seconds=round(delay, 3),
-                exc_info=error,
-            )
-            self._lanes.give_back(self._number, work, delay=delay, error=reason)
-            return
-        self._lanes.give_back(self._number, work, delay=0.0, error=reason)
+        delay = max(run.delay for run in failing)
+        table, reason = work.unit.table.label, _words(failing[0])
+        self._metrics.retry(table)
+        log.warning(
+            "batch_failed",
+            table=table,
+            handlers=[run.name for run in failing],
+            attempt=max(run.attempt for run in failing) - 1,
+            error=reason,
+            retry_in_seconds=round(delay, 3),
+            exc_info=failing[0].error,
+        )
+        self._lanes.give_back(self._number, work, delay=delay, error=reason)
 
-    def _halt(self, work: Work, reason: str) -> None:
-        table = work.unit.table.label
+    def _halt(self, work: Work, position: str, reason: str) -> None:
         log.error(
             "table_halted",
-            table=table,
-            position=_place(work, work.finished),
+            table=work.unit.table.label,
+            position=position,
             error=reason,
             hint="its later changes wait; mend the cause and restart, or set on_failure: skip",
         )
@@ -222,6 +224,10 @@ class Processor(threading.Thread):
                 error=str(fault),
             )
         return self._skip_undecodable
+
+
+def _words(run: HandlerRun) -> str:
+    return describe(run.error) if run.error is not None else ""
 
 
 def _place(work: Work, record: int) -> str:

@@ -33,7 +33,7 @@ class Work:
         self.bytes = size
         self.finished = 0
         """How many of its first records are finished already."""
-        self.changes: list[Change] | None = None
+        self.changes: tuple[Change, ...] | None = None
         """None until decoded."""
         self.ends: Sequence[int] = ()
         """For each record, how many changes come up to its end."""
@@ -78,7 +78,8 @@ class Work:
                     if not undecodable(message, fault):
                         return len(ends), str(fault)
                 ends.append(len(changes))
-        self.changes, self.ends = changes, ends
+        # A tuple: handlers share it, and none may change what another is given.
+        self.changes, self.ends = tuple(changes), ends
         return None
 
     def batch(self, first: int, end: int, attempt: int) -> Batch:

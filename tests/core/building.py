@@ -26,6 +26,7 @@ __all__ = [
     "TOPIC",
     "Clock",
     "Scripted",
+    "Undecoded",
     "assignment",
     "chunk",
     "configuration",
