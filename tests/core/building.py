@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from confluent_kafka import Message
 
@@ -92,11 +92,11 @@ def record(
     *,
     rows: int = 1,
     partition: int = 0,
-    value: bytes | None = b"",
+    value: bytes | Literal["canal"] | None = "canal",
     **fields: Any,
 ) -> Record:
     """A record as the consumer gives it: Canal's insert of so many rows, or any other value."""
-    if value == b"":
+    if value == "canal":
         message = {
             "database": database,
             "table": table,
