@@ -64,7 +64,7 @@ class Committer(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self._ended.wait(min(self._interval, _RETRY_SECONDS) if self._errors else self._pause()):
+            while not self._ended.wait(self._pause()):
                 self.beat = self._clock()
                 if self._errors or self.beat >= self._due:
                     self._due = self.beat + self._interval
@@ -74,7 +74,8 @@ class Committer(threading.Thread):
 
     def _pause(self) -> float:
         # A long interval is slept in pieces, so that the thread shows that it lives.
-        return min(max(self._due - self._clock(), 0.0), _RETRY_SECONDS)
+        left = self._interval if self._errors else max(self._due - self._clock(), 0.0)
+        return min(left, _RETRY_SECONDS)
 
     def stop(self) -> None:
         """End the thread; it commits nothing more."""

@@ -29,7 +29,7 @@ log = get_logger("fetcher")
 _POLL_SECONDS = 0.1
 _FILL_SECONDS = 0.005
 """How long a poll waits for more once something came: fuller polls cost less for each record."""
-_FIRST_POLL, _LEAST_POLL, _MOST_POLL = 500, 100, 40_000
+_FIRST_POLL, _LEAST_POLL, _MOST_POLL = 500, 100, 16_000
 """Records. A poll that comes back full doubles the next one: behind a backlog, big polls make big batches,
 and it is the number of batches that costs."""
 _ENDS_SECONDS = 1.0

@@ -119,7 +119,7 @@ class Lanes:
                     self._fire(now)
                 unit = self._next_ready(lane) if self._ready else None
                 if unit is not None:
-                    work = unit.cut()
+                    work = unit.cut(others_wait=self._ready > 0)
                     unit.state = UnitState.RUNNING
                     lane.running = work
                     lane.since = now
@@ -247,7 +247,7 @@ class Lanes:
 
     def _finish(self, number: int, work: Work) -> None:
         unit = work.unit
-        self._leave(number)
+        unit.pace.ran(work.records, self._leave(number))
         unit.error = None
         self._room.release(unit, work.records, work.bytes)
         unit.state = UnitState.IDLE
@@ -256,10 +256,12 @@ class Lanes:
         if self._withdrawing or self._held is not None:
             self._tell()
 
-    def _leave(self, number: int) -> None:
+    def _leave(self, number: int) -> float:
         lane = self.lanes[number]
         lane.running = None
-        lane.busy_seconds += self._clock() - lane.since
+        elapsed = self._clock() - lane.since
+        lane.busy_seconds += elapsed
+        return elapsed
 
     def _tell(self) -> None:
         if self._withdrawing:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from worker.chunk import Chunk
+from worker.pace import Pace
 from worker.work import Work
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Unit:
         "held",
         "incoming",
         "lane",
+        "pace",
         "records",
         "state",
         "table",
@@ -64,6 +66,7 @@ class Unit:
         """The batch that failed and is kept to be tried again."""
         self.incoming: list[Record] = []
         """The fetcher's own: records of the poll that is being routed."""
+        self.pace = Pace()
         self.finished_records = 0
         self.failed_batches = 0
         self.error: str | None = None
@@ -94,15 +97,19 @@ class Unit:
             or self.chunks[-1].alone
         )
 
-    def cut(self) -> Work:
+    def cut(self, *, others_wait: bool = False) -> Work:
         """The next batch: the one kept from before, or the head of the queue within the table's batch bounds.
 
-        DDL stands alone; one record larger than the bound passes alone."""
+        DDL stands alone; one record larger than the bound passes alone. While `others_wait` for a lane, a
+        table that may be cut short takes a turn only (see Pace)."""
         if self.held is not None:
             work, self.held = self.held, None
             return work
         table = self.table
-        if self.records <= table.max_records and self.bytes <= table.max_bytes and not self._holds_alone():
+        most = table.max_records
+        if others_wait and table.max_wait <= 0 and (turn := self.pace.turn(self.records)) is not None:
+            most = min(most, turn)
+        if self.records <= most and self.bytes <= table.max_bytes and not self._holds_alone():
             work = Work(self, list(self.chunks), self.records, self.bytes)
             self.chunks.clear()
             self.records = self.bytes = 0
@@ -113,8 +120,8 @@ class Unit:
             chunk = self.chunks[0]
             if chunk.alone and chunks:
                 break
-            if records + len(chunk.messages) > table.max_records or size + chunk.bytes > table.max_bytes:
-                count = chunk.head(table.max_records - records, table.max_bytes - size)
+            if records + len(chunk.messages) > most or size + chunk.bytes > table.max_bytes:
+                count = chunk.head(most - records, table.max_bytes - size)
                 if count == 0 and not chunks:
                     count = 1
                 if count == 0:
