@@ -1,0 +1,95 @@
+"""Processors as threads on real lanes, over one partition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from building import assignment, chunk, delivery, record
+from prometheus_client import generate_latest
+
+from handlers import Batch
+from offsets.types import Checkpoint
+from worker.assignment import Assignment
+from worker.lanes import Lanes
+from worker.metrics import Metrics
+from worker.processor import Processor
+from worker.unit import Unit, UnitState
+
+__all__ = ["BAD", "NOW", "Stage", "raising"]
+
+BAD = b'{"database":"shop","table":"orders","type":"INSERT","es":1,"data":"no rows"}'
+NOW = {"initial_delay": 0.0, "jitter": 0.0}
+
+
+class Stage:
+    """Lanes with their processors, as threads, over one partition."""
+
+    def __init__(self, lanes: int = 1, *, skip_undecodable: bool = False) -> None:
+        self.lanes = Lanes(
+            lanes, max_records=10**6, max_bytes=10**9, work_stealing=True, clock=time.monotonic
+        )
+        self.metrics = Metrics()
+        self.partition = assignment()
+        self.errors: list[BaseException] = []
+        self.processors = [
+            Processor(
+                number,
+                self.lanes,
+                self.metrics,
+                skip_undecodable=skip_undecodable,
+                clock=time.monotonic,
+                random=lambda: 0.5,
+                fail=self.errors.append,
+            )
+            for number in range(lanes)
+        ]
+
+    def run(self, *units: Unit, until: Callable[[], object] | None = None) -> None:
+        """Start, and stop when nothing moves any more (or `until` says so)."""
+        moving = (UnitState.READY, UnitState.RUNNING, UnitState.BACKOFF, UnitState.WAITING)
+        for processor in self.processors:
+            processor.start()
+        end = time.monotonic() + 10
+        while not self.errors and (not until() if until else any(each.state in moving for each in units)):
+            assert time.monotonic() < end, [each.state for each in units]
+            time.sleep(0.001)
+        self.stop()
+
+    def stop(self) -> None:
+        for processor in self.processors:
+            processor.call_off()
+        self.lanes.stop()
+        for processor in self.processors:
+            processor.join(10)
+            assert not processor.is_alive()
+
+    def offer(self, *parts: tuple[Unit, Iterable[int | bytes]], of: Assignment | None = None) -> None:
+        """Offsets, or the value of the record that takes the next offset, for each table."""
+        made = []
+        for to, wanted in parts:
+            records = []
+            for each in wanted:
+                if isinstance(each, int):
+                    records.append(record(each, to.table.name))
+                else:
+                    records.append(record(records[-1].offset() + 1 if records else 0, value=each))
+            made.append((to, chunk(of or self.partition, records)))
+        assert self.lanes.offer(delivery(*made))
+
+    def checkpoint(self) -> Checkpoint | None:
+        return self.partition.tracker.checkpoint()
+
+    def counted(self, line: str) -> bool:
+        return f"\n{line}\n" in generate_latest(self.metrics.registry).decode()
+
+
+def raising(error: BaseException, times: int = 10**9) -> Callable[[Batch], None]:
+    left = [times]
+
+    def script(batch: Batch) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise error
+
+    return script
