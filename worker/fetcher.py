@@ -32,11 +32,13 @@ _FILL_SECONDS = 0.005
 _FIRST_POLL, _LEAST_POLL, _MOST_POLL = 500, 100, 16_000
 """Records. A poll that comes back full doubles the next one: behind a backlog, big polls make big batches,
 and it is the number of batches that costs."""
+_QUEUED = 10_000
+_BREATHS, _BREATH_SECONDS = 10, 0.002
+"""With more records queued than that, the processors get so many moments before the next poll."""
 _ENDS_SECONDS = 1.0
 """How often the partitions' ends are looked up; the last fetch told them, no broker is asked."""
 _PATIENCE = 0.25
-"""Seconds that a delivery may wait for room before the partitions are paused: pausing throws away what
-librdkafka has fetched ahead, so a short wait is cheaper."""
+"""Seconds to wait for room before the partitions are paused, which throws away what was fetched ahead."""
 
 _topic = cast(Callable[[Message], str], Message.topic)
 _partition = cast(Callable[[Message], int], Message.partition)
@@ -185,6 +187,8 @@ class Fetcher(threading.Thread):
     def _hand_over(self, delivery: Delivery, *, full: bool, count: int) -> None:
         self._held.extend(delivery.pieces(self._max_records, self._max_bytes))
         fits = self._offer_held()
+        if fits:
+            self._let_processors_catch_up()
         if fits and full:
             self._poll = min(_MOST_POLL, self._poll * 2)
         elif not fits:
@@ -196,6 +200,12 @@ class Fetcher(threading.Thread):
         average = delivery.bytes / count
         most = min(self._max_records / 2 / busiest, self._max_bytes / 4 / average)
         self._poll = max(1, min(self._poll, int(most)))
+
+    def _let_processors_catch_up(self) -> None:
+        """Quick handlers find their records in the cache if few are queued; slow ones lose nothing by it."""
+        for _ in range(_BREATHS):
+            if self._lanes.queued <= _QUEUED or self._draining.wait(_BREATH_SECONDS):
+                return
 
     def _offer_held(self) -> bool:
         """True when the lanes have taken everything."""

@@ -170,7 +170,10 @@ class Lanes:
             self.lanes[number].running = first = work.head(records)
             return first
 
-    # -- looking
+    @property
+    def queued(self) -> int:
+        """Records queued and running, of all lanes, at about this moment."""
+        return sum(lane.records for lane in self.lanes)
 
     @property
     def pressed(self) -> bool:
@@ -185,8 +188,8 @@ class Lanes:
     def dead_end(self, units: Iterable[Unit]) -> bool:
         """A delivery waits for room that only halted tables could give."""
         with self._lock:
-            moving = (UnitState.READY, UnitState.RUNNING, UnitState.WAITING, UnitState.BACKOFF)
-            return self._held is not None and not any(unit.state in moving for unit in units)
+            still = (UnitState.IDLE, UnitState.HALTED)
+            return self._held is not None and all(unit.state in still for unit in units)
 
     @property
     def lock(self) -> threading.Lock:
