@@ -6,14 +6,14 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from worker.assignment import Assignment
 from worker.chunk import Delivery
 from worker.unit import Unit, UnitState
 from worker.work import Work
 
-__all__ = ["Lane", "Room", "Timers"]
+__all__ = ["Lane", "Room", "Timers", "fullest", "longest_waiting"]
 
 
 class Lane:
@@ -103,3 +103,13 @@ class Timers:
     def waiting(self) -> set[Unit]:
         """The units that only wait for a fuller batch."""
         return {unit for _, _, unit in self._heap if unit.state is UnitState.WAITING}
+
+
+def fullest(lanes: Iterable[Lane]) -> Lane:
+    """Of those with a ready unit, the one that holds the most records."""
+    return max((lane for lane in lanes if lane.ready), key=lambda lane: lane.records)
+
+
+def longest_waiting(lanes: Iterable[Lane]) -> Lane:
+    """The one whose next ready unit became ready first of all."""
+    return min((lane for lane in lanes if lane.ready), key=lambda lane: lane.ready[0].ticket)

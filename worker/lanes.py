@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from worker.assignment import Assignment
 from worker.chunk import Delivery
 from worker.idle import IdleProcessors
-from worker.lane import Lane, Room, Timers
+from worker.lane import Lane, Room, Timers, fullest, longest_waiting
 from worker.unit import Unit, UnitState
 from worker.work import Work
 
@@ -43,6 +43,8 @@ class Lanes:
         self._stealing = work_stealing
         self._clock = clock
         self._ready = 0  # units in all ready queues
+        self._tickets = 0
+        self._turns = False  # tables take turns: whoever waits longest is next, in whichever lane
         self._timers = Timers()
         self._idle = IdleProcessors(self.lanes, self._timers, stealing=work_stealing)
         self._held: Delivery | None = None  # the delivery that did not fit
@@ -117,9 +119,10 @@ class Lanes:
                 now = self._clock()
                 if self._timers:
                     self._fire(now)
-                unit = self._next_ready(lane) if self._ready else None
-                if unit is not None:
+                if lane.ready or (self._ready and self._stealing):
+                    unit = self._next_ready(lane)
                     work = unit.cut(others_wait=self._ready > 0)
+                    self._turns = self._ready > 0 and unit.pace.shortened
                     unit.state = UnitState.RUNNING
                     lane.running = work
                     lane.since = now
@@ -222,6 +225,8 @@ class Lanes:
 
     def _make_ready(self, unit: Unit) -> None:
         unit.state = UnitState.READY
+        self._tickets += 1
+        unit.ticket = self._tickets
         self.lanes[unit.lane].ready.append(unit)
         self._ready += 1
 
@@ -236,15 +241,10 @@ class Lanes:
             fired += 1
         self._idle.wake(fired)
 
-    def _next_ready(self, lane: Lane) -> Unit | None:
-        if not lane.ready:
-            if not self._stealing:
-                return None
-            fullest = lane
-            for other in self.lanes:
-                if other.ready and (fullest is lane or other.records > fullest.records):
-                    fullest = other
-            lane = fullest
+    def _next_ready(self, lane: Lane) -> Unit:
+        """The head of this lane's queue, or else of another's; there is a ready unit somewhere."""
+        if self._stealing and (self._turns or not lane.ready):
+            lane = longest_waiting(self.lanes) if self._turns else fullest(self.lanes)
         self._ready -= 1
         return lane.ready.popleft()
 

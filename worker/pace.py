@@ -30,6 +30,11 @@ class Pace:
         self._shortened = False
         self._scales = True
 
+    @property
+    def shortened(self) -> bool:
+        """Whether the last batch was cut to a turn."""
+        return self._shortened
+
     def turn(self, queued: int) -> int | None:
         """The most records of the next batch while other tables wait; None: as many as there are."""
         seconds = self._last

@@ -49,6 +49,7 @@ class Unit:
         "records",
         "state",
         "table",
+        "ticket",
     )
 
     def __init__(self, table: Table, lane: int) -> None:
@@ -66,6 +67,8 @@ class Unit:
         """The batch that failed and is kept to be tried again."""
         self.incoming: list[Record] = []
         """The fetcher's own: records of the poll that is being routed."""
+        self.ticket = 0
+        """Its place among the units that became ready."""
         self.pace = Pace()
         self.finished_records = 0
         self.failed_batches = 0
