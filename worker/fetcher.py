@@ -30,8 +30,7 @@ _POLL_SECONDS = 0.1
 _FILL_SECONDS = 0.005
 """How long a poll waits for more once something came: fuller polls cost less for each record."""
 _FIRST_POLL, _LEAST_POLL, _MOST_POLL = 500, 100, 16_000
-"""Records. A poll that comes back full doubles the next one: behind a backlog, big polls make big batches,
-and it is the number of batches that costs."""
+"""Records. A full poll doubles the next one: behind a backlog it is the number of batches that costs."""
 _QUEUED = 10_000
 _BREATHS, _BREATH_SECONDS = 10, 0.002
 """With more records queued than that, the processors get so many moments before the next poll."""
@@ -106,7 +105,7 @@ class Fetcher(threading.Thread):
             self._subscribe()
             while not self._draining.is_set():
                 self._go_round()
-                if self._held:
+                if self._held or self.paused:
                     self._wait_for_room()
                 elif self._unrouted:
                     self._receive(self._unrouted.popleft())
@@ -189,13 +188,12 @@ class Fetcher(threading.Thread):
         fits = self._offer_held()
         if fits:
             self._let_processors_catch_up()
-        if fits and full:
-            self._poll = min(_MOST_POLL, self._poll * 2)
-        elif not fits:
+            if full:
+                self._poll = min(_MOST_POLL, self._poll * 2)
+        else:
             self._held_since = self._clock()
             self._poll = max(_LEAST_POLL, self._poll // 2)
-        # Half a lane's room if the next poll is spread over the lanes as this one was, a quarter of all
-        # bytes.
+        # Half a lane's room, if the next poll is spread over the lanes as this one was.
         busiest = max(delivery.records.values()) / count
         average = delivery.bytes / count
         most = min(self._max_records / 2 / busiest, self._max_bytes / 4 / average)
@@ -205,7 +203,7 @@ class Fetcher(threading.Thread):
         """Quick handlers find their records in the cache if few are queued; slow ones lose nothing by it."""
         for _ in range(_BREATHS):
             if self._lanes.queued <= _QUEUED or self._draining.wait(_BREATH_SECONDS):
-                return
+                break
 
     def _offer_held(self) -> bool:
         """True when the lanes have taken everything."""
@@ -216,6 +214,8 @@ class Fetcher(threading.Thread):
     def _wait_for_room(self) -> None:
         """Offer what is held again; pause the partitions if that takes long, and go on polling."""
         begin = self._clock()
+        if not self._held:  # what waited belonged to partitions that left
+            self._lanes.forget_held()
         self._lanes.wait_for_space(_POLL_SECONDS)
         if self._offer_held():
             self._pause(False)
