@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +15,11 @@ from worker.jars import JarsError
 from worker.java import JavaError
 
 MakeTopic = Callable[..., str]
+
+
+# A runner that was started in the background ignores SIGINT, and so would every process that the tests start;
+# Ctrl-C is part of what is tested.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
