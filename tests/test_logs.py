@@ -86,12 +86,12 @@ def test_what_is_below_the_level_is_not_logged() -> None:
 def test_libraries_log_the_same_way() -> None:
     stream = io.StringIO()
     logs.configure(stream=stream)
-    logging.getLogger("uvicorn.error").info("Started on port %d", 8080)
+    logging.getLogger("librdkafka").info("Started on port %d", 8080)
     logging.getLogger("py4j.clientserver").info("Received command")
     (event,) = lines(stream)
     assert (event["event"], event["logger"], event["level"]) == (
         "Started on port 8080",
-        "uvicorn.error",
+        "librdkafka",
         "info",
     )
 
