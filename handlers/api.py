@@ -11,7 +11,17 @@ import msgspec
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["Batch", "Change", "Handler", "HandlerContext", "Operation", "PartialFailure", "StopWorker"]
+__all__ = [
+    "Batch",
+    "Change",
+    "Handler",
+    "HandlerContext",
+    "Operation",
+    "PartialFailure",
+    "Rejected",
+    "StopWorker",
+    "TargetUnavailable",
+]
 
 Operation = Literal["insert", "update", "delete", "snapshot", "ddl", "truncate"]
 Row = dict[str, Any]
@@ -21,6 +31,7 @@ Positions = Mapping[tuple[str, int], tuple[int, int]]
 class Change(msgspec.Struct, frozen=True, gc=False):
     """One row change, or one DDL statement, in source order.
 
+    A change of a row's primary key comes as two: a delete of the old key, then an insert of the new one.
     `before` and `after` are whole rows (column -> value) as far as the source sends them; an insert has no
     `before`, a delete no `after`, a DDL statement neither. `types` maps each column to the source's own type
     text (`decimal(10,2)`, `bigint unsigned`) where the source tells it, and is shared between changes: read
@@ -55,7 +66,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 class Batch:
     """Consecutive changes of one table, in source order."""
 
-    __slots__ = ("_changes", "_positions", "attempt", "database", "name", "records", "table")
+    __slots__ = ("_changes", "_positions", "attempt", "database", "name", "records", "shard", "table")
 
     def __init__(
         self,
@@ -67,6 +78,7 @@ class Batch:
         attempt: int = 1,
         positions: Positions | Callable[[], Positions] | None = None,
         records: int | None = None,
+        shard: int | None = None,
     ) -> None:
         self.table = table
         """`database.name`."""
@@ -78,6 +90,9 @@ class Batch:
         self._positions = positions or {}
         self.records = len(self.changes) if records is None else records
         """How many Kafka records the changes came in."""
+        self.shard = shard
+        """With `order_by: row`, which share of the table's keys all its changes belong to (see
+        `handlers.sharding`); None for a batch of a whole table: everything before it is done then."""
 
     @property
     def changes(self) -> Sequence[Change]:
@@ -156,6 +171,32 @@ class PartialFailure(Exception):
         self.cause = cause
         if cause is not None:
             self.__cause__ = cause
+
+
+class Rejected(Exception):
+    """Raised by a handler for a change that no further attempt can make fit: it is never tried again.
+
+    `at` is its place in `batch.changes`; nothing of the batch was applied. Without `at` the batch is split
+    until the change that is rejected stands alone. Then the table's `on_failure` decides about it, and the
+    others go on. As the cause of a PartialFailure it means the change at `done`.
+    """
+
+    def __init__(self, reason: str, *, at: int | None = None) -> None:
+        super().__init__(reason)
+        self.at = at
+
+
+class TargetUnavailable(Exception):
+    """Raised by a handler whose target is down: nothing is wrong with the batch, and nothing of it was
+    applied.
+
+    The batch is tried again until the target is back, without using up its attempts; its table shows as
+    blocked meanwhile. `retry_after`: seconds that the target asked to wait, if it did.
+    """
+
+    def __init__(self, reason: str, *, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
 
 
 class StopWorker(Exception):

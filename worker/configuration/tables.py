@@ -9,7 +9,15 @@ from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from worker.configuration.matching import table_matcher
 from worker.configuration.parts import Section
-from worker.configuration.values import Duration, PositiveSize, TablePattern, duration, not_allowed, size
+from worker.configuration.values import (
+    Duration,
+    PositiveDuration,
+    PositiveSize,
+    TablePattern,
+    duration,
+    not_allowed,
+    size,
+)
 
 __all__ = ["BatchRule", "HandlerEntry", "OnFailure", "RetryRule", "TableRule"]
 
@@ -87,6 +95,8 @@ class TableRule(Section):
     """When a failed batch is tried again."""
     on_failure: OnFailure = "halt"
     """What happens when the attempts are used up."""
+    slow_after: PositiveDuration = duration("60s")
+    """A handler's call that takes longer is reported in the log, with what it is doing."""
 
     _matches: Callable[[str], bool] = PrivateAttr()
 

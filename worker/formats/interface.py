@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from handlers import Change
 
-__all__ = ["Format", "Record", "Route", "Skip", "UndecodableRecord"]
+__all__ = ["Format", "Place", "Record", "Route", "SeparateDDL", "Skip", "UndecodableRecord"]
 
 
 class Record(Protocol):
@@ -20,6 +20,10 @@ class Record(Protocol):
     def topic(self) -> str: ...
     def partition(self) -> int: ...
     def offset(self) -> int: ...
+    def timestamp(self) -> tuple[int, int]:
+        """(kind, milliseconds since 1970)."""
+        ...
+
     def __len__(self) -> int:
         """The value's length in bytes."""
         ...
@@ -69,4 +73,36 @@ class Format(Protocol):
     def source_time_ms(self, record: Record) -> int | None:
         """When the record's change happened in its source, milliseconds since 1970 in UTC; None if it does
         not say."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in its source's log a record comes from, to put records of several topics in source order."""
+
+    stream: str
+    """Orders compare within one stream only: a server, a connector."""
+    order: tuple[int, ...]
+    """Grows with the source's log, such as (number of the binlog file, position). Empty: the record does not
+    say, and its Kafka timestamp counts."""
+    barrier: bool
+    """DDL or truncate: what comes before it in any topic goes first, what comes after it waits."""
+
+
+@runtime_checkable
+class SeparateDDL(Protocol):
+    """What a format adds whose tool writes DDL to a topic of its own (`kafka.ddl_topics`)."""
+
+    def place(self, record: Record) -> Place | None:
+        """None for a record that is not of the log (a tombstone, a heartbeat): it goes with the one before
+        it. Never raises."""
+        ...
+
+    def learn(self, record: Record) -> None:
+        """Remember the table definitions of a record of a DDL topic, by its place in the log.
+
+        Called before the record, or a record after it in the log, is decoded: for the whole topic when the
+        worker starts, then for each new record. More than once for the same record is the same as once.
+        Never raises; anything that is no table definition is passed over.
+        """
         ...
