@@ -104,6 +104,10 @@ class Timers:
         """The units that only wait for a fuller batch."""
         return {unit for _, _, unit in self._heap if unit.state is UnitState.WAITING}
 
+    def blocked(self) -> set[Unit]:
+        """The units that wait for a target that is down."""
+        return {unit for _, _, unit in self._heap if unit.state is UnitState.BACKOFF and unit.blocked}
+
 
 def fullest(lanes: Iterable[Lane]) -> Lane:
     """Of those with a ready unit, the one that holds the most records."""

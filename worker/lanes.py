@@ -8,7 +8,7 @@ never leaves the others idle.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from worker.assignment import Assignment
 from worker.chunk import Delivery
@@ -118,7 +118,7 @@ class Lanes:
             while not self._stopping:
                 now = self._clock()
                 if self._timers:
-                    self._fire(now)
+                    self._let_run(dict.fromkeys(self._timers.due(now)))
                 if lane.ready or (self._ready and self._stealing):
                     unit = self._next_ready(lane)
                     work = unit.cut(others_wait=self._ready > 0)
@@ -166,6 +166,11 @@ class Lanes:
                 self._unfold(unit)
             self._tell()
 
+    def unblock(self) -> None:
+        """A target is back: whoever waits for one may look again at once."""
+        with self._lock:
+            self._let_run(self._timers.blocked())
+
     def shorten(self, number: int, work: Work, records: int) -> Work:
         """Cut a running batch after its first `records`; the rest goes back to the front of its queue."""
         with self._lock:
@@ -204,10 +209,7 @@ class Lanes:
     def _hold(self, delivery: Delivery) -> None:
         """Nothing more comes until there is room, so nobody may wait for a fuller batch."""
         self._held = delivery
-        waiting = self._timers.waiting()
-        for unit in waiting:
-            self._make_ready(unit)
-        self._idle.wake(len(waiting))
+        self._let_run(self._timers.waiting())
 
     def _arrange(self, unit: Unit) -> int:
         """Make a unit with something queued ready, or let it gather. 1 if it became ready."""
@@ -234,12 +236,10 @@ class Lanes:
         self._timers.add(unit)
         self._idle.timer_set(unit.due)
 
-    def _fire(self, now: float) -> None:
-        fired = 0
-        for unit in self._timers.due(now):
+    def _let_run(self, units: Collection[Unit]) -> None:
+        for unit in units:
             self._make_ready(unit)
-            fired += 1
-        self._idle.wake(fired)
+        self._idle.wake(len(units))
 
     def _next_ready(self, lane: Lane) -> Unit:
         """The head of this lane's queue, or else of another's; there is a ready unit somewhere."""

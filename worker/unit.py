@@ -36,6 +36,7 @@ class Unit:
     """An ordering unit (a table): its records queue here, and at most one batch of them runs."""
 
     __slots__ = (
+        "blocked",
         "bytes",
         "chunks",
         "due",
@@ -73,6 +74,8 @@ class Unit:
         self.finished_records = 0
         self.failed_batches = 0
         self.error: str | None = None
+        self.blocked = False
+        """While it tries again: nothing is wrong with its batch, but where it has to go is down."""
 
     def push(self, chunk: Chunk) -> None:
         self.chunks.append(chunk)
