@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from confluent_kafka import Message
 
 from offsets.restore import Start
 from offsets.tracker import OffsetTracker
@@ -12,6 +15,9 @@ from offsets.types import Checkpoint, TopicPartition
 from worker.formats.interface import Format
 
 __all__ = ["Assignment", "Assignments"]
+
+_topic = cast(Callable[[Message], str], Message.topic)
+_partition = cast(Callable[[Message], int], Message.partition)
 
 
 class Assignment:
@@ -86,6 +92,34 @@ class Assignments:
         """The assignment, if there is just one."""
         found = self._by_partition
         return next(iter(found.values())) if len(found) == 1 else None
+
+    def split(self, messages: list[Message], *, left: bool) -> list[tuple[Assignment, list[Message]]]:
+        """The records of each partition, in order; those of partitions that left are dropped.
+
+        `left`: some may have left since these were fetched."""
+        if not messages:
+            return []
+        sole = self.sole()
+        if sole is not None and not left:
+            return [(sole, messages)]
+        partitions = list(map(_partition, messages))
+        topics = list(map(_topic, messages))
+        # Mostly one partition, told by C-speed counts.
+        if partitions.count(partitions[0]) == len(messages) == topics.count(topics[0]):
+            groups: dict[tuple[str, int], list[Message]] = {(topics[0], partitions[0]): messages}
+        else:
+            groups = {}
+            for place, message in zip(zip(topics, partitions, strict=True), messages, strict=True):
+                group = groups.get(place)
+                if group is None:
+                    groups[place] = [message]
+                else:
+                    group.append(message)
+        return [
+            (assignment, own)
+            for place, own in groups.items()
+            if (assignment := self.get(*place)) is not None and not assignment.closed
+        ]
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 import confluent_kafka
@@ -19,8 +19,11 @@ from worker.kafka_errors import KafkaErrors
 from worker.lanes import Lanes
 from worker.logs import get_logger
 from worker.metrics import Metrics
+from worker.pausing import Pauses
+from worker.poll_size import MOST_RECORDS, PollSize
 from worker.rebalance import Rebalancer
 from worker.routing import Router
+from worker.source_order import SourceOrder
 
 __all__ = ["Fetcher"]
 
@@ -29,8 +32,6 @@ log = get_logger("fetcher")
 _POLL_SECONDS = 0.1
 _FILL_SECONDS = 0.005
 """How long a poll waits for more once something came: fuller polls cost less for each record."""
-_FIRST_POLL, _LEAST_POLL, _MOST_POLL = 500, 100, 16_000
-"""Records. A full poll doubles the next one: behind a backlog it is the number of batches that costs."""
 _QUEUED = 10_000
 _BREATHS, _BREATH_SECONDS = 10, 0.002
 """With more records queued than that, the processors get so many moments before the next poll."""
@@ -39,8 +40,6 @@ _ENDS_SECONDS = 1.0
 _PATIENCE = 0.25
 """Seconds to wait for room before the partitions are paused, which throws away what was fetched ahead."""
 
-_topic = cast(Callable[[Message], str], Message.topic)
-_partition = cast(Callable[[Message], int], Message.partition)
 _error = Message.error
 
 
@@ -59,11 +58,15 @@ class Fetcher(threading.Thread):
         errors: KafkaErrors,
         store: PolledKafkaStore,
         metrics: Metrics,
+        order: SourceOrder | None,
+        prepare: Callable[[Callable[[], None]], object] | None,
         max_records: int,
         max_bytes: int,
         clock: Callable[[], float],
         fail: Callable[[BaseException], None],
     ) -> None:
+        """`order`: what puts the records of several topics in source order, where that is wanted. `prepare`:
+        called before anything is fetched, with what to call while it goes on."""
         super().__init__(name="fetcher", daemon=True)
         self._consumer = consumer
         self._topics = list(topics)
@@ -76,9 +79,12 @@ class Fetcher(threading.Thread):
         self._store = store
         self._ends_due = 0.0
         self._metrics = metrics
+        self._order = order
+        self._prepare = prepare
+        self._pauses = Pauses(consumer, assignments)
         self._max_records = max_records
         self._max_bytes = max_bytes
-        self._poll = min(_FIRST_POLL, max_records)
+        self._poll = PollSize(max_records, max_bytes)
         self._clock = clock
         self._fail = fail
         self._draining = threading.Event()
@@ -87,9 +93,13 @@ class Fetcher(threading.Thread):
         self._held_since = 0.0
         self._unrouted: deque[list[Message]] = deque()
         self._left: set[TopicPartition] = set()  # what left during the poll under way
-        self.paused = False
         self.beat = clock()
         """When the thread last went round."""
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is fetched, because the lanes are full or the worker drains."""
+        return self._pauses.everything
 
     def drain(self) -> None:
         """Fetch nothing more, but stay a member of the group."""
@@ -102,6 +112,8 @@ class Fetcher(threading.Thread):
 
     def run(self) -> None:
         try:
+            if self._prepare is not None:
+                self._prepare(self._alive)
             self._subscribe()
             while not self._draining.is_set():
                 self._go_round()
@@ -119,6 +131,9 @@ class Fetcher(threading.Thread):
         except BaseException as error:
             self._fail(error)
 
+    def _alive(self) -> None:
+        self.beat = self._clock()
+
     def changed(self, gone: set[Assignment], added: list[Assignment]) -> None:
         """The rebalancer's word on this thread: these partitions left, those came."""
         self._held = deque(rest for held in self._held if (rest := held.without(gone)).parts)
@@ -127,9 +142,12 @@ class Fetcher(threading.Thread):
         self._left |= left
         for poll in self._unrouted:
             poll[:] = [m for m in poll if _place(m) not in left]
-        places = [confluent_kafka.TopicPartition(*assignment.partition) for assignment in added]
-        if places and (self.paused or self._draining.is_set()):
-            self._consumer.pause(places)
+        if self._order is not None:
+            self._order.forget(gone)
+            self._order.watch(added)
+        if self._draining.is_set():
+            self._pauses.pause()
+        self._pauses.came(added)
 
     def _go_round(self) -> None:
         """Between two polls: what only this thread may do with the consumer."""
@@ -157,47 +175,60 @@ class Fetcher(threading.Thread):
         first = self._consumer.poll(_POLL_SECONDS)
         if first is None:
             return []
-        if self._poll == 1:
+        if self._poll.records == 1:
             return [first]
         self._left.clear()
-        more = self._consumer.consume(self._poll - 1, _FILL_SECONDS)
+        more = self._consumer.consume(self._poll.records - 1, _FILL_SECONDS)
         return more if self._left and _place(first) in self._left else [first, *more]
 
     def _receive(self, messages: list[Message]) -> None:
-        if not messages:
+        if not messages and not self._order:
             return
-        full = len(messages) >= self._poll
+        full = len(messages) >= self._poll.records
         ends: list[Message] = []
         if any(map(_error, messages)):
             ends = [m for m in messages if m.error() is not None]
             messages = [m for m in messages if m.error() is None]
-        delivery = Delivery()
-        try:
-            for assignment, own in self._by_partition(messages):
-                assignment.consumed += len(own)
-                self._metrics.consumed(*assignment.partition, len(own))
-                self._router.route(assignment, cast(list[Record], own), delivery)
-        finally:  # what was routed before a record that stops the worker is still handed over
-            if delivery.parts:
-                self._hand_over(delivery, full=full, count=len(messages))
+        self._route(self._in_order(messages), full=full)
         for message in ends:
             self._told(message)
+        if self._order is not None:
+            self._pauses.ahead(self._order.ahead())
+            for assignment, end in self._order.ends():
+                assignment.tracker.reach(end)
+
+    def _route(self, runs: Iterable[tuple[Assignment, list[Record]]], *, full: bool) -> None:
+        delivery = Delivery()
+        count = 0
+        try:
+            for assignment, own in runs:
+                count += len(own)
+                self._router.route(assignment, own, delivery)
+        finally:  # what was routed before a record that stops the worker is still handed over
+            if delivery.parts:
+                self._hand_over(delivery, full=full, count=count)
+
+    def _in_order(self, messages: list[Message]) -> Iterator[tuple[Assignment, list[Record]]]:
+        """The records of each partition; those of several topics in source order where that is wanted."""
+        for assignment, own in self._assignments.split(messages, left=bool(self._left)):
+            assignment.consumed += len(own)
+            self._metrics.consumed(*assignment.partition, len(own))
+            records = cast(list[Record], own)
+            if self._order is None:
+                yield assignment, records
+            else:
+                yield from self._order.add(assignment, records)
+        if self._order:
+            yield from self._order.due()
 
     def _hand_over(self, delivery: Delivery, *, full: bool, count: int) -> None:
         self._held.extend(delivery.pieces(self._max_records, self._max_bytes))
         fits = self._offer_held()
         if fits:
             self._let_processors_catch_up()
-            if full:
-                self._poll = min(_MOST_POLL, self._poll * 2)
         else:
             self._held_since = self._clock()
-            self._poll = max(_LEAST_POLL, self._poll // 2)
-        # Half a lane's room, if the next poll is spread over the lanes as this one was.
-        busiest = max(delivery.records.values()) / count
-        average = delivery.bytes / count
-        most = min(self._max_records / 2 / busiest, self._max_bytes / 4 / average)
-        self._poll = max(1, min(self._poll, int(most)))
+        self._poll.adjust(delivery, count, full=full, fits=fits)
 
     def _let_processors_catch_up(self) -> None:
         """Quick handlers find their records in the cache if few are queued; slow ones lose nothing by it."""
@@ -218,50 +249,15 @@ class Fetcher(threading.Thread):
             self._lanes.forget_held()
         self._lanes.wait_for_space(_POLL_SECONDS)
         if self._offer_held():
-            self._pause(False)
+            self._pauses.resume()
         elif self.paused:
             # For the group's sake; paused partitions give nothing but what was under way.
-            late = self._consumer.consume(_MOST_POLL, 0.0)
+            late = self._consumer.consume(MOST_RECORDS, 0.0)
             if late:
                 self._unrouted.append(late)
         elif begin - self._held_since > _PATIENCE:
-            self._pause(True)
+            self._pauses.pause()
         self._metrics.backpressure(self._clock() - begin)
-
-    def _pause(self, paused: bool) -> None:
-        if paused == self.paused:
-            return
-        self.paused = paused
-        places = [confluent_kafka.TopicPartition(*a.partition) for a in self._assignments.current()]
-        if places:
-            (self._consumer.pause if paused else self._consumer.resume)(places)
-        log.debug("paused" if paused else "resumed", partitions=len(places))
-
-    def _by_partition(self, messages: list[Message]) -> list[tuple[Assignment, list[Message]]]:
-        """The records of each partition, in order; those of partitions that left are dropped."""
-        if not messages:
-            return []
-        sole = self._assignments.sole()
-        if sole is not None and not self._left:
-            return [(sole, messages)]
-        partitions = list(map(_partition, messages))
-        topics = list(map(_topic, messages))
-        # Mostly one partition, told by C-speed counts.
-        if partitions.count(partitions[0]) == len(messages) == topics.count(topics[0]):
-            groups: dict[tuple[str, int], list[Message]] = {(topics[0], partitions[0]): messages}
-        else:
-            groups = {}
-            for place, message in zip(zip(topics, partitions, strict=True), messages, strict=True):
-                group = groups.get(place)
-                if group is None:
-                    groups[place] = [message]
-                else:
-                    group.append(message)
-        return [
-            (assignment, own)
-            for place, own in groups.items()
-            if (assignment := self._assignments.get(*place)) is not None and not assignment.closed
-        ]
 
     def _told(self, message: Message) -> None:
         """Not a record: the end of a partition, or an error."""
@@ -273,12 +269,14 @@ class Fetcher(threading.Thread):
         if error.code() == KafkaError._PARTITION_EOF:
             # Behind the last record may lie transaction markers; everything below has been read.
             if assignment is not None and offset is not None:
-                assignment.tracker.reach(offset)
                 assignment.end = offset
+                if self._order is None or self._order.at_end(assignment, offset):
+                    assignment.tracker.reach(offset)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET and assignment is not None:
+            if self._order is not None:
+                self._route(self._order.let_go(assignment), full=False)
             self._rebalancer.out_of_range(self._consumer, assignment, error)
-            if self.paused:
-                self._consumer.pause([confluent_kafka.TopicPartition(*assignment.partition)])
+            self._pauses.came([assignment])
         elif error.fatal():
             raise KafkaException(error)
         else:
@@ -289,12 +287,11 @@ class Fetcher(threading.Thread):
         self._held.clear()
         self._lanes.forget_held()
         self._unrouted.clear()
-        self.paused = False
-        self._pause(True)
+        self._pauses.pause()
         while not self._closing.is_set():
             self._go_round()
-            self._consumer.consume(_MOST_POLL, _POLL_SECONDS)
+            self._consumer.consume(MOST_RECORDS, _POLL_SECONDS)
 
 
 def _place(message: Message) -> TopicPartition:
-    return TopicPartition(_topic(message), _partition(message))
+    return TopicPartition(cast(str, message.topic()), cast(int, message.partition()))

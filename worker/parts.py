@@ -12,6 +12,8 @@ from offsets.stores import FileStore, PolledKafkaStore
 from worker.assignment import Assignments
 from worker.committer import Committer
 from worker.configuration import Configuration
+from worker.configuration.matching import topics_matcher
+from worker.ddl_history import DDLHistory
 from worker.fetcher import Fetcher
 from worker.formats.choice import FormatChoice
 from worker.handler_set import HandlerSet
@@ -22,6 +24,7 @@ from worker.metrics import Metrics
 from worker.processor import Processor
 from worker.rebalance import Rebalancer
 from worker.routing import Router
+from worker.source_order import SourceOrder, ends_told_by
 from worker.tables import TableBook
 
 __all__ = ["KAFKA_DEADLINE", "Parts"]
@@ -82,6 +85,7 @@ class Parts:
             clock=clock,
             fail=fail,
         )
+        formats = FormatChoice(configuration.format)
         settings = consumer_settings(configuration)
         strategy = str(settings.get("partition.assignment.strategy", ""))
         self.rebalancer = Rebalancer(
@@ -92,20 +96,25 @@ class Parts:
             committer=self.committer,
             local=self.local,
             kafka=self.kafka,
-            format_of=FormatChoice(configuration.format).of,
+            format_of=formats.of,
             metrics=self.metrics,
             incremental="cooperative" in strategy or settings.get("group.protocol") == "consumer",
             settled=self.errors.settled,
             stopping=stop,
         )
+        consumer = Consumer(
+            settings, error_cb=self.errors.report, on_commit=self.kafka.answered, logger=client_logger()
+        )
+        order, history = None, None
+        if configuration.kafka.ddl_topics:
+            has_ddl = topics_matcher(configuration.kafka.ddl_topics)
+            order = SourceOrder(
+                has_ddl, high=ends_told_by(consumer), max_bytes=lanes.max_bytes // 4, clock=clock
+            )
+            history = DDLHistory(settings, has_ddl, formats.of, stopping=stop)
         self.fetcher = Fetcher(
-            Consumer(
-                settings,
-                error_cb=self.errors.report,
-                on_commit=self.kafka.answered,
-                logger=client_logger(),
-            ),
-            configuration.kafka.topics,
+            consumer,
+            list(dict.fromkeys([*configuration.kafka.topics, *configuration.kafka.ddl_topics])),
             assignments=self.assignments,
             router=Router(self.book, self.metrics, skip_undecodable=skip_undecodable),
             rebalancer=self.rebalancer,
@@ -113,6 +122,8 @@ class Parts:
             errors=self.errors,
             store=self.kafka,
             metrics=self.metrics,
+            order=order,
+            prepare=history.read if history is not None else None,
             max_records=lanes.max_records,
             max_bytes=lanes.max_bytes,
             clock=clock,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-__all__ = ["PatternError", "table_matcher", "topic_matcher"]
+__all__ = ["PatternError", "table_matcher", "topic_matcher", "topics_matcher"]
 
 _WILDCARDS = frozenset("*?[")
 
@@ -65,6 +65,12 @@ def topic_matcher(pattern: str) -> Callable[[str], bool]:
             f"^{pattern}" if looks_like_expression else None,
         )
     return lambda topic: topic == pattern
+
+
+def topics_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """A test whether any of these takes a topic's name (see `topic_matcher`)."""
+    matchers = [topic_matcher(pattern) for pattern in patterns]
+    return lambda topic: any(matches(topic) for matches in matchers)
 
 
 def _compiled(expression: str) -> re.Pattern[str]:
