@@ -144,13 +144,19 @@ class SourceOrder:
     def due(self) -> list[Run]:
         """What may go on now, in its order: runs of records of one partition, each with DDL alone."""
         now = self._clock()
-        ready: list[tuple[_Input, list[_Held]]] = []
-        for one in self._inputs.values():
-            if one.held:
-                others = [o for o in self._inputs.values() if o is not one and _same_log(o, one)]
-                passed = self._passed(one, others, now)
-                if passed:
-                    ready.append((one, passed))
+        counts = {one: self._free(one, now) for one in self._inputs.values() if one.held}
+        # What waits, even for the grace only, keeps back what follows it in the log.
+        waiting = [(one.held[count], one) for one, count in counts.items() if count < len(one.held)]
+        ready = []
+        for one, count in counts.items():
+            first = min(
+                (held for held, other in waiting if other is not one and _same_log(other, one)),
+                key=lambda held: (held.key, not held.barrier),
+                default=None,
+            )
+            passed = count if first is None else _before(one, count, first)
+            if passed:
+                ready.append((one, _take(one, passed)))
         if not ready and self._overfull():
             ready = self._first_of_all()
         return list(_in_order(ready))
@@ -169,11 +175,13 @@ class SourceOrder:
         """Partitions of which nothing is held any more and that are read to their end, with that offset."""
         return [(a, one.end) for a, one in self._inputs.items() if one.end is not None and not one.held]
 
-    def _passed(self, one: _Input, others: list[_Input], now: float) -> list[_Held]:
-        """Takes the first records of `one` that nothing in the others can precede any more."""
+    def _free(self, one: _Input, now: float) -> int:
+        """How many of its first records nothing can precede any more that has not come yet."""
         # Every other partition has told all up to this key; of one with DDL an equal key may still follow.
         limit, strict, ends = None, False, False
-        for other in others:
+        for other in self._inputs.values():
+            if other is one or not _same_log(other, one):
+                continue
             if other.end is not None and other.high == self._high(other.assignment):
                 ends = True
             elif limit is None or other.reached < limit or (other.reached == limit and other.has_ddl):
@@ -187,7 +195,7 @@ class SourceOrder:
             if ends and now < held.came + self._grace:
                 break
             count += 1
-        return _take(one, count)
+        return count
 
     def _overfull(self) -> bool:
         return sum(one.bytes for one in self._inputs.values()) > 2 * self._max_bytes
@@ -218,6 +226,14 @@ def ends_told_by(consumer: Consumer) -> Callable[[Assignment], int | None]:
 
 def _same_log(one: _Input, other: _Input) -> bool:
     return one.stream is None or other.stream is None or one.stream == other.stream
+
+
+def _before(one: _Input, count: int, first: _Held) -> int:
+    """How many of its first `count` records do not come after `first`."""
+    for number, held in enumerate(itertools.islice(one.held, count)):
+        if held.key > first.key or (held.key == first.key and first.barrier and not held.barrier):
+            return number
+    return count
 
 
 def _take(one: _Input, count: int) -> list[_Held]:
