@@ -1,0 +1,195 @@
+"""The clauses of ALTER TABLE, and the keys in a table's definition."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from handlers.mysql_ddl import StatementError
+from handlers.mysql_ddl.columns import read_definition
+from handlers.mysql_ddl.operations import (
+    AddColumn,
+    ChangeKey,
+    DropColumn,
+    LoseRows,
+    ModifyColumn,
+    Operation,
+    RenameColumn,
+    TableName,
+)
+from handlers.mysql_ddl.tokens import Tokens
+
+__all__ = ["Key", "clauses_of", "new_name", "read_key"]
+
+_KEY_WORDS = (
+    "INDEX",
+    "KEY",
+    "UNIQUE",
+    "FULLTEXT",
+    "SPATIAL",
+    "CONSTRAINT",
+    "PRIMARY",
+    "FOREIGN",
+    "CHECK",
+    "VECTOR",
+)
+# First words of clauses that leave columns, key and rows as they are, besides options (`WORD = value`).
+_NOTHING = """
+    ALGORITHM ALTER ANALYZE AUTO_INCREMENT CHARACTER CHARSET CHECK COALESCE COLLATE COMMENT COMPRESSION
+    CONVERT DATA DEFAULT DISABLE ENABLE ENCRYPTION ENGINE FORCE INDEX KEY_BLOCK_SIZE LOCK MAX_ROWS MIN_ROWS
+    OPTIMIZE PACK_KEYS PARTITION PARTITIONS REBUILD REMOVE RENAME REORGANIZE REPAIR ROW_FORMAT SECONDARY_LOAD
+    SECONDARY_UNLOAD STATS_AUTO_RECALC STATS_PERSISTENT STATS_SAMPLE_PAGES SUBPARTITION TABLESPACE UNION
+    UPGRADE WITH WITHOUT
+"""
+_OF_PARTITIONS = ("TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT")
+# The name a column has for a moment while columns swap their names.
+_IN_BETWEEN = "_binlane_renaming"
+
+
+class Key(NamedTuple):
+    primary: bool
+    columns: tuple[str, ...]
+    """Empty: an index, a foreign key or a check."""
+
+
+def read_key(part: Tokens) -> Key | None:
+    """A key, index, constraint or period of a table; None, and nothing passed, if it is a column."""
+    if part.word not in _KEY_WORDS and (part.word, part.peek()) != ("PERIOD", "FOR"):
+        return None
+    if part.take("CONSTRAINT") and part.word not in _KEY_WORDS:
+        part.name()
+    primary = part.take("PRIMARY", "KEY")
+    if not primary and not part.take("UNIQUE"):
+        return Key(False, ())
+    while not part.at_end:
+        columns = part.brackets()
+        if columns is not None:
+            names = [_key_column(one) for one in columns.parts()]
+            # A key of expressions, or of prefixes, does not tell one row from another by its columns.
+            return Key(primary, tuple(name for name in names if name) if all(names) else ())
+        part.next()
+    raise StatementError(f"the columns of a key expected {part.here()}")
+
+
+def _key_column(tokens: Tokens) -> str:
+    return "" if tokens.word == "(" else tokens.name()
+
+
+def new_name(clause: Tokens) -> tuple[str | None, str] | None:
+    """(database or None, table) of `RENAME [TO] …`; None, and nothing passed, if it is another clause."""
+    if clause.word != "RENAME" or clause.peek() in ("COLUMN", "INDEX", "KEY"):
+        return None
+    clause.next()
+    clause.take_any("TO", "AS", "=")
+    first = clause.name()
+    return (first, clause.name()) if clause.take(".") else (None, first)
+
+
+def clauses_of(clauses: list[Tokens], table: TableName) -> list[Operation]:
+    """What the clauses do, put in order: in the statement they all speak of the table as it was before it.
+
+    Raises StatementError.
+    """
+    found: list[Operation] = []
+    is_ordering = False  # within `ORDER BY a, b`
+    for clause in clauses:
+        if clause.at_end:
+            continue  # the new name was read from it
+        is_ordering = clause.take("ORDER", "BY") or (is_ordering and not _begins_a_clause(clause))
+        if not is_ordering:
+            found += _clause(clause, table)
+    renames = [one for one in found if isinstance(one, RenameColumn)]
+    return [
+        *(one for one in found if isinstance(one, LoseRows)),
+        *(one for one in found if isinstance(one, DropColumn)),
+        *_one_after_another(renames),
+        *(one for one in found if isinstance(one, ModifyColumn)),
+        *(one for one in found if isinstance(one, AddColumn)),
+        *[one for one in found if isinstance(one, ChangeKey)][-1:],
+    ]
+
+
+def _begins_a_clause(clause: Tokens) -> bool:
+    return clause.peek() not in ("", "ASC", "DESC") or clause.peek(2) != ""
+
+
+def _clause(clause: Tokens, table: TableName) -> list[Operation]:  # noqa: PLR0911 - one return for each kind
+    if clause.take("ADD"):
+        return _add(clause, table)
+    if clause.take("DROP"):
+        return _drop(clause, table)
+    if clause.take("MODIFY"):
+        _pass_column(clause)
+        return [ModifyColumn(table, read_definition(clause).column)]
+    if clause.take("CHANGE"):
+        _pass_column(clause)
+        old, column = clause.name(), read_definition(clause).column
+        rename = [RenameColumn(table, old, column.name)] if old != column.name else []
+        return [*rename, ModifyColumn(table, column)]
+    if clause.take("RENAME", "COLUMN"):
+        clause.take("IF", "EXISTS")
+        old = clause.name()
+        clause.expect("TO")
+        return [RenameColumn(table, old, clause.name())]
+    if clause.word in _OF_PARTITIONS:
+        return [LoseRows(table, clause.spelled())]
+    if clause.word in _NOTHING.split() or clause.peek() == "=":
+        return []
+    raise StatementError(f"a clause of ALTER TABLE expected {clause.here()}")
+
+
+def _add(clause: Tokens, table: TableName) -> list[Operation]:
+    is_column = clause.take("COLUMN")
+    clause.take("IF", "NOT", "EXISTS")
+    if not is_column:
+        key = read_key(clause)
+        if key is not None:
+            return [ChangeKey(table, key.columns)] if key.primary else []
+        if clause.word == "PARTITION" or (clause.word, clause.peek()) == ("SYSTEM", "VERSIONING"):
+            return []
+    several = clause.brackets()
+    operations: list[Operation] = []
+    for part in [clause] if several is None else several.parts():
+        key = read_key(part)
+        if key is None:
+            definition = read_definition(part)
+            operations.append(AddColumn(table, definition.column))
+            key = Key(definition.primary, (definition.column.name,))
+        if key.primary:
+            operations.append(ChangeKey(table, key.columns))
+    return operations
+
+
+def _drop(clause: Tokens, table: TableName) -> list[Operation]:
+    if clause.take("PRIMARY", "KEY"):
+        return [ChangeKey(table, ())]
+    if clause.word == "PARTITION":
+        return [LoseRows(table, f"DROP {clause.spelled()}")]
+    if clause.word in _KEY_WORDS or (clause.word, clause.peek()) in (
+        ("PERIOD", "FOR"),
+        ("SYSTEM", "VERSIONING"),
+    ):
+        return []
+    clause.take("COLUMN")
+    clause.take("IF", "EXISTS")
+    return [DropColumn(table, clause.name())]
+
+
+def _pass_column(clause: Tokens) -> None:
+    clause.take("COLUMN")
+    clause.take("IF", "EXISTS")
+
+
+def _one_after_another(renames: list[RenameColumn]) -> list[RenameColumn]:
+    """So that no column takes a name that another one still has."""
+    waiting, ordered = list(renames), []
+    while waiting:
+        taken = {one.name.lower() for one in waiting}
+        free = next((one for one in waiting if one.to.lower() not in taken - {one.name.lower()}), None)
+        if free is None:  # they swap names
+            first = waiting.pop(0)
+            ordered.append(RenameColumn(first.table, first.name, _IN_BETWEEN))
+            waiting.append(RenameColumn(first.table, _IN_BETWEEN, first.to))
+        else:
+            waiting.remove(free)
+            ordered.append(free)
+    return ordered

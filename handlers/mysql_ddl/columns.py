@@ -1,0 +1,149 @@
+"""Column definitions: `age bigint unsigned NOT NULL DEFAULT 18 COMMENT '…' AFTER name`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from handlers.mysql_ddl.operations import Column, Default
+from handlers.mysql_ddl.tokens import Kind, Tokens
+
+__all__ = ["Definition", "read_definition"]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A column, and what its definition says of the table's keys."""
+
+    column: Column
+    primary: bool
+    unique: bool
+
+
+# MySQL's synonyms: https://dev.mysql.com/doc/refman/8.0/en/other-vendor-data-types.html and `SERIAL`.
+_SYNONYMS = {
+    "integer": "int",
+    "bool": "tinyint(1)",
+    "boolean": "tinyint(1)",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "fixed": "decimal",
+    "real": "double",
+    "float4": "float",
+    "float8": "double",
+    "int1": "tinyint",
+    "int2": "smallint",
+    "int3": "mediumint",
+    "middleint": "mediumint",
+    "int4": "int",
+    "int8": "bigint",
+    "character": "char",
+    "nchar": "char",
+    "nvarchar": "varchar",
+    "varcharacter": "varchar",
+    "geomcollection": "geometrycollection",
+    "serial": "bigint unsigned",
+    "char byte": "binary",
+    "long": "mediumtext",
+}
+_NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "UTC_TIMESTAMP")
+
+
+def read_definition(tokens: Tokens) -> Definition:
+    """Read a column's name, type and attributes; the place (FIRST, AFTER) is passed over.
+
+    Raises StatementError.
+    """
+    name = tokens.name()
+    type_text, numbered = _type(tokens)
+    nullable, default, generated, primary, unique = not numbered, None, None, False, numbered
+    while not tokens.at_end:
+        if tokens.take("NOT", "NULL"):
+            nullable = False
+        elif tokens.take("DEFAULT"):
+            default = _default(tokens)
+        elif tokens.take("AUTO_INCREMENT"):
+            numbered = True
+        elif tokens.take("AS"):
+            if (expression := tokens.brackets()) is not None:
+                generated = expression.spelled()
+        elif tokens.take("UNIQUE"):
+            unique = True
+            tokens.take("KEY")
+        elif tokens.take("PRIMARY") or tokens.take("KEY"):
+            primary = True
+            tokens.take("KEY")
+        elif tokens.take("REFERENCES"):
+            break
+        elif tokens.take("COMMENT") or tokens.take("AFTER") or tokens.take("COLLATE"):
+            tokens.next()
+        else:  # NULL, FIRST, ON UPDATE now(), CHECK (…), VIRTUAL, CHARACTER SET x, INVISIBLE, SRID 0 …
+            tokens.skip()
+    column = Column(name, type_text, nullable and not primary, default, generated, numbered)
+    return Definition(column, primary, unique)
+
+
+def _type(tokens: Tokens) -> tuple[str, bool]:
+    """The type in the spelling of `Change.types`, and whether it says that rows are numbered (SERIAL)."""
+    tokens.take("NATIONAL")
+    name = tokens.name().lower()
+    if name == "double":
+        tokens.take("PRECISION")
+    elif name == "char" and tokens.take("BYTE"):
+        name = "char byte"
+    elif name in ("char", "character", "nchar") and tokens.take_any("VARYING", "VARCHAR", "VARCHARACTER"):
+        name = "varchar"
+    elif name == "long":
+        name = "mediumblob" if tokens.take("VARBINARY") else "mediumtext"
+        tokens.take("VARCHAR")
+    text = _SYNONYMS.get(name, name)
+    inside = tokens.brackets()
+    if inside is not None:
+        text += f"({inside.spelled(apart='')})"
+    elif text == "decimal":
+        text = "decimal(10,0)"
+    if re.fullmatch(r"decimal\(\d+\)", text):
+        text = f"{text[:-1]},0)"
+    unsigned = False
+    while word := tokens.take_any("UNSIGNED", "SIGNED", "ZEROFILL"):
+        unsigned = unsigned or word != "SIGNED"
+    return text + (" unsigned" if unsigned else ""), name == "serial"
+
+
+def _default(tokens: Tokens) -> Default:  # noqa: PLR0911 - one return for each kind of literal
+    sign = ""
+    while found := tokens.take_any("-", "+"):
+        sign = "" if found == "+" else "-"
+    if tokens.word.startswith("_") and tokens.kind is Kind.WORD:
+        tokens.next()  # the character set of the text: _utf8mb4'…'
+    if tokens.kind is Kind.TEXT:
+        return Default("text", tokens.next().text)
+    if tokens.kind is Kind.NUMBER:
+        return Default("number", sign + tokens.next().text)
+    if tokens.kind is Kind.BITS:
+        return Default("bits", tokens.next().text)
+    if tokens.kind is Kind.BYTES:
+        return Default("bytes", tokens.next().text)
+    if tokens.take("NULL"):
+        return Default("null", "")
+    if word := tokens.take_any("TRUE", "FALSE"):
+        return Default("number", "1" if word == "TRUE" else "0")
+    if tokens.take_any(*_NOW):
+        tokens.brackets()
+        return Default("now", "")
+    inside = tokens.brackets()
+    if inside is not None:
+        return _of_expression(inside)
+    name = tokens.name()
+    arguments = tokens.brackets()
+    return Default("expression", name if arguments is None else f"{name}({arguments.spelled()})")
+
+
+def _of_expression(inside: Tokens) -> Default:
+    """`DEFAULT ('x')` is a literal like any other."""
+    text = inside.spelled()
+    try:
+        default = _default(inside)
+    except ValueError:
+        return Default("expression", text)
+    return default if inside.at_end else Default("expression", text)
