@@ -1,0 +1,1 @@
+"""The `sql` handler: rows into PostgreSQL, MySQL, MariaDB and SQLite, each change exactly once."""
