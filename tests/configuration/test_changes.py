@@ -1,0 +1,110 @@
+"""What a running worker takes over of a changed configuration, and what needs a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from worker.configuration import Configuration
+from worker.configuration.changes import LIVE, compare
+from worker.configuration.watching import FileWatch
+
+KAFKA = {"bootstrap_servers": "localhost:9092", "group_id": "shop", "topics": ["cdc.shop"]}
+
+
+def configuration(**sections: Any) -> Configuration:
+    return Configuration.model_validate({"kafka": KAFKA, **sections})
+
+
+def table(**keys: Any) -> dict[str, Any]:
+    return {"match": "shop.*", "handlers": [{"type": "log"}], **keys}
+
+
+def test_the_same_configuration_read_twice_has_no_changes() -> None:
+    same = {"tables": [table()], "lanes": {"count": 3}, "dead_letter": {"topic": "dead"}}
+    assert not compare(configuration(**same), configuration(**same))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ({"lanes": {"count": 3}}, {"lanes": {"count": 5}}, "lanes.count"),
+        ({"batch": {"max_records": 5}}, {"batch": {"max_records": 6}}, "batch.max_records"),
+        ({"tables": [table()]}, {"tables": [table(on_failure="skip")]}, "tables"),
+        ({"tables": [table()]}, {"tables": []}, "tables"),
+        ({"checkpoint": {"interval": 5}}, {"checkpoint": {"interval": 6}}, "checkpoint.interval"),
+        ({}, {"logging": {"level": "debug"}}, "logging.level"),
+    ],
+)
+def test_what_a_running_worker_takes_over(old: dict[str, Any], new: dict[str, Any], path: str) -> None:
+    found = compare(configuration(**old), configuration(**new))
+    assert found.live == (path,)
+    assert found.restart == ()
+
+
+@pytest.mark.parametrize(
+    ("new", "path"),
+    [
+        ({"kafka": {**KAFKA, "group_id": "other"}}, "kafka.group_id"),
+        ({"lanes": {"order_by": "row"}}, "lanes.order_by"),
+        ({"checkpoint": {"directory": "elsewhere"}}, "checkpoint.directory"),
+        ({"http": None}, "http"),
+    ],
+)
+def test_what_needs_a_restart(new: dict[str, Any], path: str) -> None:
+    found = compare(configuration(), configuration(**new))
+    assert path in found.restart
+    assert found.live == ()
+
+
+def test_every_live_key_is_a_key() -> None:
+    known = configuration(dead_letter={"topic": "dead"})
+    for key in LIVE:
+        found: object = known
+        for part in key.split("."):
+            found = getattr(found, part)
+
+
+def test_a_default_batch_that_changes_changes_the_tables_too() -> None:
+    old, new = ({"tables": [table()], "batch": {"max_records": n}} for n in (5, 6))
+    assert compare(configuration(**old), configuration(**new)).live == ("batch.max_records", "tables")
+
+
+def test_a_changed_file_is_told_once_and_not_while_it_is_being_written(tmp_path: Path) -> None:
+    path = tmp_path / "binlane.yaml"
+    path.write_text("a: 1")
+    watch = FileWatch(path)
+    assert not watch.changed()
+    path.write_text("a: 2, b:")
+    assert not watch.changed()
+    path.write_text("a: 2, b: 3")
+    assert not watch.changed()
+    assert watch.changed()
+    assert not watch.changed()
+
+
+def test_a_file_written_anew_with_the_same_content_is_no_change(tmp_path: Path) -> None:
+    path = tmp_path / "binlane.yaml"
+    path.write_text("a: 1")
+    watch = FileWatch(path)
+    path.unlink()
+    assert not watch.changed()
+    path.write_text("a: 1")
+    assert not watch.changed()
+    assert not watch.changed()
+
+
+def test_a_swapped_link_is_a_change(tmp_path: Path) -> None:
+    """As Kubernetes does it with a ConfigMap."""
+    for number in (1, 2):
+        (tmp_path / f"data-{number}").mkdir()
+        (tmp_path / f"data-{number}" / "binlane.yaml").write_text(f"a: {number}")
+    link = tmp_path / "data"
+    link.symlink_to("data-1")
+    watch = FileWatch(link / "binlane.yaml")
+    (tmp_path / "new").symlink_to("data-2")
+    (tmp_path / "new").replace(link)
+    assert not watch.changed()
+    assert watch.changed()

@@ -1,0 +1,65 @@
+"""What differs between two configurations, and which of it a running worker can take over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from worker.configuration.model import Configuration
+
+__all__ = ["LIVE", "Changes", "compare"]
+
+LIVE = (
+    "batch",
+    "checkpoint.interval",
+    "dead_letter.max_ratio",
+    "lanes.count",
+    "lanes.max_bytes",
+    "lanes.max_records",
+    "lanes.work_stealing",
+    "logging.level",
+    "revoke_timeout",
+    "shutdown_timeout",
+    "tables",
+)
+"""Key paths that a running worker takes over, with all below them; every other change needs a restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Key paths whose values differ, sorted."""
+
+    live: tuple[str, ...]
+    """Of LIVE."""
+    restart: tuple[str, ...]
+    """The others."""
+
+    def __bool__(self) -> bool:
+        return bool(self.live or self.restart)
+
+
+def compare(old: Configuration, new: Configuration) -> Changes:
+    """What `new` has otherwise than `old`. Values are never part of the answer: they may be secret."""
+    paths = sorted(set(_differing(old, new, "")))
+    live = [path for path in paths if any(path == key or path.startswith(f"{key}.") for key in LIVE)]
+    return Changes(tuple(live), tuple(path for path in paths if path not in live))
+
+
+def _differing(old: object, new: object, path: str) -> list[str]:
+    if isinstance(old, BaseModel) and isinstance(new, BaseModel) and type(old) is type(new):
+        return [
+            found
+            for name in type(old).model_fields
+            for found in _differing(
+                getattr(old, name), getattr(new, name), f"{path}.{name}" if path else name
+            )
+        ]
+    return [] if _plain(old) == _plain(new) else [path]
+
+
+def _plain(value: object) -> object:
+    """Without what models prepare for themselves, which is never the same twice."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.model_dump() if isinstance(value, BaseModel) else value
