@@ -36,9 +36,9 @@ _KEY_WORDS = (
 _NOTHING = """
     ALGORITHM ALTER ANALYZE AUTO_INCREMENT CHARACTER CHARSET CHECK COALESCE COLLATE COMMENT COMPRESSION
     CONVERT DATA DEFAULT DISABLE ENABLE ENCRYPTION ENGINE FORCE INDEX KEY_BLOCK_SIZE LOCK MAX_ROWS MIN_ROWS
-    OPTIMIZE PACK_KEYS PARTITION PARTITIONS REBUILD REMOVE RENAME REORGANIZE REPAIR ROW_FORMAT SECONDARY_LOAD
-    SECONDARY_UNLOAD STATS_AUTO_RECALC STATS_PERSISTENT STATS_SAMPLE_PAGES SUBPARTITION TABLESPACE UNION
-    UPGRADE WITH WITHOUT
+    OPTIMIZE ORDER PACK_KEYS PARTITION PARTITIONS REBUILD REMOVE RENAME REORGANIZE REPAIR ROW_FORMAT
+    SECONDARY_LOAD SECONDARY_UNLOAD STATS_AUTO_RECALC STATS_PERSISTENT STATS_SAMPLE_PAGES SUBPARTITION TABLESPACE
+    UNION UPGRADE WITH WITHOUT
 """
 _OF_PARTITIONS = ("TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT")
 # The name a column has for a moment while columns swap their names.
@@ -90,13 +90,14 @@ def clauses_of(clauses: list[Tokens], table: TableName) -> list[Operation]:
     Raises StatementError.
     """
     found: list[Operation] = []
-    is_ordering = False  # within `ORDER BY a, b`
+    of_list = False  # a clause that is a list goes on: `ORDER BY a, b`, `TRUNCATE PARTITION p0, p1`
     for clause in clauses:
         if clause.at_end:
             continue  # the new name was read from it
-        is_ordering = clause.take("ORDER", "BY") or (is_ordering and not _begins_a_clause(clause))
-        if not is_ordering:
-            found += _clause(clause, table)
+        if of_list and not _begins_a_clause(clause):
+            continue
+        of_list = "PARTITION" in (clause.word, clause.peek()) or clause.word == "ORDER"
+        found += _clause(clause, table)
     renames = [one for one in found if isinstance(one, RenameColumn)]
     return [
         *(one for one in found if isinstance(one, LoseRows)),
@@ -109,7 +110,7 @@ def clauses_of(clauses: list[Tokens], table: TableName) -> list[Operation]:
 
 
 def _begins_a_clause(clause: Tokens) -> bool:
-    return clause.peek() not in ("", "ASC", "DESC") or clause.peek(2) != ""
+    return clause.peek() not in ("", "ASC", "DESC", "INTO")
 
 
 def _clause(clause: Tokens, table: TableName) -> list[Operation]:  # noqa: PLR0911 - one return for each kind
