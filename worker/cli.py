@@ -67,9 +67,15 @@ def check(
     connect: Annotated[
         bool, typer.Option("--connect", help="Also reach Kafka and every handler's target.")
     ] = False,
+    sample: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Show what becomes of these records (JSON lines: value, or key and value)."
+        ),
+    ] = None,
 ) -> int | None:
     """Validate a configuration, and print which pattern leads to which handlers."""
-    return _call("check:check", config, connect)
+    return _call("check:check", config, connect, sample)
 
 
 @app.command()

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from worker import logs
+from worker.commands.sample import show_samples
 from worker.configuration import Configuration, TableRule, load
 from worker.configuration.units import format_duration, format_size
 from worker.connection import reach_handlers, reach_kafka
@@ -18,21 +20,24 @@ __all__ = ["check"]
 _WIDTH_WITHOUT_TERMINAL = 160
 
 
-def check(config: Path, connect: bool = False) -> int:
-    """Print which pattern leads to which handlers; with `connect`, reach Kafka and the handlers' targets.
+def check(config: Path, connect: bool = False, sample: Path | None = None) -> int:
+    """Print which pattern leads to which handlers; with `connect`, reach Kafka and the handlers' targets;
+    with `sample`, show what becomes of the records in that file.
 
-    Returns 0, or 1 when something could not be reached.
+    Returns 0, or 1 when something could not be reached, or a record not decoded.
 
     Raises:
-        ConfigurationError: the configuration cannot be used.
+        ConfigurationError: the configuration, or the file of records, cannot be used.
     """
+    logs.configure("warning")  # what is not asked for is not told among the answers
     configuration = load(config)
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
     console.print(Text(f"{config}: usable"))
     console.print(_table(configuration))
-    return _connect(configuration, console) if connect else 0
+    shown = show_samples(configuration, sample, console) if sample is not None else 0
+    return max(shown, _connect(configuration, console) if connect else 0)
 
 
 def _table(configuration: Configuration) -> Table | Text:

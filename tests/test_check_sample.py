@@ -1,0 +1,110 @@
+"""`binlane check CONFIG --sample FILE` shows what becomes of given records."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from captured import records
+from typer.testing import CliRunner
+
+from worker.cli import app
+from worker.configuration import ConfigurationError
+
+INSERT = {
+    "data": [{"id": "7", "total": "9061.0"}],
+    "database": "shop",
+    "table": "orders",
+    "type": "INSERT",
+    "es": 1_700_000_000_000,
+    "isDdl": False,
+    "mysqlType": {"id": "bigint", "total": "decimal(10,2)"},
+    "pkNames": ["id"],
+}
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Any:
+    def run(*lines: object, **sections: Any) -> Any:
+        config = {
+            "kafka": {"bootstrap_servers": "localhost:9092", "group_id": "g", "topics": ["cdc.shop"]},
+            "tables": [{"match": "shop.*", "handlers": [{"type": "log", "name": "shown"}]}],
+            **sections,
+        }
+        (tmp_path / "binlane.yaml").write_text(yaml.safe_dump(config))
+        text = "\n".join(each if isinstance(each, str) else json.dumps(each) for each in lines)
+        (tmp_path / "sample.jsonl").write_text(text)
+        return CliRunner().invoke(
+            app,
+            ["check", str(tmp_path / "binlane.yaml"), "--sample", str(tmp_path / "sample.jsonl")],
+            standalone_mode=False,
+        )
+
+    return run
+
+
+def test_a_record_is_shown_with_its_place_lane_handlers_and_changes(check: Any) -> None:
+    result = check(INSERT)
+    assert result.return_value == 0, result.output
+    assert "cdc.shop[0] offset 0: shop.orders → lane " in result.output
+    assert " → shown" in result.output
+    assert '"after":{"id":7,"total":"9061.00"}' in result.output
+    assert "1 records: 1 decoded" in result.output
+
+
+def test_a_line_may_hold_key_value_and_place(check: Any) -> None:
+    as_bytes = {"base64": base64.b64encode(json.dumps(INSERT).encode()).decode()}
+    result = check(
+        {"key": "k", "value": INSERT, "topic": "other", "partition": 3, "offset": 42},
+        {"key": None, "value": json.dumps(INSERT), "headers": [["a", "b"]]},
+        {"value": as_bytes},
+        {"topic": "cdc.shop", "partition": 1, "offset": 5, "ts": 1, "payload": json.dumps(INSERT)},
+        {"value": None},
+    )
+    assert "other[3] offset 42: shop.orders" in result.output
+    assert "cdc.shop[1] offset 5: shop.orders" in result.output
+    assert "offset 4: skipped: tombstone" in result.output
+    assert "5 records: 4 decoded, 1 skipped" in result.output
+
+
+def test_a_table_that_no_rule_matches_is_told(check: Any) -> None:
+    result = check({**INSERT, "database": "crm"})
+    assert "crm.orders: no rule matches it, skipped" in result.output
+    assert result.return_value == 0
+
+
+def test_an_undecodable_record_is_told_and_the_others_are_shown(check: Any) -> None:
+    result = check({"nothing": "of it"}, INSERT)
+    assert result.return_value == 1
+    assert "offset 0: undecodable as canal: " in result.output
+    assert "2 records: 1 decoded, 1 undecodable" in result.output
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{", "sample.jsonl:1: no JSON object"),
+        ('{"value": {"base64": "?"}}', "sample.jsonl:1: "),
+        ('{"value": "x", "partition": "one"}', "sample.jsonl:1: partition: "),
+    ],
+)
+def test_a_line_that_is_no_record_is_a_fault_with_its_place(check: Any, line: str, told: str) -> None:
+    result = check(line)
+    assert isinstance(result.exception, ConfigurationError)
+    assert told in str(result.exception)
+
+
+def test_records_that_a_tool_wrote_are_shown_as_they_were_captured(check: Any) -> None:
+    captured = records("canal")
+    result = check(
+        *(
+            {"topic": r.topic(), "offset": r.offset(), "value": (r.value() or b"").decode()}
+            for r in captured[:200]
+        )
+    )
+    assert result.return_value == 0
+    assert "200 records: " in result.output

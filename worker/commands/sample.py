@@ -1,0 +1,101 @@
+"""`binlane check CONFIG --sample FILE`: what the worker would make of these records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from handlers import Change
+from handlers.change_json import line
+from worker.configuration import Configuration, ConfigurationError, Fault
+from worker.configuration.matching import topics_matcher
+from worker.formats.choice import FormatChoice, NoFormatError
+from worker.formats.interface import Format, SeparateDDL, Skip, UndecodableRecord
+from worker.formats.sample import SampleError, SampleRecord, read_samples
+from worker.tables import home_lane
+
+__all__ = ["show_samples"]
+
+_SAID_BY_THE_HEADING = frozenset(("database", "table", "topic", "partition", "offset"))
+
+
+def show_samples(configuration: Configuration, file: Path, console: Console) -> int:
+    """Print, for each record: its place, table, lane, handlers and changes.
+
+    Returns 0; 1 when a record could not be decoded.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or a line of it is no record.
+    """
+    formats = FormatChoice(configuration.format)
+    has_ddl = topics_matcher(configuration.kafka.ddl_topics)
+    try:
+        records = list(read_samples(file, _default_topic(configuration)))
+    except SampleError as error:
+        raise ConfigurationError([Fault(str(file), str(error).removeprefix(f"{file}: "))]) from None
+    results: Counter[str] = Counter()
+    for record in records:
+        try:
+            format_ = formats.of(record.topic())
+        except NoFormatError as error:
+            results["undecodable"] += 1
+            _print(console, record, Text(f"no format: {error}", style="red"))
+            continue
+        if isinstance(format_, SeparateDDL) and has_ddl(record.topic()):
+            format_.learn(record)
+        results[_show(configuration, format_, record, console)] += 1
+    told = ", ".join(f"{count} {what}" for what, count in sorted(results.items())) or "none"
+    console.print(Text(f"{len(records)} records: {told}"))
+    return 1 if results["undecodable"] else 0
+
+
+def _show(configuration: Configuration, format_: Format, record: SampleRecord, console: Console) -> str:
+    changes: list[Change] = []
+    try:
+        found = format_.explain(record)
+        if not isinstance(found, Skip):
+            format_.decode(record, changes)
+    except UndecodableRecord as fault:
+        _print(console, record, Text(f"undecodable as {format_.name}: {fault}", style="red"))
+        return "undecodable"
+    if isinstance(found, Skip):
+        _print(console, record, Text(f"skipped: {found.reason}", style="dim"))
+        return "skipped"
+    table = f"{found.database}.{found.table}"
+    rule = configuration.rule_for(table)
+    if rule is None:
+        _print(console, record, Text(f"{table}: no rule matches it, skipped", style="dim"))
+        return "unmatched"
+    lane = home_lane(table, configuration.lanes.count)
+    handlers = ", ".join(entry.name for entry in rule.handlers)
+    alone = ", alone in its batch" if found.alone else ""
+    _print(console, record, Text(f"{table} → lane {lane} → {handlers}{alone}"))
+    for change in changes:
+        console.print(Text(f"    {configuration.secrets.redact(_shown(change, table))}"), soft_wrap=True)
+    return "decoded"
+
+
+def _shown(change: Change, table: str) -> str:
+    """The change as JSON, without what its heading says already and without what it has not."""
+    fields = msgspec.json.decode(line(change, "", table))
+    left = {
+        name: value
+        for name, value in fields.items()
+        if value is not None and name not in _SAID_BY_THE_HEADING
+    }
+    return msgspec.json.encode(left).decode()
+
+
+def _print(console: Console, record: SampleRecord, what: Text) -> None:
+    place = f"{record.topic()}[{record.partition()}] offset {record.offset()}: "
+    console.print(Text.assemble((place, "bold"), what), soft_wrap=True)
+
+
+def _default_topic(configuration: Configuration) -> str:
+    """The first topic that is a name, not an expression."""
+    names = [topic for topic in configuration.kafka.topics if not topic.startswith("^")]
+    return names[0] if names else "sample"

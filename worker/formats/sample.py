@@ -1,0 +1,160 @@
+"""Sample records from a file of JSON lines, as `binlane check --sample` reads them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+__all__ = ["SampleError", "SampleRecord", "read_samples"]
+
+# `payload` and `ts`: as `kcat -J` prints records.
+_VALUE_KEYS = ("value", "payload")
+_RECORD_KEYS = frozenset(
+    [
+        "broker",
+        "headers",
+        "key",
+        "offset",
+        "partition",
+        "payload",
+        "timestamp",
+        "timestamp_ms",
+        "topic",
+        "ts",
+        "tstype",
+        "value",
+    ]
+)
+
+
+class SampleError(ValueError):
+    """A line that is no sample record: its text says which, and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRecord:
+    """A record as a format reads it."""
+
+    sent_to: str
+    number: int
+    at: int
+    sent_ms: int
+    raw_key: bytes | None
+    raw_value: bytes | None
+    raw_headers: list[tuple[str, bytes | None]]
+
+    def topic(self) -> str:
+        return self.sent_to
+
+    def partition(self) -> int:
+        return self.number
+
+    def offset(self) -> int:
+        return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self.sent_ms
+
+    def key(self) -> bytes | None:
+        return self.raw_key
+
+    def value(self) -> bytes | None:
+        return self.raw_value
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return self.raw_headers
+
+    def __len__(self) -> int:
+        return len(self.raw_value or b"")
+
+
+def read_samples(path: Path, topic: str) -> Iterator[SampleRecord]:
+    """The records of a file: a line is a record's value, or an object with `value` (or `payload`) and, as far
+    as they matter, `key`, `headers`, `topic`, `partition`, `offset` and `timestamp_ms`.
+
+    Keys and values are text, null, {"base64": ...}, or JSON that was not put in quotes. `topic` is that of
+    records that name none; offsets count from 0 where none is given.
+
+    Raises:
+        SampleError: a line that is no JSON, or a file that cannot be read.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise SampleError(f"{path}: it cannot be read ({error.strerror})") from None
+    offset = 0
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield _record(line, f"{path}:{number}", topic, offset)
+            offset += 1
+
+
+def _record(line: bytes, place: str, topic: str, offset: int) -> SampleRecord:
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SampleError(
+            f"{place}: no JSON object ({error}); allowed: a record's value, or an object with value and key"
+        ) from None
+    value_key = next((key for key in _VALUE_KEYS if key in fields), None)
+    if value_key is None or not fields.keys() <= _RECORD_KEYS:
+        return SampleRecord(topic, 0, offset, 0, None, bytes(line.strip()), [])
+    try:
+        return SampleRecord(
+            _plain(fields, "topic", str, topic),
+            _plain(fields, "partition", int, 0),
+            _plain(fields, "offset", int, offset),
+            _plain(fields, "timestamp_ms", int, _plain(fields, "ts", int, 0)),
+            _bytes(fields.get("key")),
+            _bytes(fields[value_key]),
+            _headers(fields.get("headers")),
+        )
+    except (msgspec.DecodeError, binascii.Error, ValueError) as error:
+        raise SampleError(f"{place}: {error}") from None
+
+
+def _plain(fields: Mapping[str, msgspec.Raw], key: str, kind: type[Any], default: Any) -> Any:
+    if key not in fields:
+        return default
+    try:
+        return msgspec.json.decode(fields[key], type=kind)
+    except msgspec.DecodeError as error:
+        raise SampleError(f"{key}: {error}") from None
+
+
+def _bytes(raw: msgspec.Raw | None) -> bytes | None:
+    """Of a key or value in one of its four spellings."""
+    if raw is None:
+        return None
+    data = msgspec.json.decode(raw)
+    if data is None:
+        return None
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, dict) and data.keys() == {"base64"} and isinstance(data["base64"], str):
+        return base64.b64decode(data["base64"], validate=True)
+    return bytes(raw)
+
+
+def _headers(raw: msgspec.Raw | None) -> list[tuple[str, bytes | None]]:
+    """Pairs, a flat list of names and values (as kcat prints them), or a mapping."""
+    if raw is None:
+        return []
+    data = msgspec.json.decode(raw)
+    if data is None:
+        return []
+    if isinstance(data, dict):
+        return [(name, _header(value)) for name, value in data.items()]
+    if all(isinstance(item, list) and len(item) == 2 for item in data):
+        return [(str(name), _header(value)) for name, value in data]
+    return [(str(name), _header(value)) for name, value in zip(data[::2], data[1::2], strict=True)]
+
+
+def _header(value: Any) -> bytes | None:
+    return None if value is None else _bytes(msgspec.Raw(msgspec.json.encode(value)))
