@@ -1,0 +1,109 @@
+"""Batches from dicts, to test a handler without Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from handlers.api import Batch, Change, Handler, HandlerContext, Operation
+
+__all__ = ["make_batch", "opened"]
+
+AnyHandler = TypeVar("AnyHandler", bound=Handler)
+
+_FIELDS = frozenset(("op", "before", "after", "sql", "source_time_ms", "transaction", "index", "offset"))
+_TELLING = frozenset(("before", "after", "sql"))
+
+
+def make_batch(
+    table: str,
+    changes: Sequence[Mapping[str, Any]],
+    *,
+    key: str | Sequence[str] | None = None,
+    types: Mapping[str, str] | None = None,
+    topic: str = "test",
+    partition: int = 0,
+    offset: int = 0,
+    attempt: int = 1,
+    shard: int | None = None,
+) -> Batch:
+    """A batch as the worker would make it of these changes.
+
+    Each of `changes` is a row, which was inserted, or a change: a dict of `before`, `after` or `sql`, with
+    `op` where it is not plain from them (`snapshot`, `truncate`) and any other field of Change. Every change
+    is a record of its own, at `offset` and the offsets after it, unless it says otherwise.
+
+    >>> batch = make_batch("shop.orders", [{"id": 1}, {"before": {"id": 1}, "after": None}], key="id")
+    >>> [(change.op, change.key, change.offset) for change in batch.changes]
+    [('insert', {'id': 1}, 0), ('delete', {'id': 1}, 1)]
+
+    Args:
+        table: "database.table".
+        key: the primary-key column, or columns; None: the table has none.
+        types: column -> the source's type, where the handler looks at it.
+
+    Raises:
+        ValueError: `table` has no dot.
+    """
+    database, dot, name = table.partition(".")
+    if not dot:
+        raise ValueError(f"table {table!r} is no database.table")
+    columns = (key,) if isinstance(key, str) else tuple(key or ()) or None
+    made: list[Change] = []
+    for place, change in enumerate(changes):
+        fields: dict[str, Any] = dict(change) if _is_change(change) else {"after": dict(change)}
+        made.append(
+            Change(
+                op=fields.get("op") or _operation(fields),
+                before=fields.get("before"),
+                after=fields.get("after"),
+                key_columns=columns,
+                sql=fields.get("sql"),
+                source_time_ms=fields.get("source_time_ms", 0),
+                topic=topic,
+                partition=partition,
+                offset=fields.get("offset", offset + place),
+                index=fields.get("index", 0),
+                transaction=fields.get("transaction"),
+                types=types,
+            )
+        )
+    offsets = [change.offset for change in made]
+    return Batch(
+        table,
+        tuple(made),
+        database=database,
+        name=name,
+        attempt=attempt,
+        positions={(topic, partition): (min(offsets), max(offsets))} if offsets else {},
+        records=len(set(offsets)),
+        shard=shard,
+    )
+
+
+@contextmanager
+def opened(handler: AnyHandler, folder: Path | str = ".", **context: Any) -> Iterator[AnyHandler]:
+    """The handler, opened as the worker opens it, and closed at the end.
+
+    `folder` is what relative paths of its options start from; `context`: other fields of HandlerContext.
+    """
+    names = {"worker": "test", "handler": type(handler).__name__, **context}
+    handler.open(HandlerContext(folder=Path(folder), **names))
+    try:
+        yield handler
+    finally:
+        handler.close()
+
+
+def _is_change(given: Mapping[str, Any]) -> bool:
+    return bool(given.keys() & _TELLING) and given.keys() <= _FIELDS
+
+
+def _operation(fields: Mapping[str, Any]) -> Operation:
+    if fields.get("sql") is not None:
+        return "ddl"
+    if fields.get("before") is None:
+        return "insert"
+    return "delete" if fields.get("after") is None else "update"
