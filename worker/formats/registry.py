@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 
 from worker.formats.canal import Canal
 from worker.formats.interface import Format
+from worker.formats.maxwell import Maxwell
 
 __all__ = ["get", "names"]
 
-_FORMATS: Mapping[str, Callable[[], Format]] = {"canal": Canal}
+_FORMATS: Mapping[str, Callable[[], Format]] = {"canal": Canal, "maxwell": Maxwell}
 
 
 def names() -> tuple[str, ...]:
