@@ -15,6 +15,10 @@ from worker.work import Work
 
 __all__ = ["Lane", "Room", "Timers", "fullest", "longest_waiting"]
 
+_SPREAD_SHARE = 8
+"""Rows as Python objects take about so many times the bytes of their record: those that wait in shards take
+up to about `max_bytes` more."""
+
 
 class Lane:
     """Guarded by the lock of `Lanes`."""
@@ -42,10 +46,12 @@ class Lane:
 class Room:
     """What is queued and running against what may be. Guarded by the lock of `Lanes`."""
 
-    __slots__ = ("_bytes", "_lanes", "_max_bytes", "max_records")
+    __slots__ = ("_bytes", "_lanes", "_max_bytes", "max_records", "spread")
 
     def __init__(self, lanes: Sequence[Lane], max_records: int, max_bytes: int) -> None:
         """`max_records`: of each lane; `max_bytes`: of all together."""
+        self.spread = 0
+        """Bytes, as they were fetched, of records that are decoded and spread over shards."""
         self._lanes = lanes
         self.max_records = max_records
         self._max_bytes = max_bytes
@@ -68,8 +74,19 @@ class Room:
             self._lanes[number].records += records
         self._bytes += delivery.bytes
 
+    def may_spread(self, unit: Unit | None = None) -> bool:
+        """Whether more records may be decoded to be spread over shards: of this unit's table, or of any.
+
+        A table may always have a batch of them, so that none depends on another's being blocked."""
+        if self.spread < self._max_bytes // _SPREAD_SHARE:
+            return True
+        if unit is None or unit.shards is None:
+            return False
+        table, shards = unit.table, unit.shards
+        return shards.records < table.max_records and shards.bytes < table.max_bytes
+
     def release(self, unit: Unit, records: int, size: int) -> None:
-        lane = self._lanes[unit.lane]
+        lane = self._lanes[unit.home]
         lane.records -= records
         lane.bytes -= size
         self._bytes -= size

@@ -1,19 +1,20 @@
 """Lanes: bounded queues between the fetcher and the processors, work conserving and in order per unit.
 
-put (`offer`), `take`, `finish`, `give_back`: the four verbs of the interface. A unit (a table) has at most
-one batch running; an idle processor takes a whole ready unit from the fullest lane, so that one hot lane
-never leaves the others idle.
+put (`offer`), `take`, `finish`, `give_back`: the four verbs of the interface. A unit (a table; with order by
+row a shard of one) has at most one batch running; an idle processor takes a whole ready unit from the fullest
+lane, so that one hot lane never leaves the others idle.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from worker.assignment import Assignment
 from worker.chunk import Delivery
-from worker.idle import IdleProcessors
-from worker.lane import Lane, Room, Timers, fullest, longest_waiting
+from worker.lane import Lane, Room
+from worker.schedule import Schedule
+from worker.spreading import Spread
 from worker.unit import Unit, UnitState
 from worker.work import Work
 
@@ -33,8 +34,8 @@ class Lanes:
         work_stealing: bool,
         clock: Callable[[], float],
     ) -> None:
-        # Guards every lane, every unit's queue and state, and the counters below. Held for microseconds:
-        # handlers never run under it.
+        # Guards every lane, every unit's queue and state, the schedule, and what stands below. Held for
+        # microseconds: handlers never run under it.
         self._lock = threading.Lock()
         self.lanes = [Lane(number, self._lock) for number in range(count)]
         self._space = threading.Condition(self._lock)  # told when a held delivery fits
@@ -42,11 +43,7 @@ class Lanes:
         self._room = Room(self.lanes, max_records, max_bytes)
         self._stealing = work_stealing
         self._clock = clock
-        self._ready = 0  # units in all ready queues
-        self._tickets = 0
-        self._turns = False  # tables take turns: whoever waits longest is next, in whichever lane
-        self._timers = Timers()
-        self._idle = IdleProcessors(self.lanes, self._timers, stealing=work_stealing)
+        self._schedule = Schedule(self.lanes, self._room, stealing=work_stealing)
         self._held: Delivery | None = None  # the delivery that did not fit
         self._withdrawing = False
         self._stopping = False
@@ -56,10 +53,14 @@ class Lanes:
     def offer(self, delivery: Delivery) -> bool:
         """Queue a whole delivery; False, and nothing taken, when it does not fit now."""
         with self._lock:
+            schedule = self._schedule
             if not self._room.fits(delivery):
-                self._hold(delivery)
+                self._held = delivery
+                schedule.pressed = True
+                schedule.let_run(schedule.timers.waiting())
                 return False
             self._held = None
+            schedule.pressed = False
             self._room.take(delivery)
             now = self._clock()
             woken = 0
@@ -67,8 +68,8 @@ class Lanes:
                 chunk.enqueued = now
                 unit.push(chunk)
                 if unit.state in (UnitState.IDLE, UnitState.WAITING):
-                    woken += self._arrange(unit)
-            self._idle.wake(woken)
+                    woken += schedule.arrange(unit)
+            schedule.idle.wake(woken)
             return True
 
     def wait_for_space(self, timeout: float) -> bool:
@@ -82,6 +83,7 @@ class Lanes:
         """The held delivery is not coming back."""
         with self._lock:
             self._held = None
+            self._schedule.pressed = False
 
     def withdraw(self, units: Iterable[Unit], gone: set[Assignment], timeout: float) -> list[str]:
         """Forget what the units hold of partitions that leave, and wait until their running batches ended.
@@ -89,7 +91,7 @@ class Lanes:
         Mark the assignments closed first. Returns the tables still running after `timeout` seconds.
         """
         with self._lock:
-            self._idle.wake(sum(self._drop(unit, gone) for unit in units))
+            self._schedule.idle.wake(self._schedule.drop(units, gone))
             self._withdrawing = True
             end = self._clock() + timeout
             while (running := self._running_of(gone)) and (left := end - self._clock()) > 0:
@@ -115,21 +117,23 @@ class Lanes:
         with self._lock:
             if finished is not None:
                 self._finish(number, finished)
+            schedule = self._schedule
+            timers = schedule.timers
             while not self._stopping:
                 now = self._clock()
-                if self._timers:
-                    self._let_run(dict.fromkeys(self._timers.due(now)))
-                if lane.ready or (self._ready and self._stealing):
-                    unit = self._next_ready(lane)
-                    work = unit.cut(others_wait=self._ready > 0)
-                    self._turns = self._ready > 0 and unit.pace.shortened
+                if timers:
+                    schedule.let_run(dict.fromkeys(timers.due(now)))
+                if lane.ready or (schedule.ready and self._stealing):
+                    unit = schedule.next_ready(lane)
+                    work = unit.cut(others_wait=schedule.ready > 0)
+                    schedule.turns = schedule.ready > 0 and work.shortened
                     unit.state = UnitState.RUNNING
                     lane.running = work
                     lane.since = now
-                    if self._timers:
-                        self._idle.left_for_work()
+                    if timers:
+                        schedule.idle.left_for_work()
                     return work
-                self._idle.wait(lane, now)
+                schedule.idle.wait(lane, now)
             return None
 
     def finish(self, number: int, work: Work) -> None:
@@ -147,11 +151,11 @@ class Lanes:
             unit.due = self._clock() + delay
             unit.state = UnitState.BACKOFF
             if work.withdrawn:
-                self._unfold(unit)
+                self._wake(self._schedule.unfold(unit))
             elif delay > 0:
-                self._set_timer(unit)
+                self._schedule.set_timer(unit)
             else:
-                self._make_ready(unit)
+                self._schedule.make_ready(unit)
             self._tell()
 
     def halt(self, number: int, work: Work, error: str) -> None:
@@ -163,13 +167,13 @@ class Lanes:
             unit.held = work
             unit.state = UnitState.HALTED
             if work.withdrawn:
-                self._unfold(unit)
+                self._wake(self._schedule.unfold(unit))
             self._tell()
 
     def unblock(self) -> None:
         """A target is back: whoever waits for one may look again at once."""
         with self._lock:
-            self._let_run(self._timers.blocked())
+            self._schedule.let_run(self._schedule.timers.blocked())
 
     def shorten(self, number: int, work: Work, records: int) -> Work:
         """Cut a running batch after its first `records`; the rest goes back to the front of its queue."""
@@ -177,6 +181,22 @@ class Lanes:
             work.unit.push_back(work.unfinished_chunks(records))
             self.lanes[number].running = first = work.head(records)
             return first
+
+    def spread(self, number: int, work: Work, spread: Spread) -> None:
+        """The batch of a table in row order is decoded: queue its rows in their shards."""
+        with self._lock:
+            unit, schedule = work.unit, self._schedule
+            self._leave(number)
+            unit.error = None
+            unit.state = UnitState.IDLE
+            self._room.release(unit, spread.records, spread.bytes)
+            woken = schedule.spread(unit, spread.parts)
+            for chunk in spread.rest:
+                if chunk.assignment.closed:
+                    self._room.release(unit, *chunk.leave())
+            unit.push_back(chunk for chunk in spread.rest if not chunk.assignment.closed)
+            self._wake(woken + schedule.arrange(unit))
+            self._tell()
 
     @property
     def queued(self) -> int:
@@ -195,9 +215,11 @@ class Lanes:
 
     def dead_end(self, units: Iterable[Unit]) -> bool:
         """A delivery waits for room that only halted tables could give."""
+        still = (UnitState.IDLE, UnitState.HALTED, UnitState.BEHIND)
         with self._lock:
-            still = (UnitState.IDLE, UnitState.HALTED)
-            return self._held is not None and all(unit.state in still for unit in units)
+            return self._held is not None and all(
+                unit.state in still for table in units for unit in table.members()
+            )
 
     @property
     def lock(self) -> threading.Lock:
@@ -206,58 +228,18 @@ class Lanes:
 
     # -- under the lock
 
-    def _hold(self, delivery: Delivery) -> None:
-        """Nothing more comes until there is room, so nobody may wait for a fuller batch."""
-        self._held = delivery
-        self._let_run(self._timers.waiting())
-
-    def _arrange(self, unit: Unit) -> int:
-        """Make a unit with something queued ready, or let it gather. 1 if it became ready."""
-        if not unit.chunks:
-            return 0
-        wait = unit.table.max_wait
-        if wait <= 0 or self._held is not None or unit.full(self._room.max_records):
-            self._make_ready(unit)
-            return 1
-        if unit.state is not UnitState.WAITING:
-            unit.state = UnitState.WAITING
-            unit.due = unit.chunks[0].enqueued + wait
-            self._set_timer(unit)
-        return 0
-
-    def _make_ready(self, unit: Unit) -> None:
-        unit.state = UnitState.READY
-        self._tickets += 1
-        unit.ticket = self._tickets
-        self.lanes[unit.lane].ready.append(unit)
-        self._ready += 1
-
-    def _set_timer(self, unit: Unit) -> None:
-        self._timers.add(unit)
-        self._idle.timer_set(unit.due)
-
-    def _let_run(self, units: Collection[Unit]) -> None:
-        for unit in units:
-            self._make_ready(unit)
-        self._idle.wake(len(units))
-
-    def _next_ready(self, lane: Lane) -> Unit:
-        """The head of this lane's queue, or else of another's; there is a ready unit somewhere."""
-        if self._stealing and (self._turns or not lane.ready):
-            lane = longest_waiting(self.lanes) if self._turns else fullest(self.lanes)
-        self._ready -= 1
-        return lane.ready.popleft()
-
     def _finish(self, number: int, work: Work) -> None:
         unit = work.unit
-        unit.pace.ran(work.records, self._leave(number))
+        unit.pace.ran(work.records, self._leave(number), shortened=work.shortened)
         unit.error = None
-        self._room.release(unit, work.records, work.bytes)
-        unit.state = UnitState.IDLE
-        if unit.chunks:
-            self._arrange(unit)
+        self._wake(self._schedule.settle(unit, work))
         if self._withdrawing or self._held is not None:
             self._tell()
+
+    def _wake(self, units: int) -> None:
+        """So many units became ready by what a processor did, which looks for work itself now."""
+        if units > self._stealing:
+            self._schedule.idle.wake(units - self._stealing)
 
     def _leave(self, number: int) -> float:
         lane = self.lanes[number]
@@ -273,27 +255,5 @@ class Lanes:
             self._space.notify_all()
 
     def _running_of(self, gone: set[Assignment]) -> list[str]:
-        return [lane.running.unit.table.label for lane in self.lanes if lane.running and lane.works_on(gone)]
-
-    def _drop(self, unit: Unit, gone: set[Assignment]) -> int:
-        """1 if the unit became ready by it."""
-        woken = 0
-        if unit.held is not None and any(chunk.assignment in gone for chunk in unit.held.chunks):
-            woken = self._unfold(unit)
-        self._room.release(unit, *unit.drop(gone))
-        if not unit.chunks and unit.held is None and unit.state in (UnitState.READY, UnitState.WAITING):
-            if unit.state is UnitState.READY:
-                self.lanes[unit.lane].ready.remove(unit)
-                self._ready -= 1
-            unit.state = UnitState.IDLE
-            woken = 0
-        return woken
-
-    def _unfold(self, unit: Unit) -> int:
-        """Turn a kept batch, some of whose partitions left, back into queued records. 1: it became ready."""
-        self._room.release(unit, *unit.unfold())
-        if unit.state is UnitState.READY:
-            return 0
-        unit.state = UnitState.IDLE
-        unit.error = None
-        return self._arrange(unit)
+        running = [lane.running.unit for lane in self.lanes if lane.running and lane.works_on(gone)]
+        return list(dict.fromkeys(unit.table.label for unit in running))

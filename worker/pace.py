@@ -22,36 +22,28 @@ class Pace:
     the longest ones, and if a record has become dearer, the table's batches are never shortened again.
     """
 
-    __slots__ = ("_best", "_last", "_scales", "_shortened")
+    __slots__ = ("_best", "_last", "_scales")
 
     def __init__(self) -> None:
         self._best = math.inf
         self._last: float | None = None
-        self._shortened = False
         self._scales = True
-
-    @property
-    def shortened(self) -> bool:
-        """Whether the last batch was cut to a turn."""
-        return self._shortened
 
     def turn(self, queued: int) -> int | None:
         """The most records of the next batch while other tables wait; None: as many as there are."""
         seconds = self._last
-        self._shortened = False
         if seconds is None or not self._scales or queued * seconds <= _TURN_SECONDS:
             return None
-        self._shortened = True
         return max(1, int(_TURN_SECONDS / seconds))
 
-    def ran(self, records: int, seconds: float) -> None:
-        """A batch of so many records took so long."""
+    def ran(self, records: int, seconds: float, *, shortened: bool) -> None:
+        """A batch of so many records took so long. `shortened`: it was cut to a turn."""
         if seconds < _SAMPLE:
             self._last = None
             return
         each = seconds / max(1, records)
-        if self._shortened and each > _DEARER * self._best:
+        if shortened and each > _DEARER * self._best:
             self._scales = False
-        if not self._shortened:
+        if not shortened:
             self._best = min(self._best, each)
         self._last = each

@@ -14,9 +14,13 @@ from worker.work import Work
 if TYPE_CHECKING:
     from worker.assignment import Assignment
     from worker.formats.interface import Record
+    from worker.shards import Shards
     from worker.tables import Table
 
 __all__ = ["Unit", "UnitState"]
+
+_SPREAD_RECORDS, _SPREAD_BYTES = 1_000, 4 << 20
+"""The most that is decoded at a time to be spread over a table's shards."""
 
 
 class UnitState(Enum):
@@ -24,6 +28,9 @@ class UnitState(Enum):
     """Nothing queued."""
     WAITING = "waiting"
     """Queued, gathering a fuller batch until `max_wait` is over."""
+    BEHIND = "behind"
+    """Queued, and others go first: before a barrier all shards of the table and the barrier's other tables;
+    or its shards hold as many decoded rows as they may."""
     READY = "ready"
     RUNNING = "running"
     BACKOFF = "backoff"
@@ -33,7 +40,10 @@ class UnitState(Enum):
 
 
 class Unit:
-    """An ordering unit (a table): its records queue here, and at most one batch of them runs."""
+    """An ordering unit (a table): its records queue here, and at most one batch of them runs.
+
+    With order by row a table has units for its shards (see worker/shards.py); its own unit's batches are then
+    spread over them, and only DDL and its like run here."""
 
     __slots__ = (
         "blocked",
@@ -44,10 +54,13 @@ class Unit:
         "failed_batches",
         "finished_records",
         "held",
+        "home",
         "incoming",
         "lane",
         "pace",
         "records",
+        "shard",
+        "shards",
         "state",
         "table",
         "ticket",
@@ -56,7 +69,13 @@ class Unit:
     def __init__(self, table: Table, lane: int) -> None:
         self.table = table
         self.lane = lane
-        """Its home lane, whose bounds its records count against, whoever works on them."""
+        """Where it queues when it is ready, whoever takes it."""
+        self.home = lane
+        """The lane whose bounds its records count against: the table's, for a shard, too."""
+        self.shard: int | None = None
+        """Its number, if it is a shard."""
+        self.shards: Shards | None = None
+        """Those of a table in row order."""
         self.chunks: deque[Chunk] = deque()
         self.records = 0
         """Queued, without the running or held batch."""
@@ -82,16 +101,21 @@ class Unit:
         self.records += len(chunk.messages)
         self.bytes += chunk.bytes
 
-    def push_back(self, chunks: Iterable[Chunk]) -> tuple[int, int]:
-        """Queue again, in front, what was cut before. Returns its (records, bytes)."""
-        records = size = 0
+    def push_back(self, chunks: Iterable[Chunk]) -> None:
+        """Queue again, in front, what was cut before."""
         for chunk in reversed(list(chunks)):
             self.chunks.appendleft(chunk)
-            records += len(chunk.messages)
-            size += chunk.bytes
-        self.records += records
-        self.bytes += size
-        return records, size
+            self.records += len(chunk.messages)
+            self.bytes += chunk.bytes
+
+    def members(self) -> tuple[Unit, ...]:
+        """The table's own unit and its shards that have something to do."""
+        return (self,) if self.shards is None else (self, *self.shards.units.values())
+
+    @property
+    def halted(self) -> bool:
+        """Whether it or a shard of it is. Any thread."""
+        return any(unit.state is UnitState.HALTED for unit in self.members())
 
     def full(self, most_records: int) -> bool:
         """Whether waiting for more would not make a better batch."""
@@ -112,22 +136,34 @@ class Unit:
             work, self.held = self.held, None
             return work
         table = self.table
-        most = table.max_records
-        if others_wait and table.max_wait <= 0 and (turn := self.pace.turn(self.records)) is not None:
+        most, most_bytes = table.max_records, table.max_bytes
+        shortened = False
+        if self.shards is not None:
+            most, most_bytes = _SPREAD_RECORDS, _SPREAD_BYTES
+        elif others_wait and table.max_wait <= 0 and (turn := self.pace.turn(self.records)) is not None:
             most = min(most, turn)
-        if self.records <= most and self.bytes <= table.max_bytes and not self._holds_alone():
+            shortened = True
+        if self.records <= most and self.bytes <= most_bytes and not self._holds_alone():
             work = Work(self, list(self.chunks), self.records, self.bytes)
             self.chunks.clear()
             self.records = self.bytes = 0
-            return work
+        else:
+            work = Work.of(self, self._head(most, most_bytes))
+            self.records -= work.records
+            self.bytes -= work.bytes
+        work.shortened = shortened
+        return work
+
+    def _head(self, most: int, most_bytes: int) -> list[Chunk]:
+        """Takes the queue's first records within these bounds, or the one that stands alone."""
         chunks: list[Chunk] = []
         records = size = 0
         while self.chunks:
             chunk = self.chunks[0]
             if chunk.alone and chunks:
                 break
-            if records + len(chunk.messages) > most or size + chunk.bytes > table.max_bytes:
-                count = chunk.head(most - records, table.max_bytes - size)
+            if records + len(chunk.messages) > most or size + chunk.bytes > most_bytes:
+                count = chunk.head(most - records, most_bytes - size)
                 if count == 0 and not chunks:
                     count = 1
                 if count == 0:
@@ -142,10 +178,7 @@ class Unit:
                 break
             records += len(chunk.messages)
             size += chunk.bytes
-        work = Work.of(self, chunks)
-        self.records -= work.records
-        self.bytes -= work.bytes
-        return work
+        return chunks
 
     def _holds_alone(self) -> bool:
         for chunk in self.chunks:  # noqa: SIM110 - a generator costs more than the loop, for every batch
@@ -153,30 +186,23 @@ class Unit:
                 return True
         return False
 
-    def unfold(self) -> tuple[int, int]:
+    def unfold(self) -> list[Chunk]:
         """Queue the kept batch's unfinished records again, without those of closed partitions.
 
-        Returns the (records, bytes) that are gone for good."""
+        Returns what is gone for good."""
         work, self.held = self.held, None
         if work is None:
-            return 0, 0
-        left = [chunk for chunk in work.unfinished_chunks() if not chunk.assignment.closed]
-        records, size = self.push_back(left)
-        return work.records - records, work.bytes - size
+            return []
+        unfinished = work.unfinished_chunks()
+        self.push_back(chunk for chunk in unfinished if not chunk.assignment.closed)
+        return work.head(work.finished).chunks + [c for c in unfinished if c.assignment.closed]
 
-    def drop(self, gone: set[Assignment]) -> tuple[int, int]:
-        """Forget what is queued of these partitions. Returns the (records, bytes) that are gone."""
-        records = size = 0
-        if not any(chunk.assignment in gone for chunk in self.chunks):
-            return 0, 0
-        left: deque[Chunk] = deque()
-        for chunk in self.chunks:
-            if chunk.assignment in gone:
-                records += len(chunk.messages)
-                size += chunk.bytes
-            else:
-                left.append(chunk)
-        self.chunks = left
-        self.records -= records
-        self.bytes -= size
-        return records, size
+    def drop(self, gone: set[Assignment]) -> list[Chunk]:
+        """Forget what is queued of these partitions, and return it."""
+        # A barrier's place in another table stays until the barrier is over.
+        dropped = [chunk for chunk in self.chunks if chunk.assignment in gone and chunk.messages]
+        if dropped:
+            self.chunks = deque(c for c in self.chunks if c.assignment not in gone or not c.messages)
+            self.records -= sum(len(chunk.messages) for chunk in dropped)
+            self.bytes -= sum(chunk.bytes for chunk in dropped)
+        return dropped

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, cast
-
-from confluent_kafka import Message
+from typing import TYPE_CHECKING
 
 from handlers import Batch, Change
 from worker.chunk import Chunk
@@ -18,13 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Work"]
 
-_offset = cast(Callable[[Record], int], Message.offset)  # called through the class: no lookup for each record
-
 
 class Work:
     """A batch of one unit on its way through its handlers: which records, and how far each handler is."""
 
-    __slots__ = ("bytes", "changes", "chunks", "ends", "finished", "records", "runs", "unit")
+    __slots__ = ("bytes", "changes", "chunks", "ends", "finished", "records", "runs", "shortened", "unit")
 
     def __init__(self, unit: Unit, chunks: list[Chunk], records: int, size: int) -> None:
         self.unit = unit
@@ -38,6 +34,13 @@ class Work:
         self.ends: Sequence[int] = ()
         """For each record, how many changes come up to its end."""
         self.runs: list[HandlerRun] = []
+        self.shortened = False
+        """It was cut to a turn, because other tables wait."""
+
+    @property
+    def spreads(self) -> bool:
+        """Whether it is to be spread over the shards of its table instead of handled."""
+        return self.unit.shards is not None and not self.chunks[0].alone
 
     @property
     def total(self) -> int:
@@ -70,6 +73,11 @@ class Work:
         changes: list[Change] = []
         ends: list[int] = []
         for chunk in self.chunks:
+            if chunk.changes is not None:
+                begin = len(changes)
+                changes.extend(chunk.changes)
+                ends.extend([begin + end for end in chunk.ends] if begin else chunk.ends)
+                continue
             decode = chunk.assignment.format.decode
             for message in chunk.messages:
                 try:
@@ -94,6 +102,7 @@ class Work:
                 attempt=attempt,
                 positions=self._positions,
                 records=self.records,
+                shard=self.unit.shard,
             )
         whole = first == 0 and end == len(self.changes)
         changes = self.changes if whole else self.changes[first:end]
@@ -105,6 +114,7 @@ class Work:
             attempt=attempt,
             positions=self._positions if whole else _positions_of(changes),
             records=self.records if whole else len({(c.topic, c.partition, c.offset) for c in changes}),
+            shard=self.unit.shard,
         )
 
     def _decode_all(self) -> list[Change]:
@@ -124,22 +134,22 @@ class Work:
 
     def finish_changes(self, done: int) -> int:
         """Mark the records as finished whose changes are all among the first `done`. Returns how many are
-        new."""
+        finished by it."""
         return self.finish_records(bisect_right(self.ends, done) if self.changes is not None else done)
 
     def finish_records(self, count: int) -> int:
-        """Mark the first `count` records as finished."""
-        new = count - self.finished
-        if new <= 0:
+        """Mark the first `count` records as finished. Returns how many are finished by it: those of which
+        other shards have parts only with the last one."""
+        if count <= self.finished:
             return 0
+        new = 0
         if self.finished == 0 and count == self.records:
             for chunk in self.chunks:
-                chunk.run.finish(map(_offset, chunk.messages))
+                new += chunk.finish(chunk.messages)
         else:
             place = 0
             for chunk in self.chunks:
-                part = chunk.messages[max(0, self.finished - place) : max(0, count - place)]
-                chunk.run.finish(map(_offset, part))
+                new += chunk.finish(chunk.messages[max(0, self.finished - place) : max(0, count - place)])
                 place += len(chunk.messages)
         self.finished = count
         return new

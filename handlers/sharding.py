@@ -1,0 +1,99 @@
+"""Which share of its table's keys a change belongs to, with `order_by: row`.
+
+Changes of one row are always of one shard, whichever process, host or version of Python looks at them: a
+target may keep its marks by shard. The hash is CRC-32 of the key's values as text, since it is fast, is the
+same everywhere and spreads keys with a stride (ids that end in zeros) as evenly as others.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+from zlib import crc32
+
+from handlers.api import Change
+
+__all__ = ["SHARDS", "shard_of"]
+
+SHARDS = 64
+"""Of each table. Four for each of 16 lanes: enough to keep them busy although keys differ in their load, and
+few enough that a batch of a shard is worth its call."""
+
+
+def shard_of(change: Change) -> int | None:
+    """From 0 to SHARDS - 1; None for what concerns the whole table.
+
+    Keys that a database may hold to be the same key are of one shard: texts that differ only in case, accents
+    or spaces at the end (as in MySQL's usual collations), numbers that differ only in zeros at the end. All
+    rows of a table without a primary key are of shard 0. DDL and truncate have no shard, nor has a row that
+    does not carry its whole key: it might be any row.
+    """
+    columns = change.key_columns
+    row = change.after if change.after is not None else change.before
+    if row is None:
+        return None
+    if not columns:
+        return 0
+    try:
+        if len(columns) == 1:
+            value = row[columns[0]]
+            if type(value) is int:
+                return crc32(b"%d" % value) % SHARDS
+            return crc32(_text(value)) % SHARDS
+        return crc32(b"\x1f".join([_text(row[column]) for column in columns])) % SHARDS
+    except KeyError:
+        return None
+
+
+def _text(value: Any) -> bytes:
+    """Equal for equal values, the same everywhere."""
+    write = _WRITERS.get(type(value))
+    return repr(value).encode("utf-8", "backslashreplace") if write is None else write(value)
+
+
+def _of_int(value: int) -> bytes:
+    return b"%d" % value
+
+
+def _of_decimal(value: Decimal) -> bytes:
+    if not value.is_finite():
+        return str(value).encode()
+    # The digits without the zeros at their end, and where the point is: no precision of a context cuts them.
+    sign, digits, exponent = value.as_tuple()
+    text = "".join(map(str, digits)).lstrip("0")
+    kept = text.rstrip("0")
+    if not kept:
+        return b"0"
+    power = int(exponent) + len(text) - len(kept)
+    if 0 <= power <= 64:  # as the whole number that it is
+        return f"{'-' * sign}{kept}{'0' * power}".encode()
+    return f"{'-' * sign}{kept}e{power}".encode()
+
+
+def _of_float(value: float) -> bytes:
+    return b"%d" % value if value.is_integer() else repr(value).encode()
+
+
+def _of_str(value: str) -> bytes:
+    value = value.rstrip(" ")
+    if value.isascii():
+        return value.lower().encode()
+    apart = unicodedata.normalize("NFKD", value.casefold())
+    plain = "".join([letter for letter in apart if not unicodedata.combining(letter)])
+    return plain.casefold().encode("utf-8", "surrogatepass")
+
+
+def _of_bytes(value: bytes) -> bytes:
+    return value.rstrip(b"\0")  # binary(n) is filled up with them
+
+
+_WRITERS: dict[type, Callable[[Any], bytes]] = {
+    int: _of_int,
+    bool: _of_int,
+    str: _of_str,
+    Decimal: _of_decimal,
+    float: _of_float,
+    bytes: _of_bytes,
+}

@@ -1,0 +1,216 @@
+"""Which units are ready, which gather, and which are behind others. Guarded by the lock of `Lanes`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from worker.assignment import Assignment
+from worker.barrier import Barrier
+from worker.chunk import Chunk
+from worker.idle import IdleProcessors
+from worker.lane import Lane, Room, Timers, fullest, longest_waiting
+from worker.shards import Shard, ShardChunk
+from worker.unit import Unit, UnitState
+from worker.work import Work
+
+__all__ = ["Schedule"]
+
+
+class Schedule:
+    """What makes a unit ready returns how many units it made ready: so many processors are to be told."""
+
+    def __init__(self, lanes: Sequence[Lane], room: Room, *, stealing: bool) -> None:
+        self.ready = 0
+        """Units in the ready queues of all lanes."""
+        self.turns = False
+        """Tables take turns: whoever waits longest is next, in whichever lane."""
+        self.pressed = False
+        """A delivery waits for room: nothing more comes, so nobody may wait for a fuller batch."""
+        self.timers = Timers()
+        self.idle = IdleProcessors(lanes, self.timers, stealing=stealing)
+        self._lanes = lanes
+        self._room = room
+        self._stealing = stealing
+        self._tickets = 0
+        self._crowded: dict[Unit, None] = {}  # tables that wait until fewer rows are spread
+
+    def arrange(self, unit: Unit) -> int:
+        """Let a unit that neither runs nor keeps a batch go on with what it has queued."""
+        if not unit.chunks:
+            unit.state = UnitState.IDLE
+            return 0
+        if (unit.chunks[0].alone or unit.shards is not None) and (woken := self._stand(unit)) is not None:
+            return woken
+        wait = unit.table.max_wait
+        if wait <= 0 or self.pressed or unit.full(self._room.max_records):
+            self.make_ready(unit)
+            return 1
+        if unit.state is not UnitState.WAITING:
+            unit.state = UnitState.WAITING
+            unit.due = unit.chunks[0].enqueued + wait
+            self.set_timer(unit)
+        return 0
+
+    def make_ready(self, unit: Unit) -> None:
+        unit.state = UnitState.READY
+        self._tickets += 1
+        unit.ticket = self._tickets
+        self._lanes[unit.lane].ready.append(unit)
+        self.ready += 1
+
+    def set_timer(self, unit: Unit) -> None:
+        self.timers.add(unit)
+        self.idle.timer_set(unit.due)
+
+    def let_run(self, units: Collection[Unit]) -> None:
+        """They need not wait any longer."""
+        for unit in units:
+            self.make_ready(unit)
+        self.idle.wake(len(units))
+
+    def next_ready(self, lane: Lane) -> Unit:
+        """The head of this lane's queue, or else of another's; there is a ready unit somewhere."""
+        if self._stealing and (self.turns or not lane.ready):
+            lane = longest_waiting(self._lanes) if self.turns else fullest(self._lanes)
+        self.ready -= 1
+        return lane.ready.popleft()
+
+    def spread(self, unit: Unit, parts: Iterable[tuple[int, ShardChunk]]) -> int:
+        """Queue these rows of a table in their shards."""
+        shards = unit.shards
+        assert shards is not None  # only such a table's batches are spread
+        woken = 0
+        for number, chunk in parts:
+            if chunk.assignment.closed:
+                self._room.release(unit, *chunk.leave())
+                continue
+            shard = shards.get(unit, number, len(self._lanes))
+            shard.push(chunk)
+            shards.records += len(chunk.messages)
+            shards.bytes += chunk.bytes
+            self._room.spread += chunk.bytes
+            if shard.state in (UnitState.IDLE, UnitState.WAITING):
+                woken += self.arrange(shard)
+        return woken
+
+    def settle(self, unit: Unit, work: Work) -> int:
+        """Go on after a batch that is done."""
+        unit.state = UnitState.IDLE
+        if unit.shard is None and not work.chunks[0].alone:  # as most are
+            self._room.release(unit, work.records, work.bytes)
+            return self.arrange(unit)
+        barriers = self._let_go(unit, work.chunks)
+        if unit.shards is not None:
+            unit.shards.key_columns = None
+        return self.arrange(unit) + self._pass(barriers) + self._left(unit)
+
+    def unfold(self, unit: Unit) -> int:
+        """Turn a kept batch, some of whose partitions left, back into queued records."""
+        barriers = self._let_go(unit, unit.unfold())
+        return self._again(unit) + self._pass(barriers) + self._left(unit)
+
+    def drop(self, units: Iterable[Unit], gone: set[Assignment]) -> int:
+        """Forget what the units, and those of their shards, hold of partitions that leave."""
+        woken = 0
+        barriers: list[Barrier] = []
+        for table in units:
+            for unit in table.members():
+                dropped = unit.drop(gone)
+                if unit.held is not None and any(chunk.assignment in gone for chunk in unit.held.chunks):
+                    dropped += unit.unfold()
+                elif not dropped:
+                    continue
+                barriers += self._let_go(unit, dropped)
+                if unit.held is None and unit.state is not UnitState.RUNNING:
+                    woken += self._again(unit)
+                woken += self._left(unit)
+        return woken + self._pass(barriers)
+
+    def _stand(self, unit: Unit) -> int | None:
+        """Let a unit of a table with shards or a barrier wait or go on; None: it may do as others do."""
+        chunks = unit.chunks
+        while chunks and (barrier := chunks[0].barrier) is not None and barrier.over:
+            chunks.popleft()  # it was this table's place in it
+        if not chunks:
+            unit.state = UnitState.IDLE
+            return 0
+        front, shards = chunks[0], unit.shards
+        if front.alone:
+            unit.state = UnitState.BEHIND
+            if shards is not None and shards.records:
+                return self._hurry(unit)
+            if front.barrier is not None:
+                if not front.barrier.reached():
+                    return 0
+                unit = front.barrier.home
+        elif shards is None:
+            return None
+        elif not self._room.may_spread(unit):
+            unit.state = UnitState.BEHIND
+            self._crowded[unit] = None
+            return self._hurry(unit)
+        self.make_ready(unit)
+        return 1
+
+    def _hurry(self, unit: Unit) -> int:
+        """Its shards must not wait for fuller batches: the table waits for them."""
+        waiting = [member for member in unit.members() if member.state is UnitState.WAITING]
+        for member in waiting:
+            self.make_ready(member)
+        return len(waiting)
+
+    def _again(self, unit: Unit) -> int:
+        """Look anew at a unit that lost some of what it had."""
+        ready = unit.state is UnitState.READY
+        if ready:
+            self._lanes[unit.lane].ready.remove(unit)
+            self.ready -= 1
+        unit.state = UnitState.IDLE
+        unit.error = None
+        return max(0, self.arrange(unit) - ready)
+
+    def _let_go(self, unit: Unit, chunks: Iterable[Chunk]) -> list[Barrier]:
+        """Count out what a unit no longer holds. Returns the barriers that are over by it."""
+        barriers = []
+        parts = weight = records = size = 0
+        for chunk in chunks:
+            parts += len(chunk.messages)
+            weight += chunk.bytes
+            left = chunk.leave()
+            records += left[0]
+            size += left[1]
+            if chunk.barrier is not None:
+                chunk.barrier.over = True
+                barriers.append(chunk.barrier)
+        self._room.release(unit, records, size)
+        if isinstance(unit, Shard) and unit.whole.shards is not None:
+            unit.whole.shards.records -= parts
+            unit.whole.shards.bytes -= weight
+            self._room.spread -= weight
+        return barriers
+
+    def _pass(self, barriers: Iterable[Barrier]) -> int:
+        """Let the tables go on that stand at these barriers, which are over."""
+        woken = 0
+        for barrier in barriers:
+            for unit in barrier.others:
+                if unit.state is UnitState.BEHIND:
+                    unit.state = UnitState.IDLE
+                    woken += self.arrange(unit)
+        return woken
+
+    def _left(self, unit: Unit) -> int:
+        """Rows of a shard are gone: let those go on that waited for it."""
+        if not isinstance(unit, Shard):
+            return 0
+        whole, woken = unit.whole, 0
+        if unit.state is UnitState.IDLE and whole.shards is not None:
+            whole.shards.let_go(unit)
+        if whole.state is UnitState.BEHIND:
+            woken += self.arrange(whole)
+        if self._crowded and self._room.may_spread():
+            crowded, self._crowded = self._crowded, {}
+            for table in crowded:
+                if table.state is UnitState.BEHIND:
+                    woken += self.arrange(table)
+        return woken
