@@ -1,4 +1,4 @@
-"""What every test may ask for. The broker is a real Kafka, one for the whole session."""
+"""What every test may ask for: a real Kafka and real databases, one of each for the whole session."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import NoReturn, TypeVar
 
 import pytest
+from servers.mariadb_server import MariaDBServer
+from servers.postgres_server import PostgresServer
+from servers.redis_node import RedisNode
+from servers.server_process import ProgramMissing, ServerProcess
 
 from worker.broker import Broker, BrokerError
 from worker.jars import JarsError
 from worker.java import JavaError
 
 MakeTopic = Callable[..., str]
+AnyServer = TypeVar("AnyServer", bound=ServerProcess)
 
 
 # A runner that was started in the background ignores SIGINT, and so would every process that the tests start;
@@ -30,11 +37,67 @@ def broker() -> Iterator[Broker]:
         node.start()
     except (BrokerError, JarsError, JavaError) as fault:
         node.close()
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the broker cannot start: {fault}", pytrace=False)
-        pytest.skip(f"the broker cannot start: {fault}")
+        _give_up(f"the broker cannot start: {fault}")
     yield node
     node.close()
+
+
+def _give_up(reason: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A running PostgreSQL that all tests share: `postgres.new_database("name")` gives a URL of your own."""
+    with ExitStack() as stack:
+        yield _started(PostgresServer, stack)
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDBServer]:
+    """A running MariaDB that all tests share: `mariadb.new_database("name")` gives a URL of your own."""
+    with ExitStack() as stack:
+        yield _started(MariaDBServer, stack)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisNode]:
+    """A running Redis that all tests share: `redis_server.new_database("name")` gives a URL of your own."""
+    with ExitStack() as stack:
+        yield _started(RedisNode, stack)
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Callable[[], PostgresServer]]:
+    """`own_postgres()` starts a PostgreSQL that the test may stop, kill and restart."""
+    with ExitStack() as stack:
+        yield lambda: _started(PostgresServer, stack)
+
+
+@pytest.fixture
+def own_mariadb() -> Iterator[Callable[[], MariaDBServer]]:
+    """`own_mariadb()` starts a MariaDB that the test may stop, kill and restart."""
+    with ExitStack() as stack:
+        yield lambda: _started(MariaDBServer, stack)
+
+
+@pytest.fixture
+def own_redis() -> Iterator[Callable[[], RedisNode]]:
+    """`own_redis()` starts a Redis that the test may stop, kill and restart."""
+    with ExitStack() as stack:
+        yield lambda: _started(RedisNode, stack)
+
+
+def _started(kind: type[AnyServer], stack: ExitStack) -> AnyServer:
+    server = kind()
+    stack.callback(server.close)
+    try:
+        server.start()
+    except ProgramMissing as fault:
+        _give_up(str(fault))
+    return server
 
 
 _numbers = itertools.count(1)
