@@ -15,6 +15,7 @@ from worker.formats.interface import Format, Record
 from worker.parts import Parts
 from worker.status import LaneStatus, PartitionStatus, TableStatus, WorkerState, WorkerStatus
 from worker.unit import Unit, UnitState
+from worker.work import Work
 
 __all__ = ["StatusReport"]
 
@@ -23,13 +24,19 @@ TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
 _STATES: dict[UnitState, TableState] = {
     UnitState.IDLE: "idle",
     UnitState.WAITING: "queued",
+    UnitState.BEHIND: "queued",
     UnitState.READY: "queued",
     UnitState.RUNNING: "running",
     UnitState.BACKOFF: "retrying",
     UnitState.HALTED: "blocked",
 }
 
+_LOUDEST: tuple[TableState, ...] = ("blocked", "retrying", "running", "queued", "idle")
+"""Of the states of a table's shards, the first of these is the table's."""
+
 Heads = dict[TopicPartition, tuple[Format, Record]]
+Works = dict[Unit, Work | None]
+"""A table's own unit and its shards, each with the batch that it runs or keeps."""
 
 
 class StatusReport:
@@ -75,12 +82,8 @@ class StatusReport:
                 for lane in self._lanes.lanes
             ]
             for unit in self._book.all():
-                work = running.get(unit) or unit.held
-                chunks = [*(work.unfinished_chunks() if work else ()), *unit.chunks]
-                heads: Heads = {}
-                for chunk in chunks:
-                    heads.setdefault(chunk.assignment.partition, (chunk.assignment.format, chunk.messages[0]))
-                tables.append((_table(unit, work.runs[0].attempt - 1 if work and work.runs else 0), heads))
+                works = {each: running.get(each) or each.held for each in unit.members()}
+                tables.append((_table(unit, works), _heads(works)))
         delays: dict[TopicPartition, float] = {}
         rows = []
         for table, heads in tables:
@@ -142,17 +145,40 @@ class StatusReport:
         )
 
 
-def _table(unit: Unit, attempt: int) -> TableStatus:
+def _table(unit: Unit, works: Works) -> TableStatus:
+    shards = unit.shards
+    states = [_state(each) for each in works]
     return TableStatus(
         table=unit.table.label,
         lane=unit.lane,
-        finished_records=unit.finished_records,
-        failed_batches=unit.failed_batches,
-        state="retrying"
-        if unit.error and unit.state in (UnitState.READY, UnitState.RUNNING)
-        else _STATES[unit.state],
-        error=unit.error,
+        finished_records=sum(each.finished_records for each in works)
+        + (shards.finished_records if shards else 0),
+        failed_batches=sum(each.failed_batches for each in works) + (shards.failed_batches if shards else 0),
+        state=min(states, key=_LOUDEST.index),
+        error=next((each.error for each in works if each.error), None),
         delay_seconds=None,
-        queued_records=unit.records + (unit.held.records if unit.held else 0),
-        attempt=attempt,
+        queued_records=sum(each.records + (each.held.records if each.held else 0) for each in works),
+        attempt=max(work.runs[0].attempt - 1 if work and work.runs else 0 for work in works.values()),
     )
+
+
+def _state(unit: Unit) -> TableState:
+    if unit.blocked:
+        return "blocked"
+    if unit.error and unit.state in (UnitState.READY, UnitState.RUNNING):
+        return "retrying"
+    return _STATES[unit.state]
+
+
+def _heads(works: Works) -> Heads:
+    """The oldest unfinished record of each partition."""
+    heads: Heads = {}
+    for unit, work in works.items():
+        for chunk in [*(work.unfinished_chunks() if work else ()), *unit.chunks]:
+            if not chunk.messages:  # a barrier's place
+                continue
+            first = chunk.messages[0]
+            known = heads.get(chunk.assignment.partition)
+            if known is None or first.offset() < known[1].offset():
+                heads[chunk.assignment.partition] = (chunk.assignment.format, first)
+    return heads
