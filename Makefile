@@ -1,7 +1,7 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test servers lint bench clean
 
 export PYTHON
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -15,8 +15,11 @@ setup: ## the virtual environment, Java and the jars
 demo: setup ## the whole job on this machine: Kafka, the worker, Spark, and the result compared with the source
 	@binlane demo
 
-test: lint ## lint, then every test, on a real Kafka
+test: lint servers ## lint, then every test, on a real Kafka and real databases
 	@python -m pytest $(ARGS)
+
+servers: ## the servers that the tests start: PostgreSQL, MariaDB and Redis
+	@tools/setup.sh servers
 
 lint: setup ## style, types, scripts and the deployment's files
 	@ruff check .

@@ -3,7 +3,9 @@
 # constraints.txt, Java, and the jars of Kafka and Delta in the cache outside the project.
 # What is there already is not touched, and then no network is needed.
 #
-#   PYTHON=...   the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves)
+#   setup.sh            all of that
+#   setup.sh servers    the servers that the tests start: PostgreSQL, MariaDB and Redis
+#   PYTHON=...          the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves)
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -114,6 +116,45 @@ except JarsError as fault:
     printf '%s\n%s\n' "$digest" "$folders" >"$STAMP"
 }
 
+# --- Servers for the tests --------------------------------------------------------------------------------
+
+servers() {
+    missing=$(missing_servers)
+    [ -n "$missing" ] || return 0
+    keep_services_off
+    # shellcheck disable=SC2086 # one word for each package
+    apt_install $missing || true
+    missing=$(missing_servers)
+    [ -z "$missing" ] || fail "the tests need servers that are missing: install$missing"
+}
+
+missing_servers() {
+    # PostgreSQL's programs are outside PATH on Debian and its kin.
+    has_program postgres /usr/lib/postgresql/*/bin /usr/pgsql-*/bin || printf ' postgresql'
+    has_program mariadbd || printf ' mariadb-server'
+    has_program redis-server || printf ' redis-server'
+}
+
+# Whether a program is in PATH, in the folders where daemons are, or in those given.
+has_program() (
+    name=$1
+    shift
+    for folder in "$@" /usr/sbin /usr/local/sbin; do
+        PATH="$PATH:$folder"
+    done
+    command -v "$name" >/dev/null
+)
+
+# The packages would start their servers as services of this machine; the tests start servers of their own.
+keep_services_off() {
+    policy=/usr/sbin/policy-rc.d
+    if [ "$(id -u)" = 0 ] && [ -d /usr/sbin ] && [ ! -e "$policy" ]; then
+        trap 'rm -f "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
+    fi
+}
+
 # --- Debian -----------------------------------------------------------------------------------------------
 
 # Installs packages where that is possible: on Debian and its kin, as root.
@@ -127,4 +168,8 @@ apt_install() {
     DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends "$@" >&2
 }
 
-main
+case "${1:-}" in
+"") main ;;
+servers) servers ;;
+*) fail "there is no step $1; allowed: none, or servers" ;;
+esac
