@@ -2,78 +2,56 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from handlers import Handler, PartialFailure, StopWorker
-from worker.configuration import RetryRule
+from handlers import Handler, PartialFailure, Rejected, StopWorker, TargetUnavailable
+from worker.backoff import backoff, seconds_to_wait, text_of
+from worker.circuit import Circuit
+from worker.witness import MustHalt, MustWait, Step, Witness
 
 if TYPE_CHECKING:
     from worker.work import Work
 
-__all__ = ["HandlerRun", "Step", "Witness", "backoff", "describe"]
+__all__ = ["HandlerRun"]
 
 
-def backoff(rule: RetryRule, attempt: int, random: Callable[[], float]) -> float:
-    """Seconds to wait after the failed `attempt` (from 1): exponential with jitter, at most `max_delay`.
+class _Fate(NamedTuple):
+    """Why a change is not given to the handler any more."""
 
-    `random` gives numbers from 0 to 1.
-    """
-    try:
-        growth = rule.multiplier ** (attempt - 1)
-    except OverflowError:
-        growth = sys.float_info.max
-    delay = min(rule.max_delay, rule.initial_delay * growth)
-    return min(rule.max_delay, delay * (1 + rule.jitter * (2 * random() - 1)))
-
-
-def describe(error: BaseException) -> str:
-    """One line for status and log: the kind of error and its text, shortened."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception:  # a handler's own error class may be faulty, too
-        text = ""
-    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__
-
-
-class Step(Enum):
-    DONE = "done"
-    RETRY = "retry"
-    """Again after `delay` seconds."""
-    HALT = "halt"
-    """The change at `done` failed for good, and the table's rule says halt."""
-    STOPPED = "stopped"
-    """Not done, because the work was called off."""
-
-
-class Witness(Protocol):
-    """Who is told what happens on the way."""
-
-    def failed(self, handler: str, error: BaseException) -> None:
-        """One call of the handler failed."""
-
-    def skipped(self, work: Work, handler: str, place: int, error: BaseException) -> None:
-        """The change at `place` failed for good and is passed over."""
-
-    def called_off(self, work: Work) -> bool:
-        """Whether nothing more of this batch may begin."""
-        ...
+    error: BaseException
+    attempts: int
 
 
 class HandlerRun:
     """How far one handler is with one batch.
 
-    The changes before `done` are applied. `ends` is a stack: the piece being tried ends at its top, and
-    what was split off waits below.
+    The changes before `done` are through: applied, skipped or dead-lettered. `ends` is a stack: the piece
+    being tried ends at its top, and what was split off waits below.
     """
 
-    __slots__ = ("applied", "attempt", "delay", "done", "ends", "error", "handler", "name", "splitting")
+    __slots__ = (
+        "_condemned",
+        "_pending",
+        "applied",
+        "attempt",
+        "circuit",
+        "delay",
+        "done",
+        "ends",
+        "error",
+        "handler",
+        "name",
+        "seconds",
+        "splitting",
+        "turn",
+        "wants_changes",
+    )
 
-    def __init__(self, name: str, handler: Handler, total: int) -> None:
+    def __init__(self, name: str, handler: Handler, total: int, circuit: Circuit | None = None) -> None:
         self.name = name
         self.handler = handler
+        self.circuit = Circuit() if circuit is None else circuit
         self.done = 0
         self.applied = 0
         """Changes that the handler says it applied of a batch that is not decoded, so counted in records."""
@@ -83,6 +61,16 @@ class HandlerRun:
         """The attempts of this batch are used up."""
         self.delay = 0.0
         self.error: BaseException | None = None
+        self.turn = 0
+        """The circuit's, when the call under way was admitted."""
+        self.wants_changes = False
+        """The batch must be decoded before it goes on."""
+        self.seconds: list[float] = []
+        """How long each call took, until the processor has counted them."""
+        self._condemned: dict[int, _Fate] = {}
+        """The changes that failed for good and are not settled yet, by their place."""
+        self._pending: tuple[int | None, Rejected] | None = None
+        """What was rejected of a batch that is not decoded: which change, if that was said."""
 
     @property
     def finished(self) -> bool:
@@ -91,14 +79,13 @@ class HandlerRun:
     def decoded(self, total: int) -> HandlerRun:
         """The same run when a batch that was counted in records is now counted in `total` changes."""
         done = total if self.finished else min(self.applied, total)
-        run = HandlerRun(self.name, self.handler, 0 if done == total else total)
+        run = HandlerRun(self.name, self.handler, 0 if done == total else total, self.circuit)
         run.done = done
-        run.attempt, run.splitting, run.delay, run.error = (
-            self.attempt,
-            self.splitting,
-            self.delay,
-            self.error,
-        )
+        run.attempt, run.splitting, run.delay = self.attempt, self.splitting, self.delay
+        run.error, run.seconds = self.error, self.seconds
+        if self._pending is not None and not run.finished:
+            place, error = self._pending
+            run._reject(total, None if place is None else place - done, error)
         return run
 
     def step(
@@ -110,53 +97,125 @@ class HandlerRun:
     ) -> Step:
         """Go on until the batch is done, must wait, or cannot go on. Raises StopWorker only.
 
-        `raised`: what the first call has raised, if it was made already."""
+        `raised`: what the first call has raised, if it was made already (on `turn`)."""
         while self.ends:
             end = self.ends[-1]
-            if raised is not None:
-                error, raised = self._judge(work, end, raised), None
-            elif witness.called_off(work):
-                return Step.STOPPED
-            else:
-                error = self._call(work, end)
-            if error is None:
-                self._pass(end)
-                continue
-            witness.failed(self.name, error)
-            self.error = error
-            wait = self._after_failure(work, end, error, witness, random)
-            if wait is not None:
-                return wait
+            if raised is None:
+                if witness.called_off(work):
+                    return Step.STOPPED
+                if self.done in self._condemned:
+                    step = self._settle(work, witness)
+                    if step is not None:
+                        return step
+                    continue
+                self.turn, wait = self.circuit.admit()
+                if wait > 0:
+                    return self._wait_for_target(wait)
+                raised = self._call(work, end, witness)
+            if isinstance(raised, StopWorker):
+                raise raised
+            step = self._judge(work, end, raised, witness, random)
+            raised = None
+            if step is not None:
+                return step
         self.error = None
         return Step.DONE
 
-    def _call(self, work: Work, end: int) -> BaseException | None:
-        batch = work.batch(self.done, end, self.attempt)
+    def _call(self, work: Work, end: int, witness: Witness) -> BaseException | None:
         try:
-            self.handler.handle(batch)
+            witness.call(work, self, work.batch(self.done, end, self.attempt))
         except BaseException as raised:  # whatever a handler raises, SystemExit too, is its batch's failure
-            return self._judge(work, end, raised)
+            return raised
         return None
 
-    def _judge(self, work: Work, end: int, raised: BaseException) -> BaseException | None:
-        """What kept the handler from applying all up to `end`; None when nothing did. Raises StopWorker."""
-        if isinstance(raised, StopWorker):
-            raise raised
-        if not isinstance(raised, PartialFailure):
-            return raised
-        decoded, most = work.changes is not None, end - self.done
-        if isinstance(raised.done, int) and raised.done > 0 and (raised.done <= most or not decoded):
-            if decoded:
-                self.done += raised.done
-            else:
-                self.applied = raised.done
-            # Another change is the first one now: its attempts begin anew.
+    def _wait_for_target(self, wait: float) -> Step:
+        down = self.circuit.down()
+        self.delay = wait if down is not None else 0.0
+        self.error = TargetUnavailable(down.reason if down is not None else "it was down until now")
+        return Step.BLOCKED
+
+    def _judge(
+        self,
+        work: Work,
+        end: int,
+        raised: BaseException | None,
+        witness: Witness,
+        random: Callable[[], float],
+    ) -> Step | None:
+        """What follows from a call up to `end`. None: go on."""
+        error, known = raised, False
+        if isinstance(raised, PartialFailure):
+            known = self._advance(work, end, raised)
+            error = None if self.done == end else raised.cause or raised
+        if error is not None:
+            witness.failed(self.name, error)
+            self.error = error
+        if isinstance(error, TargetUnavailable):
+            return self._unavailable(work, error, witness, random)
+        down = self.circuit.answered(self.turn)
+        if down is not None:
+            witness.target_up(self.name, down)
+        if error is None:
+            self._pass(end)
+            return None
+        if isinstance(error, Rejected):
+            at = 0 if known else None if isinstance(raised, PartialFailure) else _index(error.at)
+            if work.changes is not None:
+                self._reject(end, at, error)
+                return None
+            self._pending = (None if at is None else self.applied + at, error)
+            self.wants_changes, self.delay = True, 0.0
+            return Step.AGAIN
+        if known and isinstance(raised, PartialFailure) and raised.done:
             self.attempt = 0
+        return self._after_failure(work, end, error, random)
+
+    def _advance(self, work: Work, end: int, raised: PartialFailure) -> bool:
+        """Count what a partial failure says is done. False: it says what cannot be."""
+        done, decoded = _index(raised.done), work.changes is not None
+        if done is None or (decoded and done > end - self.done):
+            return False
+        if decoded:
+            self.done += done
+        elif done:
+            self.applied = done
+        if done:
+            # Another change is the first one now: its attempts begin anew.
+            self.attempt = 1
             self.splitting = False
-        return None if self.done == end else raised.cause or raised
+        return True
+
+    def _unavailable(
+        self, work: Work, error: TargetUnavailable, witness: Witness, random: Callable[[], float]
+    ) -> Step:
+        rule = work.unit.table.rule.retry
+        asked = seconds_to_wait(error.retry_after)
+        refusal = self.circuit.failed(
+            self.turn, text_of(error), lambda failures: max(backoff(rule, failures, random), asked)
+        )
+        if refusal.opened:
+            witness.target_down(self.name, error)
+        self.delay = refusal.wait
+        self.wants_changes = work.changes is None and self.applied > 0
+        return Step.BLOCKED
+
+    def _reject(self, end: int, at: int | None, error: Rejected) -> None:
+        """The change `at` from `done` on is not tried again; with none named, look for it by halves."""
+        count = end - self.done
+        if at is None or at >= count:
+            if count > 1:
+                self.ends.append(self.done + count // 2)
+                return
+            at = 0
+        place = self.done + at
+        self._condemned[place] = _Fate(error, self.attempt)
+        if place + 1 < end:
+            self.ends.append(place + 1)
+        if at:
+            self.ends.append(place)
 
     def _after_failure(
-        self, work: Work, end: int, error: BaseException, witness: Witness, random: Callable[[], float]
+        self, work: Work, end: int, error: BaseException, random: Callable[[], float]
     ) -> Step | None:
         rule = work.unit.table.rule
         attempt, self.attempt = self.attempt, self.attempt + 1
@@ -164,21 +223,48 @@ class HandlerRun:
             most = rule.retry.max_attempts
             if most is None or attempt < most:
                 self.delay = backoff(rule.retry, max(attempt, 1), random)
+                self.wants_changes = work.changes is None
                 return Step.RETRY
             self.splitting = True
         if work.changes is None:  # only decoded changes can be split
-            self.delay = 0.0
+            self.delay, self.wants_changes = 0.0, True
             return Step.RETRY
         if end - self.done > 1:
             self.ends.append(self.done + (end - self.done) // 2)
-            return None
-        if rule.on_failure == "skip":
-            witness.skipped(work, self.name, self.done, error)
-            self._pass(end)
-            return None
-        return Step.HALT
+        else:
+            self._condemned[self.done] = _Fate(error, attempt)
+        return None
+
+    def _settle(self, work: Work, witness: Witness) -> Step | None:
+        """The change at `done` failed for good: do as the table's rule says. None: it is through."""
+        place = self.done
+        error, attempts = self._condemned[place]
+        rule = work.unit.table.rule
+        halt = error if rule.on_failure == "halt" else None
+        try:
+            if rule.on_failure == "skip":
+                witness.skipped(work, self.name, place, error)
+            elif rule.on_failure == "dead_letter":
+                witness.dead_letter(work, self.name, place, error, attempts)
+        except MustHalt as flood:
+            halt = flood
+        except MustWait as fault:
+            self.error, self.delay = fault, fault.wait
+            return Step.BLOCKED
+        # A table that goes on after a halt has had its cause mended: the change is tried again.
+        del self._condemned[place]
+        if halt is not None:
+            self.error = halt
+            return Step.HALT
+        self._pass(place + 1)
+        return None
 
     def _pass(self, end: int) -> None:
         self.done = end
         while self.ends and self.ends[-1] <= end:
             self.ends.pop()
+
+
+def _index(found: object) -> int | None:
+    """A number of changes, or None for what cannot be one."""
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None

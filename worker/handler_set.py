@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from handlers import Handler, HandlerContext
 from handlers.registry import create
+from worker.backoff import describe
 from worker.configuration import Configuration, HandlerEntry, TableRule
-from worker.execution import describe
 from worker.logs import get_logger
 from worker.tables import BoundHandler
 

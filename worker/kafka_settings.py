@@ -20,6 +20,7 @@ __all__ = [
     "check_settings",
     "consumer_settings",
     "explain",
+    "producer_settings",
 ]
 
 _KEY = "kafka.properties"
@@ -153,6 +154,23 @@ def admin_settings(configuration: _Configuration) -> dict[str, Any]:
     owned = _OWNED.keys() - {"bootstrap.servers"}
     settings = consumer_settings(configuration)
     return {name: value for name, value in settings.items() if name not in _CONSUMER_ONLY | owned}
+
+
+def producer_settings(configuration: _Configuration) -> dict[str, Any]:
+    """The properties of a producer that writes each record once and in order.
+
+    Raises:
+        SettingsError: as `consumer_settings`.
+    """
+    defaults = {
+        "acks": "all",
+        # A record that came in compressed may be larger than what a topic takes as it is.
+        "compression.type": "lz4",
+        "linger.ms": "0",
+        # How large a record may be is for the broker to say (`max.message.bytes` of the topic).
+        "message.max.bytes": "1000000000",
+    }
+    return {**defaults, **admin_settings(configuration), "enable.idempotence": "true"}
 
 
 def check_settings(configuration: _Configuration) -> None:

@@ -14,16 +14,19 @@ from worker.committer import Committer
 from worker.configuration import Configuration
 from worker.configuration.matching import topics_matcher
 from worker.ddl_history import DDLHistory
+from worker.dead_letters import DeadLetters
+from worker.failures import FailureRules
 from worker.fetcher import Fetcher
 from worker.formats.choice import FormatChoice
 from worker.handler_set import HandlerSet
 from worker.kafka_errors import KafkaErrors, client_logger
-from worker.kafka_settings import consumer_settings
+from worker.kafka_settings import consumer_settings, producer_settings
 from worker.lanes import Lanes
 from worker.metrics import Metrics
 from worker.processor import Processor
 from worker.rebalance import Rebalancer
 from worker.routing import Router
+from worker.slow_calls import RunningCalls
 from worker.source_order import SourceOrder, ends_told_by
 from worker.tables import TableBook
 
@@ -49,7 +52,6 @@ class Parts:
         Raises SettingsError, KafkaException, HandlerTypeError, OptionsError, NoFormatError.
         """
         lanes, checkpoint = configuration.lanes, configuration.checkpoint
-        skip_undecodable = configuration.on_undecodable == "skip"
         self.metrics = Metrics()
         self.handlers = HandlerSet(configuration)
         self.errors = KafkaErrors(clock)
@@ -64,12 +66,29 @@ class Parts:
             work_stealing=lanes.work_stealing,
             clock=clock,
         )
+        self.calls = RunningCalls()
+        self.dead_letters = None
+        if configuration.dead_letter is not None:
+            self.dead_letters = DeadLetters(
+                configuration.dead_letter,
+                producer_settings(configuration),
+                worker=configuration.name,
+                finished=lambda: sum(unit.finished_records for unit in self.book.all()),
+                redact=configuration.secrets.redact,
+                metrics=self.metrics,
+                back=self.lanes.unblock,
+                random=random.random,
+                clock=clock,
+            )
+        rules = FailureRules(
+            on_undecodable=configuration.on_undecodable, dead_letters=self.dead_letters, calls=self.calls
+        )
         self.processors = [
             Processor(
                 number,
                 self.lanes,
                 self.metrics,
-                skip_undecodable=skip_undecodable,
+                rules=rules,
                 clock=clock,
                 random=random.random,
                 fail=fail,
@@ -116,7 +135,7 @@ class Parts:
             consumer,
             list(dict.fromkeys([*configuration.kafka.topics, *configuration.kafka.ddl_topics])),
             assignments=self.assignments,
-            router=Router(self.book, self.metrics, skip_undecodable=skip_undecodable),
+            router=Router(self.book, self.metrics, on_undecodable=configuration.on_undecodable),
             rebalancer=self.rebalancer,
             lanes=self.lanes,
             errors=self.errors,

@@ -7,19 +7,22 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from handlers import StopWorker
-from worker.execution import HandlerRun, Step, describe
-from worker.formats.interface import Record, UndecodableRecord
+from worker.backoff import describe, text_of
+from worker.execution import HandlerRun
+from worker.failures import FailureRules, Failures
 from worker.histogram import HandlerTimes
 from worker.lanes import Lanes
-from worker.logs import get_logger
 from worker.metrics import Metrics
+from worker.places import place_of, record_place
+from worker.spreading import spread
+from worker.witness import MustHalt, MustWait, Step
 from worker.work import Work
 
 __all__ = ["Processor"]
 
-log = get_logger("processor")
-
 _MOST_HANDLERS = 64  # of one table at once; a thread is made only when it is needed
+
+Outcome = tuple[HandlerRun, Step]
 
 
 class Processor(threading.Thread):
@@ -35,7 +38,7 @@ class Processor(threading.Thread):
         lanes: Lanes,
         metrics: Metrics,
         *,
-        skip_undecodable: bool,
+        rules: FailureRules,
         clock: Callable[[], float],
         random: Callable[[], float],
         fail: Callable[[BaseException], None],
@@ -43,18 +46,18 @@ class Processor(threading.Thread):
         super().__init__(name=f"processor-{number}", daemon=True)
         self._number = number
         self._lanes = lanes
-        self._metrics = metrics
         self._times: HandlerTimes = metrics.handler_times(number)
-        self._skip_undecodable = skip_undecodable
+        self._failures = Failures(rules, lanes, metrics, clock)
+        self._begin_call = rules.calls.begin
+        self._end_call = rules.calls.end
         self._clock = clock
         self._random = random
         self._fail = fail
         self._pool: ThreadPoolExecutor | None = None
-        self._stopping = False
 
     def call_off(self) -> None:
         """Begin no further attempt; a handler that is running goes on to its end."""
-        self._stopping = True
+        self._failures.stopping = True
 
     def run(self) -> None:
         finished: Work | None = None
@@ -69,177 +72,193 @@ class Processor(threading.Thread):
 
     def _work(self, work: Work) -> Work | None:
         """The work if it is done; None when it was given back, or its unit halted."""
-        if self.called_off(work):
+        if self._failures.called_off(work):
             self._lanes.give_back(self._number, work, delay=0.0, error=work.unit.error)
             return None
         table = work.unit.table
+        if not table.handlers:
+            return self._bury_all(work)
         if not work.runs:
             prepared = self._decoded(work) if table.decodes else work
-            if prepared is None:
-                return None
+            if prepared is None or prepared.finished == prepared.records:
+                return prepared
             work = prepared
+            if work.spreads:
+                self._spread(work)
+                return None
+        return self._handle(work)
+
+    def _handle(self, work: Work) -> Work | None:
         try:
-            steps = self._try_alone(work) if table.sole and not work.runs else self._step(work)
+            outcomes = self._try_alone(work) if work.unit.table.sole and not work.runs else self._step(work)
         except StopWorker as error:
             self._lanes.give_back(self._number, work, delay=0.0, error=describe(error))
             raise
-        if steps and Step.RETRY in steps and work.changes is None:
+        if outcomes and work.changes is None and any(run.wants_changes for run, _ in outcomes):
             runs = work.runs
             decoded = self._decoded(work)
-            if decoded is None:
-                return None
+            if decoded is None or decoded.finished == decoded.records:
+                return decoded
             work = decoded
             work.runs = [run.decoded(work.total) for run in runs]
-        if steps is None or all(run.finished for run in work.runs):
+            outcomes = [(work.runs[runs.index(run)], step) for run, step in outcomes]
+        if outcomes is None or all(run.finished for run in work.runs):
             work.unit.finished_records += work.finish_records(work.records)
             return work
         work.unit.finished_records += work.finish_changes(min(run.done for run in work.runs))
-        self._not_done(work, steps)
+        self._not_done(work, outcomes)
         return None
 
+    def _spread(self, work: Work) -> None:
+        """Hand the rows of a table in row order to its shards."""
+        result = spread(work)
+        work.unit.finished_records += result.records
+        self._lanes.spread(self._number, work, result)
+
     def _decoded(self, work: Work) -> Work | None:
-        """The batch, decoded up to its first bad record. None: the unit halted at that."""
-        fault = work.decode(self._undecodable)
-        if fault is not None:
-            place, reason = fault
-            if place == 0:
-                self._halt(work, _place(work, 0), f"undecodable record: {reason}")
-                return None
-            # What comes before the bad record is handled first; the rest halts when its turn comes.
+        """The batch, decoded up to its first bad record. None: that is the first one, and must be waited for.
+
+        Finished already: it was the bad record alone, which is a dead letter now."""
+        fault = work.decode(self._failures.passes_over)
+        if fault is None:
+            return work
+        place, reason = fault
+        if place:
+            # What comes before the bad record is handled first; the rest has its turn then.
             work = self._lanes.shorten(self._number, work, place)
-            work.decode(self._undecodable)
+            work.decode(self._failures.passes_over)
+            return work
+        if not self._failures.buries_undecodable:
+            self._halt(work, record_place(work, 0), f"undecodable record: {reason}")
+            return None
+        if work.records > 1:
+            work = self._lanes.shorten(self._number, work, 1)
+        return work if self._bury(work, 0, reason) else None
+
+    def _bury_all(self, work: Work) -> Work | None:
+        """Records whose table cannot be told: dead letters, one after the other."""
+        for number in range(work.finished, work.records):
+            if not self._bury(work, number, self._failures.why_undecodable(work, number)):
+                return None
         return work
 
-    def _try_alone(self, work: Work) -> list[Step] | None:
+    def _bury(self, work: Work, number: int, reason: str) -> bool:
+        """Finish the work's record as a dead letter. False: it must wait, or the unit halted."""
+        unit = work.unit
+        try:
+            self._failures.bury_undecodable(work, number, reason)
+        except MustHalt as halt:
+            self._halt(work, record_place(work, number), str(halt))
+            return False
+        except MustWait as fault:
+            self._give_back(work, fault.wait, text_of(fault), blocked=True)
+            return False
+        unit.finished_records += work.finish_records(number + 1)
+        return True
+
+    def _try_alone(self, work: Work) -> list[Outcome] | None:
         """The first call of a table's only handler, at the least cost. None: it is done."""
         if not work.total:
             return None
         bound = work.unit.table.handlers[0]
+        turn, wait = bound.circuit.admit()
+        if wait > 0:
+            return self._step(work)
         handler = bound.of(self._number)
+        raised = None
         begin = self._clock()
+        self._begin_call(bound.name, work, 0, begin)
         try:
             handler.handle(work.batch(0, work.total, 1))
-        except BaseException as raised:
-            run = HandlerRun(bound.name, handler, work.total)
-            work.runs = [run]
-            return [run.step(work, self, self._random, raised)]
+        except BaseException as error:
+            raised = error
         finally:
+            self._end_call()
             self._times.observe(bound.name, self._clock() - begin)
-        return None
+        if raised is None:
+            self._failures.answered(bound, turn)
+            return None
+        run = HandlerRun(bound.name, handler, work.total, bound.circuit)
+        run.turn = turn
+        work.runs = [run]
+        try:
+            step = run.step(work, self._failures, self._random, raised)
+        finally:
+            raised = None  # else it would hold this frame, and this frame it
+            self._count(run)
+        return [(run, step)]
 
-    def _step(self, work: Work) -> list[Step]:
+    def _step(self, work: Work) -> list[Outcome]:
         """Let every handler that is not through go on, in parallel; all are waited for."""
         if not work.runs:
-            handlers = work.unit.table.handlers
-            work.runs = [HandlerRun(each.name, each.of(self._number), work.total) for each in handlers]
+            work.runs = [
+                HandlerRun(each.name, each.of(self._number), work.total, each.circuit)
+                for each in work.unit.table.handlers
+            ]
         runs = [run for run in work.runs if not run.finished]
-        if len(runs) == 1:
-            return [self._timed(runs[0], work, self._times)]
-        if not runs:
-            return []
+        steps: list[Step] = []
+        try:
+            if len(runs) > 1:
+                steps = self._side_by_side(runs, work)
+            elif runs:
+                steps = [runs[0].step(work, self._failures, self._random)]
+        finally:
+            for run in runs:
+                self._count(run)
+        return list(zip(runs, steps, strict=True))
+
+    def _side_by_side(self, runs: list[HandlerRun], work: Work) -> list[Step]:
         pool = self._pool
         if pool is None:
             name = f"{self.name}-handler"
             pool = self._pool = ThreadPoolExecutor(max_workers=_MOST_HANDLERS, thread_name_prefix=name)
-        # Handler times belong to this thread, so the others' are measured apart and added here.
-        others = [HandlerTimes() for _ in runs[1:]]
-        futures = [
-            pool.submit(self._timed, run, work, times) for run, times in zip(runs[1:], others, strict=True)
-        ]
+        futures = [pool.submit(run.step, work, self._failures, self._random) for run in runs[1:]]
         try:
-            steps = [self._timed(runs[0], work, self._times)]
+            first = runs[0].step(work, self._failures, self._random)
         finally:
             errors = [future.exception() for future in futures]
-            for times in others:
-                self._times.add(times)
         for error in errors:
             if error is not None:
                 raise error
-        return steps + [future.result() for future in futures]
+        return [first, *(future.result() for future in futures)]
 
-    def _timed(self, run: HandlerRun, work: Work, times: HandlerTimes) -> Step:
-        begin = self._clock()
-        try:
-            return run.step(work, self, self._random)
-        finally:
-            times.observe(run.name, self._clock() - begin)
+    def _count(self, run: HandlerRun) -> None:
+        """Handler times belong to this thread, so calls in other threads are counted when they are over."""
+        for seconds in run.seconds:
+            self._times.observe(run.name, seconds)
+        run.seconds.clear()
 
-    def _not_done(self, work: Work, steps: list[Step]) -> None:
-        failing = [run for run in work.runs if run.error is not None and not run.finished]
-        if not failing or (Step.HALT not in steps and Step.RETRY not in steps):  # called off
-            self._lanes.give_back(self._number, work, delay=0.0, error=work.unit.error)
-            return
-        work.unit.failed_batches += 1
-        if Step.HALT in steps:
-            run = next(run for run in failing if run.splitting)
-            self._halt(work, _change_place(work, run.done), f"{_words(run)} (handler {run.name})")
-            return
-        delay = max(run.delay for run in failing)
-        table, reason = work.unit.table.label, _words(failing[0])
-        self._metrics.retry(table)
-        log.warning(
-            "batch_failed",
-            table=table,
-            handlers=[run.name for run in failing],
-            attempt=max(run.attempt for run in failing) - 1,
-            error=reason,
-            retry_in_seconds=round(delay, 3),
-            exc_info=failing[0].error,
-        )
+    def _not_done(self, work: Work, outcomes: list[Outcome]) -> None:
+        unit = work.unit
+        halted = next((run for run, step in outcomes if step is Step.HALT), None)
+        failing = [run for run, step in outcomes if step is Step.RETRY]
+        blocked = [run for run, step in outcomes if step is Step.BLOCKED]
+        if halted is not None:
+            unit.failed_batches += 1
+            self._halt(work, place_of(work, halted.done), f"{_words(halted)} (handler {halted.name})")
+        elif failing:
+            unit.failed_batches += 1
+            delay = max(run.delay for run in failing)
+            reason = _words(failing[0])
+            self._failures.retried(work, failing, delay, reason)
+            self._give_back(work, delay, reason, blocked=bool(blocked))
+        elif blocked:
+            reason = f"{_words(blocked[0])} (handler {blocked[0].name})"
+            self._give_back(work, min(run.delay for run in blocked), reason, blocked=True)
+        else:  # called off, or to go on at once
+            self._give_back(work, 0.0, unit.error, blocked=unit.blocked)
+
+    def _give_back(self, work: Work, delay: float, reason: str | None, *, blocked: bool) -> None:
+        work.unit.blocked = blocked
         self._lanes.give_back(self._number, work, delay=delay, error=reason)
 
     def _halt(self, work: Work, position: str, reason: str) -> None:
-        log.error(
-            "table_halted",
-            table=work.unit.table.label,
-            position=position,
-            error=reason,
-            hint="its later changes wait; mend the cause and restart, or set on_failure: skip",
-        )
+        self._failures.halted(work, position, reason)
+        work.unit.blocked = False
         self._lanes.halt(self._number, work, reason)
-
-    def called_off(self, work: Work) -> bool:
-        return self._stopping or work.withdrawn
-
-    def failed(self, handler: str, error: BaseException) -> None:
-        self._metrics.handler_failure(handler)
-        log.debug("handler_failed", handler=handler, error=describe(error))
-
-    def skipped(self, work: Work, handler: str, place: int, error: BaseException) -> None:
-        self._metrics.skipped("failed")
-        log.error(
-            "change_skipped",
-            table=work.unit.table.label,
-            handler=handler,
-            position=_change_place(work, place),
-            error=describe(error),
-        )
-
-    def _undecodable(self, message: Record, fault: UndecodableRecord) -> bool:
-        if self._skip_undecodable:
-            self._metrics.skipped("undecodable")
-            log.error(
-                "record_skipped",
-                position=f"{message.topic()}[{message.partition()}] offset {message.offset()}",
-                error=str(fault),
-            )
-        return self._skip_undecodable
 
 
 def _words(run: HandlerRun) -> str:
-    return describe(run.error) if run.error is not None else ""
-
-
-def _place(work: Work, record: int) -> str:
-    """`topic[partition] offset n` of the work's record."""
-    for place, (chunk, message) in enumerate(work.messages()):
-        if place >= record:
-            return f"{chunk.assignment.partition} offset {message.offset()}"
-    return "its end"
-
-
-def _change_place(work: Work, place: int) -> str:
-    if work.changes is None:
-        return _place(work, place)
-    change = work.changes[place]
-    return f"{change.topic}[{change.partition}] offset {change.offset} row {change.index}"
+    if run.error is None:
+        return ""
+    return text_of(run.error) if isinstance(run.error, MustHalt | MustWait) else describe(run.error)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from confluent_kafka import Message
 
 from worker.assignment import Assignment
+from worker.barrier import add_barrier, further_units
 from worker.chunk import Chunk, Delivery
+from worker.configuration.tables import OnFailure
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 from worker.logs import get_logger
 from worker.metrics import Metrics
-from worker.tables import TableBook
+from worker.tables import UNDECODABLE, TableBook
 from worker.unit import Unit
 
 __all__ = ["Router", "UndecodableHalt"]
@@ -24,6 +27,22 @@ _value = cast(Callable[[Record], bytes], Message.value)
 _offset = cast(Callable[[Record], int], Message.offset)
 
 
+@dataclass(frozen=True, slots=True)
+class _Nowhere:
+    """The route of a record whose table cannot be told."""
+
+    database: str = ""
+    table: str = UNDECODABLE
+    alone: bool = False
+
+
+_NOWHERE = _Nowhere()
+
+
+_Part = tuple[Unit, list[Record], tuple[Unit, ...] | None]
+"""(unit, its records, None); of a statement, which stands alone, the further tables that it is about."""
+
+
 class UndecodableHalt(Exception):
     """A record whose table cannot be told, and `on_undecodable` says halt."""
 
@@ -31,10 +50,10 @@ class UndecodableHalt(Exception):
 class Router:
     """Routes the records of one partition and poll at a time. One thread."""
 
-    def __init__(self, book: TableBook, metrics: Metrics, *, skip_undecodable: bool) -> None:
+    def __init__(self, book: TableBook, metrics: Metrics, *, on_undecodable: OnFailure) -> None:
         self._book = book
         self._metrics = metrics
-        self._skip_undecodable = skip_undecodable
+        self._on_undecodable = on_undecodable
         self._halt: UndecodableHalt | None = None
 
     def route(self, assignment: Assignment, messages: list[Record], delivery: Delivery) -> None:
@@ -60,18 +79,21 @@ class Router:
             halt = self._halt
         if count:
             run = tracker.register(offsets[:count])
-            for unit, own, alone in parts:
-                delivery.add(unit, Chunk(assignment, run, own, alone))
+            for unit, own, others in parts:
+                chunk = Chunk(assignment, run, own, alone=others is not None)
+                if others:
+                    add_barrier(delivery, unit, chunk, others)
+                else:
+                    delivery.add(unit, chunk)
             run.finish(passed)
         if halt is not None:
             raise halt
 
     def _sort(
         self, assignment: Assignment, messages: list[Record], routes: Sequence[Route | None]
-    ) -> tuple[list[tuple[Unit, list[Record], bool]], list[int], int]:
-        """(unit, its records, whether they stand alone); offsets that nothing handles; how many were
-        sorted."""
-        parts: list[tuple[Unit, list[Record], bool]] = []
+    ) -> tuple[list[_Part], list[int], int]:
+        """The parts; offsets that nothing handles; how many were sorted."""
+        parts: list[_Part] = []
         touched: list[Unit] = []
         passed: list[int] = []
         units = self._book.units
@@ -94,17 +116,19 @@ class Router:
                 passed.append(message.offset())
                 continue
             if route.alone:  # type: ignore[union-attr]  # a unit was found by it
-                if unit.incoming:
-                    touched.remove(unit)
-                    parts.append((unit, unit.incoming, False))
-                    unit.incoming = []
-                parts.append((unit, [message], True))
+                others = further_units(assignment, message, unit, self._book)
+                for each in (unit, *others):
+                    if each.incoming:
+                        touched.remove(each)
+                        parts.append((each, each.incoming, None))
+                        each.incoming = []
+                parts.append((unit, [message], others))
                 continue
             if not unit.incoming:
                 touched.append(unit)
             unit.incoming.append(message)
         for unit in touched:
-            parts.append((unit, unit.incoming, False))
+            parts.append((unit, unit.incoming, None))
             unit.incoming = []
         if unmatched:
             self._metrics.skipped("unmatched", unmatched)
@@ -115,8 +139,7 @@ class Router:
         try:
             found = assignment.format.explain(message)
         except UndecodableRecord as fault:
-            self._undecodable(assignment, message, fault)
-            return None
+            return self._undecodable(assignment, message, fault)
         if isinstance(found, Skip):
             self._metrics.skipped(found.reason)
             return None
@@ -147,10 +170,10 @@ class Router:
                 found = assignment.format.explain(message)
             except UndecodableRecord as fault:
                 try:
-                    self._undecodable(assignment, message, fault)
+                    unit = self._undecodable(assignment, message, fault)
                 except UndecodableHalt as halt:
                     return routes, halt
-                routes.append(None)
+                routes.append(None if unit is None else _NOWHERE)
                 continue
             if isinstance(found, Skip):
                 self._metrics.skipped(found.reason)
@@ -159,13 +182,17 @@ class Router:
                 routes.append(found)
         return routes, None
 
-    def _undecodable(self, assignment: Assignment, message: Record, fault: UndecodableRecord) -> None:
-        """Pass over the record or raise UndecodableHalt, as configured."""
+    def _undecodable(self, assignment: Assignment, message: Record, fault: UndecodableRecord) -> Unit | None:
+        """Where the record goes to become a dead letter, None to pass over it, or UndecodableHalt: as
+        configured. Nothing is written on this thread, which must go on polling."""
+        if self._on_undecodable == "dead_letter":
+            return self._book.undecodable()
         place = f"{assignment.partition} offset {message.offset()}"
-        if not self._skip_undecodable:
+        if self._on_undecodable == "halt":
             raise UndecodableHalt(
                 f"undecodable record at {place}: {fault}. To pass over all such records set on_undecodable: "
-                "skip; to pass over this one: binlane checkpoint set"
+                "skip, or dead_letter; to pass over this one: binlane checkpoint set"
             ) from fault
         log.error("record_skipped", position=place, error=str(fault))
         self._metrics.skipped("undecodable")
+        return None

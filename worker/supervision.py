@@ -13,16 +13,16 @@ from confluent_kafka import KafkaException
 
 from handlers import StopWorker
 from offsets.stores import CheckpointError
+from worker.backoff import describe
 from worker.configuration import Configuration
-from worker.execution import describe
 from worker.http.app import build_app
 from worker.http.server import HttpServer, ListenError
 from worker.logs import get_logger
 from worker.parts import KAFKA_DEADLINE, Parts
 from worker.routing import UndecodableHalt
+from worker.slow_calls import SlowCalls
 from worker.status import WorkerState
 from worker.status_report import StatusReport
-from worker.unit import UnitState
 
 __all__ = ["Worker"]
 
@@ -131,7 +131,7 @@ class Worker:
         return self._state
 
     def _halted(self) -> list[str]:
-        return [unit.table.label for unit in self.parts.book.all() if unit.state is UnitState.HALTED]
+        return [unit.table.label for unit in self.parts.book.all() if unit.halted]
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._signals += 1
@@ -166,7 +166,9 @@ class Worker:
 
     def _watch(self) -> None:
         ends = 0
+        slow_calls = SlowCalls(self.parts.calls, self._clock)
         while not self._stop.wait(_WATCH_SECONDS):
+            slow_calls.look()
             if self.parts.lanes.pressed and self.parts.lanes.dead_end(self.parts.book.all()):
                 ends += 1
             else:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from handlers import Handler
+from worker.circuit import Circuit
 from worker.configuration import Configuration, TableRule
+from worker.shards import Shards
 from worker.unit import Unit
 
-__all__ = ["BoundHandler", "Table", "TableBook", "home_lane"]
+__all__ = ["UNDECODABLE", "BoundHandler", "Table", "TableBook", "home_lane"]
+
+UNDECODABLE = "__undecodable__"
+"""The table label of records whose table cannot be told."""
 
 _SALT = b"binlane"
 
@@ -31,6 +36,8 @@ class BoundHandler:
 
     name: str
     objects: tuple[Handler, ...]
+    circuit: Circuit = field(default_factory=Circuit)
+    """Of its target: all tables of the handler share it."""
 
     def of(self, lane: int) -> Handler:
         return self.objects[lane if len(self.objects) > 1 else 0]
@@ -38,6 +45,7 @@ class BoundHandler:
 
 class Table:
     __slots__ = (
+        "by_row",
         "database",
         "decodes",
         "handlers",
@@ -50,7 +58,17 @@ class Table:
         "sole",
     )
 
-    def __init__(self, database: str, name: str, rule: TableRule, handlers: Sequence[BoundHandler]) -> None:
+    def __init__(
+        self,
+        database: str,
+        name: str,
+        rule: TableRule,
+        handlers: Sequence[BoundHandler],
+        *,
+        by_row: bool = False,
+    ) -> None:
+        """`by_row`: its rows are in order, each for itself, instead of the whole table."""
+        self.by_row = by_row
         self.database = database
         self.name = name
         self.label = f"{database}.{name}"
@@ -60,8 +78,8 @@ class Table:
         self.max_wait = rule.batch.max_wait
         self.handlers = tuple(handlers)
         self.sole = len(self.handlers) == 1
-        self.decodes = any(handler.objects[0].reads_changes for handler in handlers)
-        """False when no handler of it reads the changes: records are then not decoded."""
+        self.decodes = by_row or any(handler.objects[0].reads_changes for handler in handlers)
+        """False when nobody reads the changes: records are then not decoded."""
 
 
 class TableBook:
@@ -78,6 +96,7 @@ class TableBook:
         # Guards `_all`, which other threads list while the fetcher's adds.
         self._lock = threading.Lock()
         self._all: list[Unit] = []
+        self._undecodable: Unit | None = None
         self.units: dict[str, dict[str, Unit | None]] = {}
 
     def meet(self, database: str, name: str) -> Unit | None:
@@ -89,12 +108,27 @@ class TableBook:
         rule = self._configuration.rule_for(label)
         unit = None
         if rule is not None:
-            table = Table(database, name, rule, self._handlers_of(rule))
-            unit = Unit(table, home_lane(label, self._configuration.lanes.count))
+            lanes = self._configuration.lanes
+            by_row = lanes.order_by == "row"
+            table = Table(database, name, rule, self._handlers_of(rule), by_row=by_row)
+            unit = Unit(table, home_lane(label, lanes.count))
+            unit.shards = Shards() if by_row else None
             with self._lock:
                 self._all.append(unit)
         tables[name] = unit
         return unit
+
+    def undecodable(self) -> Unit:
+        """Where records go whose table cannot be told, to become dead letters: a table without handlers."""
+        if self._undecodable is None:
+            rule = TableRule.model_construct(match=UNDECODABLE, handlers=[], on_failure="dead_letter")
+            table = Table("", UNDECODABLE, rule, ())
+            table.label = UNDECODABLE
+            self._undecodable = Unit(table, home_lane(UNDECODABLE, self._configuration.lanes.count))
+            self.units.setdefault("", {})[UNDECODABLE] = self._undecodable
+            with self._lock:
+                self._all.append(self._undecodable)
+        return self._undecodable
 
     def all(self) -> list[Unit]:
         with self._lock:

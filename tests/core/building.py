@@ -173,4 +173,7 @@ def runs_of(batch: Work) -> list[HandlerRun]:
     if batch.unit.table.decodes:
         assert batch.decode(lambda _record, _fault: False) is None
     total = batch.records if batch.changes is None else len(batch.changes)
-    return [HandlerRun(handler.name, handler.of(0), total) for handler in batch.unit.table.handlers]
+    return [
+        HandlerRun(handler.name, handler.of(0), total, handler.circuit)
+        for handler in batch.unit.table.handlers
+    ]

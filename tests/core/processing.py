@@ -11,9 +11,13 @@ from prometheus_client import generate_latest
 from handlers import Batch
 from offsets.types import Checkpoint
 from worker.assignment import Assignment
+from worker.configuration.tables import OnFailure
+from worker.dead_letters import DeadLetters
+from worker.failures import FailureRules
 from worker.lanes import Lanes
 from worker.metrics import Metrics
 from worker.processor import Processor
+from worker.slow_calls import RunningCalls
 from worker.unit import Unit, UnitState
 
 __all__ = ["BAD", "NOW", "Stage", "raising"]
@@ -25,19 +29,23 @@ NOW = {"initial_delay": 0.0, "jitter": 0.0}
 class Stage:
     """Lanes with their processors, as threads, over one partition."""
 
-    def __init__(self, lanes: int = 1, *, skip_undecodable: bool = False) -> None:
+    def __init__(
+        self, lanes: int = 1, *, on_undecodable: OnFailure = "halt", letters: DeadLetters | None = None
+    ) -> None:
         self.lanes = Lanes(
             lanes, max_records=10**6, max_bytes=10**9, work_stealing=True, clock=time.monotonic
         )
         self.metrics = Metrics()
         self.partition = assignment()
         self.errors: list[BaseException] = []
+        self.calls = RunningCalls()
+        rules = FailureRules(on_undecodable=on_undecodable, dead_letters=letters, calls=self.calls)
         self.processors = [
             Processor(
                 number,
                 self.lanes,
                 self.metrics,
-                skip_undecodable=skip_undecodable,
+                rules=rules,
                 clock=time.monotonic,
                 random=lambda: 0.5,
                 fail=self.errors.append,

@@ -3,72 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 from building import Scripted, Undecoded, assignment, chunk, record, runs_of, seen, unit, work
+from execution_building import Notes, batch_of, failing_at, partly, steps_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers import Batch, PartialFailure, StopWorker
+from worker.backoff import backoff, describe
 from worker.configuration import RetryRule
-from worker.execution import HandlerRun, Step, backoff, describe
-from worker.work import Work
-
-
-class Notes:
-    """The processor's ear: what it is told."""
-
-    def __init__(self) -> None:
-        self.failures: list[str] = []
-        self.skips: list[int] = []
-        self.stop = False
-
-    def failed(self, handler: str, error: BaseException) -> None:
-        self.failures.append(str(error))
-
-    def skipped(self, work: Work, handler: str, place: int, error: BaseException) -> None:
-        self.skips.append(place)
-
-    def called_off(self, work: Work) -> bool:
-        return self.stop
-
-
-def failing_at(*bad: int) -> Callable[[Batch], None]:
-    """Raises for a batch that holds one of these offsets, whole and unsaid which."""
-
-    def script(batch: Batch) -> None:
-        if any(change.offset in bad for change in batch.changes):
-            raise ValueError("a bad one among them")
-
-    return script
-
-
-def partly(*bad: int) -> Callable[[Batch], None]:
-    """Applies up to the first bad offset and says so."""
-
-    def script(batch: Batch) -> None:
-        for done, change in enumerate(batch.changes):
-            if change.offset in bad:
-                raise PartialFailure(done, ValueError(f"bad: {change.offset}"))
-
-    return script
-
-
-def batch_of(handler: Scripted, count: int, **rules: object) -> tuple[Work, HandlerRun]:
-    retry = {"max_attempts": rules.pop("attempts", 3), "initial_delay": 1.0, "jitter": 0.0}
-    table = unit("a", handler, retry=retry, **rules)  # type: ignore[arg-type]  # one dict for many types
-    made = work(table, chunk(assignment(), [record(n) for n in range(count)]))
-    return made, runs_of(made)[0]
-
-
-def steps_of(run: HandlerRun, made: Work, notes: Notes) -> list[Step]:
-    """Steps until the batch is done or cannot go on."""
-    steps = [run.step(made, notes, lambda: 0.5)]
-    while steps[-1] is Step.RETRY and len(steps) < 100:
-        steps.append(run.step(made, notes, lambda: 0.5))
-    return steps
-
+from worker.witness import Step
 
 RULE = RetryRule(initial_delay=0.1, max_delay=30.0, multiplier=2.0, jitter=0.0)
 

@@ -91,7 +91,7 @@ def test_at_an_undecodable_record_the_table_halts_after_all_before_it_is_handled
 
 
 def test_undecodable_records_are_passed_over_where_the_rule_says_skip() -> None:
-    stage, handler = Stage(skip_undecodable=True), Scripted()
+    stage, handler = Stage(on_undecodable="skip"), Scripted()
     table = unit("orders", handler)
     stage.offer((table, [0, BAD, BAD, 3]))
     with capture_logs() as logs:

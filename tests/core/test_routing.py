@@ -41,7 +41,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.book = TableBook(configuration(*RULES), handlers_of)
-        self.router = Router(self.book, self.metrics, skip_undecodable=self.skip)
+        self.router = Router(self.book, self.metrics, on_undecodable="skip" if self.skip else "halt")
         self.partition: Assignment = assignment(0, self.start, self.restored)
 
     def route(self, *records: Record) -> list[tuple[str, list[int]]]:

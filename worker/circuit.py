@@ -1,0 +1,127 @@
+"""The circuit of a target: while it is down, one batch at a time finds out whether it is back.
+
+After M. Nygard, Release It!, chapter "Circuit Breaker"; opened by a handler's own word, never by guessing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+__all__ = ["Admission", "Circuit", "Down", "Refusal"]
+
+_ASK_AGAIN = 1.0
+"""Seconds until somebody who met a probe under way asks again; the probe's success wakes it earlier."""
+_BEHIND = 0.01
+"""Seconds by which the one whose probe failed comes after the others: tables take turns at probing."""
+
+
+class Admission(NamedTuple):
+    """Whether a batch may be given to the target now."""
+
+    turn: int
+    """To be handed back with the outcome: what began before the last change of state tells nothing new."""
+    wait: float
+    """0.0: yes. Else the seconds until it is worth asking again."""
+
+
+class Refusal(NamedTuple):
+    """What follows from a call that found the target down."""
+
+    wait: float
+    """Seconds."""
+    opened: bool
+    """It was this call that opened the circuit."""
+
+
+class Down(NamedTuple):
+    reason: str
+    seconds: float
+
+
+class Circuit:
+    """Closed: every batch passes. Open: none. Half-open: one probe is under way, all others wait.
+
+    Any thread. Asking a closed circuit takes no lock.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()  # guards all below
+        self._turn = 0
+        self._passing: Admission | None = Admission(0, 0.0)  # None while it is not closed
+        self._probing = False
+        self._failures = 0
+        self._due = 0.0
+        self._since = 0.0
+        self._reason = ""
+
+    @property
+    def closed(self) -> bool:
+        return self._passing is not None
+
+    def admit(self) -> Admission:
+        """Ask before each call. Whoever is admitted must tell how it ended: `failed` or `answered`."""
+        passing = self._passing
+        if passing is not None:
+            return passing
+        with self._lock:
+            if self._passing is not None:
+                return self._passing
+            wait = self._wait()
+            if wait > 0:
+                return Admission(self._turn, wait)
+            self._probing = True
+            self._turn += 1
+            return Admission(self._turn, 0.0)
+
+    def waiting(self) -> float:
+        """Seconds until it is worth asking; 0.0: now. Asks for nothing."""
+        if self._passing is not None:
+            return 0.0
+        with self._lock:
+            return self._wait() if self._passing is None else 0.0
+
+    def failed(self, turn: int, reason: str, delay: Callable[[int], float]) -> Refusal:
+        """The target was down. `delay(n)`: seconds to the next probe after the nth failure in a row."""
+        with self._lock:
+            now = self._clock()
+            if turn != self._turn:
+                # It began before the circuit opened, or closed again: told already.
+                return Refusal(delay(1) if self._passing is not None else max(0.0, self._due - now), False)
+            opened = self._passing is not None
+            if opened:
+                self._since = now
+                self._failures = 0
+            self._passing = None
+            self._probing = False
+            self._turn += 1
+            self._failures += 1
+            self._reason = reason
+            wait = delay(self._failures)
+            self._due = now + wait
+            return Refusal(wait + _BEHIND, opened)
+
+    def answered(self, turn: int) -> float | None:
+        """The target did something with the call, whatever it was. If that ended an outage: its seconds."""
+        if self._passing is not None:
+            return None
+        with self._lock:
+            if self._passing is not None or not self._probing or turn != self._turn:
+                return None
+            self._probing = False
+            self._turn += 1
+            self._passing = Admission(self._turn, 0.0)
+            return self._clock() - self._since
+
+    def _wait(self) -> float:
+        return _ASK_AGAIN if self._probing else max(0.0, self._due - self._clock())
+
+    def down(self) -> Down | None:
+        """What is known of the outage under way; None: there is none."""
+        with self._lock:
+            if self._passing is not None:
+                return None
+            return Down(self._reason, self._clock() - self._since)
