@@ -7,11 +7,8 @@ one that holds every value is taken, and text where nothing else is left.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any
-from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
@@ -19,7 +16,7 @@ from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from worker.formats.mysql_types import MySQLType, read_type
 
-__all__ = ["KEY_BYTES", "Unsigned64", "infer_type", "sql_type"]
+__all__ = ["KEY_BYTES", "Unsigned64", "sql_type"]
 
 KEY_BYTES = 3072
 """InnoDB's longest key (https://dev.mysql.com/doc/refman/8.0/en/innodb-limits.html), 4 bytes a character."""
@@ -77,37 +74,6 @@ def sql_type(type_text: str, dialect: str, *, key_parts: int = 0) -> Type:
     many columns its primary key has, for a column of one; MySQL bounds the length of keys.
     """
     return _sql_type(type_text, "mysql" if dialect == "mariadb" else dialect, key_parts)
-
-
-def infer_type(value: Any, dialect: str, *, key_parts: int = 0) -> Type:
-    """A type for a column whose source tells none, by one of its values; text for None."""
-    return sql_type(_inferred(value), dialect, key_parts=key_parts)
-
-
-def _inferred(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        fits = -(2**63) <= value < 2**63
-        return "bigint" if fits else "bigint unsigned" if 0 <= value < 2**64 else "decimal(65,0)"
-    if isinstance(value, datetime):
-        return "datetime(6)" if value.tzinfo is None else "timestamp(6)"
-    for kind, text in _INFERRED.items():
-        if isinstance(value, kind):
-            return text
-    return "longtext"
-
-
-_INFERRED: Mapping[type | tuple[type, ...], str] = {
-    float: "double",
-    Decimal: "decimal",
-    date: "date",
-    timedelta: "time(6)",
-    (bytes, bytearray, memoryview): "longblob",
-    UUID: "uuid",
-    tuple: "set",
-    (dict, list): "json",
-}
 
 
 @lru_cache(maxsize=10_000)
