@@ -68,11 +68,42 @@ def test_before_an_update_the_row_had_the_values_of_old(canal: Canal) -> None:
     assert second.before == {"id": 8, "total": Decimal("3.00"), "note": "was"}
 
 
-def test_an_update_of_the_key_has_the_old_key_before_and_the_new_one_as_its_key(canal: Canal) -> None:
-    (change,) = decode(message(type="UPDATE", old=[{"id": "1"}]), format_=canal)
-    assert change.before is not None
-    assert change.before["id"] == 1
-    assert change.key == {"id": 7}
+def test_an_update_of_the_key_is_a_delete_of_the_old_row_and_an_insert_of_the_new_one(canal: Canal) -> None:
+    gone, come = decode(message(type="UPDATE", old=[{"id": "1", "note": "was"}]), format_=canal)
+    assert (gone.op, gone.after, come.op, come.before) == ("delete", None, "insert", None)
+    assert gone.before == {"id": 1, "total": Decimal("9061.00"), "note": "was"}
+    assert come.after == {"id": 7, "total": Decimal("9061.00"), "note": None}
+    assert (gone.key, come.key) == ({"id": 1}, {"id": 7})
+    assert (gone.index, come.index) == (0, 1)
+
+
+def test_rows_after_one_whose_key_changed_have_their_places_behind_both_changes(canal: Canal) -> None:
+    rows = [{"id": str(number), "total": "1.00", "note": None} for number in (1, 12, 3, 14)]
+    old = [{"note": "a"}, {"id": "2"}, {"note": "c"}, {"id": "4"}]
+    changes = decode(message(type="UPDATE", data=rows, old=old), format_=canal)
+    assert [(change.index, change.op, change.key) for change in changes] == [
+        (0, "update", {"id": 1}),
+        (1, "delete", {"id": 2}),
+        (2, "insert", {"id": 12}),
+        (3, "update", {"id": 3}),
+        (4, "delete", {"id": 4}),
+        (5, "insert", {"id": 14}),
+    ]
+
+
+def test_a_key_that_is_named_in_old_but_stays_the_same_is_no_change_of_the_key(canal: Canal) -> None:
+    (change,) = decode(message(type="UPDATE", old=[{"id": "07", "note": "was"}]), format_=canal)
+    assert (change.op, change.key) == ("update", {"id": 7})
+
+
+def test_one_column_of_a_key_of_several_changes_the_key(canal: Canal) -> None:
+    gone, come = decode(message(type="UPDATE", pkNames=["id", "note"], old=[{"note": "a"}]), format_=canal)
+    assert (gone.key, come.key) == ({"id": 7, "note": "a"}, {"id": 7, "note": None})
+
+
+def test_without_a_primary_key_every_update_is_an_update(canal: Canal) -> None:
+    (change,) = decode(message(type="UPDATE", pkNames=None, old=[{"id": "1"}]), format_=canal)
+    assert (change.op, change.before and change.before["id"]) == ("update", 1)
 
 
 def test_an_update_whose_old_row_was_not_logged_has_no_before(canal: Canal) -> None:

@@ -76,7 +76,7 @@ EXTREMES = {
     "c_blob": ("blob", "\u0000ÿ", "binary", b"\x00\xff"),
     "c_enum": ("enum('small','x,l')", "2", "string", "x,l"),
     "c_set": ("set('a','b','c')", "5", "array<string>", ["a", "c"]),
-    "c_json": ("json", '{"k": [1, null]}', "string", '{"k": [1, null]}'),
+    "c_json": ("json", '{"k": [1, null]}', "string", '{"k":[1,null]}'),
     "c_odd": ("a_type_to_come(7)", "as it is", "string", "as it is"),
     "c_null": ("decimal(10,2)", None, "decimal(10,2)", None),
 }  # fmt: skip

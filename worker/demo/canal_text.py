@@ -9,6 +9,8 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from worker.formats.mysql_types import MySQLType, read_type
 
 __all__ = ["Column", "time_text"]
@@ -70,4 +72,14 @@ def _datetime(value: datetime, digits: int) -> str:
     return f"{text}.{value.microsecond:06d}"[: len(text) + 1 + digits] if digits else text
 
 
-_TEXTS: Mapping[str, Callable[[Any], str]] = {"decimal": _decimal, "time": time_text, "binary": _binary}
+def _json(value: str) -> str:
+    """As MySQL prints it: with a space after each colon and comma."""
+    return msgspec.json.format(value, indent=0)
+
+
+_TEXTS: Mapping[str, Callable[[Any], str]] = {
+    "decimal": _decimal,
+    "time": time_text,
+    "binary": _binary,
+    "json": _json,
+}

@@ -39,7 +39,7 @@ def product(random: Random, number: int) -> Row:
         "weight_g": random.randrange(1, 60_000),
         "rating": random.choice((None, random.randrange(2, 11) / 2)),
         "since": random.randrange(2015, 2027),
-        "attributes": f'{{"colour": "{random.choice(_COLOURS)}", "parts": [1, {number}]}}',
+        "attributes": f'{{"colour":"{random.choice(_COLOURS)}","parts":[1,{number}]}}',
         "picture": random.randbytes(7) + b"\0",
     }
 

@@ -24,12 +24,13 @@ class Message(NamedTuple):
     table: str
     """Empty for a statement about the database."""
     rows: int
-    """Row changes in it; 0 for a statement."""
+    """Row changes in it, two of a row whose key changes; 0 for a statement."""
     value: bytes
 
 
 class Place(NamedTuple):
-    """One change of a table: what it was, its message's number in the stream, and its row in that message."""
+    """One change of a table: what it was, its message's number in the stream, and its place in that message.
+    A change of a row's key is a delete of the old one and an insert of the new one."""
 
     op: str
     message: int
@@ -139,10 +140,12 @@ class SourceDatabase:
             "sql": "",
             "sqlType": {column.name: column.sql_type for column in columns},
         }
-        op = kind.lower()
-        table.history += [Place(op, self._messages, row) for row in range(len(rows))]
-        self.changes += len(rows)
-        self._put(fields, table.name, kind, len(rows))
+        ops: list[str] = []
+        for changed in old or [{}] * len(rows):
+            ops += [kind.lower()] if changed.keys().isdisjoint(table.key) else ["delete", "insert"]
+        table.history += [Place(op, self._messages, row) for row, op in enumerate(ops)]
+        self.changes += len(ops)
+        self._put(fields, table.name, kind, len(ops))
 
     def _state(self, sql: str, kind: str, table: SourceTable | None = None, op: str = "") -> None:
         nothing = dict.fromkeys(("data", "mysqlType", "old", "pkNames", "sqlType"))

@@ -26,6 +26,9 @@ _SKIPPED_TYPES: Mapping[str, str] = {
 }
 _MAX_SHAPES = 2_000
 
+_Images = tuple[Operation, Row | None, Row | None]
+"""What happened to a row, how it was before, how it is after."""
+
 
 class CanalRoute(msgspec.Struct, gc=False):
     """The two fields that say where a message belongs, and whether it is DDL."""
@@ -93,7 +96,8 @@ class Canal:
             return None
 
     def decode(self, record: Record, into: list[Change]) -> None:
-        """Append one change for each row of the message, or one for a DDL statement."""
+        """Append one change for each row of the message (two where its key changed), or one for a DDL
+        statement."""
         value = record.value()
         if value is None:
             return
@@ -140,29 +144,40 @@ def _changes(rows: list[Row], message: Message[Any], shape: RowShape, record: Re
     topic, partition, offset = record.topic(), record.partition(), record.offset()
     if op == "insert" and len(rows) == 1:
         return (Change(op, None, rows[0], key, None, ms, topic, partition, offset, 0, gtid, types),)
+    images: Iterable[_Images]
+    if op == "insert":
+        images = [(op, None, row) for row in rows]
+    elif op == "delete":
+        images = [(op, row, None) for row in rows]
+    else:
+        images = _updates(rows, message, shape)
     return [
         Change(op, before, after, key, None, ms, topic, partition, offset, index, gtid, types)
-        for index, (before, after) in enumerate(_images(op, rows, message, shape))
+        for index, (op, before, after) in enumerate(images)
     ]
 
 
-def _images(
-    op: Operation, rows: list[Row], message: Message[Any], shape: RowShape
-) -> list[tuple[Row | None, Row | None]]:
-    """(before, after) of each row. `old` holds only the columns that changed, the key too when it changed."""
-    if op == "insert":
-        return [(None, row) for row in rows]
-    if op == "delete":
-        return [(row, None) for row in rows]
+def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterable[_Images]:
+    """Of each row that was updated. `old` holds only the columns that changed; the key, too, when it did:
+    then the row of the old key goes, and one of the new key comes."""
     try:
         olds = shape.read_old(message.old)
     except DECODE_ERRORS as error:
         raise UndecodableRecord(f"no Canal message: `old`: {error}") from None
     if olds is None:  # the source did not log what was there before
-        return [(None, row) for row in rows]
+        return [("update", None, row) for row in rows]
     if len(olds) != len(rows):
         raise UndecodableRecord(f"no Canal message: {len(rows)} rows in `data`, {len(olds)} in `old`")
-    return [(None if old is None else {**row, **old}, row) for old, row in zip(olds, rows, strict=True)]
+    key = frozenset(shape.key_columns or ())
+    images: list[_Images] = []
+    for old, row in zip(olds, rows, strict=True):
+        if old is None:
+            images.append(("update", None, row))
+        elif key.isdisjoint(old) or all(old[column] == row.get(column) for column in key & old.keys()):
+            images.append(("update", {**row, **old}, row))
+        else:
+            images += ("delete", {**row, **old}, None), ("insert", None, row)
+    return images
 
 
 def _statement(message: Message[Any], record: Record) -> Change:

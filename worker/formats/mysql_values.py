@@ -18,7 +18,7 @@ import msgspec
 
 from worker.formats.mysql_types import MySQLType, read_type
 
-__all__ = ["Converter", "converter_of"]
+__all__ = ["Converter", "compact_json", "converter_of"]
 
 
 class Converter(NamedTuple):
@@ -146,11 +146,19 @@ def _time(text: str) -> timedelta:
     return -value if sign else value
 
 
-# ---- bytes, enum, set
+# ---- bytes, JSON, enum, set
 
 
 def _read_as_text(read: Callable[[str], Any]) -> Converter:
     return Converter(str, read, finish=read)
+
+
+def compact_json(text: str) -> str:
+    """Without spaces; keys and numbers stay as they are spelled. A text that is no JSON stays as it is."""
+    try:
+        return msgspec.json.format(text, indent=-1)
+    except (msgspec.DecodeError, RecursionError):
+        return text
 
 
 def _bytes(text: str) -> bytes:
@@ -219,6 +227,7 @@ _NAMES: Mapping[Converter, str] = {
     Converter(_WALL_CLOCK, _datetime): "datetime",
     Converter(_WALL_CLOCK, _timestamp, finish=_in_utc): "timestamp",
     _read_as_text(_time): "time",
+    _read_as_text(compact_json): "json",
     _BYTES: "binary varbinary tinyblob blob mediumblob longblob vector geometry point linestring polygon "
     "multipoint multilinestring multipolygon geometrycollection geomcollection",
 }
