@@ -187,7 +187,7 @@ class Lanes:
         with self._lock:
             unit, schedule = work.unit, self._schedule
             self._leave(number)
-            unit.error = None
+            unit.mended()
             unit.state = UnitState.IDLE
             self._room.release(unit, spread.records, spread.bytes)
             woken = schedule.spread(unit, spread.parts)
@@ -231,8 +231,15 @@ class Lanes:
     def _finish(self, number: int, work: Work) -> None:
         unit = work.unit
         unit.pace.ran(work.records, self._leave(number), shortened=work.shortened)
-        unit.error = None
-        self._wake(self._schedule.settle(unit, work))
+        if unit.error is not None:
+            unit.mended()
+        unit.state = UnitState.IDLE
+        if unit.shard is not None or work.chunks[0].alone:
+            self._wake(self._schedule.settle(unit, work))
+        else:  # as most are, at the least cost
+            self._room.release(unit, work.records, work.bytes)
+            if unit.chunks:
+                self._wake(self._schedule.arrange(unit))
         if self._withdrawing or self._held is not None:
             self._tell()
 

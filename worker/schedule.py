@@ -94,11 +94,7 @@ class Schedule:
         return woken
 
     def settle(self, unit: Unit, work: Work) -> int:
-        """Go on after a batch that is done."""
-        unit.state = UnitState.IDLE
-        if unit.shard is None and not work.chunks[0].alone:  # as most are
-            self._room.release(unit, work.records, work.bytes)
-            return self.arrange(unit)
+        """Go on after a batch that is done: of a shard, or one that stood alone."""
         barriers = self._let_go(unit, work.chunks)
         if unit.shards is not None:
             unit.shards.key_columns = None
@@ -166,7 +162,7 @@ class Schedule:
             self._lanes[unit.lane].ready.remove(unit)
             self.ready -= 1
         unit.state = UnitState.IDLE
-        unit.error = None
+        unit.mended()
         return max(0, self.arrange(unit) - ready)
 
     def _let_go(self, unit: Unit, chunks: Iterable[Chunk]) -> list[Barrier]:

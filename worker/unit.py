@@ -96,6 +96,11 @@ class Unit:
         self.blocked = False
         """While it tries again: nothing is wrong with its batch, but where it has to go is down."""
 
+    def mended(self) -> None:
+        """What went wrong is over."""
+        self.error = None
+        self.blocked = False
+
     def push(self, chunk: Chunk) -> None:
         self.chunks.append(chunk)
         self.records += len(chunk.messages)
