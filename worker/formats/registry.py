@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from worker.formats.canal import Canal
+from worker.formats.debezium import Debezium
 from worker.formats.interface import Format
 from worker.formats.maxwell import Maxwell
 
 __all__ = ["get", "names"]
 
-_FORMATS: Mapping[str, Callable[[], Format]] = {"canal": Canal, "maxwell": Maxwell}
+_FORMATS: Mapping[str, Callable[[], Format]] = {"canal": Canal, "debezium": Debezium, "maxwell": Maxwell}
 
 
 def names() -> tuple[str, ...]:

@@ -1,0 +1,59 @@
+"""Where in its source's log a Debezium record stands: the `source` block of its envelope."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["DECODE_ERRORS", "MYSQL", "Payload", "Row", "Source", "log_place"]
+
+Row = dict[str, Any]
+Payload = bytes | memoryview | msgspec.Raw
+"""JSON."""
+
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding can raise: bad JSON or a wrong type, bytes that are not UTF-8, too deep a nesting."""
+
+MYSQL = ("mysql", "mariadb")
+"""Values of `source.connector`."""
+
+
+class Source(msgspec.Struct, gc=False):
+    """The `source` block of an envelope: where in which log the change stands."""
+
+    connector: str = ""
+    name: str = ""
+    """The connector's `topic.prefix`."""
+    db: str | None = None
+    schema: str | None = None
+    table: str | None = None
+    ts_ms: int | None = None
+    gtid: str | None = None
+    file: str | None = None
+    pos: int | None = None
+    row: int | None = None
+    lsn: int | None = None
+    sequence: str | None = None
+
+
+_read_sequence = msgspec.json.Decoder(list[int | str | None], strict=False).decode
+
+
+def log_place(source: Source) -> tuple[int, ...]:
+    """The change's place in its source's log; empty where the source does not say.
+
+    MySQL and MariaDB: (number of the binlog file, position, row). PostgreSQL: (LSN of the commit before,
+    LSN), for transactions come in the order of their commits. Raises nothing.
+    """
+    if source.file is not None and source.pos is not None:
+        number = source.file.rpartition(".")[2]
+        if number.isdecimal() and number.isascii():
+            return int(number), source.pos, source.row or 0
+    if source.lsn is None:
+        return ()
+    try:
+        before = _read_sequence(source.sequence or "[]")[:1]
+        return int(before[0] or 0) if before else 0, source.lsn
+    except (*DECODE_ERRORS, ValueError):
+        return 0, source.lsn
