@@ -241,7 +241,7 @@ def test_a_fault_of_the_kafka_section_is_told(faults: Faults, kafka: str, lines:
             "lanes: {order_by: row}",
             'lanes.order_by: found "row"; this version keeps order by table only; use table',
         ),
-        ("format: debezium", 'format: found "debezium"; this version reads the format canal only'),
+        ("format: dts", 'format: found "dts"; this version reads the format canal only'),
         ("format: {a: json}", 'format.a: found "json"; this version reads the format canal only'),
         ("dead_letter: {topic: a}", f"dead_letter: found a mapping; {NO_DEAD_LETTER}; remove the key"),
         (

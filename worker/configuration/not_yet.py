@@ -28,7 +28,7 @@ class Refusal(NamedTuple):
     sentence: str
 
 
-_FORMATS = ("debezium", "dts", "json")
+_FORMATS = ("dts", "json")
 _NO_FORMAT = "this version reads the format canal only"
 _NO_DEAD_LETTER = "this version has no dead-letter topic yet; use halt or skip"
 _HANDLER = ("tables", "*", "handlers", "*")
