@@ -14,7 +14,14 @@ from prometheus_client.samples import Sample
 
 from worker.metric_definitions import DEFINITIONS, markdown_table
 from worker.metrics import MAX_TABLE_LABELS, OTHER_TABLES, Metrics
-from worker.status import CheckpointStatus, LaneStatus, PartitionStatus, TableStatus, WorkerStatus
+from worker.status import (
+    CheckpointStatus,
+    LaneStatus,
+    PartitionStatus,
+    TableStatus,
+    TargetStatus,
+    WorkerStatus,
+)
 
 PROMISED = {
     "binlane_records_consumed_total": {"topic", "partition"},
@@ -25,6 +32,7 @@ PROMISED = {
     "binlane_retries_total": {"table"},
     "binlane_dead_letters_total": {"table"},
     "binlane_tables_blocked": set(),
+    "binlane_target_up": {"handler"},
     "binlane_lane_queued_records": {"lane"},
     "binlane_lane_queued_bytes": {"lane"},
     "binlane_lane_busy_seconds_total": {"lane"},
@@ -66,6 +74,7 @@ def worker_status(tables: list[TableStatus], partitions: list[PartitionStatus] |
         partitions=[partition()] if partitions is None else partitions,
         lanes=[lane],
         tables=tables,
+        targets=[TargetStatus(handler="spark", up=True), TargetStatus(handler="sql", up=False, error="no")],
         checkpoint=CheckpointStatus(last_success=None, last_error=None),
     )
 
@@ -120,6 +129,10 @@ def test_every_metric_has_its_promised_kind_and_a_help(metrics: Metrics) -> None
             name = family.name if family.type != "counter" else f"{family.name}_total"
             assert family.type == {"info": "gauge"}.get(kinds[name], kinds[name])
             assert len(family.documentation) > 10
+
+
+def test_a_target_that_is_down_is_told_from_those_that_are_up(metrics: Metrics) -> None:
+    assert values(metrics, "binlane_target_up", "handler") == {"spark": 1.0, "sql": 0.0}
 
 
 def test_the_process_and_its_garbage_collector_are_measured_too(metrics: Metrics) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from handlers import Handler, HandlerContext
 from handlers.registry import create
 from worker.backoff import describe
+from worker.circuit import Circuit
 from worker.configuration import Configuration, HandlerEntry, TableRule
 from worker.logs import get_logger
 from worker.tables import BoundHandler
@@ -31,6 +34,12 @@ class HandlerSet:
 
     def of(self, rule: TableRule) -> list[BoundHandler]:
         return next(handlers for known, handlers in self._of if known is rule)
+
+    def circuits(self) -> Iterator[tuple[str, Circuit]]:
+        """Each configured handler's name and what is known of its target."""
+        for _, handlers in self._of:
+            for bound in handlers:
+                yield bound.name, bound.circuit
 
     def open(self) -> None:
         """Open every handler. Raises HandlerOpenError; those opened before are closed again by `close`."""

@@ -71,7 +71,14 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "binlane_tables_blocked",
         "gauge",
         (),
-        "Tables that stand still because a batch failed for good.",
+        "Tables that stand still because a batch failed for good, or while their target is down.",
+    ),
+    MetricDefinition(
+        "binlane_target_up",
+        "gauge",
+        ("handler",),
+        "0 while the handler's target is down and its tables wait, else 1; `__dead_letter__` is "
+        "the dead-letter topic.",
     ),
     MetricDefinition(
         "binlane_lane_queued_records",

@@ -119,6 +119,10 @@ class Metrics:
             yield from self._collect_tables(status.tables)
             yield from _collect_lanes(status.lanes)
             yield from _collect_partitions(status.partitions)
+            up = _gauge_family("binlane_target_up")
+            for target in status.targets:
+                up.add_metric([target.handler], target.up)
+            yield up
 
         for counter in (
             self._consumed,

@@ -10,11 +10,12 @@ from confluent_kafka import Consumer
 
 from offsets.stores import FileStore, PolledKafkaStore
 from worker.assignment import Assignments
+from worker.circuit import Circuit
 from worker.committer import Committer
 from worker.configuration import Configuration
 from worker.configuration.matching import topics_matcher
 from worker.ddl_history import DDLHistory
-from worker.dead_letters import DeadLetters
+from worker.dead_letters import DEAD_LETTER_TARGET, DeadLetters
 from worker.failures import FailureRules
 from worker.fetcher import Fetcher
 from worker.formats.choice import FormatChoice
@@ -148,3 +149,10 @@ class Parts:
             clock=clock,
             fail=fail,
         )
+
+    def circuits(self) -> list[tuple[str, Circuit]]:
+        """What is known of each target, by the handler's name; last the dead-letter topic."""
+        found = list(self.handlers.circuits())
+        if self.dead_letters is not None:
+            found.append((DEAD_LETTER_TARGET, self.dead_letters.circuit))
+        return found

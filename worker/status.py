@@ -6,7 +6,15 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["CheckpointStatus", "LaneStatus", "PartitionStatus", "TableStatus", "WorkerState", "WorkerStatus"]
+__all__ = [
+    "CheckpointStatus",
+    "LaneStatus",
+    "PartitionStatus",
+    "TableStatus",
+    "TargetStatus",
+    "WorkerState",
+    "WorkerStatus",
+]
 
 WorkerState = Literal["starting", "running", "draining", "halted", "stopped"]
 TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
@@ -49,6 +57,15 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts so far of the batch that is being retried."""
 
 
+class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):
+    handler: str
+    """`__dead_letter__`: the dead-letter topic."""
+    up: bool
+    error: str | None = None
+    """What the handler said of its target when it found it down last."""
+    down_seconds: float | None = None
+
+
 class CheckpointStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_success: str | None
     """ISO 8601, UTC."""
@@ -64,6 +81,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     lanes: list[LaneStatus]
     tables: list[TableStatus]
     checkpoint: CheckpointStatus
+    targets: list[TargetStatus] = []
     error: str | None = None
     lane_max_records: int | None = None
     """How many records a lane may hold (`lanes.max_records`): what its queue is measured against."""

@@ -13,7 +13,7 @@ from worker.assignment import Assignment
 from worker.configuration import Configuration
 from worker.formats.interface import Format, Record
 from worker.parts import Parts
-from worker.status import LaneStatus, PartitionStatus, TableStatus, WorkerState, WorkerStatus
+from worker.status import LaneStatus, PartitionStatus, TableStatus, TargetStatus, WorkerState, WorkerStatus
 from worker.unit import Unit, UnitState
 from worker.work import Work
 
@@ -59,6 +59,7 @@ class StatusReport:
         self._book = parts.book
         self._committer = parts.committer
         self._fetcher = parts.fetcher
+        self._circuits = parts.circuits
         self._state = state
         self._error = error
         self._clock = clock
@@ -105,10 +106,25 @@ class StatusReport:
             lanes=lanes,
             tables=rows,
             checkpoint=self._committer.status(),
+            targets=self._targets(),
             error=self._redacted(self._error()),
             lane_max_records=self._configuration.lanes.max_records,
             max_bytes=self._configuration.lanes.max_bytes,
         )
+
+    def _targets(self) -> list[TargetStatus]:
+        """Handlers of one name as one: down while one of them is."""
+        found: dict[str, TargetStatus] = {}
+        for name, circuit in self._circuits():
+            down = circuit.down()
+            if down is not None:
+                error = self._redact(down.reason)
+                found[name] = TargetStatus(
+                    handler=name, up=False, error=error, down_seconds=round(down.seconds, 3)
+                )
+            else:
+                found.setdefault(name, TargetStatus(handler=name, up=True))
+        return list(found.values())
 
     def _delay(self, format_: Format, record: Record) -> float | None:
         """Seconds since the change happened in its source."""
@@ -163,7 +179,7 @@ def _table(unit: Unit, works: Works) -> TableStatus:
 
 
 def _state(unit: Unit) -> TableState:
-    if unit.blocked:
+    if unit.blocked and unit.error:
         return "blocked"
     if unit.error and unit.state in (UnitState.READY, UnitState.RUNNING):
         return "retrying"

@@ -24,7 +24,7 @@ OFFSETS = "a mapping of partitions to offsets, such as {0: 1200, 1: 0}"
 DURATION = "a duration such as 250ms, 5s, 2m or 1h"
 SIZE = "a size such as 512KiB, 64MiB or 1GiB"
 TOPIC = "a topic name (letters, digits, '.', '_', '-'), or a regular expression that begins with ^"
-NO_DEAD_LETTER = "this version has no dead-letter topic yet"
+NO_TOPIC = "it needs dead_letter.topic, which is not set"
 
 
 @pytest.mark.parametrize(
@@ -243,11 +243,6 @@ def test_a_fault_of_the_kafka_section_is_told(faults: Faults, kafka: str, lines:
         ),
         ("format: dts", 'format: found "dts"; this version reads the format canal only'),
         ("format: {a: json}", 'format.a: found "json"; this version reads the format canal only'),
-        ("dead_letter: {topic: a}", f"dead_letter: found a mapping; {NO_DEAD_LETTER}; remove the key"),
-        (
-            "on_undecodable: dead_letter",
-            f'on_undecodable: found "dead_letter"; {NO_DEAD_LETTER}; use halt or skip',
-        ),
     ],
 )
 def test_what_this_version_does_not_have_is_refused_with_a_sentence(
@@ -270,9 +265,33 @@ def test_a_mode_of_spark_that_this_version_does_not_have_is_refused(faults: Faul
     ]
 
 
-def test_dead_letters_of_a_table_are_refused(faults: Faults) -> None:
-    assert faults(f"{TABLES}    on_failure: dead_letter\n") == [
-        f'shop.yaml:10: tables[0].on_failure: found "dead_letter"; {NO_DEAD_LETTER}; use halt or skip'
+def test_dead_letters_without_a_topic_are_refused(faults: Faults) -> None:
+    told = faults(f"on_undecodable: dead_letter\n{TABLES}    on_failure: dead_letter\n")
+    assert told == [
+        f'shop.yaml:5: on_undecodable: found "dead_letter"; {NO_TOPIC}',
+        f'shop.yaml:11: tables[0].on_failure: found "dead_letter"; {NO_TOPIC}',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topics", "key"),
+    [
+        ("topics: ['^cdc\\.']", "topics[0]"),
+        ("topics: [a, cdc.dead]", "topics[1]"),
+        ("topics: [a]\n  ddl_topics: ['^cdc']", "ddl_topics[0]"),
+    ],
+)
+def test_a_dead_letter_topic_that_the_worker_itself_would_read_is_refused(
+    faults: Faults, topics: str, key: str
+) -> None:
+    [told] = faults("dead_letter: {topic: cdc.dead}", kafka=KAFKA.replace("topics: [cdc.shop]", topics))
+    assert f'dead_letter.topic: found "cdc.dead"; kafka.{key} matches it' in told
+
+
+def test_a_dead_letter_topic_is_one_topic(faults: Faults) -> None:
+    assert faults("dead_letter: {topic: ^cdc.dead}") == [
+        'shop.yaml:5: dead_letter.topic: found "^cdc.dead"; '
+        "allowed: a topic name (letters, digits, '.', '_', '-')"
     ]
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from handlers.api import Handler
 from handlers.options import Explanation, check_model, check_options, explain
 from handlers.registry import HandlerTypeError, resolve, section_model
+from worker.configuration.agreement import disagreements
 from worker.configuration.document import Document, parse, typed
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
 from worker.configuration.model import Configuration
@@ -53,6 +54,7 @@ def load(
     configuration = checker.model()
     if configuration is not None and not document.faults:
         checker.properties(configuration)
+        checker.agreement(configuration)
     if configuration is None or document.faults:
         raise ConfigurationError(sorted(document.faults, key=lambda fault: fault.line or 0))
     return configuration.read_from(path, checker.secrets)
@@ -140,6 +142,10 @@ class _Checker:
             name = error.key.removeprefix("kafka.properties").removeprefix(".")
             path: KeyPath = ("kafka", "properties", name) if name else ("kafka", "properties")
             self._add(path, error.problem)
+
+    def agreement(self, configuration: Configuration) -> None:
+        for path, sentence in disagreements(configuration):
+            self._add(path, f"found {self._shown(path)}; {sentence}")
 
     def _entries(self) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:
         tables = self._data.get("tables")

@@ -30,16 +30,12 @@ class Refusal(NamedTuple):
 
 _FORMATS = ("dts", "json")
 _NO_FORMAT = "this version reads the format canal only"
-_NO_DEAD_LETTER = "this version has no dead-letter topic yet; use halt or skip"
 _HANDLER = ("tables", "*", "handlers", "*")
 
 NOT_YET = (
     NotYet(("lanes", "order_by"), ("row",), "this version keeps order by table only; use table"),
     NotYet(("format",), _FORMATS, _NO_FORMAT),
     NotYet(("format", "*"), _FORMATS, _NO_FORMAT),
-    NotYet(("dead_letter",), (), "this version has no dead-letter topic yet; remove the key"),
-    NotYet(("on_undecodable",), ("dead_letter",), _NO_DEAD_LETTER),
-    NotYet(("tables", "*", "on_failure"), ("dead_letter",), _NO_DEAD_LETTER),
     *(
         NotYet((*_HANDLER, "type"), (name,), f"this version has no {name} handler yet")
         for name in ("sql", "redis", "kafka", "webhook")

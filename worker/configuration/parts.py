@@ -13,6 +13,7 @@ from worker.configuration.values import (
     PositiveDuration,
     PositiveSize,
     PropertyValue,
+    TopicName,
     TopicPattern,
     duration,
     size,
@@ -82,8 +83,8 @@ class CheckpointRule(Section):
 class DeadLetterRule(Section):
     """Where records go that cannot be handled."""
 
-    topic: TopicPattern
-    """The dead-letter topic."""
+    topic: TopicName
+    """The dead-letter topic: a name that no entry of kafka.topics matches."""
     max_ratio: float = Field(default=0.1, gt=0, le=1)
     """More than this share of the last 1,000 records: halt."""
 

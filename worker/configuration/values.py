@@ -32,6 +32,7 @@ __all__ = [
     "PropertyValue",
     "StartOffsets",
     "TablePattern",
+    "TopicName",
     "TopicPattern",
     "duration",
     "not_allowed",
@@ -146,6 +147,12 @@ def _topic_pattern(value: str) -> str:
     return value
 
 
+def _plain_topic(value: str) -> str:
+    if value.startswith("^"):
+        raise not_allowed("a topic name (letters, digits, '.', '_', '-')")
+    return _topic_pattern(value)
+
+
 def _format(value: object) -> str | dict[str, str]:
     if isinstance(value, str):
         return _format_name(value)
@@ -228,6 +235,7 @@ PositiveSize = Annotated[
 """Bytes, 1 or more."""
 TablePattern = Annotated[str, PlainValidator(lambda value: _text(value, _table_pattern))]
 TopicPattern = Annotated[str, PlainValidator(lambda value: _text(value, _topic_pattern))]
+TopicName = Annotated[str, PlainValidator(lambda value: _text(value, _plain_topic))]
 FormatChoice = Annotated[
     str | dict[str, str],
     PlainValidator(_format),
