@@ -21,6 +21,9 @@ number beyond any bound."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
+_SPACE = re.compile(rb"\s")
+
+
 def number(text: str) -> float | Decimal:
     """A JSON number with a point or an exponent: a float if it gives the same digits back, else a Decimal.
 
@@ -38,12 +41,13 @@ _read_text: Any = msgspec.json.Decoder(str).decode
 
 
 def compact(raw: bytes) -> str:
-    """A JSON text without spaces; the order of keys and the spelling of numbers stay as they are.
+    """JSON without spaces; the order of keys and the spelling of numbers stay as they are.
 
-    Characters that need no escape lose theirs: an escape belongs to the message that the text came in.
-    Raises one of JSON_ERRORS.
+    `raw` is what a decoder found to be JSON. Characters that need no escape lose theirs: an escape belongs to
+    the message that the text came in. Raises one of JSON_ERRORS.
     """
-    text = msgspec.json.format(raw, indent=-1)
+    # Most writers leave no spaces, and then none are in the text's strings either.
+    text = msgspec.json.format(raw, indent=-1) if _SPACE.search(raw) else raw
     if b"\\" in text:
         text = _STRING.sub(_without_escapes, text)
     return text.decode()

@@ -121,13 +121,14 @@ class Maxwell:
         value = record.value()
         if value is None:
             return
-        # Most records have the shape of the one before: then its decoder does all the work in one pass.
+        # Most records have the shape of the one before: then its reader does all the work in one pass.
         recent = self._recent
-        if recent is not None:
+        reader = None if recent is None else recent.reader
+        if recent is not None and reader is not None:
             try:
-                message = recent.decode(value)
+                message = reader.decode(value)
                 if self._shapes.get(self._shape_key(message, record)[0]) is recent:
-                    into.extend(_changes(message, recent.typed_row(message.data), recent, record))
+                    into.extend(_changes(message, reader.row(message.data), recent, record))
                     return
             except DECODE_ERRORS:
                 pass
@@ -156,7 +157,7 @@ class Maxwell:
                 self._shapes.clear()
             self._shapes[key] = shape
         message, row = shape.read(value)
-        self._recent = shape if shape.is_fast else None
+        self._recent = shape
         return _changes(message, row, shape, record)
 
     def _shape_key(
@@ -196,17 +197,17 @@ def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -
         raise UndecodableRecord(f"no Maxwell record: a row, but type {message.type!r}")
     ms, transaction = message.ts * 1000, None if message.xid is None else str(message.xid)
     topic, partition, offset = record.topic(), record.partition(), record.offset()
-
-    def change(op: Operation, before: Row | None, after: Row | None, index: int = 0) -> Change:
-        return Change(op, before, after, key, None, ms, topic, partition, offset, index, transaction, types)
-
-    if op == "update":
-        # Nothing in `old`: nothing changed that can be seen.
-        before = {**row, **(shape.read_old(message.old) or {})}
-        if any(before[column] != row[column] for column in key or ()):
-            return change("delete", before, None), change("insert", None, row, index=1)
-        return (change(op, before, row),)
-    return (change(op, row, None) if op == "delete" else change(op, None, row),)
+    if op != "update":
+        before, after = (row, None) if op == "delete" else (None, row)
+        return (Change(op, before, after, key, None, ms, topic, partition, offset, 0, transaction, types),)
+    # Nothing in `old`: nothing changed that can be seen.
+    before = {**row, **(shape.read_old(message.old) or {})}
+    if any(before[column] != row[column] for column in key or ()):
+        return (
+            Change("delete", before, None, key, None, ms, topic, partition, offset, 0, transaction, types),
+            Change("insert", None, row, key, None, ms, topic, partition, offset, 1, transaction, types),
+        )
+    return (Change(op, before, row, key, None, ms, topic, partition, offset, 0, transaction, types),)
 
 
 def _time_ms(header: Header) -> int:

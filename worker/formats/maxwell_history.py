@@ -92,7 +92,10 @@ class MaxwellHistory:
         """The definition of the row's table at its place; None if it is not known."""
         if not self._learned:
             return None
-        clock, order = next(_clocks(row, record))
+        order = _order_of(row.position)
+        clock = "position"
+        if not order:
+            clock, order = next(_clocks(row, record))
         return self._tables.find(clock, row.database, row.table, order)
 
     def _learn(self, clock: str, order: tuple[int, ...], statement: Statement) -> None:

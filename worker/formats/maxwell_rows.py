@@ -1,18 +1,18 @@
 """The rows of Maxwell's records, decoded straight into typed values.
 
 A record's values are read by the table's definition at its place in the log. Each definition, with the key
-columns that the records name, has one `RowShape`, whose decoder reads a whole record in one pass. What that
-decoder refuses (a zero date, a column more or less) is read column by column; only what is refused there too
+columns that the records name, has one `RowShape`, whose reader decodes a whole record in one pass. What that
+reader refuses (a zero date, a column more or less) is read column by column; only what is refused there too
 is undecodable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 
 from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import number
@@ -29,10 +29,8 @@ DECODE_ERRORS = COLUMN_ERRORS
 
 _NULL = msgspec.Raw(b"null")
 _SHOWN = 60
-# A decoder of its own costs a shape 1 ms and 10-30 KiB: worth it from so many records on.
-_RECORDS_BEFORE_DECODER = 64
-# After a record that the shape's decoder refused: so many are read column by column before it is tried again,
-# for a table with one zero date has more of them.
+# A reader of its own costs a shape 1 ms and 10-30 KiB: worth it from so many records on.
+_RECORDS_BEFORE_READER = 64
 _RECORDS_AFTER_REFUSAL = 10_000
 
 
@@ -59,29 +57,77 @@ class Message(Header, Generic[Data], gc=False, kw_only=True):
     old: msgspec.Raw = _NULL
 
 
-# A table of which no definition is known.
-_read_untyped: Any = msgspec.json.Decoder(cast(Any, Message)[dict[str, Any]], float_hook=number).decode
+_NESTED = frozenset((dict, list))
+# Of a column without a type that held no object and no array so far.
+_SCALAR = Column(Any, UNTYPED.read)
 _read_columns: Any = msgspec.json.Decoder(cast(Any, Message)[dict[str, msgspec.Raw]]).decode
 _read_old: Callable[[msgspec.Raw], dict[str, msgspec.Raw] | None] = msgspec.json.Decoder(
     dict[str, msgspec.Raw] | None
 ).decode
 
 
+class _RowReader:
+    """Reads records whose rows have these columns and no others, in one pass. Never changed."""
+
+    __slots__ = ("_as_row", "_checks", "_finishes", "_holds_any", "decode", "made_for")
+
+    def __init__(self, columns: Mapping[str, Column], made_for: object) -> None:
+        """Every column is required and no other allowed: nothing is dropped, nothing made up."""
+        names = tuple(columns)
+        plain = all(name.isidentifier() and not name.startswith("__") for name in names)
+        fields = names if plain else tuple(f"column{place}" for place in range(len(names)))
+        row_type: Any = msgspec.defstruct(
+            "MaxwellRow",
+            [
+                # Raw holds null as it is, and stands in no union.
+                (field, column.json_type if column.json_type is msgspec.Raw else column.json_type | None)
+                for field, column in zip(fields, columns.values(), strict=True)
+            ],
+            rename=dict(zip(fields, names, strict=True)),
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+        unfinished = [(name, c.is_finished, c.finish) for name, c in columns.items() if c.finish]
+        self._checks = tuple((name, check, finish) for name, check, finish in unfinished if check)
+        self._finishes = tuple((name, finish) for name, check, finish in unfinished if not check)
+        self._holds_any = any(column is _SCALAR for column in columns.values())
+        self._as_row: Callable[[Any], Row] = asdict
+        if not plain:
+            self._as_row = lambda values: dict(zip(names, astuple(values), strict=True))
+        self.decode: Callable[[bytes], Message[Any]] = msgspec.json.Decoder(
+            cast(Any, Message)[row_type], float_hook=number
+        ).decode
+        self.made_for = made_for
+
+    def row(self, data: Any) -> Row:
+        """The row of a record that `decode` read. Raises one of DECODE_ERRORS."""
+        row = self._as_row(data)
+        if self._holds_any and not _NESTED.isdisjoint(map(type, row.values())):
+            raise ValueError("an object or an array, which is to be read as text")
+        for column, is_finished, finish in self._checks:
+            value = row[column]
+            if value is not None and not is_finished(value):
+                row[column] = finish(value)
+        for column, finish in self._finishes:
+            value = row[column]
+            if value is not None:
+                row[column] = finish(value)
+        return row
+
+
 class RowShape:
     """How the rows of a table are read between two DDL statements.
 
-    Threads share it without a lock: what they change are a counter, where a lost count does no harm, and the
-    decoder, which two of them may make twice.
+    Threads share it without a lock: what they change are a counter, where a lost count does no harm, and
+    which reader there is, where the last one made counts.
     """
 
     __slots__ = (
-        "_checks",
         "_columns",
-        "_finishes",
-        "_key",
-        "_names",
+        "_made",
+        "_nested",
         "_patience",
-        "decode",
+        "_refusals",
         "definition",
         "key_columns",
         "types",
@@ -97,56 +143,40 @@ class RowShape:
         self.definition = definition
         self.types = None if definition is None else definition.types
         self.key_columns = _spelled(key, columns)
-        self.decode: Callable[[bytes], Message[Any]] = _read_untyped
-        """Reads whole records; the shape's own decoder once there is one."""
-        self._key = frozenset(self.key_columns or ())
         self._columns: dict[str, Column] = {}
-        self._names: tuple[str, ...] | None = None
-        self._checks: tuple[tuple[str, Callable[[Any], bool], Callable[[Any], Any]], ...] = ()
-        self._finishes: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
-        self._patience = _RECORDS_BEFORE_DECODER
+        self._nested: frozenset[str] = frozenset()
+        """Columns without a type that held an object or an array."""
+        self._made: _RowReader | None = None
+        self._patience = _RECORDS_BEFORE_READER
+        self._refusals = 0
 
     @property
-    def is_fast(self) -> bool:
-        """Whether `decode` and `typed_row` read a record's row, and did not fail at one lately."""
-        return self.definition is None or (self._names is not None and self._patience <= 0)
-
-    def typed_row(self, data: Any) -> Row:
-        """The row of a record that `decode` read. Raises one of DECODE_ERRORS."""
-        names = self._names
-        if names is None:
-            row: Row = data
-            if any(type(value) in (dict, list) for value in row.values()) or not row.keys() >= self._key:
-                raise ValueError("a row to be read column by column")
-            return row
-        row = dict(zip(names, astuple(data), strict=True))
-        for column, is_finished, finish in self._checks:
-            value = row[column]
-            if value is not None and not is_finished(value):
-                row[column] = finish(value)
-        for column, finish in self._finishes:
-            value = row[column]
-            if value is not None:
-                row[column] = finish(value)
-        return row
+    def reader(self) -> _RowReader | None:
+        """Reads most of the records; None where it is not made yet, or refused a record lately."""
+        return self._made if self._patience <= 0 else None
 
     def read(self, value: bytes) -> tuple[Message[Any], Row]:
         """A record of this shape and its row, by whichever way reads them. Raises one of DECODE_ERRORS."""
-        if self._patience > 0 and self.definition is not None:
-            self._patience -= 1
-        elif self.is_fast:
+        reader = self.reader
+        if reader is not None:
             try:
-                typed = self.decode(value)
-                return typed, self.typed_row(typed.data)
+                typed = reader.decode(value)
+                return typed, reader.row(typed.data)
             except DECODE_ERRORS:
-                self._patience = _RECORDS_AFTER_REFUSAL
+                # The next ones are read column by column, each time more of them: a table with one zero date
+                # has others, and columns come and go where Maxwell leaves out what is null.
+                self._refusals += 1
+                self._patience = min(_RECORDS_BEFORE_READER << self._refusals, _RECORDS_AFTER_REFUSAL)
         message: Message[dict[str, msgspec.Raw]] = _read_columns(value)
-        if self._patience <= 0 and self.definition is not None and self._names != tuple(message.data):
-            self._make_decoder(tuple(message.data))
         row = self._read_row(message.data)
         for column in self.key_columns or ():
             if column not in row:
                 raise UndecodableRecord(f"no Maxwell record: key column {column!r} is not in `data`")
+        if self.types is None:
+            self._nested |= {name for name, raw in message.data.items() if bytes(raw)[:1] in (b"{", b"[")}
+        self._patience -= 1
+        if self._patience <= 0:
+            self._make_reader(tuple(row))
         return message, row
 
     def read_old(self, old: msgspec.Raw) -> Row | None:
@@ -174,27 +204,13 @@ class RowShape:
         type_text = (self.types or {}).get(name)
         return UNTYPED if type_text is None else column_of(type_text)
 
-    def _make_decoder(self, names: tuple[str, ...]) -> None:
-        """Every column is required and no other allowed: nothing is dropped, nothing made up."""
-        columns = {name: self._column_of(name) for name in names}
-        fields = [f"column{place}" for place in range(len(names))]
-        row_type: Any = msgspec.defstruct(
-            "MaxwellRow",
-            [
-                # Raw holds null as it is, and stands in no union.
-                (field, column.json_type if column.json_type is msgspec.Raw else column.json_type | None)
-                for field, column in zip(fields, columns.values(), strict=True)
-            ],
-            rename=dict(zip(fields, names, strict=True)),
-            forbid_unknown_fields=True,
-            gc=False,
-        )
-        unfinished = [(name, c.is_finished, c.finish) for name, c in columns.items() if c.finish]
-        self._checks = tuple((name, check, finish) for name, check, finish in unfinished if check)
-        self._finishes = tuple((name, finish) for name, check, finish in unfinished if not check)
-        self.decode = msgspec.json.Decoder(cast(Any, Message)[row_type]).decode
-        # Last, for another thread uses the rest as soon as it sees this.
-        self._names = names
+    def _make_reader(self, names: tuple[str, ...]) -> None:
+        made_for = names, self._nested
+        if self._made is None or self._made.made_for != made_for:
+            columns = {name: self._column_of(name) for name in names}
+            if self.types is None:
+                columns = {name: UNTYPED if name in self._nested else _SCALAR for name in names}
+            self._made = _RowReader(columns, made_for)
 
 
 def _spelled(key: Iterable[str], columns: Iterable[str]) -> tuple[str, ...] | None:
