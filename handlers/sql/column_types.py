@@ -90,7 +90,7 @@ def _sql_type(type_text: str, dialect: str, key_parts: int) -> Type:
 def _key_type(type_: Type, parts: int) -> Type:
     """MySQL takes no text of any length into a key."""
     most = KEY_BYTES // parts
-    if isinstance(type_, sa.Text):
+    if isinstance(type_, sa.Text | mysql.MEDIUMTEXT | mysql.LONGTEXT):
         return mysql.VARCHAR(most // 4)
     if isinstance(type_, sa.types._Binary) and not isinstance(type_, mysql.VARBINARY | mysql.BINARY):
         return mysql.VARBINARY(most)

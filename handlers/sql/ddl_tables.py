@@ -1,0 +1,85 @@
+"""Whole tables: created, dropped, emptied, renamed."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+import structlog
+
+from handlers.mysql_ddl import CreateTable
+from handlers.sql.column_types import sql_type
+from handlers.sql.ddl_sqlite import create_like
+from handlers.sql.ddl_target import Target, TargetTable
+
+__all__ = ["create_table", "drop_table", "rename_table", "truncate_table"]
+
+log = structlog.stdlib.get_logger("handlers.sql")
+
+
+def create_table(target: Target, table: TargetTable, operation: CreateTable) -> None:
+    """All columns but the key's may be NULL: a source's zero dates are, and so may be what a row lacks."""
+    if target.exists(table):
+        missing = {column.name for column in operation.columns} - set(target.columns(table))
+        if missing:
+            log.info("ddl_table_is_there_with_other_columns", table=table.name, lacks=sorted(missing))
+        return
+    target.make_schema(table)
+    if operation.like is not None:
+        _create_like(target, table, target.table(operation.like))
+        return
+    dialect, key = target.connection.dialect.name, operation.key
+    columns = [
+        sa.Column(
+            column.name,
+            sql_type(column.type, dialect, key_parts=len(key) if column.name in key else 0),
+            nullable=column.name not in key,
+            autoincrement=False,
+        )
+        for column in operation.columns
+    ]
+    constraints = [sa.PrimaryKeyConstraint(*key)] if key else []
+    made = sa.Table(table.name, sa.MetaData(), *columns, *constraints, schema=table.schema)
+    made.create(target.connection)
+    target.done.append(f"CREATE TABLE {target.ref(table)}")
+
+
+def _create_like(target: Target, table: TargetTable, source: TargetTable) -> None:
+    if not target.exists(source):
+        return  # its first row makes it
+    if target.family == "postgresql":
+        target.run(f"CREATE TABLE {target.ref(table)} (LIKE {target.ref(source)} INCLUDING ALL)")
+    elif target.family == "mysql":
+        target.run(f"CREATE TABLE {target.ref(table)} LIKE {target.ref(source)}")
+    else:
+        create_like(target, table, source)
+
+
+def drop_table(target: Target, table: TargetTable) -> None:
+    if target.exists(table):
+        target.run(f"DROP TABLE {target.ref(table)}")
+
+
+def truncate_table(target: Target, table: TargetTable) -> None:
+    if target.exists(table):
+        # SQLite has no TRUNCATE.
+        verb = "DELETE FROM" if target.family == "sqlite" else "TRUNCATE TABLE"
+        target.run(f"{verb} {target.ref(table)}")
+
+
+def rename_table(target: Target, table: TargetTable, new: TargetTable) -> None:
+    """Nothing where it was renamed already, or was never there."""
+    if table == new or not target.exists(table):
+        return
+    if target.exists(new):
+        # The second time that the statement comes, or a table that the target had by itself.
+        log.warning("ddl_table_not_renamed", table=target.ref(table), to=target.ref(new), because="it exists")
+        return
+    target.make_schema(new)
+    if target.family == "mysql":
+        target.run(f"RENAME TABLE {target.ref(table)} TO {target.ref(new)}")
+        return
+    if table.schema != new.schema:
+        schema = new.schema or target.connection.dialect.default_schema_name or ""
+        target.alter(table, f"SET SCHEMA {target.quote(schema)}")
+        table = table._replace(schema=new.schema)
+    if table.name != new.name:
+        target.alter(table, f"RENAME TO {target.quote(new.name)}")

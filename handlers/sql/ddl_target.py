@@ -1,0 +1,162 @@
+"""The tables of the target, as DDL sees and changes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from handlers.api import Rejected
+from handlers.mysql_ddl import ANY_DATABASE, TableName
+from handlers.sql.naming import Naming
+from handlers.sql.values import encode, kind_of
+
+__all__ = ["Target", "TargetTable"]
+
+
+class TargetTable(NamedTuple):
+    schema: str | None
+    """None: the connection's own."""
+    name: str
+
+
+@dataclass(slots=True)
+class Target:
+    """One connection's view. Nothing is remembered: what DDL asks for was changed by DDL a moment ago."""
+
+    connection: sa.Connection
+    naming: Naming
+    time_ms: int
+    """When the source ran the statement, milliseconds since 1970 in UTC."""
+    done: list[str]
+    """Every statement that was executed."""
+
+    @property
+    def family(self) -> str:
+        """`postgresql`, `mysql` (MariaDB, too) or `sqlite`."""
+        name = self.connection.dialect.name
+        return "mysql" if name == "mariadb" else name
+
+    # ---- names
+
+    def table(self, name: TableName) -> TargetTable:
+        """The target's table for a source table, whether it is there or not.
+
+        In ANY_DATABASE: the one that there is. Raises Rejected where several could be meant.
+        """
+        if name.database != ANY_DATABASE:
+            return TargetTable(*self.naming.target(name.database, name.table))
+        found = [one for one in self._all_tables() if self._could_be(one, name.table)]
+        if len(found) > 1:
+            tables = ", ".join(".".join(filter(None, one)) for one in found)
+            raise Rejected(f"the statement does not say which database's {name.table} it means: {tables}")
+        return found[0] if found else TargetTable(*self.naming.target(name.database, name.table))
+
+    def _all_tables(self) -> Iterator[TargetTable]:
+        inspector = sa.inspect(self.connection)
+        for schema in [None] if self.naming.schema is None else inspector.get_schema_names():
+            for name in inspector.get_table_names(schema):
+                yield TargetTable(schema, name)
+
+    def _could_be(self, found: TargetTable, table: str) -> bool:
+        """Whether the naming gives this target table to the source table of some database."""
+        parts = [(self.naming.table, found.name)]
+        if self.naming.schema is not None:
+            parts.append((self.naming.schema, found.schema or ""))
+        databases: set[str] = set()
+        for template, name in parts:
+            # The database comes once, however often the template holds it.
+            pattern = re.escape(template.format_map({"database": "\0", "table": table}))
+            pattern = pattern.replace("\0", "(?P<database>.+)", 1).replace("\0", "(?P=database)")
+            match = re.fullmatch(pattern, name, re.DOTALL)
+            if match is None:
+                return False
+            databases.update(match.groups())
+        return len(databases) <= 1
+
+    # ---- spelling
+
+    def quote(self, name: str) -> str:
+        # Not SQLAlchemy's, which doubles a percent sign for statements with parameters.
+        mark = "`" if self.family == "mysql" else '"'
+        return mark + name.replace(mark, mark * 2) + mark
+
+    def ref(self, table: TargetTable) -> str:
+        """Its name in a statement."""
+        return ".".join(self.quote(part) for part in table if part is not None)
+
+    def spell(self, type_: sa.types.TypeEngine[Any]) -> str:
+        return type_.compile(dialect=self.connection.dialect)
+
+    def stored(self, value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
+        """A value of a change as the target's driver takes it for a column of this type."""
+        return encode([value], kind_of(type_), self.connection.dialect.name)[0]
+
+    def literal(self, value: Any, type_: sa.types.TypeEngine[Any]) -> str:
+        """A value of a change in a statement, where no parameter can stand. For PostgreSQL and MySQL."""
+        found = self.stored(value, type_)
+        if self.family == "postgresql":
+            return "'" + str(found).replace("'", "''") + "'"
+        if isinstance(found, bytes):
+            return f"x'{found.hex()}'"
+        driver: Any = self.connection.connection.driver_connection
+        return str(driver.literal(found))
+
+    # ---- what there is
+
+    def exists(self, table: TargetTable) -> bool:
+        # ANY_DATABASE where no database has such a table: '' is the name of none.
+        return table.schema != "" and sa.inspect(self.connection).has_table(table.name, schema=table.schema)
+
+    def columns(self, table: TargetTable) -> dict[str, sa.types.TypeEngine[Any]]:
+        """Column -> its type; none where there is no table."""
+        if not self.exists(table):
+            return {}
+        found = sa.inspect(self.connection).get_columns(table.name, schema=table.schema)
+        return {self._name(column["name"]): column["type"] for column in found}
+
+    def column(self, table: TargetTable, name: str) -> str | None:
+        """The column in the target's spelling (MySQL's names know no case); None: there is none."""
+        names = list(self.columns(table))
+        if name in names:
+            return name
+        return next((one for one in names if one.casefold() == name.casefold()), None)
+
+    def key(self, table: TargetTable) -> tuple[str, ...]:
+        found = sa.inspect(self.connection).get_pk_constraint(table.name, schema=table.schema)
+        return tuple(map(self._name, found["constrained_columns"]))
+
+    def _name(self, reflected: str) -> str:
+        """SQLAlchemy gives names of MySQL's columns as SHOW CREATE TABLE escapes them."""
+        return reflected.replace("``", "`") if self.family == "mysql" else reflected
+
+    def key_name(self, table: TargetTable) -> str:
+        """Of the constraint; '' where it has none."""
+        return sa.inspect(self.connection).get_pk_constraint(table.name, schema=table.schema)["name"] or ""
+
+    # ---- changing it
+
+    def run(self, sql: str, *, is_change: bool = True) -> sa.CursorResult[Any]:
+        """Execute a statement as it stands: no parameters, `%` and `:` are themselves."""
+        if is_change:
+            self.done.append(sql)
+        return self.connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
+
+    def alter(self, table: TargetTable, *clauses: str) -> None:
+        self.run(f"ALTER TABLE {self.ref(table)} {', '.join(clauses)}")
+
+    def make_schema(self, table: TargetTable) -> None:
+        """The schema (MySQL's database) that a new table needs, if it is not there."""
+        if table.schema is None or table.schema in sa.inspect(self.connection).get_schema_names():
+            return
+        kind = "SCHEMA" if self.family == "postgresql" else "DATABASE"
+        self.run(f"CREATE {kind} IF NOT EXISTS {self.quote(table.schema)}")
+
+    def any_row(self, table: TargetTable, where: str) -> bool:
+        return (
+            self.run(f"SELECT 1 FROM {self.ref(table)} WHERE {where} LIMIT 1", is_change=False).first()
+            is not None
+        )
