@@ -103,7 +103,7 @@ class Target:
         if isinstance(found, bytes):
             return f"x'{found.hex()}'"
         driver: Any = self.connection.connection.driver_connection
-        return str(driver.literal(found))
+        return str(driver.escape(found, driver.encoders))
 
     # ---- what there is
 
