@@ -19,6 +19,7 @@ BEGIN = b'{"schema"'
 
 _MOST_HEADS = 64
 _END = ord("}")
+_NO_VALUE = b"\xff"  # of a head that tells nothing about other values: no JSON begins so
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -39,7 +40,11 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Head:
-    """The bytes of a value up to its payload. Compared by identity."""
+    """The bytes of a value up to its payload. Compared by identity.
+
+    A value that begins with the same bytes, and ends with a brace, has the same schema, and its payload is
+    what stands between.
+    """
 
     __slots__ = ("bytes", "schema", "size")
 
@@ -93,10 +98,13 @@ class Envelopes:
         schema, payload = bytes(envelope.schema), bytes(envelope.payload)
         if not schema.startswith(b"{") and schema != b"null":
             return Split(None, value)  # a row with columns of these names
-        head = Head(value[: len(value) - len(payload) - 1], schema)
         # With the payload last and nothing behind it, the same head means the same schema.
-        if value.startswith(BEGIN) and value == head.bytes + payload + b"}":
+        begin = value[: len(value) - len(payload) - 1]
+        if value.startswith(BEGIN) and value == begin + payload + b"}":
+            head = Head(begin, schema)
             self._recent = (head, *self._recent[: _MOST_HEADS - 1])
+        else:
+            head = Head(_NO_VALUE, schema)
         return Split(head, payload)
 
 

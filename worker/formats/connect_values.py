@@ -66,11 +66,12 @@ class _AnyScale(msgspec.Struct, gc=False):
 AS_IT_IS = Reader(Any)
 _EPOCH = datetime(1970, 1, 1)
 _DAY = timedelta(days=1)
+_MILLI, _MICRO = timedelta(milliseconds=1), timedelta(microseconds=1)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 # Wide enough for PostgreSQL's longest numbers.
 _EXACT = Context(prec=150_000)
 _SINGLE = struct.Struct("<f")
-_SPACE = re.compile(r"[ \t\r\n]")
+_OTHER_SPACE = re.compile(r"[\t\r\n]")
 
 
 # ---- numbers
@@ -83,10 +84,8 @@ def unscaled(value: bytes) -> int:
 
 def scaled(scale: int) -> Callable[[bytes], Decimal]:
     """Of `org.apache.kafka.connect.data.Decimal`: exact, with `scale` digits after the point."""
-    scaleb, from_bytes, places = _EXACT.scaleb, int.from_bytes, -scale
-    if scale == 0:
-        return lambda value: Decimal(from_bytes(value, "big", signed=True))
-    return lambda value: scaleb(Decimal(from_bytes(value, "big", signed=True)), places)
+    times, from_bytes, unit = _EXACT.multiply, int.from_bytes, Decimal(1).scaleb(-scale)
+    return lambda value: times(unit, from_bytes(value, "big", signed=True))
 
 
 def _any_scale(value: _AnyScale) -> Decimal:
@@ -116,30 +115,28 @@ def _date(days: int) -> date | None:
         return None
 
 
-def _moment(units_per_second: int) -> Callable[[int], datetime | None]:
+def _moment_of(unit: timedelta) -> Callable[[int], datetime | None]:
     def moment(value: int) -> datetime | None:
         try:
-            return _EPOCH + timedelta(microseconds=value * 1_000_000 // units_per_second)
+            return _EPOCH + unit * value
         except OverflowError:
             return None
 
-    def micros(value: int) -> datetime | None:
-        try:
-            return _EPOCH + timedelta(0, 0, value)
-        except OverflowError:
-            return None
-
-    return micros if units_per_second == 1_000_000 else moment
+    return moment
 
 
-def _length(units_per_second: int) -> Callable[[int], timedelta]:
+def _length_of(unit: timedelta) -> Callable[[int], timedelta]:
     def length(value: int) -> timedelta:
         try:
-            return timedelta(microseconds=value * 1_000_000 // units_per_second)
+            return unit * value
         except OverflowError:
             raise ValueError("no time: beyond any bound") from None
 
     return length
+
+
+def _of_nanos(of_micros: Callable[[int], Any]) -> Callable[[int], Any]:
+    return lambda value: of_micros(value // 1_000)
 
 
 def _in_utc(value: datetime) -> datetime | None:
@@ -189,7 +186,7 @@ def temporal_text(type_text: str) -> Callable[[str], Any]:
 
 def compact(text: str) -> str:
     """JSON without spaces; the order of keys and the spelling of numbers stay."""
-    if not _SPACE.search(text):
+    if " " not in text and not _OTHER_SPACE.search(text):
         return text
     try:
         return msgspec.json.format(text, indent=-1)
@@ -267,20 +264,20 @@ def _array_of(item: Reader) -> Reader:
 
 _DATE = Reader(int, _date, temporal_text("date"))
 _ZONED_TIMESTAMP = Reader(Annotated[datetime, msgspec.Meta(tz=True)], _in_utc, _zoned_text)
-_MILLIS = Reader(int, _moment(1_000), temporal_text("datetime(6)"))
-_TIME_MILLIS = Reader(int, _length(1_000), temporal_text("time(6)"))
+_MILLIS = Reader(int, _moment_of(_MILLI), temporal_text("datetime(6)"))
+_TIME_MILLIS = Reader(int, _length_of(_MILLI), temporal_text("time(6)"))
 _SHAPE = Reader(_Geometry, _geometry)
 
 _BY_MEANING: Mapping[str, Reader] = {
     "io.debezium.time.Date": _DATE,
     "io.debezium.time.Timestamp": _MILLIS,
-    "io.debezium.time.MicroTimestamp": Reader(int, _moment(1_000_000), temporal_text("datetime(6)")),
-    "io.debezium.time.NanoTimestamp": Reader(int, _moment(1_000_000_000)),
+    "io.debezium.time.MicroTimestamp": Reader(int, _moment_of(_MICRO), temporal_text("datetime(6)")),
+    "io.debezium.time.NanoTimestamp": Reader(int, _of_nanos(_moment_of(_MICRO))),
     "io.debezium.time.Time": _TIME_MILLIS,
-    "io.debezium.time.MicroTime": Reader(int, _length(1_000_000), temporal_text("time(6)")),
-    "io.debezium.time.NanoTime": Reader(int, _length(1_000_000_000)),
-    "io.debezium.time.MicroDuration": Reader(int, _length(1_000_000)),
-    "io.debezium.time.NanoDuration": Reader(int, _length(1_000_000_000)),
+    "io.debezium.time.MicroTime": Reader(int, _length_of(_MICRO), temporal_text("time(6)")),
+    "io.debezium.time.NanoTime": Reader(int, _of_nanos(_length_of(_MICRO))),
+    "io.debezium.time.MicroDuration": Reader(int, _length_of(_MICRO)),
+    "io.debezium.time.NanoDuration": Reader(int, _of_nanos(_length_of(_MICRO))),
     "io.debezium.time.ZonedTimestamp": _ZONED_TIMESTAMP,
     "io.debezium.time.ZonedTime": Reader(str, _zoned_time),
     "io.debezium.time.IsoDate": Reader(str, temporal_text("date")),

@@ -17,7 +17,7 @@ from worker.formats.connect_schema import BEGIN, Envelopes, Head
 from worker.formats.debezium_flat import FlatRecord
 from worker.formats.debezium_keys import Keys
 from worker.formats.debezium_routes import Router, undecodable
-from worker.formats.debezium_rows import REFUSALS, Message, RowShape
+from worker.formats.debezium_rows import ENDLESS, REFUSALS, Message, RowShape, Sure, lacks_values
 from worker.formats.debezium_schema_changes import ddl_place, lessons, read_schema_change, statement
 from worker.formats.debezium_source import DECODE_ERRORS, Payload, Row, Source, log_place
 from worker.formats.debezium_values import Handling
@@ -62,7 +62,6 @@ class Debezium:
         self._router = Router(Envelopes())
         self.route: Callable[[bytes], Route] = self._router.route
         self._history = TableHistory()
-        self._has_history = False
         self._handlings: dict[str, Handling] = {}
         self._shapes: dict[tuple[Any, ...], RowShape] = {}
         self._recent: dict[str, RowShape] = {}
@@ -113,7 +112,6 @@ class Debezium:
         order = ddl_place(change.source)
         for database, table, definition in lessons(change):
             self._history.learn(change.source.name, database, table, order, definition)
-            self._has_history = True
 
     def _payload(self, value: bytes) -> Payload:
         return self._envelopes.split(value).payload if value.startswith(BEGIN) else value
@@ -139,7 +137,9 @@ class Debezium:
             if payload is not None:
                 try:
                     message = shape.decode(payload)
-                    if self._is_of(shape, message.source) and not shape.lacks_values(payload):
+                    if self._is_of(shape, message.source) and not (
+                        shape.may_lack_values and lacks_values(payload)
+                    ):
                         before, after = shape.rows(message)
                         into.append(self._change(message, before, after, shape, record))
                         return
@@ -151,7 +151,30 @@ class Debezium:
             raise undecodable(value, error) from None
 
     def _is_of(self, shape: RowShape, source: Source) -> bool:
-        return shape.is_of(source) and (not self._has_history or self._definition(source) is shape.definition)
+        """Whether the record's table is the shape's, and as it was then."""
+        if not shape.is_of(source):
+            return False
+        version = self._history.version
+        if version == 0:
+            return True
+        sure, position = shape.sure, source.pos
+        if (
+            sure is not None
+            and position is not None
+            and sure.version == version
+            and sure.file == source.file
+            and sure.since <= position < sure.until
+        ):
+            return True
+        table = source.name, source.db or "", source.table or ""
+        order = log_place(source)
+        if self._history.find(*table, order) is not shape.definition:
+            return False
+        if position is not None and order:
+            until = self._history.until(*table, order)
+            end = until[1] if until is not None and until[0] == order[0] else ENDLESS
+            shape.sure = Sure(version, source.file, position, end)
+        return True
 
     def _read(self, record: Record, value: bytes) -> tuple[Change, ...]:
         head, payload = self._envelopes.split(value)
@@ -179,7 +202,10 @@ class Debezium:
         op = _OPERATIONS[message.op]
         key_columns = types = None
         if op != "truncate":
-            key_columns, types = self._keys.columns(record.key(), shape.definition), shape.types
+            key_columns, types = (
+                self._keys.columns(record.key(), record.topic(), shape.definition),
+                shape.types,
+            )
             if op == "delete":
                 after, before = None, self._row_of_key(record, shape) if before is None else before
             elif after is None:
@@ -211,7 +237,7 @@ class Debezium:
             op=flat.op,
             before=row if flat.op == "delete" else None,
             after=None if flat.op == "delete" else row,
-            key_columns=self._keys.columns(record.key(), shape.definition),
+            key_columns=self._keys.columns(record.key(), record.topic(), shape.definition),
             sql=None,
             source_time_ms=record.timestamp()[1] if time_ms is None else time_ms,
             topic=record.topic(),
@@ -238,7 +264,7 @@ class Debezium:
 
     def _shape(self, head: Head | None, source: Source) -> RowShape:
         """Raises UndecodableRecord when the head's schema is none."""
-        definition = self._definition(source) if self._has_history else None
+        definition = self._definition(source) if self._history.version else None
         schema = None if head is None else head.schema
         # The definition's id: the shape keeps it alive.
         key = (schema, source.name, source.connector, source.db, source.schema, source.table, id(definition))

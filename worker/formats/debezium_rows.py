@@ -8,7 +8,7 @@ pass; what that refuses is read column by column.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec.structs import asdict, astuple
@@ -21,7 +21,7 @@ from worker.formats.debezium_values import Handling, reader_of
 from worker.formats.interface import UndecodableRecord
 from worker.formats.table_history import TableDefinition
 
-__all__ = ["REFUSALS", "Message", "RowShape"]
+__all__ = ["ENDLESS", "REFUSALS", "Message", "RowShape", "Sure", "lacks_values"]
 
 RowType = TypeVar("RowType")
 
@@ -43,6 +43,9 @@ _UNAVAILABLE_VALUES: tuple[Any, ...] = (
     {_UNAVAILABLE: _UNAVAILABLE},
     list(_UNAVAILABLE.encode()),
 )
+ENDLESS = 1 << 63
+"""Beyond all positions."""
+
 _SHOWN_CHARACTERS = 60
 # A decoder of its own costs a shape 1 ms and 10-30 KiB: worth it from so many messages on.
 _MESSAGES_BEFORE_DECODER = 64
@@ -71,6 +74,24 @@ class Message(msgspec.Struct, Generic[RowType], gc=False):
 _read_plain: Callable[[Payload], Message[Row]] = msgspec.json.Decoder(Message[Row]).decode
 
 
+def lacks_values(payload: Payload) -> bool:
+    """Whether a row of PostgreSQL may hold the placeholder of a value that the log does not have."""
+    text = bytes(payload)
+    return any(mark in text for mark in _UNAVAILABLE_MARKS)
+
+
+class Sure(NamedTuple):
+    """Where the shape's definition holds without looking it up."""
+
+    version: int
+    """Of the history that knows it."""
+    file: str | None
+    """Of the binlog."""
+    since: int
+    until: int
+    """Positions in that file."""
+
+
 class RowShape:
     """How the rows of one table are read, between two changes of the table.
 
@@ -91,6 +112,7 @@ class RowShape:
         "may_lack_values",
         "schema",
         "stream",
+        "sure",
         "table",
         "types",
     )
@@ -107,6 +129,7 @@ class RowShape:
             source.table,
         )
         self.definition = definition
+        self.sure: Sure | None = None
         self.types, self._readers = _readers_of(head, source.connector in MYSQL, definition, handling)
         self.may_lack_values = source.connector == "postgresql"
         self.decode: Callable[[Payload], Message[Any]] = _read_plain
@@ -143,7 +166,19 @@ class RowShape:
     def rows(self, message: Message[Any]) -> tuple[Row | None, Row | None]:
         """(before, after) of a message that `decode` read. Raises one of REFUSALS."""
         before, after = message.before, message.after
-        return None if before is None else self._row(before), None if after is None else self._row(after)
+        if before is None or after is None:
+            return None if before is None else self._row(before), None if after is None else self._row(after)
+        old, new = self._as_row(before), self._as_row(after)
+        for column, finish in self._finishes:
+            was, value = old[column], new[column]
+            if value is not None:
+                new[column] = finished = finish(value)
+                if was == value:  # as in most columns of an update
+                    old[column] = finished
+                    continue
+            if was is not None:
+                old[column] = finish(was)
+        return old, new
 
     def _row(self, values: Any) -> Row:
         row = self._as_row(values)
@@ -153,20 +188,13 @@ class RowShape:
                 row[column] = finish(value)
         return row
 
-    def lacks_values(self, payload: Payload) -> bool:
-        """Whether a row may hold the placeholder of a value that the log does not have."""
-        if not self.may_lack_values:
-            return False
-        text = bytes(payload)
-        return any(mark in text for mark in _UNAVAILABLE_MARKS)
-
     def read(self, payload: Payload) -> tuple[Message[Any], Row | None, Row | None]:
         """A message of this shape with its rows (before, after), by whichever way reads them.
 
         Raises one of DECODE_ERRORS for what is no message, UndecodableRecord for a value that is not of its
         column's type.
         """
-        if self.lacks_values(payload):
+        if self.may_lack_values and lacks_values(payload):
             return self._read_columns(payload)
         if self._patience > 0:
             self._patience -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ Payload = bytes | memoryview | msgspec.Raw
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding can raise: bad JSON or a wrong type, bytes that are not UTF-8, too deep a nesting."""
 
+_MOST_DIGITS = 18
 MYSQL = ("mysql", "mariadb")
 """Values of `source.connector`."""
 
@@ -40,6 +42,13 @@ class Source(msgspec.Struct, gc=False):
 _read_sequence = msgspec.json.Decoder(list[int | str | None], strict=False).decode
 
 
+@lru_cache(maxsize=1_000)
+def _file_number(file: str) -> int | None:
+    """`mysql-bin.000042` -> 42."""
+    number = file.rpartition(".")[2]
+    return int(number) if number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS else None
+
+
 def log_place(source: Source) -> tuple[int, ...]:
     """The change's place in its source's log; empty where the source does not say.
 
@@ -47,9 +56,9 @@ def log_place(source: Source) -> tuple[int, ...]:
     LSN), for transactions come in the order of their commits. Raises nothing.
     """
     if source.file is not None and source.pos is not None:
-        number = source.file.rpartition(".")[2]
-        if number.isdecimal() and number.isascii():
-            return int(number), source.pos, source.row or 0
+        number = _file_number(source.file)
+        if number is not None:
+            return number, source.pos, source.row or 0
     if source.lsn is None:
         return ()
     try:

@@ -40,7 +40,10 @@ class TableHistory:
     """
 
     def __init__(self) -> None:
-        self._learning = Lock()  # guards writes to _lines; reading takes one dict lookup and no lock
+        self._learning = Lock()  # guards writes to _lines and version; reading takes one lookup and no lock
+        self.version = 0
+        """Grows with everything new that was learned: what was found with the same version before is still
+        so."""
         self._lines: dict[tuple[str, str, str], _Line] = {}
 
     def learn(
@@ -60,10 +63,13 @@ class TableHistory:
                 if definition not in learned[at - 1]:
                     here = (*learned[at - 1], definition)
                     self._lines[name] = _Line(orders, (*learned[: at - 1], here, *learned[at:]))
+                    self.version += 1
                 return
             self._lines[name] = _Line(
                 (*orders[:at], order, *orders[at:]), (*learned[:at], (definition,), *learned[at:])
             )
+            # Last: who reads the new number finds what it stands for.
+            self.version += 1
 
     def find(self, stream: str, database: str, table: str, order: Order) -> TableDefinition | None:
         """The latest definition at this place or before it; with an empty order the latest of all.
@@ -79,3 +85,11 @@ class TableHistory:
             return learned[-1][-1]
         at = bisect_right(orders, order)
         return learned[at - 1][-1] if at else None
+
+    def until(self, stream: str, database: str, table: str, order: Order) -> Order | None:
+        """The first place after this one where something else was learned; None: there is none."""
+        line = self._lines.get((stream, database, table))
+        if line is None:
+            return None
+        at = bisect_right(line.orders, order)
+        return line.orders[at] if at < len(line.orders) else None
