@@ -131,7 +131,7 @@ def test_every_command_explains_itself(command: list[str]) -> None:
         ),
         (
             ["dead-letters", "list", "a", "--anything"],
-            "binlane: this version has no dead-letter topic yet, so there is nothing to read",
+            "binlane: No such option: --anything (see binlane --help)",
         ),
     ],
 )

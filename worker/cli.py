@@ -135,41 +135,63 @@ def checkpoint_set(
     return _call("checkpoint:move", config, topic, partition, offset, None if time is None else _time(time))
 
 
-def _time(text: str) -> datetime:
+def _time(text: str, option: str = "--time") -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(
-            f"--time: found {text!r}; allowed: an ISO 8601 time such as 2026-11-21T10:00:00Z"
+            f"{option}: found {text!r}; allowed: an ISO 8601 time such as 2026-11-21T10:00:00Z"
         ) from None
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
-# Whatever options it will have, the answer is the same today.
-_ANY_OPTIONS = {"allow_extra_args": True, "ignore_unknown_options": True}
+@dead_letters.command("list")
+def dead_letters_list(
+    config: Config,
+    table: Annotated[str | None, typer.Option("--table", help="Only those of this database.table.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="ISO8601",
+            help="Only those written then or later; without a zone: UTC.",
+        ),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only so many of the newest.")] = None,
+    as_json: AsJson = False,
+) -> int | None:
+    """List the dead letters, the oldest first, and whether they were replayed."""
+    moment = None if since is None else _time(since, "--since")
+    return _call("dead_letters:list_letters", config, table, moment, limit, as_json)
 
 
-@dead_letters.command("list", context_settings=_ANY_OPTIONS)
-def dead_letters_list(config: Config) -> int | None:
-    """List the dead letters (not in this version)."""
-    return _no_dead_letters(config)
+@dead_letters.command("show")
+def dead_letters_show(
+    config: Config,
+    place: Annotated[str, typer.Argument(metavar="PLACE", help="partition:offset of the letter, as 0:17.")],
+) -> int | None:
+    """Show one dead letter: its headers, key, value, and changes."""
+    return _call("dead_letters:show", config, place)
 
 
-@dead_letters.command("show", context_settings=_ANY_OPTIONS)
-def dead_letters_show(config: Config) -> int | None:
-    """Show a dead letter (not in this version)."""
-    return _no_dead_letters(config)
-
-
-@dead_letters.command("replay", context_settings=_ANY_OPTIONS)
-def dead_letters_replay(config: Config) -> int | None:
-    """Send dead letters back through their table's handlers (not in this version)."""
-    return _no_dead_letters(config)
-
-
-def _no_dead_letters(_config: Path) -> int:
-    typer.echo("binlane: this version has no dead-letter topic yet, so there is nothing to read", err=True)
-    return 2
+@dead_letters.command("replay")
+def dead_letters_replay(
+    config: Config,
+    places: Annotated[
+        list[str] | None, typer.Argument(metavar="[PLACE]...", help="partition:offset of letters, as 0:17.")
+    ] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="All that were not replayed yet.")] = False,
+    table: Annotated[
+        str | None, typer.Option("--table", help="Those of this database.table that were not replayed yet.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> int | None:
+    """Send dead letters back through their table's handlers, in this process."""
+    if (places is not None) + everything + (table is not None) != 1:
+        raise typer.BadParameter("give either --all, or --table, or the places of letters such as 0:17")
+    return _call("dead_letters:replay", config, places, table, dry_run, yes)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 
 from handlers import HandlerContext
 from handlers.registry import HandlerTypeError, OptionsError, create
@@ -38,7 +39,8 @@ class Reached:
 
 
 def reach_kafka(configuration: Configuration, seconds: float = KAFKA_SECONDS) -> list[Reached]:
-    """Ask the brokers for their topics, for at most `seconds`; one answer for each entry of `kafka.topics`.
+    """Ask the brokers for their topics, for at most `seconds`; one answer for each entry of `kafka.topics`,
+    and one for the dead-letter topic.
 
     Topics are never created by asking.
     """
@@ -48,7 +50,10 @@ def reach_kafka(configuration: Configuration, seconds: float = KAFKA_SECONDS) ->
     except _Unreachable as fault:
         return [Reached(f"kafka {servers}", error=str(fault))]
     answers = [Reached(f"kafka {servers}", f"{len(metadata.brokers)} brokers")]
-    return answers + [_topic(metadata, pattern) for pattern in configuration.kafka.topics]
+    answers += [_topic(metadata, pattern) for pattern in configuration.kafka.topics]
+    if configuration.dead_letter is not None:
+        answers.append(_dead_letter_topic(configuration, metadata, configuration.dead_letter.topic))
+    return answers
 
 
 class _Unreachable(Exception):
@@ -89,6 +94,27 @@ def _topic(metadata: Any, pattern: str) -> Reached:
         return Reached(f"topic {pattern}", error="; ".join(denied))
     told = ", ".join(f"{name} ({len(topic.partitions)} partitions)" for name, topic in sorted(found.items()))
     return Reached(f"topic {pattern}", told)
+
+
+def _dead_letter_topic(configuration: Configuration, metadata: Any, name: str) -> Reached:
+    """It may be missing where the brokers make it when the first letter is written."""
+    target = f"dead-letter topic {name}"
+    topic = metadata.topics.get(name)
+    if topic is not None:
+        if topic.error is not None:
+            return Reached(target, error=topic.error.str())
+        return Reached(target, f"{len(topic.partitions)} partitions")
+    silent = logging.Logger("connection", level=logging.CRITICAL + 1)
+    broker = ConfigResource(ConfigResource.Type.BROKER, str(next(iter(metadata.brokers))))
+    try:
+        admin = AdminClient(admin_settings(configuration), logger=silent)
+        found = admin.describe_configs([broker], request_timeout=KAFKA_SECONDS)[broker].result(KAFKA_SECONDS)
+        makes = found["auto.create.topics.enable"].value == "true"
+    except (KafkaException, KeyError, TimeoutError):
+        return Reached(target, "not there yet, and the brokers do not say whether they would make it")
+    if makes:
+        return Reached(target, "not there yet; the brokers make it when the first letter is written")
+    return Reached(target, error="there is no such topic, and the brokers make none: create it")
 
 
 def reach_handlers(configuration: Configuration, seconds: float = HANDLER_SECONDS) -> Iterator[Reached]:

@@ -1,0 +1,126 @@
+"""`binlane dead-letters replay`: letter by letter, with a result for each."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from handlers import StopWorker
+from offsets.types import TopicPartition
+from worker.backoff import describe
+from worker.configuration import Configuration
+from worker.dead_letter_record import DeadLetter
+from worker.dead_letter_replay import Plan, Reader, Replay, ReplayFault
+from worker.dead_letter_topic import DeadLetterTopic
+
+__all__ = ["replay_letters"]
+
+_SAVE_SECONDS = 1.0
+"""After a crash, what was replayed since is replayed again."""
+
+
+def replay_letters(
+    configuration: Configuration,
+    topic: DeadLetterTopic,
+    letters: Sequence[DeadLetter],
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Replay them in this order. Returns 0; 1 when one of them could not be applied; 2 without an answer.
+
+    Raises:
+        DeadLetterError: what was replayed cannot be remembered.
+    """
+    if not letters:
+        print("no dead letters to replay")
+        return 0
+    if not dry_run and not yes:
+        code = _asked(len(letters))
+        if code is not None:
+            return code
+    run = _Run(configuration, topic, dry_run=dry_run)
+    try:
+        for letter in letters:
+            run.one(letter)
+    except StopWorker as error:
+        run.tell(f"stopped: {describe(error)}")
+        run.failed += 1
+    finally:
+        run.end()
+    left = len(letters) - run.applied - run.failed
+    done = "would be replayed" if dry_run else "replayed"
+    run.tell(
+        f"{run.applied} of {len(letters)} dead letters {done}, {run.failed} failed"
+        + (f", {left} not tried" if left else "")
+    )
+    return 1 if run.failed or left else 0
+
+
+class _Run:
+    """One call of the command."""
+
+    def __init__(self, configuration: Configuration, topic: DeadLetterTopic, *, dry_run: bool) -> None:
+        self.applied = 0
+        self.failed = 0
+        self._clean = configuration.secrets.redact
+        self._topic = topic
+        self._dry_run = dry_run
+        self._reader = Reader(configuration)
+        self._replay = Replay(configuration)
+        self._unsaved: set[TopicPartition] = set()
+        self._saved = time.monotonic()
+
+    def one(self, letter: DeadLetter) -> None:
+        """Replay it, and print what came of it. Raises StopWorker and DeadLetterError."""
+        try:
+            plan = self._reader.plan(letter)
+            if not self._dry_run:
+                self._replay.apply(plan)
+        except ReplayFault as fault:
+            self.failed += 1
+            self.tell(f"{letter.name}  {letter.table or 'unknown table'}  failed: {fault}")
+            return
+        self.applied += 1
+        self.tell(f"{letter.name}  {_told(plan)}")
+        if not self._dry_run:
+            self._topic.remember(letter)
+            self._unsaved.add(letter.place)
+            if time.monotonic() - self._saved > _SAVE_SECONDS:
+                self._save()
+
+    def end(self) -> None:
+        """Close the handlers and keep what was done."""
+        for name, error in self._replay.close():
+            self.failed += 1
+            self.tell(f"handler {name} could not be closed: {describe(error)}")
+        self._save()
+
+    def tell(self, text: str) -> None:
+        print(self._clean(text), flush=True)
+
+    def _save(self) -> None:
+        self._topic.save(self._unsaved)
+        self._unsaved.clear()
+        self._saved = time.monotonic()
+
+
+def _told(plan: Plan) -> str:
+    if plan.skipped is not None:
+        return f"nothing to apply ({plan.skipped})"
+    changes = f"{len(plan.changes)} changes" if len(plan.changes) != 1 else plan.changes[0].op
+    names = ", ".join(entry.name for entry in plan.entries)
+    return f"{plan.table}  {changes} of {plan.letter.source} → {names}"
+
+
+def _asked(count: int) -> int | None:
+    """None to go on, else the exit code."""
+    if not sys.stdin.isatty():
+        print(
+            f"binlane dead-letters: {count} letters would be replayed; nobody can be asked here: give --yes",
+            file=sys.stderr,
+        )
+        return 2
+    print(f"Replay {count} dead letters? [y/N] ", end="", flush=True)
+    return None if sys.stdin.readline().strip().lower() in ("y", "yes") else 1

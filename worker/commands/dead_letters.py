@@ -1,0 +1,236 @@
+"""`binlane dead-letters list|show|replay`: what is in the dead-letter topic, and sending it back."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from handlers.change_json import line
+from worker import logs
+from worker.commands.dead_letter_replay import replay_letters
+from worker.configuration import Configuration, load
+from worker.dead_letter_record import DeadLetter
+from worker.dead_letter_replay import Reader, ReplayFault, in_order
+from worker.dead_letter_topic import DeadLetterError, DeadLetterTopic, open_topic
+
+__all__ = ["list_letters", "replay", "show"]
+
+_WIDTH_WITHOUT_TERMINAL = 160
+
+
+def list_letters(
+    config: Path,
+    table: str | None = None,
+    since: datetime | None = None,
+    limit: int | None = None,
+    as_json: bool = False,
+) -> int:
+    """Print the letters, the oldest first; with `limit` only so many of the newest.
+
+    Returns 0, or 1 when the topic cannot be read.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used.
+    """
+    configuration = _configuration(config, check_handlers=False)
+    try:
+        with open_topic(configuration) as topic:
+            kept: deque[DeadLetter] = deque(maxlen=limit)
+            # Values may be large, and are not shown.
+            found = (
+                msgspec.structs.replace(letter, value=None, key=None)
+                for letter in topic.read(since)
+                if table in (None, letter.table)
+            )
+            kept.extend(in_order(found))
+            rows = [(letter, topic.is_replayed(letter)) for letter in kept]
+    except DeadLetterError as error:
+        return _failed(configuration, str(error))
+    clean = configuration.secrets.redact
+    if as_json:
+        text = msgspec.json.format(msgspec.json.encode([_as_json(*row) for row in rows]), indent=2)
+        print(clean(text.decode()))
+        return 0
+    console = _console()
+    if rows:
+        console.print(_table(rows, clean))
+    console.print(Text(f"{len(rows)} dead letters, {sum(not done for _, done in rows)} not replayed"))
+    return 0
+
+
+def show(config: Path, place: str) -> int:
+    """Print one letter whole: headers, key, value, and its changes by the present configuration.
+
+    Returns 0; 1 when it cannot be read; 2 when `place` is no place.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used.
+    """
+    found = _place(place)
+    if found is None:
+        return _no_place(place)
+    configuration = _configuration(config, check_handlers=False)
+    try:
+        with open_topic(configuration) as topic:
+            letter = topic.get(*found)
+            replayed = topic.is_replayed(letter)
+    except DeadLetterError as error:
+        return _failed(configuration, str(error))
+    console = _console()
+    clean = configuration.secrets.redact
+
+    def tell(name: str, value: object) -> None:
+        console.print(Text.assemble((f"{name}: ", "bold"), clean(str(value))), soft_wrap=True)
+
+    tell("dead letter", f"{letter.place} offset {letter.offset}{' (replayed)' if replayed else ''}")
+    tell("source", letter.source)
+    for name in ("table", "handler", "error", "attempts", "time", "worker"):
+        value = getattr(letter, name)
+        tell(name, "all" if name == "handler" and value is None else "unknown" if value is None else value)
+    for name, header in letter.headers:
+        tell(f"header {name}", _readable(header))
+    tell("key", _readable(letter.key))
+    tell("value", _readable(letter.value))
+    try:
+        plan = Reader(configuration).changes(letter)
+    except ReplayFault as fault:
+        tell("changes", fault)
+        return 0
+    if plan.skipped is not None:
+        tell("changes", f"none ({plan.skipped})")
+    for change in plan.changes:
+        tell(f"change of {plan.table}", line(change, plan.database, plan.name).decode().rstrip())
+    return 0
+
+
+def replay(
+    config: Path,
+    places: Sequence[str] | None = None,
+    table: str | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+) -> int:
+    """Send letters back through their handlers: these, or all (of a table) that were not replayed yet.
+
+    Returns 0; 1 when a letter could not be applied, or the answer was no; 2 for a place that is none.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used.
+    """
+    wanted: list[tuple[int, int]] = []
+    for place in places or ():
+        found = _place(place)
+        if found is None:
+            return _no_place(place)
+        wanted.append(found)
+    configuration = _configuration(config, check_handlers=True)
+    try:
+        with open_topic(configuration) as topic:
+            letters = _chosen(topic, wanted, table)
+            return replay_letters(configuration, topic, letters, dry_run=dry_run, yes=yes)
+    except DeadLetterError as error:
+        return _failed(configuration, str(error))
+
+
+def _chosen(topic: DeadLetterTopic, wanted: Sequence[tuple[int, int]], table: str | None) -> list[DeadLetter]:
+    if wanted:
+        return in_order(topic.get(*place) for place in sorted(set(wanted)))
+    return in_order(
+        letter for letter in topic.read() if table in (None, letter.table) and not topic.is_replayed(letter)
+    )
+
+
+def _configuration(config: Path, *, check_handlers: bool) -> Configuration:
+    configuration = load(config, check_handlers=check_handlers)
+    logs.configure(
+        configuration.logging.level, configuration.logging.format, redact=configuration.secrets.redact
+    )
+    return configuration
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+
+
+def _table(rows: Sequence[tuple[DeadLetter, bool]], clean: Any) -> Table:
+    table = Table()
+    for heading in ("place", "time", "table", "handler", "source", "attempts", "replayed", "error"):
+        table.add_column(heading, overflow="fold")
+    for letter, replayed in rows:
+        cells = (
+            letter.name,
+            letter.time or "",
+            letter.table or "",
+            letter.handler or "all",
+            letter.source,
+            "" if letter.attempts is None else str(letter.attempts),
+            "yes" if replayed else "no",
+            letter.error or "",
+        )
+        table.add_row(*(Text(clean(cell)) for cell in cells))
+    return table
+
+
+def _as_json(letter: DeadLetter, replayed: bool) -> dict[str, Any]:
+    return {
+        "place": letter.name,
+        "time": letter.time,
+        "table": letter.table,
+        "handler": letter.handler,
+        "source": {
+            "topic": letter.topic,
+            "partition": letter.partition,
+            "offset": letter.source_offset,
+            "index": letter.index,
+        },
+        "error": letter.error,
+        "attempts": letter.attempts,
+        "worker": letter.worker,
+        "replayed": replayed,
+    }
+
+
+def _readable(data: bytes | None) -> str:
+    """JSON indented, other text as it is, and anything else in hexadecimal digits."""
+    if data is None:
+        return "none"
+    try:
+        return msgspec.json.format(data, indent=2).decode()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    return text if text.isprintable() else f"{len(data)} bytes: {data.hex(' ')}"
+
+
+def _place(text: str) -> tuple[int, int] | None:
+    """`0:17` as (0, 17)."""
+    numbers = text.split(":")
+    if len(numbers) != 2 or not all(each.isascii() and each.isdigit() for each in numbers):
+        return None
+    return int(numbers[0]), int(numbers[1])
+
+
+def _no_place(text: str) -> int:
+    return _complain(f"found {text!r}; allowed: partition:offset of a dead letter, such as 0:17", 2)
+
+
+def _failed(configuration: Configuration, message: str) -> int:
+    return _complain(configuration.secrets.redact(message), 1)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"binlane dead-letters: {' '.join(message.split())}", file=sys.stderr)
+    return code
