@@ -29,6 +29,7 @@ BUILT_IN = {
     "files": "handlers.files:FilesHandler",
     "log": "handlers.log:LogHandler",
     "spark": "handlers.spark:SparkHandler",
+    "sql": "handlers.sql:SqlHandler",
 }
 """Imported only when asked for: Spark takes its time."""
 

@@ -14,7 +14,7 @@ from handlers import Batch, Handler
 from handlers.options import Explanation, check_options
 from handlers.registry import BUILT_IN, HandlerTypeError, OptionsError, create, resolve
 
-ALLOWED = "files, log, spark, or an import path such as my_package.module:MyHandler"
+ALLOWED = f"{', '.join(BUILT_IN)}, or an import path such as my_package.module:MyHandler"
 SOURCE = """\
 from handlers import Batch, Handler
 import shelf_of_{name}

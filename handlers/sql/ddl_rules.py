@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = ["DDLRules"]
 
@@ -17,15 +17,14 @@ class DDLRules(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    create_tables: bool = True
-    drop_tables: bool = True
-    truncate: bool = True
-    rename_tables: bool = True
-    add_columns: bool = True
-    drop_columns: bool = True
-    rename_columns: bool = True
-    retype_columns: bool = True
-    """Types, and which columns are the primary key."""
+    create_tables: bool = Field(True, description="CREATE TABLE, also LIKE and SELECT.")
+    drop_tables: bool = Field(True, description="DROP TABLE.")
+    truncate: bool = Field(True, description="TRUNCATE TABLE.")
+    rename_tables: bool = Field(True, description="RENAME TABLE, ALTER TABLE ... RENAME.")
+    add_columns: bool = Field(True, description="ADD COLUMN, with the default in the rows that are there.")
+    drop_columns: bool = Field(True, description="DROP COLUMN.")
+    rename_columns: bool = Field(True, description="RENAME COLUMN, CHANGE of the name.")
+    retype_columns: bool = Field(True, description="Types of columns, and which columns are the primary key.")
 
     @model_validator(mode="before")
     @classmethod

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from configuration.shorthand import KAFKA, Faults
 
+from handlers.registry import BUILT_IN
+
 TABLES = """\
 tables:
   - match: shop.*
@@ -14,7 +16,7 @@ tables:
       - type: neighbour:Copy
         url: x
 """
-TYPES = "files, log, spark, or an import path such as my_package.module:MyHandler"
+TYPES = f"{', '.join(BUILT_IN)}, or an import path such as my_package.module:MyHandler"
 KEYS = (
     "batch, checkpoint, dead_letter, format, http, kafka, lanes, logging, name, on_undecodable, "
     "revoke_timeout, shutdown_timeout, spark, tables"
@@ -251,7 +253,7 @@ def test_what_this_version_does_not_have_is_refused_with_a_sentence(
     assert faults(text) == [f"shop.yaml:5: {line}"]
 
 
-@pytest.mark.parametrize("name", ["sql", "redis", "kafka", "webhook"])
+@pytest.mark.parametrize("name", ["redis", "kafka", "webhook"])
 def test_a_handler_that_this_version_does_not_have_is_refused(faults: Faults, name: str) -> None:
     assert faults(f"tables: [{{match: '*', handlers: [{{type: {name}, url: x}}]}}]") == [
         f'shop.yaml:5: tables[0].handlers[0].type: found "{name}"; this version has no {name} handler yet'

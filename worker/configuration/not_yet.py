@@ -38,7 +38,7 @@ NOT_YET = (
     NotYet(("format", "*"), _FORMATS, _NO_FORMAT),
     *(
         NotYet((*_HANDLER, "type"), (name,), f"this version has no {name} handler yet")
-        for name in ("sql", "redis", "kafka", "webhook")
+        for name in ("redis", "kafka", "webhook")
     ),
     NotYet((*_HANDLER, "mode"), ("replica",), "this version's Spark handler has the mode changelog only"),
 )

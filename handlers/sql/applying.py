@@ -1,0 +1,259 @@
+"""One batch within one transaction: marks, rows, DDL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+import structlog
+
+from handlers.api import Batch, Change
+from handlers.sql import ddl
+from handlers.sql.creating import ColumnsMissing, TableMissing, wanted_columns
+from handlers.sql.folding import Block, KeyMissing, blocks, fold
+from handlers.sql.known_tables import KnownColumn, KnownTable, KnownTables, TableName, UnfitColumn
+from handlers.sql.marks import WHOLE, Marks, Source
+from handlers.sql.naming import Naming
+from handlers.sql.options import SoftDelete, SqlOptions
+from handlers.sql.writer import Columns, Rows, Writer
+
+__all__ = ["UNFIT", "Applier", "ChangeFailed", "Unfit"]
+
+log = structlog.stdlib.get_logger("handlers.sql")
+
+_DDL = ("ddl", "truncate")
+
+
+class Unfit(ValueError):
+    """A change that the options, or the target's table, have no place for."""
+
+
+UNFIT = (Unfit, UnfitColumn, KeyMissing, UnicodeError)
+"""What is wrong with a change itself."""
+
+
+class ChangeFailed(Exception):
+    """The change at `place` of the batch failed when it was tried alone; `error` says how."""
+
+    def __init__(self, place: int, error: Exception) -> None:
+        super().__init__(place)
+        self.place = place
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Consecutive changes that are done in the same way."""
+
+    is_ddl: bool
+    key: tuple[str, ...]
+    changes: Sequence[Change]
+    first: int
+
+
+class Applier:
+    """What the threads of one handler have in common."""
+
+    def __init__(self, options: SqlOptions, naming: Naming, marks: Marks, writer: Writer) -> None:
+        self._options = options
+        self._naming = naming
+        self._marks = marks
+        self._writer = writer
+        self.tables = KnownTables()
+
+    def apply(
+        self, connection: sa.Connection, batch: Batch, altered: set[TableName], *, one_by_one: bool
+    ) -> None:
+        """Apply what is not applied yet, and set the marks.
+
+        Tables that DDL is about come into `altered`. `one_by_one`: each change for itself, in source order;
+        then what fails raises ChangeFailed. Else raises one of UNFIT, or an error of the database; and
+        always TableMissing and ColumnsMissing.
+        """
+        source = Source(batch.table, WHOLE if batch.shard is None else batch.shard)
+        pending = self._marks.pending(connection, source, batch.changes)
+        if len(pending.changes) < len(batch.changes):
+            count = len(batch.changes) - len(pending.changes)
+            log.info("changes_applied_before", table=batch.table, count=count)
+        for run in _runs(pending.changes, one_by_one=one_by_one):
+            try:
+                if run.is_ddl:
+                    self._follow(connection, batch, run.changes, altered)
+                else:
+                    self._apply_rows(connection, batch, run)
+            except (TableMissing, ColumnsMissing):
+                raise
+            except Exception as error:
+                if one_by_one:
+                    raise ChangeFailed(pending.places[run.first], error) from error
+                raise
+        if pending.changes:
+            self._marks.advance(connection, source, pending)
+
+    def _follow(
+        self, connection: sa.Connection, batch: Batch, changes: Sequence[Change], altered: set[TableName]
+    ) -> None:
+        for change in changes:
+            # In case it fails half way: what is known of its table is doubtful then.
+            altered.add(self._naming.target(batch.database, batch.name))
+            result = ddl.apply(
+                connection,
+                change,
+                self._options.ddl,
+                self._naming,
+                database=batch.database,
+                table=batch.name,
+            )
+            altered.update(result.targets)
+            self.tables.forget(*altered)
+
+    def _apply_rows(self, connection: sa.Connection, batch: Batch, run: _Run) -> None:
+        name = self._naming.target(batch.database, batch.name)
+        changes, soft = run.changes, self._options.deletes
+        if soft == "ignore":
+            changes = [change for change in changes if change.op != "delete"]
+        elif isinstance(soft, SoftDelete):
+            changes = [_kept(change, soft.column) for change in changes]
+        if not changes:
+            return
+        table = self.tables.get(connection, name)
+        if table is None:
+            if not self._options.create:
+                shown = ".".join(filter(None, name))
+                raise Unfit(f"the target has no table {shown}; make it, or set create: true")
+            raise TableMissing(name, wanted_columns(changes), run.key)
+        key = run.key or _own_key(table, changes[0])
+        if key:
+            self._apply_keyed(connection, table, key, changes, moves=not run.key)
+        else:
+            self._apply_keyless(connection, table, changes)
+
+    # ---- tables with a primary key
+
+    def _apply_keyed(
+        self,
+        connection: sa.Connection,
+        table: KnownTable,
+        key: tuple[str, ...],
+        changes: Sequence[Change],
+        *,
+        moves: bool,
+    ) -> None:
+        folded = fold(changes, key, width=table.width, moves=moves)
+        if folded.deleted:
+            keys = Block(key, list(zip(*folded.deleted, strict=True)), len(folded.deleted))
+            self._writer.delete(connection, self._rows(table, keys, changes))
+        for block in blocks(folded.rows):
+            rows = self._rows(table, block, changes)
+            own = self._key(table, key, changes)
+            sets = frozenset(column.name for column in rows.columns)
+            is_whole = all(column.name in sets for column in table.columns.values() if column.is_required)
+            if is_whole and frozenset(column.name for column in own) in table.uniques:
+                self._writer.upsert(connection, rows, own)
+            else:
+                self._writer.merge(connection, rows, own)
+
+    # ---- tables without one
+
+    def _apply_keyless(self, connection: sa.Connection, table: KnownTable, changes: Sequence[Change]) -> None:
+        mode = self._options.without_key
+        if mode == "refuse":
+            raise Unfit("the table has no primary key, and without_key is refuse")
+        for is_new, group in groupby(changes, lambda change: change.before is None):
+            if is_new:
+                for block in blocks([change.after or {} for change in group]):
+                    self._writer.insert(connection, self._rows(table, block, changes))
+                continue
+            for change in group:
+                if mode == "append":
+                    raise Unfit(f"the table has no primary key, and without_key is append: no {change.op}")
+                self._change_one(connection, table, change)
+
+    def _change_one(self, connection: sa.Connection, table: KnownTable, change: Change) -> None:
+        old = self._row(table, change.before, change)
+        if change.after is None:
+            self._writer.delete_one(connection, old)
+            return
+        new = self._row(table, change.after, change)
+        if not self._writer.update_one(connection, old, new):
+            # As for a table with a key: a row that is not there is made.
+            self._writer.insert(connection, new)
+
+    # ---- rows and columns
+
+    def _row(self, table: KnownTable, row: dict[str, Any] | None, change: Change) -> Rows:
+        given = row or {}
+        return self._rows(table, Block(tuple(given), [[value] for value in given.values()], 1), [change])
+
+    def _rows(self, table: KnownTable, block: Block, changes: Sequence[Change]) -> Rows:
+        columns, values = [], []
+        for column, given in zip(self._columns(table, block.columns, changes), block.values, strict=True):
+            if column is not None and not column.is_generated:
+                columns.append(column)
+                values.append(column.encode(given))
+        if not columns:
+            raise Unfit("it has no column that the target's table has")
+        return Rows(table, tuple(columns), values)
+
+    def _columns(
+        self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]
+    ) -> tuple[KnownColumn | None, ...]:
+        """None for a column that the target lacks and that may be left out."""
+        found = tuple(table.column(name) for name in names)
+        if None not in found:
+            return found
+        missing = [name for name, column in zip(names, found, strict=True) if column is None]
+        rule = self._options.unknown_columns
+        if rule == "add":
+            wanted = wanted_columns(changes)
+            raise ColumnsMissing(table.name, {name: wanted[name] for name in missing})
+        if rule == "refuse":
+            raise Unfit(
+                f"the target's table has no column {', '.join(missing)}; add it, or set new_columns to add "
+                "or ignore"
+            )
+        return found
+
+    def _key(self, table: KnownTable, key: tuple[str, ...], changes: Sequence[Change]) -> Columns:
+        found = tuple(column for column in self._columns(table, key, changes) if column is not None)
+        if len(found) < len(key):
+            raise Unfit(f"the target's table lacks a column of the primary key: {', '.join(key)}")
+        return found
+
+
+def _runs(changes: Sequence[Change], *, one_by_one: bool) -> Iterator[_Run]:
+    if one_by_one:
+        for place, change in enumerate(changes):
+            yield _Run(change.op in _DDL, change.key_columns or (), [change], place)
+        return
+    first = 0
+    for (is_ddl, key), group in groupby(changes, lambda one: (one.op in _DDL, one.key_columns)):
+        run = list(group)
+        yield _Run(is_ddl, key or (), run, first)
+        first += len(run)
+
+
+def _own_key(table: KnownTable, change: Change) -> tuple[str, ...]:
+    """The target's own key, for a source that tells none; () if its rows do not have these columns."""
+    row = change.after if change.after is not None else change.before
+    return table.primary_key if row and all(column in row for column in table.primary_key) else ()
+
+
+def _kept(change: Change, column: str) -> Change:
+    """A delete as an update that sets the time of the deletion; other rows are not deleted."""
+    if change.op == "delete":
+        deleted = datetime.fromtimestamp(change.source_time_ms / 1000, UTC)
+        after = {**(change.before or {}), column: deleted}
+    else:
+        after = {**(change.after or {}), column: None}
+    types = None if change.types is None else {**change.types, column: "timestamp(6)"}
+    op = "update" if change.op == "delete" else change.op
+    return msgspec.structs.replace(change, op=op, after=after, types=types)
+
+
+Columns_ = Columns

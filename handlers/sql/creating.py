@@ -1,0 +1,126 @@
+"""What the target lacks and the source's changes tell: schemas, tables, columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+import structlog
+
+from handlers.api import Change
+from handlers.sql.column_types import sql_type
+from handlers.sql.inferred_types import inferred_type
+from handlers.sql.known_tables import TableName
+
+__all__ = ["ColumnsMissing", "NameTooLong", "TableMissing", "create", "wanted_columns"]
+
+log = structlog.stdlib.get_logger("handlers.sql")
+
+_PG_NAME_BYTES = 63
+
+
+class NameTooLong(ValueError):
+    """PostgreSQL would cut it without a word."""
+
+
+class TableMissing(Exception):
+    """The table has to be made first."""
+
+    def __init__(self, name: TableName, columns: Mapping[str, str], key: tuple[str, ...]) -> None:
+        super().__init__(f"there is no table {name[1]}")
+        self.name = name
+        self.columns = columns
+        """Column -> source type text."""
+        self.key = key
+
+
+class ColumnsMissing(Exception):
+    """Columns have to be added first."""
+
+    def __init__(self, name: TableName, columns: Mapping[str, str]) -> None:
+        super().__init__(f"the table {name[1]} lacks {', '.join(columns)}")
+        self.name = name
+        self.columns = columns
+
+
+def wanted_columns(changes: Iterable[Change]) -> dict[str, str]:
+    """Column -> type text, as the changes tell it; by their values where they do not."""
+    wanted: dict[str, str] = {}
+    told: set[int] = set()
+    without: dict[str, Any] = {}
+    for change in changes:
+        if change.types is not None and id(change.types) not in told:
+            told.add(id(change.types))
+            wanted.update(change.types)
+        for row in (change.before, change.after):
+            for column, value in (row or {}).items():
+                if column not in wanted and without.get(column) is None:
+                    without[column] = value
+    return {**wanted, **{name: inferred_type(value) for name, value in without.items() if name not in wanted}}
+
+
+def create(connection: sa.Connection, missing: TableMissing | ColumnsMissing) -> None:
+    """Make what is missing. Raises NameTooLong."""
+    schema, table = missing.name
+    if connection.dialect.name == "postgresql":
+        for name in (schema or "", table, *missing.columns):
+            if len(name.encode("utf-8")) > _PG_NAME_BYTES:
+                raise NameTooLong(f"PostgreSQL takes no name of more than {_PG_NAME_BYTES} bytes: {name}")
+    if isinstance(missing, TableMissing):
+        _create_table(connection, missing)
+    else:
+        _add_columns(connection, missing)
+
+
+def _create_table(connection: sa.Connection, missing: TableMissing) -> None:
+    schema, name = missing.name
+    inspector = sa.inspect(connection)
+    if schema is not None and not inspector.has_schema(schema):
+        connection.execute(sa.schema.CreateSchema(schema, if_not_exists=True))
+    if inspector.has_table(name, schema=schema):
+        return
+    columns = {**dict.fromkeys(missing.key, "longtext"), **missing.columns}
+    table = sa.Table(
+        name,
+        sa.MetaData(),
+        *(_column(connection, column, text, missing.key) for column, text in columns.items()),
+        sa.PrimaryKeyConstraint(*missing.key),
+        schema=schema,
+        mysql_charset="utf8mb4",
+        mysql_collate=_collation(connection.dialect),
+        mysql_engine="InnoDB",
+    )
+    table.create(connection)
+    log.info("table_created", table=".".join(filter(None, missing.name)))
+
+
+def _add_columns(connection: sa.Connection, missing: ColumnsMissing) -> None:
+    schema, name = missing.name
+    known = {column["name"] for column in sa.inspect(connection).get_columns(name, schema=schema)}
+    preparer = connection.dialect.identifier_preparer
+    table = preparer.format_table(sa.table(name, schema=schema))
+    for column, text in missing.columns.items():
+        if column in known:
+            continue
+        made = sa.schema.CreateColumn(_column(connection, column, text, ())).compile(
+            dialect=connection.dialect
+        )
+        connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {made}")
+        log.info("column_added", table=".".join(filter(None, missing.name)), column=column, type=text)
+
+
+def _column(connection: sa.Connection, name: str, text: str, key: tuple[str, ...]) -> sa.Column[Any]:
+    is_key = name in key
+    type_ = sql_type(text, connection.dialect.name, key_parts=len(key) if is_key else 0)
+    # Not its NOT NULL: a date that no calendar has is None, and a change may carry some columns only.
+    return sa.Column(name, type_, nullable=not is_key, autoincrement=False)
+
+
+def _collation(dialect: Any) -> str:
+    """Texts differ when a character differs, at the end also by spaces: keys that the source holds to be two
+    are two here as well."""
+    if dialect.is_mariadb if hasattr(dialect, "is_mariadb") else False:
+        return "utf8mb4_nopad_bin"
+    version = getattr(dialect, "server_version_info", None) or ()
+    return "utf8mb4_0900_bin" if version >= (8, 0, 17) else "utf8mb4_bin"

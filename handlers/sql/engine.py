@@ -1,0 +1,119 @@
+"""Connections to the target, with sessions that keep values as they are: UTC, strict, Unicode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
+
+__all__ = ["check_url", "make_engine"]
+
+_DRIVERS = {
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mysql+pymysql",
+    "sqlite": "sqlite+pysqlite",
+}
+_ALLOWED = "postgresql://, mysql://, mariadb:// or sqlite://"
+_CONNECT_SECONDS = 10
+_LONGEST_IDLE_SECONDS = 1800
+"""Servers and firewalls cut connections that idle; MySQL after 8 hours, most firewalls after one."""
+
+
+def check_url(text: str) -> sa.URL:
+    """The URL with binlane's driver for its database.
+
+    Raises ValueError, whose text holds nothing of the URL: it may hold a password.
+    """
+    try:
+        url = make_url(text)
+    except (sa.exc.ArgumentError, ValueError):
+        raise ValueError(f"it is no URL of a database; allowed: {_ALLOWED}") from None
+    backend, _, driver = url.drivername.partition("+")
+    chosen = _DRIVERS.get(backend)
+    if chosen is None or driver not in ("", chosen.partition("+")[2]):
+        raise ValueError(f"there is no driver for such a database; allowed: {_ALLOWED}")
+    if backend == "sqlite" and (url.database in (None, "", ":memory:") or "mode" in url.query):
+        raise ValueError("SQLite needs a file, as in sqlite:///replica.db")
+    if backend != "sqlite" and not url.database and backend not in ("mysql", "mariadb"):
+        raise ValueError("the URL names no database")
+    return url.set(drivername=chosen)
+
+
+def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) -> sa.Engine:
+    """An engine that has not connected yet.
+
+    `folder`: where a relative SQLite file starts. `timeout`: seconds that one statement may take.
+    """
+    dialect = url.get_backend_name()
+    options: dict[str, Any] = {"pool_size": pool_size, "pool_timeout": timeout}
+    if dialect == "sqlite":
+        url = url.set(database=str(folder / str(url.database)))
+        # SQLite has one writer at a time; threads wait for the connection in their turn.
+        options.update(pool_size=1, connect_args={"timeout": 30.0})
+    elif dialect == "postgresql":
+        options["connect_args"] = {
+            "connect_timeout": _CONNECT_SECONDS,
+            "client_encoding": "utf8",
+            "application_name": "binlane",
+            "keepalives_idle": 30,
+            "tcp_user_timeout": 60_000,
+        }
+    else:
+        # READ COMMITTED: the gap locks of REPEATABLE READ would make tables' batches wait for each other.
+        options["isolation_level"] = "READ COMMITTED"
+        options["connect_args"] = {
+            "charset": "utf8mb4",
+            "connect_timeout": _CONNECT_SECONDS,
+            "read_timeout": int(timeout) or 1,
+            "write_timeout": int(timeout) or 1,
+        }
+    # hide_parameters: rows stay out of errors and logs.
+    engine = sa.create_engine(
+        url, max_overflow=0, pool_recycle=_LONGEST_IDLE_SECONDS, hide_parameters=True, **options
+    )
+    _set_sessions_up(engine, timeout)
+    return engine
+
+
+def _set_sessions_up(engine: sa.Engine, timeout: float) -> None:
+    dialect = engine.dialect.name
+
+    @sa.event.listens_for(engine, "connect")
+    def _connected(connection: Any, _: Any) -> None:
+        if dialect == "sqlite":
+            # The driver's own transactions begin too late and leave DDL out.
+            connection.isolation_level = None
+        cursor = connection.cursor()
+        for statement in _session_statements(dialect, timeout):
+            cursor.execute(statement)
+        cursor.close()
+        if dialect != "sqlite":
+            connection.commit()
+
+    if dialect == "sqlite":
+
+        @sa.event.listens_for(engine, "begin")
+        def _begin(connection: sa.Connection) -> None:
+            # IMMEDIATE: what is read after it stays true until the commit.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _session_statements(dialect: str, timeout: float) -> list[str]:
+    if dialect == "sqlite":
+        return ["PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"]
+    if dialect == "postgresql":
+        return [
+            "SET timezone = 'UTC'",
+            "SET datestyle = 'ISO'",
+            "SET client_min_messages = 'warning'",
+            f"SET statement_timeout = {int(timeout * 1000)}",
+        ]
+    return [
+        "SET time_zone = '+00:00'",
+        # Strict: a value that does not fit is an error, never cut. An explicit 0 is no "next number".
+        "SET sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
+    ]

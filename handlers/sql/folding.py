@@ -1,0 +1,135 @@
+"""A batch of row changes as what is left to do: the last change of a key is the one that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+from handlers.api import Change, Row
+
+__all__ = ["Block", "Folded", "KeyMissing", "blocks", "fold"]
+
+
+class KeyMissing(ValueError):
+    """A change that does not carry its whole key, or a key with a NULL in it."""
+
+
+@dataclass(slots=True)
+class Folded:
+    """Deletes go first, then rows; no key is in it twice."""
+
+    deleted: list[tuple[Any, ...]] = field(default_factory=list)
+    """Keys, also of rows that were deleted and then inserted again."""
+    rows: list[Row] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows that set the same columns."""
+
+    columns: tuple[str, ...]
+    values: Sequence[Sequence[Any]]
+    """Of each column, those of all rows."""
+    count: int
+
+
+_UNKNOWN = object()
+
+
+def fold(changes: Sequence[Change], key: tuple[str, ...], *, width: int, moves: bool) -> Folded:
+    """What the changes of one table come to, in source order.
+
+    A row that does not carry all its columns adds to what is known of it. `width`: how many columns a whole
+    row has; a deleted row that comes again with fewer is deleted first, so that nothing of it stays. `moves`:
+    an update may change the key, as where the key is the target's and not the source's.
+
+    Raises KeyMissing.
+    """
+    take: Callable[[Row], Any] = itemgetter(*key)
+    final: dict[Any, Row | None] = {}
+    again: set[Any] = set()
+    for change in changes:
+        row = change.after
+        if row is None:
+            final[_key(take, change.before, change, key)] = None
+            continue
+        try:
+            its = take(row)
+        except KeyError:
+            row = _with_key(row, change, key)
+            its = take(row)
+        if moves and change.before is not None:
+            old = _key(take, {**row, **change.before}, change, key)
+            if old != its:
+                final[old] = None
+        known = final.get(its, _UNKNOWN)
+        if known is _UNKNOWN:
+            final[its] = row
+        elif known is None:
+            final[its] = row
+            if len(row) < width:
+                again.add(its)
+        else:
+            final[its] = {**known, **row}  # type: ignore[dict-item]  # known is a row
+    return _folded(final, again, is_single=len(key) == 1)
+
+
+def _folded(final: dict[Any, Row | None], again: set[Any], *, is_single: bool) -> Folded:
+    if (None in final) if is_single else any(None in key for key in final):
+        raise KeyMissing("a column of its primary key is NULL")
+    deleted = [key for key, row in final.items() if row is None or key in again]
+    rows = [row for row in final.values() if row is not None]
+    return Folded([(key,) for key in deleted] if is_single else deleted, rows)
+
+
+def _key(take: Callable[[Row], Any], row: Row | None, change: Change, key: tuple[str, ...]) -> Any:
+    try:
+        return take(row or {})
+    except KeyError as error:
+        raise KeyMissing(f"it does not carry the key column {error.args[0]}") from None
+
+
+def _with_key(row: Row, change: Change, key: tuple[str, ...]) -> Row:
+    """The new row of an update that tells its key in the old row only."""
+    before = change.before or {}
+    for column in key:
+        if column not in row and column not in before:
+            raise KeyMissing(f"it does not carry the key column {column}")
+    return {**{column: before[column] for column in key if column not in row}, **row}
+
+
+def blocks(rows: Sequence[Row]) -> Iterator[Block]:
+    """The rows by the columns they set."""
+    if not rows:
+        return
+    columns = tuple(rows[0])
+    block = _block(columns, rows)
+    if block is not None:
+        yield block
+        return
+    groups: dict[frozenset[str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(frozenset(row), []).append(row)
+    for group in groups.values():
+        one = _block(tuple(group[0]), group)
+        if one is not None:
+            yield one
+
+
+def _block(columns: tuple[str, ...], rows: Sequence[Row]) -> Block | None:
+    """None: some row sets other columns."""
+    if set(map(len, rows)) != {len(columns)}:
+        return None
+    if len(columns) == 1:
+        (column,) = columns
+        return (
+            Block(columns, [[row[column] for row in rows]], len(rows))
+            if all(column in row for row in rows)
+            else None
+        )
+    try:
+        return Block(columns, list(zip(*map(itemgetter(*columns), rows), strict=True)), len(rows))
+    except KeyError:
+        return None

@@ -1,0 +1,200 @@
+"""The `sql` handler."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+import structlog
+
+from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
+from handlers.sql.applying import UNFIT, Applier, ChangeFailed
+from handlers.sql.creating import ColumnsMissing, NameTooLong, TableMissing, create
+from handlers.sql.engine import check_url, make_engine
+from handlers.sql.errors import DATABASE_ERRORS, Fault, fault_of, told
+from handlers.sql.known_tables import TableName
+from handlers.sql.marks import Marks
+from handlers.sql.mysql_writer import MySQLWriter
+from handlers.sql.naming import Naming
+from handlers.sql.options import SqlOptions
+from handlers.sql.postgresql_writer import PostgreSQLWriter
+from handlers.sql.rights import check_rights
+from handlers.sql.sqlite_writer import SQLiteWriter
+from handlers.sql.writer import Writer
+
+__all__ = ["DatabaseError", "SqlHandler"]
+
+log = structlog.stdlib.get_logger("handlers.sql")
+
+_ROUNDS = 6
+"""Of one call: making a table, adding columns, looking at a table anew, a deadlock, row by row."""
+
+_MOST_CONNECTIONS = 32
+
+_WRITERS: dict[str, type[Writer]] = {
+    "postgresql": PostgreSQLWriter,
+    "mysql": MySQLWriter,
+    "sqlite": SQLiteWriter,
+}
+
+
+class DatabaseError(Exception):
+    """The database refused something that no single change is to blame for."""
+
+
+class SqlHandler(Handler):
+    """Keeps tables of PostgreSQL, MySQL, MariaDB or SQLite equal to the source's, each change exactly once.
+
+    A batch is one transaction: its rows, and how far its table is applied.
+    """
+
+    options_model: ClassVar[type[SqlOptions]] = SqlOptions
+
+    def __init__(self, **options: Any) -> None:
+        self._options = SqlOptions.model_validate(options)
+        self._url = check_url(self._options.url)
+        self._dialect = self._url.get_backend_name()
+        self._naming = Naming.of(self._dialect, self._options.schema_, self._options.table)
+        self._engine: sa.Engine | None = None
+        self._applier: Applier | None = None
+
+    def open(self, context: HandlerContext) -> None:
+        """Connect, and make the table of marks if it is not there.
+
+        Raises DatabaseError when the target cannot be reached or refuses.
+        """
+        marks = Marks(self._options.marks_table, context.worker, context.handler)
+        self._engine = self._make_engine(context)
+        try:
+            with self._engine.begin() as connection:
+                marks.create(connection)
+        except DATABASE_ERRORS as error:
+            # Of two workers that start together one makes the table, and the other finds it.
+            try:
+                with self._engine.begin() as connection:
+                    marks.create(connection)
+            except DATABASE_ERRORS:
+                self.close()
+                raise DatabaseError(f"{self._shown_target()}: {told(error)}") from error
+        self._applier = Applier(self._options, self._naming, marks, _WRITERS[self._dialect]())
+
+    def handle(self, batch: Batch) -> None:
+        """Apply the batch, but for what the target has of it.
+
+        Raises Rejected, TargetUnavailable, and DatabaseError for what may be better the next time.
+        """
+        if not batch.changes:
+            return
+        one_by_one = False
+        for round_ in range(_ROUNDS):
+            try:
+                self._transaction(batch, one_by_one=one_by_one)
+            except (TableMissing, ColumnsMissing) as missing:
+                self._create(batch, missing)
+            except ChangeFailed as failed:
+                if self._judge(batch, failed.error, failed.place) is not Fault.CONFLICT:
+                    raise self._rejected(batch, failed) from failed.error
+            except UNFIT:
+                one_by_one = True
+            except DATABASE_ERRORS as error:
+                fault = self._judge(batch, error)
+                one_by_one = one_by_one or fault in (Fault.DATA, Fault.UNIQUE)
+                if fault is Fault.OTHER or round_ == _ROUNDS - 1:
+                    raise DatabaseError(f"{batch.table}: {told(error)}") from error
+            else:
+                return
+        raise DatabaseError(f"{batch.table}: its table in the target changes all the time")
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._engine is not None:
+            self._engine.dispose()
+        self._engine = self._applier = None
+
+    def check(self, context: HandlerContext) -> None:
+        """Connect and look whether the account may do what it has to. Raises DatabaseError."""
+        Marks(self._options.marks_table, context.worker, context.handler)
+        engine = self._make_engine(context)
+        try:
+            with engine.connect() as connection:
+                lacking = check_rights(connection, self._options, self._naming)
+        except DATABASE_ERRORS as error:
+            raise DatabaseError(f"{self._shown_target()}: {told(error)}") from error
+        finally:
+            engine.dispose()
+        if lacking:
+            raise DatabaseError(f"{self._shown_target()}: {lacking}")
+
+    # ---- one round
+
+    def _transaction(self, batch: Batch, *, one_by_one: bool) -> None:
+        if self._engine is None or self._applier is None:
+            raise RuntimeError("handle was called before open")
+        altered: set[TableName] = set()
+        try:
+            with self._engine.begin() as connection:
+                self._applier.apply(connection, batch, altered, one_by_one=one_by_one)
+        finally:
+            # After the commit, too: another thread may have looked before it.
+            self._applier.tables.forget(*altered)
+
+    def _create(self, batch: Batch, missing: TableMissing | ColumnsMissing) -> None:
+        """In a transaction of its own: MySQL would end the batch's."""
+        if self._engine is None or self._applier is None:
+            raise RuntimeError("handle was called before open")
+        try:
+            with self._engine.begin() as connection:
+                create(connection, missing)
+        except NameTooLong as error:
+            raise Rejected(f"{batch.table}: {error}") from error
+        except DATABASE_ERRORS as error:
+            if self._judge(batch, error) is not Fault.CONFLICT:
+                raise DatabaseError(
+                    f"{batch.table}: {missing}, and making it failed: {told(error)}"
+                ) from error
+        self._applier.tables.forget(missing.name)
+
+    def _judge(self, batch: Batch, error: Exception, place: int | None = None) -> Fault:
+        """What the error means. Raises TargetUnavailable."""
+        if self._applier is not None:
+            self._applier.tables.forget(self._naming.target(batch.database, batch.name))
+        if not isinstance(error, DATABASE_ERRORS):
+            return Fault.DATA
+        fault = fault_of(error)
+        if fault is Fault.UNAVAILABLE:
+            raise TargetUnavailable(f"{self._shown_target()}: {told(error)}") from error
+        # With order_by: row, the row that is in the way may change in another shard's batch.
+        may_pass = fault is Fault.UNIQUE and place is not None and batch.shard is not None
+        if fault is Fault.OTHER or may_pass:
+            where = "" if place is None else f", at {_where(batch.changes[place])}"
+            raise DatabaseError(f"{batch.table}: {told(error)}{where}") from error
+        return fault
+
+    def _rejected(self, batch: Batch, failed: ChangeFailed) -> Rejected:
+        if isinstance(failed.error, Rejected):
+            return Rejected(str(failed.error), at=failed.place)
+        target = ".".join(filter(None, self._naming.target(batch.database, batch.name)))
+        change = batch.changes[failed.place]
+        return Rejected(
+            f"{batch.table} into {target}: {told(failed.error)}, at {_where(change)}", at=failed.place
+        )
+
+    def _make_engine(self, context: HandlerContext) -> sa.Engine:
+        return make_engine(
+            self._url,
+            folder=context.folder,
+            pool_size=self._options.pool_size or min(context.lanes, _MOST_CONNECTIONS),
+            timeout=self._options.timeout,
+        )
+
+    def _shown_target(self) -> str:
+        """The target without user and password."""
+        url = self._url
+        if self._dialect == "sqlite":
+            return f"SQLite file {url.database}"
+        return f"{self._dialect} at {url.host or 'localhost'}{f':{url.port}' if url.port else ''}"
+
+
+def _where(change: Change) -> str:
+    row = f", row {change.index}" if change.index else ""
+    return f"{change.topic}[{change.partition}] offset {change.offset}{row}"

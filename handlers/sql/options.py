@@ -1,0 +1,108 @@
+"""What can be set for the `sql` handler."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from handlers.sql.ddl_rules import DDLRules
+from handlers.sql.engine import check_url
+from handlers.sql.naming import check_template
+from worker.configuration.units import parse_duration
+from worker.configuration.values import PositiveDuration
+
+__all__ = ["SoftDelete", "SqlOptions"]
+
+
+class SoftDelete(BaseModel):
+    """Deleted rows stay and tell when they were deleted."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    column: str = Field(min_length=1, description="A column of the target; null: the row is not deleted.")
+
+
+class SqlOptions(BaseModel):
+    """The keys of a `type: sql` entry."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    url: str = Field(
+        min_length=1,
+        repr=False,
+        description="The target: postgresql://user:password@host/database, mysql://..., mariadb://..., "
+        "sqlite:///file (relative to the configuration file's folder).",
+    )
+    schema_: str | None = Field(
+        None,
+        alias="schema",
+        min_length=1,
+        description="The target's schema (MySQL: database); {database} and {table} are replaced. Default: "
+        "{database}; SQLite has none.",
+    )
+    table: str | None = Field(
+        None,
+        min_length=1,
+        description="The target's table; {database} and {table} are replaced. Default: {table}; SQLite: "
+        "{database}.{table}.",
+    )
+    create: bool = Field(
+        True, description="Create missing schemas, tables and columns from the source's types."
+    )
+    new_columns: Literal["add", "ignore", "refuse"] | None = Field(
+        None,
+        description="What becomes of a row's column that the target's table lacks. Default: add where create "
+        "and ddl.add_columns are true, else refuse.",
+    )
+    without_key: Literal["match", "append", "refuse"] = Field(
+        "match",
+        description="Tables without a primary key. match: an update or delete changes one row that equals "
+        "the old one; append: rows are only inserted, updates and deletes are rejected; refuse: all is "
+        "rejected.",
+    )
+    deletes: Literal["apply", "ignore"] | SoftDelete = Field(
+        "apply", description="apply, ignore, or {column: NAME}: the row stays, with the time of its deletion."
+    )
+    ddl: DDLRules = Field(DDLRules(), description="Which DDL of the source is followed.")
+    marks_table: str = Field(
+        "binlane_marks",
+        pattern=r"^[^.]+(\.[^.]+)?$",
+        description="The table, or schema.table, that remembers what was applied.",
+    )
+    pool_size: int | None = Field(
+        None, ge=1, le=1000, description="Connections at most. Default: one for each lane, at most 32."
+    )
+    timeout: PositiveDuration = Field(
+        default=parse_duration("10m"),
+        json_schema_extra={"default": "10m"},
+        description="How long one statement may take, DDL included.",
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _usable(cls, url: str) -> str:
+        check_url(url)
+        return url
+
+    @field_validator("schema_", "table")
+    @classmethod
+    def _template(cls, template: str | None) -> str | None:
+        return None if template is None else check_template(template)
+
+    @model_validator(mode="after")
+    def _places(self) -> Self:
+        url = check_url(self.url)
+        backend = url.get_backend_name()
+        if backend == "sqlite" and (self.schema_ is not None or "." in self.marks_table):
+            raise ValueError("SQLite has no schemas; use table, as in table: '{database}_{table}'")
+        if backend == "mysql" and not url.database and "." not in self.marks_table:
+            raise ValueError("the URL names no database: add one, or write marks_table as database.table")
+        return self
+
+    @property
+    def unknown_columns(self) -> Literal["add", "ignore", "refuse"]:
+        """`new_columns`, or its default."""
+        if self.new_columns is not None:
+            return self.new_columns
+        return "add" if self.create and self.ddl.add_columns else "refuse"

@@ -1,0 +1,105 @@
+"""Rows into PostgreSQL: arrays of each column's values, taken apart by the server.
+
+As fast as COPY into a staging table, which would leave dead rows of its own in the catalog with every batch.
+Pieces of a batch go one after the other without waiting (the pipeline of the protocol): the server works on
+one while the next is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from handlers.sql.known_tables import KnownColumn, KnownTable
+from handlers.sql.values import Kind
+from handlers.sql.writer import Columns, Rows, Writer, names, on_conflict
+
+__all__ = ["PostgreSQLWriter"]
+
+_PIECE = 500
+"""Rows of one statement."""
+
+# Their text needs no quotes in an array.
+_BARE = frozenset((Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.BOOLEAN))
+
+
+class PostgreSQLWriter(Writer):
+    """Every value comes as text: the server reads it by the column's type."""
+
+    def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
+        self._in_pieces(connection, _upsert(rows.table, rows.columns, key), rows)
+
+    def insert(self, connection: sa.Connection, rows: Rows) -> None:
+        self._in_pieces(connection, _insert(rows.table, rows.columns), rows)
+
+    def delete(self, connection: sa.Connection, keys: Rows) -> None:
+        self._in_pieces(connection, _delete(keys.table, keys.columns), keys)
+
+    def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
+        # A row's place is its name where there is no key; the table's, too, for one with partitions.
+        same = " AND ".join(f"{_comparable(one)} IS NOT DISTINCT FROM %s" for one in columns)
+        place = f"SELECT tableoid, ctid FROM {table.quoted} WHERE {same} LIMIT 1"
+        return f"{verb} WHERE (tableoid, ctid) = ({place})"
+
+    def _in_pieces(self, connection: sa.Connection, sql: str, rows: Rows) -> None:
+        driver: Any = connection.connection.driver_connection
+        count = len(rows.values[0])
+        with driver.pipeline(), driver.cursor() as cursor:
+            for start in range(0, count, _PIECE):
+                cursor.execute(
+                    sql,
+                    [
+                        _literal(values[start : start + _PIECE], column.kind)
+                        for column, values in zip(rows.columns, rows.values, strict=True)
+                    ],
+                )
+
+
+def _literal(values: Sequence[Any], kind: Kind) -> str:
+    """An array as PostgreSQL reads it: https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO"""
+    has_none = None in values
+    whole = "".join(filter(None, values))
+    # What is not spelled as a number or a truth goes in quotes, and the server refuses it (or reads "NULL").
+    if kind in _BARE and "" not in values and not any(character in whole for character in '"\\{}, uU'):
+        bare = ["NULL" if value is None else value for value in values] if has_none else values
+        return f"{{{','.join(bare)}}}"
+    if '"' in whole or "\\" in whole:
+        values = [value and value.replace("\\", "\\\\").replace('"', '\\"') for value in values]
+    if has_none:
+        return "{" + ",".join(["NULL" if value is None else f'"{value}"' for value in values]) + "}"
+    return '{"' + '","'.join(values) + '"}'
+
+
+def _comparable(column: KnownColumn) -> str:
+    """json has no equality; its text has."""
+    return f"{column.quoted}::text" if isinstance(column.type, sa.JSON) else column.quoted
+
+
+def _unnest(columns: Columns) -> str:
+    arrays = ", ".join(f"%s::{column.array_type.replace('%', '%%')}" for column in columns)
+    return f"unnest({arrays}) AS given({names(columns)})"
+
+
+def _given(columns: Columns) -> str:
+    return ", ".join(f"given.{column.quoted}{column.cast.replace('%', '%%')}" for column in columns)
+
+
+@lru_cache(maxsize=1000)
+def _insert(table: KnownTable, columns: Columns) -> str:
+    overriding = " OVERRIDING SYSTEM VALUE" if table.numbers_always else ""
+    into = f"INSERT INTO {table.quoted} ({names(columns)}){overriding}"
+    return f"{into} SELECT {_given(columns)} FROM {_unnest(columns)}"
+
+
+@lru_cache(maxsize=1000)
+def _upsert(table: KnownTable, columns: Columns, key: Columns) -> str:
+    return f"{_insert(table, columns)} {on_conflict(columns, key)}"
+
+
+@lru_cache(maxsize=1000)
+def _delete(table: KnownTable, key: Columns) -> str:
+    equal = " AND ".join(f"target.{column.quoted} = given.{column.quoted}" for column in key)
+    return f"DELETE FROM {table.quoted} AS target USING {_unnest(key)} WHERE {equal}"

@@ -1,0 +1,67 @@
+"""Whether the account may do what the handler has to, without changing anything."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from handlers.sql.naming import Naming
+from handlers.sql.options import SqlOptions
+
+__all__ = ["check_rights"]
+
+
+def check_rights(connection: sa.Connection, options: SqlOptions, naming: Naming) -> str | None:
+    """What is lacking, as a sentence; None: nothing that can be seen from here.
+
+    Rights on tables that exist already are not looked at. Raises SQLAlchemy's errors.
+    """
+    match connection.dialect.name:
+        case "postgresql":
+            return _postgresql(connection, options, naming)
+        case "sqlite":
+            return None  # connecting has opened the file for writing
+    return _mysql(connection, options)
+
+
+def _postgresql(connection: sa.Connection, options: SqlOptions, naming: Naming) -> str | None:
+    database, schema, may_create, is_standby = connection.exec_driver_sql(
+        "SELECT current_database(), current_schema(), "
+        "has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery()"
+    ).one()
+    if is_standby:
+        return "it is a standby, which takes no writes"
+    if options.create and "{" in (naming.schema or "") and not may_create:
+        return (
+            f"the account may not create schemas; GRANT CREATE ON DATABASE {database}, or set schema to one "
+            "that exists"
+        )
+    marks_schema, _, marks = options.marks_table.rpartition(".")
+    home = marks_schema or schema
+    if home is None or not sa.inspect(connection).has_schema(home):
+        return f"there is no schema {home or 'on the search path'} for the table {marks}"
+    if not sa.inspect(connection).has_table(marks, schema=home) and not _schema_right(connection, home):
+        return f"the account may not create the table {marks}; GRANT CREATE ON SCHEMA {home}"
+    named = naming.schema
+    if options.create and named and "{" not in named and sa.inspect(connection).has_schema(named):
+        return None if _schema_right(connection, named) else f"GRANT CREATE ON SCHEMA {named} is lacking"
+    return None
+
+
+def _schema_right(connection: sa.Connection, schema: str) -> bool:
+    found = connection.execute(sa.text("SELECT has_schema_privilege(:schema, 'CREATE')"), {"schema": schema})
+    return bool(found.scalar_one())
+
+
+def _mysql(connection: sa.Connection, options: SqlOptions) -> str | None:
+    if connection.exec_driver_sql("SELECT @@read_only").scalar_one():
+        return "it is read only"
+    rights = {
+        str(right).upper()
+        for right in connection.exec_driver_sql(
+            "SELECT privilege_type FROM information_schema.user_privileges "
+            "UNION SELECT privilege_type FROM information_schema.schema_privileges"
+        ).scalars()
+    }
+    needed = ["SELECT", "INSERT", "UPDATE", "DELETE", *(["CREATE", "ALTER"] if options.create else [])]
+    lacking = [right for right in needed if right not in rights]
+    return f"the account lacks the right to {', '.join(lacking)}" if lacking else None
