@@ -19,7 +19,7 @@ from worker.formats.debezium_keys import Keys
 from worker.formats.debezium_routes import Router, undecodable
 from worker.formats.debezium_rows import ENDLESS, REFUSALS, Message, RowShape, Sure, lacks_values
 from worker.formats.debezium_schema_changes import ddl_place, lessons, read_schema_change, statement
-from worker.formats.debezium_source import DECODE_ERRORS, Payload, Row, Source, log_place
+from worker.formats.debezium_source import DECODE_ERRORS, LogPlace, Payload, Row, Source, log_place
 from worker.formats.debezium_values import Handling
 from worker.formats.interface import Place, Record, Route, Skip, UndecodableRecord
 from worker.formats.table_history import TableDefinition, TableHistory
@@ -33,19 +33,28 @@ _OPERATIONS: Mapping[str, Operation] = {
     "d": "delete",
     "t": "truncate",
 }
+_NOTHING = msgspec.Raw()
 _MAX_SHAPES = 2_000
 _MAX_TOPICS = 10_000
 
 
-class _Logged(msgspec.Struct, gc=False):
+class _Placed(msgspec.Struct, gc=False):
     """What tells a record's place in the log."""
+
+    source: LogPlace
+    op: str | None = None
+    ddl: msgspec.Raw = _NOTHING
+
+
+class _Logged(msgspec.Struct, gc=False):
+    """What tells a record's table."""
 
     source: Source
     op: str | None = None
-    ddl: str | None = None
     ts_ms: int | None = None
 
 
+_read_placed: Callable[[Payload], _Placed] = msgspec.json.Decoder(_Placed).decode
 _read_logged: Callable[[Payload], _Logged] = msgspec.json.Decoder(_Logged).decode
 
 
@@ -91,14 +100,14 @@ class Debezium:
         if value is None:
             return None
         try:
-            logged = _read_logged(self._payload(value))
+            placed = _read_placed(self._payload(value))
         except DECODE_ERRORS:
             flat = self._flat(record, value)
             return None if flat is None else Place(flat.source.name, log_place(flat.source), False)
-        source = logged.source
-        if logged.ddl is not None:
+        source = placed.source
+        if placed.ddl:
             return Place(source.name, ddl_place(source), True)
-        return Place(source.name, log_place(source), logged.op == "t")
+        return Place(source.name, log_place(source), placed.op == "t")
 
     def learn(self, record: Record) -> None:
         """Remember the definitions in a schema-change record's `tableChanges`."""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from handlers import Change
-from worker.formats.debezium_source import Payload, Source, log_place
+from worker.formats.debezium_source import LogPlace, Payload, Source, log_place
 from worker.formats.debezium_types import Column, type_of_column
 from worker.formats.interface import Record
 from worker.formats.table_history import TableDefinition
@@ -51,7 +51,7 @@ read_schema_change: Callable[[Payload], SchemaChange] = msgspec.json.Decoder(Sch
 """Raises one of DECODE_ERRORS for another record."""
 
 
-def ddl_place(source: Source) -> tuple[int, ...]:
+def ddl_place(source: LogPlace) -> tuple[int, ...]:
     """The statement's place in the log: before the rows of the same position, for a snapshot has one position
     for its statements and its rows."""
     return log_place(source)[:2]

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["DECODE_ERRORS", "MYSQL", "Payload", "Row", "Source", "log_place"]
+__all__ = ["DECODE_ERRORS", "MYSQL", "LogPlace", "Payload", "Row", "Source", "log_place"]
 
 Row = dict[str, Any]
 Payload = bytes | memoryview | msgspec.Raw
@@ -21,22 +21,27 @@ MYSQL = ("mysql", "mariadb")
 """Values of `source.connector`."""
 
 
-class Source(msgspec.Struct, gc=False):
-    """The `source` block of an envelope: where in which log the change stands."""
+class LogPlace(msgspec.Struct, gc=False):
+    """The part of `source` that orders records."""
 
-    connector: str = ""
     name: str = ""
     """The connector's `topic.prefix`."""
-    db: str | None = None
-    schema: str | None = None
-    table: str | None = None
-    ts_ms: int | None = None
-    gtid: str | None = None
     file: str | None = None
     pos: int | None = None
     row: int | None = None
     lsn: int | None = None
     sequence: str | None = None
+
+
+class Source(LogPlace, gc=False):
+    """The `source` block of an envelope."""
+
+    connector: str = ""
+    db: str | None = None
+    schema: str | None = None
+    table: str | None = None
+    ts_ms: int | None = None
+    gtid: str | None = None
 
 
 _read_sequence = msgspec.json.Decoder(list[int | str | None], strict=False).decode
@@ -49,7 +54,7 @@ def _file_number(file: str) -> int | None:
     return int(number) if number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS else None
 
 
-def log_place(source: Source) -> tuple[int, ...]:
+def log_place(source: LogPlace) -> tuple[int, ...]:
     """The change's place in its source's log; empty where the source does not say.
 
     MySQL and MariaDB: (number of the binlog file, position, row). PostgreSQL: (LSN of the commit before,
