@@ -29,7 +29,7 @@ class Explanation:
     problem: Literal["value", "unknown key", "missing", "refused"]
     allowed: str
     """What is allowed there, as a phrase without the value. Of a refused value: the model's own sentence,
-    which may repeat the value."""
+    which may repeat the value. Of a missing one: when it is required, if that is not always."""
     nearest: str | None = None
     """The spelling that was probably meant, taken from the value."""
 
@@ -37,7 +37,7 @@ class Explanation:
     def message(self) -> str:
         """The fault as a sentence, without its path."""
         if self.problem == "missing":
-            return "missing; required"
+            return f"missing; required {self.allowed}".rstrip()
         if self.problem == "refused":
             return self.allowed
         start = "" if self.problem == "value" else f"{self.problem}; "
@@ -116,7 +116,7 @@ def _explain(error: ErrorDetails, model: type[BaseModel]) -> Explanation:
     kind = error["type"]
     path, owner = _locate(error["loc"], model)
     if kind == "missing":
-        return Explanation(path, "missing", "")
+        return Explanation(path, "missing", error.get("ctx", {}).get("when", ""))
     if kind in ("extra_forbidden", "invalid_key"):
         keys = sorted(_keys(owner)) if owner is not None else []
         near = nearest(str(path[-1]), keys) if path else None

@@ -105,7 +105,7 @@ class Parts:
             clock=clock,
             fail=fail,
         )
-        formats = FormatChoice(configuration.format)
+        formats = FormatChoice(configuration.format, configuration.json_layout)
         settings = consumer_settings(configuration)
         strategy = str(settings.get("partition.assignment.strategy", ""))
         self.rebalancer = Rebalancer(

@@ -18,7 +18,7 @@ tables:
 """
 TYPES = f"{', '.join(BUILT_IN)}, or an import path such as my_package.module:MyHandler"
 KEYS = (
-    "batch, checkpoint, dead_letter, format, http, kafka, lanes, logging, name, on_undecodable, "
+    "batch, checkpoint, dead_letter, format, http, json, kafka, lanes, logging, name, on_undecodable, "
     "revoke_timeout, shutdown_timeout, spark, tables"
 )
 INITIAL = "earliest, latest, an ISO 8601 time, or a mapping {topic: {partition: offset}}"
@@ -244,7 +244,7 @@ def test_a_fault_of_the_kafka_section_is_told(faults: Faults, kafka: str, lines:
             'lanes.order_by: found "row"; this version keeps order by table only; use table',
         ),
         ("format: dts", 'format: found "dts"; this version reads the format canal only'),
-        ("format: {a: json}", 'format.a: found "json"; this version reads the format canal only'),
+        ("format: {a: dts}", 'format.a: found "dts"; this version reads the format canal only'),
     ],
 )
 def test_what_this_version_does_not_have_is_refused_with_a_sentence(

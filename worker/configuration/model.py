@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
+from worker.configuration.json_layout import JsonLayout
 from worker.configuration.parts import (
     CheckpointRule,
     DeadLetterRule,
@@ -36,6 +38,8 @@ class Configuration(Section):
     """The worker's name in logs and on the status page; default: the group id."""
     format: FormatChoice = Field(default="canal")
     """The format of the records, or a mapping of topics (names, or ^expressions) to formats."""
+    json_layout: JsonLayout | None = Field(default=None, alias="json", validate_default=True)
+    """Where records of the format json hold what."""
     lanes: LanesRule = Field(default_factory=LanesRule)
     """How records are handled side by side."""
     batch: BatchRule = Field(default_factory=BatchRule)
@@ -63,6 +67,15 @@ class Configuration(Section):
 
     _path: Path = PrivateAttr(default=Path("binlane.yaml"))
     _secrets: Secrets = PrivateAttr(default_factory=Secrets)
+
+    @field_validator("json_layout")
+    @classmethod
+    def _layout_of_json(cls, layout: JsonLayout | None, info: ValidationInfo) -> JsonLayout | None:
+        formats = info.data.get("format", "")
+        used = formats.values() if isinstance(formats, dict) else (formats,)
+        if layout is None and "json" in used:
+            raise PydanticCustomError("missing", "missing", {"when": "with format: json"})
+        return layout
 
     @model_validator(mode="after")
     def _complete_tables(self) -> Self:

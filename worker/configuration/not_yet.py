@@ -28,7 +28,7 @@ class Refusal(NamedTuple):
     sentence: str
 
 
-_FORMATS = ("dts", "json")
+_FORMATS = ("dts",)
 _NO_FORMAT = "this version reads the format canal only"
 _HANDLER = ("tables", "*", "handlers", "*")
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from worker.formats.interface import Format
 from worker.formats.registry import get
+
+if TYPE_CHECKING:
+    from worker.configuration.json_layout import JsonLayout
 
 __all__ = ["FormatChoice", "NoFormatError"]
 
@@ -18,9 +22,10 @@ class NoFormatError(ValueError):
 class FormatChoice:
     """One reader for each format in use, chosen by topic: by name, or by an expression that begins with ^."""
 
-    def __init__(self, formats: str | Mapping[str, str]) -> None:
+    def __init__(self, formats: str | Mapping[str, str], json_layout: JsonLayout | None = None) -> None:
+        """`json_layout`: the configuration's section `json`; the format json needs it."""
         entries = {"^": formats} if isinstance(formats, str) else dict(formats)
-        readers = {name: get(name) for name in set(entries.values())}
+        readers = {name: get(name, json_layout) for name in set(entries.values())}
         self._entries = [(pattern, readers[name]) for pattern, name in entries.items()]
 
     def of(self, topic: str) -> Format:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from worker.formats.canal import Canal
 from worker.formats.debezium import Debezium
 from worker.formats.interface import Format
+from worker.formats.json_records import Json
 from worker.formats.maxwell import Maxwell
+
+if TYPE_CHECKING:
+    from worker.configuration.json_layout import JsonLayout
 
 __all__ = ["get", "names"]
 
@@ -16,12 +21,19 @@ _FORMATS: Mapping[str, Callable[[], Format]] = {"canal": Canal, "debezium": Debe
 
 def names() -> tuple[str, ...]:
     """The formats that can be used, in the order of the documentation."""
-    return tuple(_FORMATS)
+    return (*_FORMATS, "json")
 
 
-def get(name: str) -> Format:
-    """A new reader of this format. Raises KeyError with the known names for another name."""
+def get(name: str, json_layout: JsonLayout | None = None) -> Format:
+    """A new reader of this format; `json_layout` is where records of the format json hold what.
+
+    Raises KeyError with the known names for another name, ValueError for json without its layout.
+    """
+    if name == "json":
+        if json_layout is None:
+            raise ValueError("the format json needs its layout, the section json")
+        return Json(json_layout)
     try:
         return _FORMATS[name]()
     except KeyError:
-        raise KeyError(f"no format {name!r}; there are: {', '.join(_FORMATS)}") from None
+        raise KeyError(f"no format {name!r}; there are: {', '.join(names())}") from None
