@@ -243,8 +243,6 @@ def test_a_fault_of_the_kafka_section_is_told(faults: Faults, kafka: str, lines:
             "lanes: {order_by: row}",
             'lanes.order_by: found "row"; this version keeps order by table only; use table',
         ),
-        ("format: dts", 'format: found "dts"; this version reads the format canal only'),
-        ("format: {a: dts}", 'format.a: found "dts"; this version reads the format canal only'),
     ],
 )
 def test_what_this_version_does_not_have_is_refused_with_a_sentence(
@@ -305,7 +303,7 @@ def test_an_option_called_mode_of_another_handler_is_its_own_affair(faults: Faul
 
 
 def test_all_faults_are_told_at_once_in_the_order_of_the_file(faults: Faults) -> None:
-    told = faults("lanes: {count: 0}\nformat: dts\nhttp: {prt: 1}\n" + TABLES.replace("Copy", "Copi"))
+    told = faults("lanes: {count: 0}\nformat: kanal\nhttp: {prt: 1}\n" + TABLES.replace("Copy", "Copi"))
     assert [line.split(": ")[:2] for line in told] == [
         ["shop.yaml:5", "lanes.count"],
         ["shop.yaml:6", "format"],

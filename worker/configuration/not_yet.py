@@ -28,14 +28,10 @@ class Refusal(NamedTuple):
     sentence: str
 
 
-_FORMATS = ("dts",)
-_NO_FORMAT = "this version reads the format canal only"
 _HANDLER = ("tables", "*", "handlers", "*")
 
 NOT_YET = (
     NotYet(("lanes", "order_by"), ("row",), "this version keeps order by table only; use table"),
-    NotYet(("format",), _FORMATS, _NO_FORMAT),
-    NotYet(("format", "*"), _FORMATS, _NO_FORMAT),
     *(
         NotYet((*_HANDLER, "type"), (name,), f"this version has no {name} handler yet")
         for name in ("redis", "kafka", "webhook")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from codecs import charmap_decode
 from collections.abc import Callable
-from functools import partial
 
 __all__ = ["text_decoder"]
 
@@ -37,10 +36,6 @@ def _read_latin1(data: bytes) -> str:
     return charmap_decode(data, "strict", _LATIN1)[0]
 
 
-def _read(codec: str, data: bytes) -> str:
-    return str(data, codec)
-
-
 def text_decoder(charset: str) -> Callable[[bytes], str | bytes]:
     """How bytes of a character set are read; `binary` leaves them bytes.
 
@@ -54,4 +49,4 @@ def text_decoder(charset: str) -> Callable[[bytes], str | bytes]:
     codec = _CODECS.get(name)
     if codec is None:
         raise ValueError(f"text in the character set {charset!r}, which is not known here")
-    return partial(_read, codec)
+    return bytes.decode if codec == "utf-8" else lambda data: data.decode(codec)

@@ -2,7 +2,8 @@
 
 As DTS publishes it: https://github.com/LioRoger/subscribe_example/blob/master/avro/Record.avsc. A Kafka value
 is one `Record` in Avro's binary encoding, with no schema id before it. The records are read by hand
-(`dts_record`), four times as fast as by a reader that follows a schema; tests hold it against this one.
+(`dts_record`), three times as fast as by a reader that follows a schema; tests hold the two
+against each other.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
-__all__ = ["Column", "ColumnType", "Kind", "column_types"]
+__all__ = ["UNKNOWN_TYPE", "ColumnType", "Kind", "column_types"]
 
 
 class Kind(Enum):
@@ -21,6 +21,9 @@ class Kind(Enum):
     DATETIME = auto()
     """Without a zone."""
     TIMESTAMP = auto()
+    """Of MySQL, whose zero date is 0 seconds."""
+    INSTANT = auto()
+    """A time in UTC, of PostgreSQL."""
     TIME = auto()
     YEAR = auto()
     JSON = auto()
@@ -36,11 +39,8 @@ class ColumnType(NamedTuple):
     of_bytes: str | None = None
 
 
-class Column(NamedTuple):
-    name: str
-    kind: Kind
-    number: int
-    """Its dataTypeNumber."""
+UNKNOWN_TYPE = ColumnType(Kind.PLAIN, None)
+"""Of a number that is not in the table."""
 
 
 def _type(text: str, kind: Kind = Kind.PLAIN) -> ColumnType:
@@ -108,7 +108,7 @@ _POSTGRESQL: Mapping[int, ColumnType] = {
     1082: _DATE,
     1083: _TIME,
     1114: _DATETIME,
-    1184: _TIMESTAMP,
+    1184: _type("timestamp(6)", Kind.INSTANT),
     1700: _DECIMAL,
     2950: _type("uuid"),
     3802: _JSON,

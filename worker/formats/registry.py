@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from worker.formats.canal import Canal
 from worker.formats.debezium import Debezium
+from worker.formats.dts import DTS
 from worker.formats.interface import Format
 from worker.formats.json_records import Json
 from worker.formats.maxwell import Maxwell
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["get", "names"]
 
-_FORMATS: Mapping[str, Callable[[], Format]] = {"canal": Canal, "debezium": Debezium, "maxwell": Maxwell}
+_FORMATS: Mapping[str, Callable[[], Format]] = {
+    "canal": Canal,
+    "debezium": Debezium,
+    "maxwell": Maxwell,
+    "dts": DTS,
+}
 
 
 def names() -> tuple[str, ...]:
