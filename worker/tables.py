@@ -121,7 +121,7 @@ class TableBook:
     def undecodable(self) -> Unit:
         """Where records go whose table cannot be told, to become dead letters: a table without handlers."""
         if self._undecodable is None:
-            rule = TableRule.model_construct(match=UNDECODABLE, handlers=[], on_failure="dead_letter")
+            rule = TableRule.model_construct(match="*", handlers=[], on_failure="dead_letter")
             table = Table("", UNDECODABLE, rule, ())
             table.label = UNDECODABLE
             self._undecodable = Unit(table, home_lane(UNDECODABLE, self._configuration.lanes.count))

@@ -64,6 +64,14 @@ class Stage:
             time.sleep(0.001)
         self.stop()
 
+    def wait(self, until: Callable[[], object]) -> None:
+        """While the processors run."""
+        end = time.monotonic() + 10
+        while not until():
+            assert not self.errors, self.errors
+            assert time.monotonic() < end, "it did not come true"
+            time.sleep(0.001)
+
     def stop(self) -> None:
         for processor in self.processors:
             processor.call_off()
