@@ -1,0 +1,391 @@
+"""Values of Debezium's rows: by their schema, by the table's definition, by both, and by neither."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from debezium_messages import change_of, connect, create, envelope, record, row_of, with_schema
+
+from worker.formats.debezium import Debezium
+from worker.formats.interface import UndecodableRecord
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+WKB = bytes.fromhex("0101000000000000000000f03f0000000000000040")
+POSTGRESQL = {"connector": "postgresql", "schema": "public", "file": None, "pos": None, "lsn": 24_023_128}
+
+
+def b64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def row(
+    value: Any, schema: dict[str, Any] | None = None, *, at: dict[str, Any] | None = None, **known: Any
+) -> Any:
+    """The value of a column as it comes out, with this schema, and this type in the table's history."""
+    format_ = Debezium()
+    if known:
+        format_.learn(create({"c": known["type"]}))
+    message = envelope(after={"c": value}, at=at)
+    return row_of(record(message if schema is None else with_schema(message, {"c": schema})), format_)["c"]
+
+
+def same(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected)
+    assert repr(found) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        (connect("int16"), -32768, -32768),
+        (connect("int64"), 9223372036854775807, 9223372036854775807),
+        (connect("boolean"), True, 1),
+        (connect("float"), 0.1, 0.10000000149011612),
+        (connect("float"), 3.4e38, 3.3999999521443642e38),
+        (connect("double"), 0.1, 0.1),
+        (connect("double"), "NaN", float("nan")),
+        (connect("double"), 3, 3.0),
+        (connect("string"), "\U0001f600", "\U0001f600"),
+        (connect("bytes"), "/wA=", b"\xff\0"),
+        (connect("bytes", DECIMAL, scale="2"), "/av0HAE=", Decimal("-99999999.99")),
+        (connect("bytes", DECIMAL, scale="2"), "AA==", Decimal("0.00")),
+        (connect("bytes", DECIMAL, scale="0"), "AP//////////", Decimal(18446744073709551615)),
+        (connect("bytes", "data.Bits", length="64"), "dCrmzwP5kkU=", 0x4592F903CFE62A74),
+        (connect("int32", "time.Date"), -354285, date(1000, 1, 1)),
+        (connect("int32", "time.Date"), 2932896, date(9999, 12, 31)),
+        (connect("int32", "time.Date"), 2932897, None),
+        (connect("int32", "time.Date"), 2147483647, None),
+        (connect("int64", "time.Timestamp"), -1, datetime(1969, 12, 31, 23, 59, 59, 999000)),
+        (
+            connect("int64", "time.MicroTimestamp"),
+            253402300799999999,
+            datetime(9999, 12, 31, 23, 59, 59, 999999),
+        ),
+        (connect("int64", "time.MicroTimestamp"), 9223372036825200000, None),
+        (connect("int64", "time.NanoTimestamp"), 1_999, datetime(1970, 1, 1, 0, 0, 0, 1)),
+        (connect("int32", "time.Time"), 80832344, timedelta(seconds=80832, milliseconds=344)),
+        (connect("int64", "time.MicroTime"), -3020399000000, -timedelta(hours=838, minutes=59, seconds=59)),
+        (connect("int64", "time.NanoTime"), 1_000, timedelta(microseconds=1)),
+        (connect("int64", "time.MicroDuration"), 90_000_000, timedelta(seconds=90)),
+        (connect("string", "time.Interval"), "P1Y2M3DT4H5M6S", "P1Y2M3DT4H5M6S"),
+        (
+            connect("string", "time.ZonedTimestamp"),
+            "2038-01-19T03:14:07.999Z",
+            datetime(2038, 1, 19, 3, 14, 7, 999000, tzinfo=UTC),
+        ),
+        (
+            connect("string", "time.ZonedTimestamp"),
+            "2038-01-19T03:14:07+02:00",
+            datetime(2038, 1, 19, 1, 14, 7, tzinfo=UTC),
+        ),
+        (connect("string", "time.ZonedTimestamp"), "+12022-01-01T00:00:00Z", None),
+        (connect("string", "time.ZonedTimestamp"), "infinity", None),
+        (connect("string", "time.ZonedTime"), "23:59:59.5Z", timedelta(hours=23, minutes=59, seconds=59.5)),
+        (connect("string", "time.ZonedTime"), "01:00:00+02:00", timedelta(hours=23)),
+        (connect("int32", "time.Year"), 2155, 2155),
+        (connect("string", "time.IsoDate"), "2020-02-29Z", date(2020, 2, 29)),
+        (connect("string", "time.IsoTimestamp"), "2020-02-29T10:00:00Z", datetime(2020, 2, 29, 10)),
+        (connect("string", "time.IsoTime"), "10:00:00Z", timedelta(hours=10)),
+        (connect("int32", "org.apache.kafka.connect.data.Date"), 1, date(1970, 1, 2)),
+        (connect("int32", "org.apache.kafka.connect.data.Time"), 1, timedelta(milliseconds=1)),
+        (
+            connect("int64", "org.apache.kafka.connect.data.Timestamp"),
+            -30610224000000,
+            datetime(1000, 1, 1),
+        ),
+        (
+            connect("struct", "data.VariableScaleDecimal"),
+            {"scale": 3, "value": "AeI="},
+            Decimal("0.482"),
+        ),
+        (
+            connect("struct", "data.VariableScaleDecimal"),
+            {"scale": -2, "value": "Bw=="},
+            Decimal("7E+2"),
+        ),
+        (connect("string", "data.Enum", allowed="small,x\\,l"), "small", "small"),
+        (connect("string", "data.Enum", allowed="small,x\\,l"), "x\\,l", "x,l"),
+        (connect("string", "data.Enum", allowed="small,x\\,l"), "x,l", "x,l"),
+        (connect("string", "data.Enum", allowed="small,x\\,l"), "", ""),
+        (connect("string", "data.EnumSet", allowed="d,c,b"), "b,d", ("d", "b")),
+        (connect("string", "data.EnumSet", allowed="d,c,b"), "", ()),
+        (connect("string", "data.Json"), '{"b": 1.0, "a" :"x y"}', '{"b":1.0,"a":"x y"}'),
+        (connect("string", "data.Json"), '{"b":1.0}', '{"b":1.0}'),
+        (connect("string", "data.Json"), "{no json }", "{no json }"),
+        (connect("string", "data.Xml"), "<a> </a>", "<a> </a>"),
+        (connect("string", "data.Uuid"), "a0ee", "a0ee"),
+        (
+            connect("struct", "data.geometry.Point"),
+            {"x": 1.0, "y": 2.0, "wkb": b64(WKB), "srid": 4326},
+            bytes.fromhex("e6100000") + WKB,
+        ),
+        (connect("struct", "data.geometry.Geometry"), {"wkb": b64(WKB), "srid": None}, bytes(4) + WKB),
+        ({"type": "array", "items": connect("int32")}, [1, None, 3], [1, None, 3]),
+        ({"type": "array", "items": connect("int32", "time.Date")}, [1, None], [date(1970, 1, 2), None]),
+        ({"type": "map"}, {"a": "1"}, {"a": "1"}),
+    ],
+)
+def test_a_value_is_read_by_its_schema(schema: dict[str, Any], value: Any, expected: Any) -> None:
+    same(row(value, schema), expected)
+    assert row(None, schema) is None
+
+
+@pytest.mark.parametrize(
+    ("known", "value", "expected"),
+    [
+        ("TINYINT", -1, -1),
+        ("TINYINT", True, 1),
+        ("BIGINT UNSIGNED", -1, 18446744073709551615),
+        ("BIGINT UNSIGNED", "AP//////////", 18446744073709551615),
+        (("BIT", 1), True, 1),
+        (("BIT", 9), "AQE=", 257),
+        (("DECIMAL", 10, 2), "/av0HAE=", Decimal("-99999999.99")),
+        (("DECIMAL", 10, 2), "-99999999.99", Decimal("-99999999.99")),
+        (("DECIMAL", 10, 2), 9061.0, Decimal("9061.00")),
+        (("DECIMAL", 10, 2), 9061, Decimal("9061.00")),
+        (("DECIMAL UNSIGNED", 20, 0), "18446744073709551615", Decimal(18446744073709551615)),
+        (("DECIMAL", 20, 0), "-5", Decimal(-5)),
+        (("DECIMAL", 20, 0), "Bw==", Decimal(7)),
+        ("FLOAT", 0.1, 0.10000000149011612),
+        (("FLOAT", 30), 0.1, 0.1),
+        ("DOUBLE", 1, 1.0),
+        ("DATE", 19782, date(2024, 2, 29)),
+        ("DATE", "2024-02-29Z", date(2024, 2, 29)),
+        ("DATETIME", 1000, datetime(1970, 1, 1, 0, 0, 1)),
+        (("DATETIME", 3), 1001, datetime(1970, 1, 1, 0, 0, 1, 1000)),
+        (("DATETIME", 4), 1001, datetime(1970, 1, 1, 0, 0, 0, 1001)),
+        (("DATETIME", 6), "1970-01-01T00:00:00.001001Z", datetime(1970, 1, 1, 0, 0, 0, 1001)),
+        (("TIMESTAMP", 3), "1970-01-01T00:00:01Z", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+        ("TIME", -3020399000000, -timedelta(hours=838, minutes=59, seconds=59)),
+        (("YEAR", 4), 2155, 2155),
+        (("VARCHAR", 20), "12", "12"),
+        (("ENUM", ["small", "x,l"]), "x\\,l", "x,l"),
+        (("SET", ["d", "c", "b"]), "b,c", ("c", "b")),
+        ("JSON", '{"a": 1}', '{"a":1}'),
+        (("BINARY", 8), "JZTfu5KwSvM=", bytes.fromhex("2594dfbb92b04af3")),
+        (("BINARY", 8), "2594dfbb92b04af3", bytes.fromhex("2594dfbb92b04af3")),
+        ("BLOB", "-_8=", b"\xfb\xff"),
+        ("BLOB", "e9a844", bytes.fromhex("e9a844")),
+        ("BLOB", "", b""),
+        ("POINT", {"x": 1.0, "y": 2.0, "wkb": b64(WKB), "srid": None}, bytes(4) + WKB),
+        ("VECTOR", [1.0, -2.5], struct.pack("<2f", 1, -2.5)),
+        ("UUID", "a0ee", "a0ee"),
+    ],
+)
+def test_without_schemas_a_value_is_read_by_the_tables_definition(
+    known: Any, value: Any, expected: Any
+) -> None:
+    same(row(value, type=known), expected)
+    assert row(None, type=known) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "known", "value", "expected"),
+    [
+        (connect("int64"), "BIGINT UNSIGNED", -1, 18446744073709551615),
+        (connect("int64"), "BIGINT", -1, -1),
+        (connect("bytes", DECIMAL, scale="0"), "BIGINT UNSIGNED", "AP//////////", 18446744073709551615),
+        (connect("string"), ("DECIMAL", 20, 0), "1234", Decimal(1234)),
+        (connect("double"), ("DECIMAL", 10, 2), 0.1, Decimal("0.10")),
+        (connect("bytes", DECIMAL, scale="2"), ("DECIMAL", 10, 2), "Bw==", Decimal("0.07")),
+        (connect("string"), ("VARBINARY", 20), "abcd", b"\xab\xcd"),
+        (connect("bytes"), ("VARBINARY", 20), "abcd", base64.b64decode("abcd")),
+        (connect("boolean"), ("TINYINT", 1), True, 1),
+        (
+            connect("int64", "org.apache.kafka.connect.data.Timestamp"),
+            ("DATETIME", 6),
+            1,
+            datetime(1970, 1, 1, 0, 0, 0, 1000),
+        ),
+        (connect("string"), "JSON", '{"a": 1}', '{"a":1}'),
+        (connect("string", "data.Enum", allowed="a"), ("ENUM", ["a", "x,l"]), "x\\,l", "x,l"),
+    ],
+)
+def test_the_schema_tells_the_form_and_the_definition_the_meaning(
+    schema: dict[str, Any], known: Any, value: Any, expected: Any
+) -> None:
+    same(row(value, schema, type=known), expected)
+
+
+@pytest.mark.parametrize("value", [1, 123456789012345678901234567890, 1.5, "Bw==", True, None, [1], {"a": 1}])
+def test_where_nothing_tells_the_type_a_value_stays_as_json_has_it(value: Any) -> None:
+    change = change_of(record(envelope(after={"c": value})))
+    assert change.types is None
+    same((change.after or {})["c"], value)
+
+
+def test_digits_alone_are_a_decimal_as_text_until_one_came_in_base64() -> None:
+    """`decimal.handling.mode` string and precise look alike in few values: 1234 is base64, too."""
+    format_ = Debezium()
+    format_.learn(create({"c": ("DECIMAL", 20, 0)}))
+    told = [
+        row_of(record(envelope(after={"c": text})), format_)["c"]
+        for text in ("1234", "Bw==", "1234", "12345")
+    ]
+    assert told == [1234, 7, int.from_bytes(base64.b64decode("1234"), "big", signed=True), 12345]
+
+
+def test_hex_is_bytes_until_some_came_in_base64() -> None:
+    format_ = Debezium()
+    format_.learn(create({"c": "BLOB"}))
+    told = [row_of(record(envelope(after={"c": text})), format_)["c"] for text in ("abcd", "/wA=", "abcd")]
+    assert told == [b"\xab\xcd", b"\xff\0", base64.b64decode("abcd")]
+
+
+# ---- types
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (connect("int16"), "smallint"),
+        (connect("int64"), "bigint"),
+        (connect("boolean"), "bit(1)"),
+        (connect("string"), "longtext"),
+        (connect("bytes"), "longblob"),
+        (connect("bytes", DECIMAL, **{"scale": "2", "connect.decimal.precision": "12"}), "decimal(12,2)"),
+        (connect("int64", "time.MicroTimestamp"), "datetime(6)"),
+        (connect("string", "time.ZonedTimestamp"), "timestamp(6)"),
+        (connect("string", "data.Enum", allowed="it's,x\\,l"), "enum('it''s','x,l')"),
+        (connect("bytes", "data.Bits", length="8"), "bit(8)"),
+        (
+            connect(
+                "string",
+                **{"__debezium.source.column.type": "VARCHAR", "__debezium.source.column.length": "60"},
+            ),
+            "varchar(60)",
+        ),
+        (connect("int64", **{"__debezium.source.column.type": "BIGINT UNSIGNED"}), "bigint unsigned"),
+    ],
+)
+def test_a_schema_tells_the_type(schema: dict[str, Any], expected: str) -> None:
+    change = change_of(record(with_schema(envelope(after={"c": None}), {"c": schema})))
+    assert change.types == {"c": expected}
+
+
+def test_a_source_type_in_the_schema_counts_as_the_tables_definition() -> None:
+    unsigned = connect("int64", **{"__debezium.source.column.type": "BIGINT UNSIGNED"})
+    assert row(-1, unsigned) == 18446744073709551615
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        (("BIGINT UNSIGNED", 20), "bigint(20) unsigned"),
+        ("INT UNSIGNED ZEROFILL", "int unsigned zerofill"),
+        (("DECIMAL", 12, 2), "decimal(12,2)"),
+        (("CHARACTER VARYING", 9), "varchar(9)"),
+        (("DATETIME", 6), "datetime(6)"),
+        ("LONGTEXT", "longtext"),
+        ("BOOLEAN", "tinyint(1)"),
+        ("DOUBLE PRECISION", "double"),
+        (("ENUM", ["a", "b"]), "enum('a','b')"),
+    ],
+)
+def test_the_tables_definition_tells_the_type(known: Any, expected: str) -> None:
+    format_ = Debezium()
+    format_.learn(create({"c": known}))
+    assert change_of(record(envelope(after={"c": None})), format_).types == {"c": expected}
+
+
+def test_types_are_one_object_for_all_changes_of_a_shape() -> None:
+    format_ = Debezium()
+    one = record(with_schema(envelope(after={"c": 1}), {"c": connect("int32")}))
+    assert change_of(one, format_).types is change_of(one, format_).types
+
+
+# ---- PostgreSQL
+
+
+def test_a_boolean_of_postgresql_is_a_bool() -> None:
+    same(row(True, connect("boolean"), at=POSTGRESQL), True)
+    message = with_schema(envelope(after={"c": True}, at=POSTGRESQL), {"c": connect("boolean")})
+    assert change_of(record(message)).types == {"c": "boolean"}
+
+
+UNAVAILABLE = "__debezium_unavailable_value"
+
+
+@pytest.mark.parametrize("has_schema", [True, False])
+@pytest.mark.parametrize(
+    ("schema", "placeholder"),
+    [
+        (connect("string"), UNAVAILABLE),
+        (connect("string", "data.Json"), UNAVAILABLE),
+        (connect("bytes"), b64(UNAVAILABLE.encode())),
+        ({"type": "array", "items": connect("string")}, [UNAVAILABLE]),
+        ({"type": "array", "items": connect("int32")}, list(UNAVAILABLE.encode())),
+        ({"type": "map"}, {UNAVAILABLE: UNAVAILABLE}),
+    ],
+)
+def test_a_value_that_the_log_does_not_hold_is_absent(
+    schema: dict[str, Any], placeholder: Any, has_schema: bool
+) -> None:
+    """PostgreSQL logs large values only when they change (TOAST)."""
+    format_ = Debezium()
+    columns = {"id": connect("int32"), "c": schema}
+    for _ in range(70):
+        for value, expected in ((None, {"id": 7, "c": None}), (placeholder, {"id": 7})):
+            message = envelope("u", after={"id": 7, "c": value}, at=POSTGRESQL)
+            one = record(with_schema(message, columns) if has_schema else message)
+            assert change_of(one, format_).after == expected
+
+
+def test_the_placeholder_is_a_text_like_any_other_in_mysql() -> None:
+    assert row(UNAVAILABLE, connect("string")) == UNAVAILABLE
+
+
+# ---- values that are none of their type
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (connect("int32"), "seven"),
+        (connect("int32"), 1.5),
+        (connect("bytes"), "no base64!"),
+        (connect("bytes", DECIMAL, scale="2"), 12),
+        (connect("int32", "time.Date"), "soon"),
+        (connect("string", "time.ZonedTimestamp"), "soon"),
+        (connect("string", "time.ZonedTime"), "soon"),
+        (connect("float"), 1e300),
+        (connect("string"), 5),
+        (connect("struct", "data.VariableScaleDecimal"), {"value": "Bw=="}),
+        (connect("struct", "data.geometry.Point"), {"wkb": b64(WKB), "srid": -1}),
+        ({"type": "array", "items": connect("int32")}, [1, "x"]),
+    ],
+)
+def test_a_value_that_is_none_of_its_type_is_told_with_its_column(schema: dict[str, Any], value: Any) -> None:
+    format_ = Debezium()
+    good = record(with_schema(envelope(after={"c": None}), {"c": schema}))
+    bad = record(with_schema(envelope(after={"c": value}), {"c": schema}))
+    for _ in range(70):
+        change_of(good, format_)
+    for reader in (Debezium(), format_):
+        changes: list[Any] = []
+        with pytest.raises(UndecodableRecord, match=r"^column 'c', type "):
+            reader.decode(bad, changes)
+        assert changes == []
+
+
+@pytest.mark.parametrize(
+    ("known", "value"),
+    [
+        (("DECIMAL", 10, 2), "Bw"),
+        (("DECIMAL", 10, 2), [1]),
+        ("BIGINT UNSIGNED", "?"),
+        ("BIGINT UNSIGNED", 1.5),
+        ("BLOB", "?"),
+        ("BLOB", 5),
+        ("DATE", "soon"),
+        ("VECTOR", ["x"]),
+    ],
+)
+def test_without_schemas_too(known: Any, value: Any) -> None:
+    with pytest.raises(UndecodableRecord, match=r"^column 'c', type "):
+        row(value, type=known)
