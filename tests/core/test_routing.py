@@ -17,6 +17,7 @@ from offsets.types import Checkpoint, OffsetRange
 from worker.assignment import Assignment
 from worker.chunk import Delivery
 from worker.configuration import TableRule
+from worker.configuration.tables import OnFailure
 from worker.formats.interface import Record
 from worker.metrics import Metrics
 from worker.routing import Router, UndecodableHalt
@@ -34,14 +35,14 @@ def handlers_of(_rule: TableRule) -> Sequence[BoundHandler]:
 class Stage:
     """A router over one partition."""
 
-    skip: bool = False
+    on_undecodable: OnFailure = "halt"
     start: int | None = 0
     restored: Iterable[OffsetRange] = ()
     metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
         self.book = TableBook(configuration(*RULES), handlers_of)
-        self.router = Router(self.book, self.metrics, on_undecodable="skip" if self.skip else "halt")
+        self.router = Router(self.book, self.metrics, on_undecodable=self.on_undecodable)
         self.partition: Assignment = assignment(0, self.start, self.restored)
 
     def route(self, *records: Record) -> list[tuple[str, list[int]]]:
@@ -163,7 +164,7 @@ def test_after_a_halt_the_next_poll_is_not_mixed_with_the_one_before() -> None:
 
 
 def test_undecodable_records_are_passed_over_where_the_rule_says_skip() -> None:
-    stage = Stage(skip=True)
+    stage = Stage(on_undecodable="skip")
     nameless = record(3, database="")
     with capture_logs() as logs:
         parts = stage.route(record(0), record(1, value=NO_JSON), record(2), nameless, record(4))
@@ -237,7 +238,9 @@ def test_whatever_comes_each_offset_is_delivered_or_finished_exactly_once(
     polls: list[list[tuple[str, int]]], restored: set[int], skip: bool
 ) -> None:
     """Of each table in order, DDL alone; up to the first bad record, unless those are passed over."""
-    stage = Stage(skip=skip, restored=[OffsetRange(n, n + 1) for n in sorted(restored)])
+    stage = Stage(
+        on_undecodable="skip" if skip else "halt", restored=[OffsetRange(n, n + 1) for n in sorted(restored)]
+    )
     offset, halted = 0, False
     wanted: dict[str, list[int]] = {}
     found: dict[str, list[int]] = {}
@@ -269,3 +272,16 @@ def test_whatever_comes_each_offset_is_delivered_or_finished_exactly_once(
         assert checkpoint is not None
         first = min((min(offsets) for offsets in wanted.values()), default=offset + 1)
         assert checkpoint.offset == first or (first > offset and checkpoint.offset >= first)
+
+
+def test_undecodable_records_go_to_a_place_of_their_own_where_the_rule_says_dead_letter() -> None:
+    stage = Stage(on_undecodable="dead_letter")
+    nameless = record(3, database="")
+    parts = stage.route(record(0), record(1, value=NO_JSON), record(2), nameless, record(4))
+    assert sorted(parts) == [("__undecodable__", [1, 3]), ("shop.orders", [0, 2, 4])]
+    assert stage.skipped("undecodable") == 0
+    assert stage.checkpoint() == Checkpoint(0)
+    assert {unit.table.label for unit in stage.book.all()} == {"shop.orders", "__undecodable__"}
+    parts = stage.route(record(5, value=NO_JSON), record(6))
+    assert sorted(parts) == [("__undecodable__", [5]), ("shop.orders", [6])]
+    assert len(stage.book.all()) == 2
