@@ -14,7 +14,7 @@ import typer
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from benchmarks import backlog, crash, key_table, no_work, sleeping, stuck, tracker
+from benchmarks import backlog, crash, decode, key_table, no_work, sleeping, stuck, tracker
 from benchmarks.context import Context
 from benchmarks.peers import Peers
 from benchmarks.processes import BenchmarkError
@@ -25,6 +25,7 @@ from worker.java import JavaError
 
 _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "tracker": tracker.run,
+    "decode": decode.run,
     "key_table": key_table.run,
     "sleeping": sleeping.run,
     "crash": crash.run,
