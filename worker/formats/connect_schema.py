@@ -91,6 +91,8 @@ class Envelopes:
                     if head is not recent[0]:
                         self._recent = (head, *(other for other in recent if other is not head))
                     return Split(head, memoryview(value)[head.size : -1])
+        elif b'"payload"' not in value:
+            return Split(None, value)
         try:
             envelope = _read_envelope(value)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

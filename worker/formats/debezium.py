@@ -7,7 +7,7 @@ record is in docs/formats.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ from worker.formats.interface import Place, Record, Route, Skip, UndecodableReco
 from worker.formats.table_history import TableDefinition, TableHistory
 
 __all__ = ["Debezium"]
+
+Part = TypeVar("Part")
 
 _OPERATIONS: Mapping[str, Operation] = {
     "c": "insert",
@@ -88,7 +90,7 @@ class Debezium:
         if value is None:
             return None
         try:
-            logged = _read_logged(self._payload(value))
+            logged = self._part(_read_logged, value)
         except DECODE_ERRORS:
             flat = self._flat(record, value)
             return None if flat is None else flat.source.ts_ms
@@ -100,7 +102,7 @@ class Debezium:
         if value is None:
             return None
         try:
-            placed = _read_placed(self._payload(value))
+            placed = self._part(_read_placed, value)
         except DECODE_ERRORS:
             flat = self._flat(record, value)
             return None if flat is None else Place(flat.source.name, log_place(flat.source), False)
@@ -115,15 +117,21 @@ class Debezium:
         if value is None:
             return
         try:
-            change = read_schema_change(self._payload(value))
+            change = read_schema_change(self._envelopes.split(value).payload)
         except DECODE_ERRORS:
             return
         order = ddl_place(change.source)
         for database, table, definition in lessons(change):
             self._history.learn(change.source.name, database, table, order, definition)
 
-    def _payload(self, value: bytes) -> Payload:
-        return self._envelopes.split(value).payload if value.startswith(BEGIN) else value
+    def _part(self, read: Callable[[Payload], Part], value: bytes) -> Part:
+        """What `read` reads of the value's payload."""
+        if not value.startswith(BEGIN):
+            try:
+                return read(value)  # nearly always a value without a schema
+            except DECODE_ERRORS:
+                pass
+        return read(self._envelopes.split(value).payload)
 
     def _flat(self, record: Record, value: bytes) -> FlatRecord | None:
         try:

@@ -61,7 +61,11 @@ class Router:
         not send the rest of their poll the slow way. Raises anything for another record."""
         if value is None:
             return _TOMBSTONE
-        envelope = _read_envelope(self._split(value).payload if value.startswith(BEGIN) else value)
+        return self._of_envelope(self._split(value).payload if value.startswith(BEGIN) else value)
+
+    @staticmethod
+    def _of_envelope(payload: Payload) -> Route:
+        envelope = _read_envelope(payload)
         source = envelope.source
         if envelope.op in _ROWS and source.schema is None:
             return source
@@ -75,7 +79,7 @@ class Router:
         if value is None:
             return Skip("tombstone")
         try:
-            found = self.route(value)
+            found = self._of_envelope(self._split(value).payload)
         except (*DECODE_ERRORS, LookupError):
             other = self.without_envelope(record, value)
             if isinstance(other, Skip):
@@ -95,7 +99,7 @@ class Router:
             values = _read_values(payload)
         except DECODE_ERRORS as error:
             raise undecodable(value, error) from None
-        if "source" in values and ("ddl" in values or "op" in values):
+        if isinstance(values.get("source"), dict) and ("ddl" in values or "op" in values):
             return _envelope_without_row(payload, values)
         if {"status", "id", "event_count", "data_collections"} <= values.keys():
             return Skip("transaction")

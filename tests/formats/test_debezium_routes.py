@@ -1,0 +1,380 @@
+"""Where Debezium's records belong, and what is said of those that belong nowhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from captured import CapturedRecord
+from debezium_messages import change_of, connect, ddl, definition, envelope, record, with_schema
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handlers import Change
+from worker.formats.debezium import Debezium
+from worker.formats.interface import Skip, UndecodableRecord
+
+POSTGRESQL = {"connector": "postgresql", "db": "shop", "schema": "sales", "file": None, "pos": None, "lsn": 7}
+
+
+def routed(one: CapturedRecord) -> tuple[str, str, bool]:
+    route = Debezium().explain(one)
+    assert not isinstance(route, Skip)
+    return route.database, route.table, route.alone
+
+
+def fast(one: CapturedRecord) -> tuple[str, str, bool]:
+    """By the hot path alone."""
+    route = Debezium().route(one.value() or b"")
+    return route.database, route.table, route.alone
+
+
+@pytest.mark.parametrize("op", ["c", "r", "u", "d"])
+@pytest.mark.parametrize("has_schema", [True, False])
+def test_a_row_belongs_to_the_table_of_its_source_whatever_its_topic(op: str, has_schema: bool) -> None:
+    message = envelope(op, at={"db": "sh.op", "table": "订单"})
+    one = record(
+        with_schema(message, {"id": connect("int32")}) if has_schema else message, topic="my.shop.__"
+    )
+    assert fast(one) == routed(one) == ("sh.op", "订单", False)
+
+
+def test_a_row_of_postgresql_belongs_to_the_schema() -> None:
+    one = record(envelope(at=POSTGRESQL))
+    assert fast(one) == routed(one) == ("sales", "orders", False)
+
+
+@pytest.mark.parametrize("at", [{}, POSTGRESQL])
+def test_a_truncate_stands_alone(at: dict[str, Any]) -> None:
+    one = record(envelope("t", at=at))
+    assert fast(one) == routed(one) == (at.get("schema", "shop"), "orders", True)
+    change = change_of(one)
+    assert (change.op, change.before, change.after, change.key_columns, change.sql) == (
+        "truncate",
+        None,
+        None,
+        None,
+        None,
+    )
+
+
+def test_values_of_several_tables_take_turns() -> None:
+    format_ = Debezium()
+    for turn in range(200):
+        table = f"t{turn % 7}"
+        message = with_schema(envelope(at={"table": table}), {table: connect("int32")})
+        assert format_.route(record(message).value() or b"").table == table
+
+
+def test_whitespace_and_order_do_not_matter() -> None:
+    wrapped = with_schema(envelope(), {"id": connect("int32"), "note": connect("string")})
+    turned = {"payload": wrapped["payload"], "schema": wrapped["schema"]}
+    format_ = Debezium()
+    for text in (json.dumps(wrapped), json.dumps(wrapped, indent=1), json.dumps(turned)):
+        for _ in range(2):
+            one = record(text.encode())
+            assert routed(one) == ("shop", "orders", False)
+            assert change_of(one, format_).after == {"id": 7, "note": "a"}
+
+
+def test_an_empty_schema_is_no_schema() -> None:
+    one = record({"schema": None, "payload": envelope()}, {"schema": None, "payload": {"id": 7}})
+    two = record({"schema": None, "payload": envelope()}, {"schema": None, "payload": {"a": 7, "b": 1}})
+    format_ = Debezium()
+    assert fast(one) == routed(one) == ("shop", "orders", False)
+    assert change_of(one, format_).key == {"id": 7}
+    assert change_of(two, format_).key_columns == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("one", "reason"),
+    [
+        (record(None, {"id": 7}), "tombstone"),
+        (record(None, None), "tombstone"),
+        (
+            record(envelope("m", at={**POSTGRESQL, "schema": "", "table": ""}, message={"prefix": "a"})),
+            "message",
+        ),
+        (
+            record(
+                {
+                    "status": "BEGIN",
+                    "id": "f6:158",
+                    "event_count": None,
+                    "data_collections": None,
+                    "ts_ms": 1,
+                },
+                topic="my.transaction",
+            ),
+            "transaction",
+        ),
+        (
+            record({"status": "END", "id": "0-1-2", "event_count": 1, "data_collections": [], "ts_ms": 1}),
+            "transaction",
+        ),
+        (record({"ts_ms": 1}, {"serverName": "my"}, topic="__debezium-heartbeat.my"), "heartbeat"),
+        (record({"schema": {"type": "struct"}, "payload": {"ts_ms": 1}}), "heartbeat"),
+        (ddl("SET character_set_server=utf8mb4", at={"db": "", "table": None}, database=""), "database_ddl"),
+        (ddl("CREATE DATABASE `crm`", at={"table": None}), "database_ddl"),
+        (ddl("CREATE INDEX ix ON orders (id)", at={"table": ""}), "database_ddl"),
+    ],
+)
+def test_a_record_without_a_row_is_skipped(one: CapturedRecord, reason: str) -> None:
+    assert Debezium().explain(one) == Skip(reason)
+    changes: list[Change] = []
+    Debezium().decode(one, changes)
+    assert [change.op for change in changes] == (["ddl"] if reason == "database_ddl" else [])
+
+
+# ---- DDL
+
+
+def test_ddl_belongs_to_its_table_and_stands_alone() -> None:
+    change = {"type": "ALTER", "id": '"shop"."orders"', "table": definition({"id": "INT"})}
+    one = ddl("ALTER TABLE orders ADD x int", change)
+    assert routed(one) == ("shop", "orders", True)
+    told = change_of(one)
+    assert (told.op, told.sql, told.key) == ("ddl", "ALTER TABLE orders ADD x int", None)
+    assert (told.source_time_ms, told.transaction) == (1763000000000, "24DA167-0C0C-11E8-8442-00059A3C7B00:7")
+
+
+@pytest.mark.parametrize(
+    ("id_", "expected"),
+    [
+        ('"shop"."order.items"', ("shop", "order.items")),
+        ('"shop"."a"","""', ("shop", 'a","')),
+        ('"db"."sales"."orders"', ("sales", "orders")),
+    ],
+)
+def test_names_in_quotes_are_taken_as_they_are(id_: str, expected: tuple[str, str]) -> None:
+    one = ddl("DROP TABLE x", {"type": "DROP", "id": id_, "table": None})
+    assert routed(one) == (*expected, True)
+
+
+def test_a_rename_belongs_to_the_table_that_is_there_after_it() -> None:
+    change = {"type": "ALTER", "id": '"shop"."swap_old"', "table": definition({"id": "INT"})}
+    one = ddl("RENAME TABLE vouchers TO swap_old", change, at={"table": "vouchers,swap_old"})
+    assert routed(one) == ("shop", "swap_old", True)
+    without_details = ddl("RENAME TABLE vouchers TO swap_old", at={"table": "vouchers,swap_old"})
+    assert routed(without_details) == ("shop", "swap_old", True)
+
+
+def test_a_truncate_that_comes_as_ddl_is_a_truncate() -> None:
+    assert change_of(ddl(" truncate TABLE orders")).op == "truncate"
+
+
+# ---- flattened
+
+SIGNS = {
+    "__op": "u",
+    "__db": "shop",
+    "__table": "orders",
+    "__source_ts_ms": 1763000000000,
+    "__deleted": "false",
+}
+
+
+def flat(row: dict[str, Any], **kwargs: Any) -> CapturedRecord:
+    return record(row, {"id": 7}, **kwargs)
+
+
+def test_a_flattened_record_is_an_update_without_a_row_before() -> None:
+    one = flat({"id": 7, "note": "a", **SIGNS, "__transaction_id": "f6:1"}, topic="any")
+    assert routed(one) == ("shop", "orders", False)
+    change = change_of(one)
+    assert (change.op, change.before, change.after) == ("update", None, {"id": 7, "note": "a"})
+    assert (change.key_columns, change.source_time_ms, change.transaction) == (("id",), 1763000000000, "f6:1")
+
+
+@pytest.mark.parametrize(
+    ("signs", "op"),
+    [
+        ({"__op": "c"}, "insert"),
+        ({"__op": "r"}, "snapshot"),
+        ({"__op": "d", "__deleted": "true"}, "delete"),
+        ({"__op": None, "__deleted": "true"}, "delete"),
+        ({"__op": None, "__deleted": True}, "delete"),
+        ({"__op": None}, "update"),
+    ],
+)
+def test_a_flattened_record_tells_what_happened(signs: dict[str, Any], op: str) -> None:
+    change = change_of(flat({"id": 7, **SIGNS, **signs}))
+    assert change.op == op
+    assert (change.before, change.after) == (({"id": 7}, None) if op == "delete" else (None, {"id": 7}))
+
+
+def test_headers_tell_as_much_as_fields() -> None:
+    headers = (("__op", "d"), ("__db", '"shop"'), ("__source_table", '{"schema":{},"payload":"orders"}'))
+    one = flat({"id": 7, "source": "web", "op": 5, "ddl": None}, topic="any", headers=headers)
+    assert routed(one) == ("shop", "orders", False)
+    change = change_of(one)
+    assert (change.op, change.before) == ("delete", {"id": 7, "source": "web", "op": 5, "ddl": None})
+
+
+def test_the_topic_tells_the_table_where_nothing_else_does() -> None:
+    one = flat({"id": 7, "__deleted": "false"}, topic="my.shop.order.items")
+    assert routed(one) == ("shop", "order.items", False)
+
+
+def test_the_topic_tells_the_schema_of_postgresql() -> None:
+    headers = (("__debezium.context.connectorName", "postgresql"), ("__db", "shop"))
+    assert routed(flat({"id": 7}, topic="my.sales.orders", headers=headers)) == ("sales", "orders", False)
+
+
+def test_a_flattened_row_with_a_schema_has_typed_values() -> None:
+    fields = [connect("int32", "time.Date") | {"field": "born"}, connect("string") | {"field": "__op"}]
+    schema = {"type": "struct", "fields": fields, "name": "my.shop.orders.Value"}
+    one = flat({"schema": schema, "payload": {"born": 0, "__op": "c"}})
+    change = change_of(one)
+    assert str((change.after or {})["born"]) == "1970-01-01"
+    assert (change.types or {})["born"] == "date"
+
+
+# ---- records of something else
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"", "no Debezium record: the value is empty"),
+        (
+            b"\0\0\0\0\x07abcdef",
+            "schema registry (schema 7); set value.converter=org.apache.kafka.connect.json",
+        ),
+        (b"\x08\xff\xfe", "no JSON but binary data; set value.converter"),
+        (b"not json", "no Debezium record: JSON is malformed"),
+        (b"[1]", "no Debezium record: Expected `object`, got `array`"),
+        (b"[" * 100_000, "no Debezium record: "),
+        (b'{"a":1}', "ExtractNewRecordState wrote it, a flattened record needs add.fields=op,db,table"),
+        (b'{"isDdl":false,"database":"a","data":[]}', "one of Canal: set `format: canal`"),
+        (b'{"database":"a","table":"b","data":{}}', "one of Maxwell: set `format: maxwell`"),
+        (b'{"before":null,"after":{}}', "before or after, but no `source` and `op`"),
+        (b'{"op":"x","source":{"db":"a","table":"b"}}', "the operation 'x' is not known"),
+        (b'{"op":"c","source":{"db":5}}', "no Debezium record: Expected `str`, got `int`"),
+        (b'{"op":"c","source":5}', "ExtractNewRecordState wrote it, a flattened record needs"),
+        (b'{"op":"c","source":{"db":"a","table":""}}', "`source` names no database and table"),
+        (b'{"ddl":5,"source":{}}', "no Debezium record: Expected `str`, got `int`"),
+        (b'{"__op":"x","__db":"a","__table":"b"}', "the operation 'x'"),
+    ],
+)
+def test_what_is_no_record_is_told_in_words(value: bytes, message: str) -> None:
+    with pytest.raises(UndecodableRecord) as told:
+        Debezium().explain(record(value))
+    assert message in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_flattened_record_that_does_not_tell_its_table_is_told_what_it_needs() -> None:
+    with pytest.raises(
+        UndecodableRecord, match=r"does not tell its database: a flattened record needs add\."
+    ):
+        Debezium().explain(flat({"id": 7, "__op": "c", "__table": "orders"}, topic="orders"))
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (envelope("u", after=None), "the operation 'u', but no `after`"),
+        (envelope("c", after=[1]), "Expected `object | null`, got `array`"),
+        (envelope("d"), "which row it was is not told"),
+        ({"schema": {"type": 5}, "payload": envelope()}, "no Connect schema"),
+    ],
+)
+def test_a_row_that_is_none_is_told_in_words(message: dict[str, Any], told: str) -> None:
+    changes: list[Change] = []
+    with pytest.raises(UndecodableRecord) as error:
+        Debezium().decode(record(message), changes)
+    assert told in str(error.value)
+    assert changes == []
+
+
+def test_a_delete_without_a_row_before_has_its_key() -> None:
+    key = {"schema": {"type": "struct", "fields": []}, "payload": {"born": 0}}
+    one = record(
+        with_schema(envelope("d"), {"born": connect("int32", "time.Date"), "x": connect("int32")}), key
+    )
+    change = change_of(one)
+    assert {name: str(value) for name, value in (change.before or {}).items()} == {"born": "1970-01-01"}
+    assert change.key == change.before
+
+
+@pytest.mark.parametrize(
+    ("key", "columns"),
+    [
+        (None, None),
+        (b"35", None),
+        (b'"a"', None),
+        ({"id": 7}, ("id",)),
+        ({"id": "x"}, ("id",)),
+        ({"b": 7, "a": 1}, ("b", "a")),
+        ({"id": 7, "a": "x"}, ("id", "a")),
+        ({}, None),
+        ({"schema": {"type": "struct"}, "payload": {"id": 7}}, ("id",)),
+        ({"schema": {"type": "struct"}, "payload": {"id": "a", "b": 1}}, ("id", "b")),
+    ],
+)
+def test_the_key_tells_the_key_columns(key: Any, columns: tuple[str, ...] | None) -> None:
+    practised = Debezium()
+    for earlier in ({"id": 1}, {"a": "y"}, {"schema": {"type": "array"}, "payload": {"no": 1}}):
+        change_of(record(envelope(), earlier), practised)
+        assert change_of(record(envelope(), key), practised).key_columns == columns
+        assert change_of(record(envelope(), key), practised).key_columns == columns
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+WHOLE = with_schema(
+    envelope("u", before={"id": 1}),
+    {
+        "id": connect("int32"),
+        "d": connect("int32", "time.Date"),
+        "s": connect("string", "data.Enum", allowed="a"),
+    },
+)
+
+
+@st.composite
+def spoiled(draw: st.DrawFn) -> Any:
+    """A good message with anything in one place of it."""
+    message = json.loads(json.dumps(WHOLE if draw(st.booleans()) else WHOLE["payload"]))
+    inside = message
+    while True:
+        place = draw(st.sampled_from(list(inside) if isinstance(inside, dict) else range(len(inside))))
+        if not isinstance(inside[place], dict | list) or not inside[place] or draw(st.booleans()):
+            inside[place] = draw(ANYTHING)
+            return message
+        inside = inside[place]
+
+
+GARBAGE = st.binary(max_size=200) | ANYTHING.map(lambda value: json.dumps(value).encode())
+SPOILED = spoiled().map(lambda value: json.dumps(value).encode())
+PRACTISED = Debezium()
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    value=GARBAGE | SPOILED,
+    key=st.none() | GARBAGE,
+    topic=st.sampled_from(["my.shop.orders", "a", "a.b.c.d"]),
+)
+def test_garbage_raises_only_what_says_so(value: bytes, key: bytes | None, topic: str) -> None:
+    one = record(value, key, topic=topic)
+    for format_ in (Debezium(), PRACTISED):
+        changes: list[Change] = []
+        try:
+            explained = format_.explain(one)
+        except UndecodableRecord as error:
+            explained = error  # type: ignore[assignment]  # compared only
+        try:
+            format_.decode(one, changes)
+        except UndecodableRecord:
+            assert changes == []
+        else:
+            assert changes or isinstance(explained, Skip)
+        format_.place(one)
+        format_.learn(one)
+        format_.source_time_ms(one)
