@@ -11,13 +11,13 @@ import structlog
 from handlers.api import Change
 from handlers.sql.column_types import sql_type
 from handlers.sql.inferred_types import inferred_type
-from handlers.sql.known_tables import TableName
+from handlers.sql.known_tables import TableName, own_name
 
-__all__ = ["ColumnsMissing", "NameTooLong", "TableMissing", "create", "wanted_columns"]
+__all__ = ["PG_NAME_BYTES", "ColumnsMissing", "NameTooLong", "TableMissing", "create", "wanted_columns"]
 
 log = structlog.stdlib.get_logger("handlers.sql")
 
-_PG_NAME_BYTES = 63
+PG_NAME_BYTES = 63
 
 
 class NameTooLong(ValueError):
@@ -65,8 +65,8 @@ def create(connection: sa.Connection, missing: TableMissing | ColumnsMissing) ->
     schema, table = missing.name
     if connection.dialect.name == "postgresql":
         for name in (schema or "", table, *missing.columns):
-            if len(name.encode("utf-8")) > _PG_NAME_BYTES:
-                raise NameTooLong(f"PostgreSQL takes no name of more than {_PG_NAME_BYTES} bytes: {name}")
+            if len(name.encode("utf-8")) > PG_NAME_BYTES:
+                raise NameTooLong(f"PostgreSQL takes no name of more than {PG_NAME_BYTES} bytes: {name}")
     if isinstance(missing, TableMissing):
         _create_table(connection, missing)
     else:
@@ -80,7 +80,8 @@ def _create_table(connection: sa.Connection, missing: TableMissing) -> None:
         connection.execute(sa.schema.CreateSchema(schema, if_not_exists=True))
     if inspector.has_table(name, schema=schema):
         return
-    columns = {**dict.fromkeys(missing.key, "longtext"), **missing.columns}
+    untold = [column for column in missing.key if column not in missing.columns]
+    columns = {**dict.fromkeys(untold, "longtext"), **missing.columns}
     table = sa.Table(
         name,
         sa.MetaData(),
@@ -97,7 +98,8 @@ def _create_table(connection: sa.Connection, missing: TableMissing) -> None:
 
 def _add_columns(connection: sa.Connection, missing: ColumnsMissing) -> None:
     schema, name = missing.name
-    known = {column["name"] for column in sa.inspect(connection).get_columns(name, schema=schema)}
+    found = sa.inspect(connection).get_columns(name, schema=schema)
+    known = {own_name(column["name"], connection.dialect.name) for column in found}
     preparer = connection.dialect.identifier_preparer
     table = preparer.format_table(sa.table(name, schema=schema))
     for column, text in missing.columns.items():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
 import structlog
 
+from handlers.api import Rejected
 from handlers.mysql_ddl import CreateTable
-from handlers.sql.column_types import sql_type
+from handlers.sql.creating import NameTooLong, TableMissing, create
 from handlers.sql.ddl_sqlite import create_like
 from handlers.sql.ddl_target import Target, TargetTable
 
@@ -22,23 +22,15 @@ def create_table(target: Target, table: TargetTable, operation: CreateTable) -> 
         if missing:
             log.info("ddl_table_is_there_with_other_columns", table=table.name, lacks=sorted(missing))
         return
-    target.make_schema(table)
     if operation.like is not None:
+        target.make_schema(table)
         _create_like(target, table, target.table(operation.like))
         return
-    dialect, key = target.connection.dialect.name, operation.key
-    columns = [
-        sa.Column(
-            column.name,
-            sql_type(column.type, dialect, key_parts=len(key) if column.name in key else 0),
-            nullable=column.name not in key,
-            autoincrement=False,
-        )
-        for column in operation.columns
-    ]
-    constraints = [sa.PrimaryKeyConstraint(*key)] if key else []
-    made = sa.Table(table.name, sa.MetaData(), *columns, *constraints, schema=table.schema)
-    made.create(target.connection)
+    columns = {column.name: column.type for column in operation.columns}
+    try:
+        create(target.connection, TableMissing(table, columns, operation.key))
+    except NameTooLong as error:
+        raise Rejected(str(error)) from error
     target.done.append(f"CREATE TABLE {target.ref(table)}")
 
 

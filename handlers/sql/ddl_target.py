@@ -11,6 +11,8 @@ import sqlalchemy as sa
 
 from handlers.api import Rejected
 from handlers.mysql_ddl import ANY_DATABASE, TableName
+from handlers.sql.creating import PG_NAME_BYTES
+from handlers.sql.known_tables import own_name
 from handlers.sql.naming import Naming
 from handlers.sql.values import encode, kind_of
 
@@ -80,8 +82,11 @@ class Target:
     # ---- spelling
 
     def quote(self, name: str) -> str:
+        """Raises Rejected for a name that PostgreSQL would cut."""
         # Not SQLAlchemy's, which doubles a percent sign for statements with parameters.
         mark = "`" if self.family == "mysql" else '"'
+        if self.family == "postgresql" and len(name.encode()) > PG_NAME_BYTES:
+            raise Rejected(f"PostgreSQL takes no name of more than {PG_NAME_BYTES} bytes: {name}")
         return mark + name.replace(mark, mark * 2) + mark
 
     def ref(self, table: TargetTable) -> str:
@@ -130,8 +135,7 @@ class Target:
         return tuple(map(self._name, found["constrained_columns"]))
 
     def _name(self, reflected: str) -> str:
-        """SQLAlchemy gives names of MySQL's columns as SHOW CREATE TABLE escapes them."""
-        return reflected.replace("``", "`") if self.family == "mysql" else reflected
+        return own_name(reflected, self.connection.dialect.name)
 
     def key_name(self, table: TargetTable) -> str:
         """Of the constraint; '' where it has none."""

@@ -15,7 +15,7 @@ from sqlalchemy.dialects import mysql, postgresql
 
 from handlers.sql.values import Kind, UnfitValue, encode, kind_of
 
-__all__ = ["KnownColumn", "KnownTable", "KnownTables", "TableName", "UnfitColumn"]
+__all__ = ["KnownColumn", "KnownTable", "KnownTables", "TableName", "UnfitColumn", "own_name"]
 
 TableName = tuple[str | None, str]
 """(schema or None, table)."""
@@ -47,11 +47,11 @@ class KnownColumn:
     cast: str = ""
     """Of PostgreSQL: what becomes of the array's elements, for a column that is an array itself."""
 
-    def encode(self, values: Sequence[Any]) -> Sequence[Any]:
-        """The values as the driver takes them. Raises UnfitColumn."""
+    def encode(self, values: Sequence[Any], types: set[type] | None = None) -> Sequence[Any]:
+        """The values as the driver takes them; `types`: theirs, if known. Raises UnfitColumn."""
         try:
             self._refuse_loss(values)
-            return encode(values, self.kind, self.dialect)
+            return encode(values, set(map(type, values)) if types is None else types, self.kind, self.dialect)
         except (ValueError, TypeError, ArithmeticError) as error:
             raise UnfitColumn(self.name, str(error)) from error
 
@@ -155,6 +155,11 @@ class KnownTables:
                 self._tables.pop(name, None)
 
 
+def own_name(reflected: str, dialect: str) -> str:
+    """A column's name. SQLAlchemy gives MySQL's as SHOW CREATE TABLE escapes them."""
+    return reflected.replace("``", "`") if dialect in ("mysql", "mariadb") else reflected
+
+
 # As PostgreSQL names types in a cast: without length, of an array's element too (-1: bpchar, not char(1)).
 _PG_TYPES = """
     SELECT a.attname, format_type(a.atttypid, -1), t.typcategory = 'A'
@@ -180,6 +185,9 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         return None
     if not found:
         return None
+    for one in found:
+        one["name"] = own_name(one["name"], dialect.name)
+    primary_key = tuple(own_name(column, dialect.name) for column in primary_key)
     uniques: list[Any] = [primary_key]
     uniques += [constraint["column_names"] for constraint in constraints]
     uniques += [
@@ -191,7 +199,9 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         quoted,
         {one["name"]: _column(one, dialect, primary_key, arrays.get(one["name"], ("", ""))) for one in found},
         primary_key,
-        frozenset(frozenset(columns) for columns in uniques if columns),
+        frozenset(
+            frozenset(own_name(one, dialect.name) for one in columns) for columns in uniques if columns
+        ),
         any(bool((identity := one.get("identity")) and identity["always"]) for one in found),
     )
 
