@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -26,7 +27,9 @@ __all__ = ["UNFIT", "Applier", "ChangeFailed", "Unfit"]
 
 log = structlog.stdlib.get_logger("handlers.sql")
 
-_DDL = ("ddl", "truncate")
+_DDL = frozenset(("ddl", "truncate"))
+_op = attrgetter("op")
+_key_columns = attrgetter("key_columns")
 
 
 class Unfit(ValueError):
@@ -76,7 +79,7 @@ class Applier:
         always TableMissing and ColumnsMissing.
         """
         source = Source(batch.table, WHOLE if batch.shard is None else batch.shard)
-        pending = self._marks.pending(connection, source, batch.changes)
+        pending = self._marks.pending(connection, source, batch.changes, set(batch.positions))
         if len(pending.changes) < len(batch.changes):
             count = len(batch.changes) - len(pending.changes)
             log.info("changes_applied_before", table=batch.table, count=count)
@@ -195,10 +198,10 @@ class Applier:
         for column, given in zip(self._columns(table, block.columns, changes), block.values, strict=True):
             if column is not None and not column.is_generated:
                 columns.append(column)
-                values.append(column.encode(given))
+                values.append(given)
         if not columns:
             raise Unfit("it has no column that the target's table has")
-        return Rows(table, tuple(columns), values)
+        return Rows(table, tuple(columns), values, block.count)
 
     def _columns(
         self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]
@@ -230,6 +233,10 @@ def _runs(changes: Sequence[Change], *, one_by_one: bool) -> Iterator[_Run]:
     if one_by_one:
         for place, change in enumerate(changes):
             yield _Run(change.op in _DDL, change.key_columns or (), [change], place)
+        return
+    keys = set(map(_key_columns, changes))
+    if len(keys) == 1 and not _DDL & set(map(_op, changes)):
+        yield _Run(False, keys.pop() or (), changes, 0)
         return
     first = 0
     for (is_ddl, key), group in groupby(changes, lambda one: (one.op in _DDL, one.key_columns)):

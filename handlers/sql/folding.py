@@ -122,14 +122,7 @@ def _block(columns: tuple[str, ...], rows: Sequence[Row]) -> Block | None:
     """None: some row sets other columns."""
     if set(map(len, rows)) != {len(columns)}:
         return None
-    if len(columns) == 1:
-        (column,) = columns
-        return (
-            Block(columns, [[row[column] for row in rows]], len(rows))
-            if all(column in row for row in rows)
-            else None
-        )
     try:
-        return Block(columns, list(zip(*map(itemgetter(*columns), rows), strict=True)), len(rows))
+        return Block(columns, [list(map(itemgetter(column), rows)) for column in columns], len(rows))
     except KeyError:
         return None

@@ -63,8 +63,8 @@ class SqlHandler(Handler):
 
         Raises DatabaseError when the target cannot be reached or refuses.
         """
-        marks = Marks(self._options.marks_table, context.worker, context.handler)
         self._engine = self._make_engine(context)
+        marks = self._marks(context, self._engine)
         try:
             with self._engine.begin() as connection:
                 marks.create(connection)
@@ -113,8 +113,8 @@ class SqlHandler(Handler):
 
     def check(self, context: HandlerContext) -> None:
         """Connect and look whether the account may do what it has to. Raises DatabaseError."""
-        Marks(self._options.marks_table, context.worker, context.handler)
         engine = self._make_engine(context)
+        self._marks(context, engine)
         try:
             with engine.connect() as connection:
                 lacking = check_rights(connection, self._options, self._naming)
@@ -178,6 +178,9 @@ class SqlHandler(Handler):
         return Rejected(
             f"{batch.table} into {target}: {told(failed.error)}, at {_where(change)}", at=failed.place
         )
+
+    def _marks(self, context: HandlerContext, engine: sa.Engine) -> Marks:
+        return Marks(self._options.marks_table, context.worker, context.handler, engine.dialect)
 
     def _make_engine(self, context: HandlerContext) -> sa.Engine:
         return make_engine(

@@ -37,7 +37,7 @@ class KnownColumn:
     quoted: str
     kind: Kind
     dialect: str
-    type: sa.types.TypeEngine[Any]
+    sql_type: sa.types.TypeEngine[Any]
     is_required: bool
     """NOT NULL and without a default."""
     is_generated: bool
@@ -58,14 +58,14 @@ class KnownColumn:
     def _refuse_loss(self, values: Sequence[Any]) -> None:
         """What a database would round without a word."""
         if self.kind is Kind.DECIMAL:
-            scale = getattr(self.type, "scale", None)
+            scale = getattr(self.sql_type, "scale", None)
             if scale is not None and self.dialect != "sqlite":
                 unit = Decimal(1).scaleb(-scale)
                 for value in values:
                     if type(value) is Decimal and not value.same_quantum(unit):
                         _refuse_digits(value, scale)
         elif self.kind in (Kind.DATETIME, Kind.TIME):
-            digits = _digits(self.type)
+            digits = _digits(self.sql_type)
             if digits is not None and digits < 6:
                 step = 10 ** (6 - digits)
                 for value in values:

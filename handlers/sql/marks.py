@@ -8,7 +8,7 @@ first has done.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -47,40 +47,53 @@ class Pending:
     changes: Sequence[Change]
     places: Sequence[int]
     """Of each change in the batch."""
+    partitions: set[Partition]
+    """Where they come from."""
     has_shards: bool
     """Whether shards of the table have marks of their own."""
+
+
+_SHARED_LOCK = {"postgresql": "FOR SHARE", "mysql": "LOCK IN SHARE MODE", "mariadb": "LOCK IN SHARE MODE"}
+
+
+class _Statements:
+    """The statements of every batch, spelled once: composing them anew would cost more than the database."""
+
+    def __init__(self, table: sa.Table, dialect: sa.Dialect) -> None:
+        name = dialect.identifier_preparer.format_table(table)
+        one = "?" if dialect.paramstyle == "qmark" else "%s"
+        mine = f"worker = {one} AND handler = {one} AND source_table = {one}"
+        read = f"SELECT shard, topic, kafka_partition, kafka_offset, change_index FROM {name} WHERE {mine}"
+        # SQLite locks the whole file when the transaction begins.
+        lock = "" if dialect.name == "sqlite" else " FOR UPDATE"
+        shared = _SHARED_LOCK.get(dialect.name, "")
+        self.lock_shard = f"{read} AND shard = {one}{lock}"
+        self.share_shard = f"{read} AND shard = {one} {shared}"
+        self.lock_other_shards = f"{read} AND shard <> {one}{lock}"
+        place = f"shard = {one} AND topic = {one} AND kafka_partition = {one}"
+        self.advance = (
+            f"UPDATE {name} SET kafka_offset = {one}, change_index = {one} WHERE {mine} AND {place}"
+        )
+        self.drop_shards = (
+            f"DELETE FROM {name} WHERE {mine} AND shard <> {one} AND topic = {one} "
+            f"AND kafka_partition = {one} "
+            f"AND (kafka_offset < {one} OR kafka_offset = {one} AND change_index <= {one})"
+        )
+        self.insert = _insert_if_missing(dialect.name, table)
 
 
 class Marks:
     """The marks of one handler of one worker. Methods work within the caller's transaction."""
 
-    def __init__(self, name: str, worker: str, handler: str) -> None:
+    def __init__(self, name: str, worker: str, handler: str, dialect: sa.Dialect) -> None:
         """`name`: `table` or `schema.table`. Raises ValueError for names that are too long."""
         for kind, value in (("worker", worker), ("handler", handler)):
             if len(value) > _NAMES[kind]:
                 raise ValueError(f"the {kind}'s name is longer than {_NAMES[kind]} characters: {value}")
         schema, _, table = name.rpartition(".")
         self.table = _table(table, schema or None)
-        columns = self.table.c
-        self._mine = {"worker": worker, "handler": handler}
-        self._of_table = sa.and_(
-            columns.worker == worker,
-            columns.handler == handler,
-            columns.source_table == sa.bindparam("of_table"),
-        )
-        self._select = sa.select(
-            columns.shard, columns.topic, columns.kafka_partition, columns.kafka_offset, columns.change_index
-        ).where(self._of_table)
-        self._set = (
-            self.table.update()
-            .where(
-                self._of_table,
-                columns.shard == sa.bindparam("of_shard"),
-                columns.topic == sa.bindparam("of_topic"),
-                columns.kafka_partition == sa.bindparam("of_partition"),
-            )
-            .values(kafka_offset=sa.bindparam("new_offset"), change_index=sa.bindparam("new_index"))
-        )
+        self._mine = (worker, handler)
+        self._sql = _Statements(self.table, dialect)
 
     def create(self, connection: sa.Connection) -> None:
         """The table, if it is not there."""
@@ -88,116 +101,89 @@ class Marks:
         if not inspector.has_table(self.table.name, schema=self.table.schema):
             self.table.create(connection, checkfirst=True)
 
-    def pending(self, connection: sa.Connection, source: Source, changes: Sequence[Change]) -> Pending:
-        """Lock the marks and tell which changes are beyond them."""
+    def pending(
+        self, connection: sa.Connection, source: Source, changes: Sequence[Change], partitions: set[Partition]
+    ) -> Pending:
+        """Lock the marks and tell which changes are beyond them.
+
+        `partitions`: where the changes come from. Raises ValueError for a table's name that is too long.
+        """
         if len(source.table) > _NAMES["source_table"]:
             raise ValueError(f"the table's name is too long for the marks: {source.table}")
-        partitions = {(change.topic, change.partition) for change in changes}
         marks = self._locked(connection, source, partitions)
         has_shards = any(shard != WHOLE for known in marks.values() for shard in known)
-        if all(_covers_none(change, marks) for change in _firsts(changes)):
-            return Pending(changes, range(len(changes)), has_shards)
+        if all(_covers_none(change, marks) for change in _first_of_each(changes, partitions)):
+            return Pending(changes, range(len(changes)), partitions, has_shards)
         places = [
             place for place, change in enumerate(changes) if not _is_applied(change, marks, source.shard)
         ]
-        return Pending([changes[place] for place in places], places, has_shards)
+        return Pending([changes[place] for place in places], places, partitions, has_shards)
 
     def advance(self, connection: sa.Connection, source: Source, pending: Pending) -> None:
         """All these changes, and all before them, are applied by this transaction."""
-        last: dict[Partition, Place] = {
-            (change.topic, change.partition): (change.offset, change.index) for change in pending.changes
+        last = {
+            (change.topic, change.partition): (change.offset, change.index)
+            for change in _first_of_each(reversed(pending.changes), pending.partitions)
         }
-        connection.execute(
-            self._set,
-            [
-                {
-                    "of_table": source.table,
-                    "of_shard": source.shard,
-                    "of_topic": topic,
-                    "of_partition": partition,
-                    "new_offset": offset,
-                    "new_index": index,
-                }
-                for (topic, partition), (offset, index) in last.items()
-            ],
-        )
-        if source.shard == WHOLE and pending.has_shards:
-            self._drop_shards(connection, source, last)
-
-    def _drop_shards(
-        self, connection: sa.Connection, source: Source, last: Mapping[Partition, Place]
-    ) -> None:
-        """A change of the whole table comes when everything before it is done: shards need no mark then."""
-        columns = self.table.c
-        for (topic, partition), (offset, index) in last.items():
-            connection.execute(
-                self.table.delete().where(
-                    self._of_table,
-                    columns.shard != WHOLE,
-                    columns.topic == topic,
-                    columns.kafka_partition == partition,
-                    sa.or_(
-                        columns.kafka_offset < offset,
-                        sa.and_(columns.kafka_offset == offset, columns.change_index <= index),
-                    ),
-                ),
-                {"of_table": source.table},
-            )
+        mine = (*self._mine, source.table)
+        for partition, place in sorted(last.items()):
+            connection.exec_driver_sql(self._sql.advance, (*place, *mine, source.shard, *partition))
+            if source.shard == WHOLE and pending.has_shards:
+                # A change of the whole table comes when all before it is done: its shards need no marks then.
+                offset, index = place
+                connection.exec_driver_sql(
+                    self._sql.drop_shards, (*mine, WHOLE, *partition, offset, offset, index)
+                )
 
     def _locked(
         self, connection: sa.Connection, source: Source, partitions: set[Partition]
     ) -> dict[Partition, dict[int, Place]]:
         """Partition -> shard -> mark. Every batch locks the whole table's marks first, a batch of a shard in
         shared mode: so shards go side by side, and none beside a batch of the whole table."""
-        shards = {WHOLE, source.shard}
+        sql, is_whole = self._sql, source.shard == WHOLE
+        shards = (WHOLE,) if is_whole else (WHOLE, source.shard)
         while True:
             marks: dict[Partition, dict[int, Place]] = {}
-            self._read(connection, source, self.table.c.shard == WHOLE, marks, shared=source.shard != WHOLE)
-            if source.shard == WHOLE:
-                self._read(connection, source, self.table.c.shard != WHOLE, marks)
-            else:
-                self._read(connection, source, self.table.c.shard == source.shard, marks)
+            # Two statements: the second sees what was committed while the first waited for its locks.
+            for statement, shard in (
+                (sql.lock_shard if is_whole else sql.share_shard, WHOLE),
+                (sql.lock_other_shards if is_whole else sql.lock_shard, source.shard),
+            ):
+                found = connection.exec_driver_sql(statement, (*self._mine, source.table, shard))
+                for its_shard, topic, partition, offset, index in found:
+                    marks.setdefault((topic, partition), {})[its_shard] = (offset, index)
             missing = [
-                {
-                    **self._mine,
-                    "source_table": source.table,
-                    "shard": shard,
-                    "topic": topic,
-                    "kafka_partition": partition,
-                    "kafka_offset": _BEFORE_ALL[0],
-                    "change_index": _BEFORE_ALL[1],
-                }
+                (topic, partition, shard)
                 for topic, partition in sorted(partitions)
-                for shard in sorted(shards)
+                for shard in shards
                 if shard not in marks.get((topic, partition), {})
             ]
             if not missing:
                 return marks
             # There is no lock on what is not there; another worker may be making the same.
-            connection.execute(_insert_if_missing(connection.dialect.name, self.table), missing)
+            connection.execute(sql.insert, [self._first_mark(source.table, *one) for one in missing])
 
-    def _read(
-        self,
-        connection: sa.Connection,
-        source: Source,
-        of_shards: sa.ColumnElement[bool],
-        marks: dict[Partition, dict[int, Place]],
-        *,
-        shared: bool = False,
-    ) -> None:
-        statement = self._select.where(of_shards).with_for_update(read=shared)
-        for shard, topic, partition, offset, index in connection.execute(
-            statement, {"of_table": source.table}
-        ):
-            marks.setdefault((topic, partition), {})[shard] = (offset, index)
+    def _first_mark(self, table: str, topic: str, partition: int, shard: int) -> dict[str, Any]:
+        worker, handler = self._mine
+        return {
+            "worker": worker,
+            "handler": handler,
+            "source_table": table,
+            "shard": shard,
+            "topic": topic,
+            "kafka_partition": partition,
+            "kafka_offset": _BEFORE_ALL[0],
+            "change_index": _BEFORE_ALL[1],
+        }
 
 
-def _firsts(changes: Sequence[Change]) -> Iterable[Change]:
-    """The first change of each partition: its offsets only grow."""
+def _first_of_each(changes: Iterable[Change], partitions: set[Partition]) -> Collection[Change]:
+    """The first of the changes for each partition; their offsets only grow, so most need no look."""
     firsts: dict[Partition, Change] = {}
     for change in changes:
-        if (change.topic, change.partition) not in firsts:
-            firsts[change.topic, change.partition] = change
+        firsts.setdefault((change.topic, change.partition), change)
+        if len(firsts) == len(partitions):
+            break
     return firsts.values()
 
 

@@ -41,7 +41,7 @@ class MySQLWriter(Writer):
 
 def _same(column: KnownColumn) -> str:
     # MySQL's JSON equals no text; MariaDB's is one.
-    given = "CAST(%s AS JSON)" if isinstance(column.type, mysql.JSON) else "%s"
+    given = "CAST(%s AS JSON)" if isinstance(column.sql_type, mysql.JSON) else "%s"
     return f"{column.quoted} <=> {given}"
 
 

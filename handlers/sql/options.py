@@ -64,7 +64,7 @@ class SqlOptions(BaseModel):
     deletes: Literal["apply", "ignore"] | SoftDelete = Field(
         "apply", description="apply, ignore, or {column: NAME}: the row stays, with the time of its deletion."
     )
-    ddl: DDLRules = Field(DDLRules(), description="Which DDL of the source is followed.")
+    ddl: DDLRules = Field(DDLRules.model_validate(True), description="Which DDL of the source is followed.")
     marks_table: str = Field(
         "binlane_marks",
         pattern=r"^[^.]+(\.[^.]+)?$",

@@ -8,6 +8,7 @@ one while the next is written.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -22,8 +23,11 @@ __all__ = ["PostgreSQLWriter"]
 _PIECE = 500
 """Rows of one statement."""
 
-# Their text needs no quotes in an array.
-_BARE = frozenset((Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.BOOLEAN))
+# As text they need no quotes in an array; into a column of another kind they go as a text.
+_BARE_KINDS = frozenset((Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT))
+_BARE_TYPES = frozenset((int, float, Decimal, type(None)))
+
+_NEXT, _NONE = "\0,", "\0N"
 
 
 class PostgreSQLWriter(Writer):
@@ -46,36 +50,37 @@ class PostgreSQLWriter(Writer):
 
     def _in_pieces(self, connection: sa.Connection, sql: str, rows: Rows) -> None:
         driver: Any = connection.connection.driver_connection
-        count = len(rows.values[0])
         with driver.pipeline(), driver.cursor() as cursor:
-            for start in range(0, count, _PIECE):
-                cursor.execute(
-                    sql,
-                    [
-                        _literal(values[start : start + _PIECE], column.kind)
-                        for column, values in zip(rows.columns, rows.values, strict=True)
-                    ],
-                )
+            for start in range(0, rows.count, _PIECE):
+                pieces = [values[start : start + _PIECE] for values in rows.values]
+                cursor.execute(sql, list(map(_array, rows.columns, pieces)))
 
 
-def _literal(values: Sequence[Any], kind: Kind) -> str:
-    """An array as PostgreSQL reads it: https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO"""
-    has_none = None in values
-    whole = "".join(filter(None, values))
-    # What is not spelled as a number or a truth goes in quotes, and the server refuses it (or reads "NULL").
-    if kind in _BARE and "" not in values and not any(character in whole for character in '"\\{}, uU'):
-        bare = ["NULL" if value is None else value for value in values] if has_none else values
-        return f"{{{','.join(bare)}}}"
-    if '"' in whole or "\\" in whole:
-        values = [value and value.replace("\\", "\\\\").replace('"', '\\"') for value in values]
+def _array(column: KnownColumn, values: Sequence[Any]) -> str:
+    """An array as PostgreSQL reads it: https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
+
+    Raises UnfitColumn.
+    """
+    types = set(map(type, values))
+    texts = column.encode(values, types)
+    has_none = type(None) in types
+    if column.kind in _BARE_KINDS and types <= _BARE_TYPES:
+        return "{" + ",".join(["NULL" if one is None else one for one in texts] if has_none else texts) + "}"
+    # No value has a NUL in it, so what begins with one is our own.
+    text = _NEXT.join([_NONE if one is None else one for one in texts] if has_none else texts)
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    if '"' in text:
+        text = text.replace('"', '\\"')
+    text = text.replace(_NEXT, '","')
     if has_none:
-        return "{" + ",".join(["NULL" if value is None else f'"{value}"' for value in values]) + "}"
-    return '{"' + '","'.join(values) + '"}'
+        return ('{"' + text + '"}').replace(f'"{_NONE}"', "NULL")
+    return '{"' + text + '"}'
 
 
 def _comparable(column: KnownColumn) -> str:
     """json has no equality; its text has."""
-    return f"{column.quoted}::text" if isinstance(column.type, sa.JSON) else column.quoted
+    return f"{column.quoted}::text" if isinstance(column.sql_type, sa.JSON) else column.quoted
 
 
 def _unnest(columns: Columns) -> str:

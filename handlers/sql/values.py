@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, auto
 from typing import Any
@@ -145,12 +145,6 @@ def _labels(value: Any) -> Any:
     return value
 
 
-def _in_utc(value: Any) -> Any:
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return value.astimezone(UTC).replace(tzinfo=None)
-    return value
-
-
 _NUMBERS = frozenset((int, float, Decimal, str))
 
 # Kind -> types that need nothing done, and what is done to the others.
@@ -162,7 +156,7 @@ _COMMON: Mapping[Kind, tuple[frozenset[type], Callable[[Any], Any]]] = {
     Kind.TEXT: (frozenset((str,)), text_of),
     Kind.BYTES: (frozenset((bytes,)), lambda value: value if type(value) is bytes else _bytes(value)),
     Kind.DATE: (frozenset((date, str)), _date),
-    Kind.DATETIME: (frozenset((date, str)), _in_utc),
+    Kind.DATETIME: (frozenset((datetime, date, str)), lambda value: value),
     Kind.TIME: (frozenset((str, time, timedelta)), lambda value: value),
     Kind.JSON: (frozenset((str,)), lambda value: value if type(value) is str else _json(value)),
     Kind.ARRAY: (frozenset((tuple, list)), _labels),
@@ -197,7 +191,7 @@ _POSTGRESQL: _Drivers = {
     float: repr,
     Decimal: str,
     bytes: lambda value: "\\x" + value.hex(),
-    datetime: str,
+    datetime: datetime.isoformat,
     date: str,
     time: str,
     timedelta: duration_text,
@@ -219,7 +213,7 @@ _SQLITE: _Drivers = {
     bool: int,
     Decimal: _exact,
     # As SQLite's own functions read it, and always as long: texts compare as the times do.
-    datetime: lambda value: value.isoformat(" ", "microseconds"),
+    datetime: lambda value: value.replace(tzinfo=None).isoformat(" ", "microseconds"),
     date: str,
     time: str,
     timedelta: duration_text,
@@ -235,35 +229,34 @@ _DRIVERS: Mapping[str, _Drivers] = {
     "sqlite": _SQLITE,
 }
 
-_NONE = type(None)
+_NONES = {type(None)}
 
 
-def encode(values: Sequence[Any], kind: Kind, dialect: str) -> Sequence[Any]:
+def encode(values: Sequence[Any], types: set[type], kind: Kind, dialect: str) -> Sequence[Any]:
     """The values of one column as the driver takes them; of PostgreSQL: as text.
 
-    Raises UnfitValue.
+    `types`: of the values, None's too. Raises UnfitValue.
     """
-    types = set(map(type, values))
-    has_none = _NONE in types
-    types.discard(_NONE)
     native, convert = _COMMON[kind]
-    if not types <= native and kind is not Kind.OTHER:
+    if not types - _NONES <= native and kind is not Kind.OTHER:
         values = [None if value is None else convert(value) for value in values]
         types = set(map(type, values))
-        types.discard(_NONE)
     drivers = _DRIVERS[dialect]
     if dialect == "postgresql" and str in types:
         _refuse_nul(values)
-    if len(types) == 1:
-        form = drivers.get(types.pop())
-        if form is None:
-            return values
-        if not has_none:
-            return list(map(form, values))
-        return [None if value is None else form(value) for value in values]
-    return [form(value) if (form := drivers.get(type(value))) is not None else value for value in values]
+    if len(types) > 2 or (len(types) == 2 and not types & _NONES):
+        return [form(value) if (form := drivers.get(type(value))) else value for value in values]
+    forms = [form for form in map(drivers.get, types) if form is not None]
+    if not forms:
+        return values
+    (form,) = forms
+    return (
+        [None if value is None else form(value) for value in values]
+        if types & _NONES
+        else list(map(form, values))
+    )
 
 
 def _refuse_nul(values: Sequence[Any]) -> None:
-    if any(type(value) is str and "\0" in value for value in values):
+    if "\0" in "".join([value for value in values if type(value) is str]):
         raise UnfitValue("it holds the character NUL (U+0000), which PostgreSQL has in no text")

@@ -18,26 +18,28 @@ Columns = tuple[KnownColumn, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a table that set the same columns, encoded for the driver."""
+    """Rows of a table that set the same columns."""
 
     table: KnownTable
     columns: Columns
     values: Sequence[Sequence[Any]]
-    """Of each column, those of all rows."""
+    """Of each column, those of all rows, as they came."""
+    count: int
 
     def by_row(self) -> list[tuple[Any, ...]]:
-        return list(zip(*self.values, strict=True))
+        """All rows as the driver takes them. Raises UnfitColumn."""
+        return list(zip(*map(KnownColumn.encode, self.columns, self.values), strict=True))
 
     def only(self, columns: Columns) -> Rows:
         """The same rows with these of their columns, in this order."""
         found = dict(zip(self.columns, self.values, strict=True))
-        return Rows(self.table, columns, [found[column] for column in columns])
+        return Rows(self.table, columns, [found[column] for column in columns], self.count)
 
 
 class Writer:
     """The statements of one database. `key` is a unique key of the table, whose columns the rows set.
 
-    Every method raises SQLAlchemy's errors, or the driver's.
+    Every method raises SQLAlchemy's errors or the driver's, and UnfitColumn.
     """
 
     placeholder: ClassVar[str] = "%s"
@@ -65,7 +67,7 @@ class Writer:
                 missing.append(place)
         if missing:
             values = [[column[place] for place in missing] for column in rows.values]
-            self.insert(connection, Rows(rows.table, rows.columns, values))
+            self.insert(connection, Rows(rows.table, rows.columns, values, len(missing)))
 
     def insert(self, connection: sa.Connection, rows: Rows) -> None:
         """Insert the rows as new ones."""
