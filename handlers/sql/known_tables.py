@@ -51,7 +51,7 @@ class KnownColumn:
         """The values as the driver takes them; `types`: theirs, if known. Raises UnfitColumn."""
         try:
             self._refuse_loss(values)
-            return encode(values, set(map(type, values)) if types is None else types, self.kind, self.dialect)
+            return encode(values, self.kind, self.dialect, types)
         except (ValueError, TypeError, ArithmeticError) as error:
             raise UnfitColumn(self.name, str(error)) from error
 

@@ -232,11 +232,12 @@ _DRIVERS: Mapping[str, _Drivers] = {
 _NONES = {type(None)}
 
 
-def encode(values: Sequence[Any], types: set[type], kind: Kind, dialect: str) -> Sequence[Any]:
+def encode(values: Sequence[Any], kind: Kind, dialect: str, types: set[type] | None = None) -> Sequence[Any]:
     """The values of one column as the driver takes them; of PostgreSQL: as text.
 
-    `types`: of the values, None's too. Raises UnfitValue.
+    `types`: of the values, None's too, if they are known. Raises UnfitValue.
     """
+    types = set(map(type, values)) if types is None else types
     native, convert = _COMMON[kind]
     if not types - _NONES <= native and kind is not Kind.OTHER:
         values = [None if value is None else convert(value) for value in values]
