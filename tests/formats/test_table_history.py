@@ -108,3 +108,22 @@ def test_a_thread_that_learns_does_not_disturb_one_that_looks_up() -> None:
     done = True
     reader.join()
     assert set(map(id, found)) == {id(FIRST)}
+
+
+def test_a_definition_holds_until_the_next_place_where_something_was_learned() -> None:
+    history = TableHistory()
+    assert history.until("my", "shop", "orders", (1,)) is None
+    history.learn("my", "shop", "orders", (1, 500), FIRST)
+    history.learn("my", "shop", "orders", (2, 4), SECOND)
+    assert history.until("my", "shop", "orders", (1, 499)) == (1, 500)
+    assert history.until("my", "shop", "orders", (1, 500)) == (2, 4)
+    assert history.until("my", "shop", "orders", (2, 4, 1)) is None
+
+
+def test_the_version_grows_with_what_is_new() -> None:
+    history = TableHistory()
+    versions = [history.version]
+    for place, definition in ((1, None), (1, FIRST), (1, FIRST), (1, None), (2, SECOND), (2, SECOND)):
+        history.learn("my", "shop", "orders", (place,), definition)
+        versions.append(history.version)
+    assert versions == [0, 1, 2, 2, 2, 3, 3]
