@@ -23,7 +23,7 @@ from worker.formats.dts_schema import RECORD, RECORD_BEFORE_BORN_TIMESTAMP
 from worker.formats.mysql_types import MySQLType, read_type
 from worker.formats.mysql_values import converter_of
 
-__all__ = ["NULL", "Value", "dts_stream", "encode", "record_fields", "value"]
+__all__ = ["NULL", "Value", "dts_stream", "encode", "record_fields", "sent", "value"]
 
 Value = tuple[str, dict[str, Any]] | str | None
 """Of a column, as fastavro writes it."""
@@ -69,6 +69,13 @@ def encode(fields: Mapping[str, Any], *, before_born_timestamp: bool = False) ->
     out = io.BytesIO()
     schemaless_writer(out, _SCHEMA_BEFORE_BORN_TIMESTAMP if before_born_timestamp else _SCHEMA, fields)
     return out.getvalue()
+
+
+def sent(data: bytes | None = None, /, **fields: Any) -> CapturedRecord:
+    """A record with this value, or with these fields."""
+    return CapturedRecord(
+        "dts", 3, 42, 0, None, encode(record_fields(**fields)) if data is None else data, []
+    )
 
 
 # ---- the workload

@@ -192,9 +192,7 @@ def _statement(read: DTSRecord) -> str:
 def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
     if isinstance(error, UndecodableRecord):
         return error
-    start = value[:16]
-    if start[:1] in (b"{", b"["):
+    if value[:1] in (b"{", b"["):
         return UndecodableRecord("no DTS record but JSON: is this topic's format another one?")
-    if isinstance(error, IndexError):
-        return UndecodableRecord(f"no DTS record: it ends in the middle, after {len(value)} bytes")
-    return UndecodableRecord(f"no DTS record: {error} (it begins with {start.hex(' ')})")
+    what = f"it ends in the middle, after {len(value)} bytes" if isinstance(error, IndexError) else error
+    return UndecodableRecord(f"no DTS record: {what} (it begins with {value[:16].hex(' ')})")

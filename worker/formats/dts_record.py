@@ -98,7 +98,7 @@ class RecordReader:
         self._recent: dict[bytes | None, Shape] = {}
 
     def read(self, value: bytes) -> DTSRecord:
-        """Raises ValueError or ArithmeticError for what is no record; the message says where."""
+        """Raises ValueError for what is no record; the message says where."""
         key_tag = gtid = b""
         try:
             header = read_header(value)
@@ -119,11 +119,11 @@ class RecordReader:
             # The last field, bornTimestamp, is missing in older streams.
             end = skip_long(value, at) if at < len(value) else at
         except IndexError:
-            raise ValueError(f"it ends in the middle, after {len(value)} bytes") from None
+            end = len(value) + 1
+        if end > len(value):
+            raise ValueError(f"it ends in the middle, after {len(value)} bytes")
         if end < len(value):
             raise ValueError(f"{len(value) - end} bytes too many behind its last field")
-            if end > len(value):
-                raise IndexError
         text = gtid if header.transaction in _NO_TRANSACTION else header.transaction
         return DTSRecord(header, text.decode() or None, shape, before, after)
 
