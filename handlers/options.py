@@ -161,8 +161,9 @@ def _locate(location: KeyPath, model: type[BaseModel]) -> tuple[KeyPath, type[Ba
             path.append(key)  # an item of a list of models
         elif holder is not None:
             owner = holder
-            path.append(key)
             field = holder.model_fields.get(str(key)) or _by_alias(holder, str(key))
+            # Of a value that is not there pydantic tells the field's own name.
+            path.append(field.alias if field is not None and field.alias else key)
             annotation = field.annotation if field else None
         elif values is not None or isinstance(key, int):
             owner = None

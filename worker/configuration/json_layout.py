@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, PrivateAttr, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator, PrivateAttr, WithJsonSchema
 
 from worker.configuration.matching import table_matcher
 from worker.configuration.parts import Section
@@ -20,7 +20,6 @@ __all__ = ["JsonLayout", "JsonOperation", "JsonTable", "TimeUnit"]
 JsonOperation = Literal["insert", "update", "delete", "snapshot", "skip"]
 TimeUnit = Literal["s", "ms", "us", "ns", "iso8601"]
 
-_OPERATIONS = ("insert", "update", "delete", "snapshot", "skip")
 _DEFAULT_OPERATIONS: dict[str, JsonOperation] = {
     "c": "insert",
     "u": "update",
@@ -36,7 +35,6 @@ _DEFAULT_OPERATIONS: dict[str, JsonOperation] = {
 }
 _ROW = "a path in the value, such as payload.after, or . for the whole value"
 _KEY = "a list of column names, or a path to an object or to such a list, such as source.key or $key"
-_COLUMNS = "a mapping of columns to types, such as {total: 'decimal(12,2)'}"
 _TYPE = "a column type such as bigint unsigned, decimal(12,2), datetime(6) or json"
 _MEANINGS = "a mapping of what the records say to insert, update, delete, snapshot or skip"
 
@@ -72,12 +70,6 @@ def _key(value: object) -> str | list[str]:
     raise not_allowed(_KEY, f"[{value}]" if isinstance(value, str) and value.isidentifier() else None)
 
 
-def _columns(value: object) -> dict[str, str]:
-    if not isinstance(value, Mapping):
-        raise not_allowed(_COLUMNS)
-    return {str(column): _type(type_text) for column, type_text in value.items()}
-
-
 def _type(value: object) -> str:
     name = read_type(value).name if isinstance(value, str) else ""
     if name not in TYPE_NAMES:
@@ -86,16 +78,10 @@ def _type(value: object) -> str:
     return str(value)
 
 
-def _operations(value: object) -> dict[str, JsonOperation]:
+def _operations(value: object) -> object:
     if not isinstance(value, Mapping) or not value:
         raise not_allowed(_MEANINGS)
-    found: dict[str, JsonOperation] = {}
-    for said, meaning in value.items():
-        if meaning not in _OPERATIONS:
-            near = get_close_matches(str(meaning), _OPERATIONS, n=1)
-            raise not_allowed(", ".join(_OPERATIONS), near[0] if near else None)
-        found[_said(said)] = meaning
-    return found
+    return {_said(said): meaning for said, meaning in value.items()}
 
 
 def _said(key: object) -> str:
@@ -112,19 +98,15 @@ def _text(value: object) -> str:
 
 
 _text_schema = WithJsonSchema({"type": "string", "minLength": 1})
-_types_schema = WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}})
 _key_schema = WithJsonSchema(
     {"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string"}}]}
-)
-_operations_schema = WithJsonSchema(
-    {"type": "object", "minProperties": 1, "additionalProperties": {"enum": list(_OPERATIONS)}}
 )
 
 JsonSource = Annotated[str, PlainValidator(_source), _text_schema]
 JsonRow = Annotated[str, PlainValidator(_row), _text_schema]
 JsonKey = Annotated[str | list[str], PlainValidator(_key), _key_schema]
-ColumnTypes = Annotated[dict[str, str], PlainValidator(_columns), _types_schema]
-Operations = Annotated[dict[str, JsonOperation], PlainValidator(_operations), _operations_schema]
+ColumnTypes = dict[str, Annotated[str, PlainValidator(_type), _text_schema]]
+Operations = Annotated[dict[str, JsonOperation], BeforeValidator(_operations)]
 
 
 class JsonTable(Section):

@@ -35,7 +35,7 @@ def key_columns(key: KeyRule, document: Any, record: Record) -> tuple[tuple[str,
 
 def with_key(columns: tuple[str, ...] | None, members: Row, record: Record) -> Row:
     """The row with the key's columns, which may stand in the record's key alone. Raises UndecodableRecord."""
-    if columns is None or members.keys() >= set(columns):
+    if columns is None or all(map(members.__contains__, columns)):
         return members
     beside = key_of(record)
     whole = {**beside, **members} if isinstance(beside, dict) else members

@@ -12,7 +12,6 @@ $header.name    a header
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,7 +161,7 @@ def key_of(record: Record) -> Any:
 def member(value: Any, path: Path) -> Any:
     """What is at the path; ABSENT if nothing is."""
     for name in path:
-        if not isinstance(value, Mapping) or name not in value:
+        if type(value) is not dict or name not in value:
             return ABSENT
         value = value[name]
     return value

@@ -88,39 +88,24 @@ class Json:
                 return
             (database, table), row = found
             rule = self._rule_for(database, table)
-            columns: tuple[str, ...] | None = tuple(row)
+            key: tuple[str, ...] | None = tuple(row)
             images: Images = [("delete", rule.row(row, _beside), None)]
         else:
             document = _read(value)
             rule = self._rule
             if self._layout.tables:
                 rule = self._rule_for(*self._names(document, record))
-            columns, images = self._images(document, value, rule, record)
+            key, images = self._images(document, value, rule, record)
         transaction = None
         if self._transaction is not None:
             name = found_in(self._transaction, document, record)
             transaction = None if name is None or name is ABSENT else _word(name)
         ms = self._time_ms(document, record)
         topic, partition, offset = record.topic(), record.partition(), record.offset()
-        into.extend(
-            [
-                Change(
-                    op,
-                    before,
-                    after,
-                    columns,
-                    None,
-                    ms,
-                    topic,
-                    partition,
-                    offset,
-                    index,
-                    transaction,
-                    rule.types,
-                )
-                for index, (op, before, after) in enumerate(images)
-            ]
-        )
+        into += [
+            Change(op, before, after, key, None, ms, topic, partition, offset, index, transaction, rule.types)
+            for index, (op, before, after) in enumerate(images)
+        ]
 
     def _images(
         self, document: Any, value: bytes, rule: RowRule, record: Record
@@ -133,8 +118,8 @@ class Json:
         columns, beside = key_columns(rule.key, document, record)
 
         def read(members: Row, path: tuple[str, ...]) -> Row:
-            whole = with_key(columns, {**beside, **members}, record)
-            return rule.row(whole, partial(raw_row, value, path))
+            whole = {**beside, **members} if beside else members
+            return rule.row(with_key(columns, whole, record), partial(raw_row, value, path))
 
         if op == "delete":
             gone, path = (after, self._after) if before is None else (before, self._before or ())

@@ -52,8 +52,9 @@ class RowRule:
 
     def row(self, members: Mapping[str, Any], raw: RawRow) -> Row:
         """The columns of a row that a JSON decoder read. Raises UndecodableRecord."""
-        excluded = self._exclude
-        row = {name: value for name, value in members.items() if name not in excluded}
+        row = dict(members)
+        for name in self._exclude:
+            row.pop(name, None)
         for column, convert in self._converters:
             value = row.get(column)
             if value is not None:

@@ -10,13 +10,9 @@ from typing import Any
 __all__ = ["reader_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_IN_A_MILLISECOND: Mapping[str, Decimal] = {
-    "s": Decimal("0.001"),
-    "ms": Decimal(1),
-    "us": Decimal(1_000),
-    "ns": Decimal(1_000_000),
-}
-_LIMIT = Decimal(10) ** 18
+_NANOSECONDS: Mapping[str, int] = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_MILLISECOND = 1_000_000
+_LIMIT = 10**23  # nanoseconds: far beyond the year 9999
 
 
 def reader_of(unit: str) -> Callable[[Any], int]:
@@ -26,18 +22,26 @@ def reader_of(unit: str) -> Callable[[Any], int]:
     """
     if unit == "iso8601":
         return _iso8601
-    divisor = _IN_A_MILLISECOND[unit]
+    unit_ns = _NANOSECONDS[unit]
 
     def read(value: Any) -> int:
-        try:
-            count = Decimal(repr(value) if isinstance(value, float) else value) / divisor
-        except (ArithmeticError, TypeError, ValueError):
-            raise ValueError(f"no time in {unit}") from None
-        if isinstance(value, bool) or not count.is_finite() or abs(count) > _LIMIT:
+        count = _exact(value)
+        if count is None or abs(count) > _LIMIT or abs(count) * unit_ns > _LIMIT:
             raise ValueError(f"no time in {unit}")
-        return int(count)
+        return int(count * unit_ns // _MILLISECOND)
 
     return read
+
+
+def _exact(value: Any) -> Decimal | None:
+    """A number, or one in a text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        return None
+    try:
+        count = Decimal(repr(value) if isinstance(value, float) else value)
+    except ArithmeticError:
+        return None
+    return count if count.is_finite() else None
 
 
 def _iso8601(value: Any) -> int:
