@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from worker.configuration import Configuration
-from worker.configuration.changes import LIVE, compare
+from worker.configuration.changes import LIVE, compare, merge
 from worker.configuration.watching import FileWatch
 
 KAFKA = {"bootstrap_servers": "localhost:9092", "group_id": "shop", "topics": ["cdc.shop"]}
@@ -57,6 +57,22 @@ def test_what_needs_a_restart(new: dict[str, Any], path: str) -> None:
     found = compare(configuration(), configuration(**new))
     assert path in found.restart
     assert found.live == ()
+
+
+def test_a_running_worker_goes_on_with_what_it_can_take_over_and_what_it_was_started_with() -> None:
+    old = configuration(lanes={"count": 3}, http=None)
+    new = configuration(lanes={"count": 5, "order_by": "row"}, tables=[table()], batch={"max_records": 7})
+    now = merge(old, new)
+    assert (now.lanes.count, now.lanes.order_by, now.http) == (5, "table", None)
+    assert now.tables[0].batch.max_records == 7
+    assert compare(old, now).restart == ()
+    assert compare(now, new).live == ()
+    assert old.lanes.count == 3
+
+
+def test_a_dead_letter_topic_that_is_new_waits_for_a_restart() -> None:
+    now = merge(configuration(), configuration(dead_letter={"topic": "dead"}))
+    assert now.dead_letter is None
 
 
 def test_every_live_key_is_a_key() -> None:

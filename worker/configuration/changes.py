@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from worker.configuration.model import Configuration
 
-__all__ = ["LIVE", "Changes", "compare"]
+__all__ = ["LIVE", "Changes", "compare", "merge"]
 
 LIVE = (
     "batch",
@@ -44,6 +44,21 @@ def compare(old: Configuration, new: Configuration) -> Changes:
     paths = sorted(set(_differing(old, new, "")))
     live = [path for path in paths if any(path == key or path.startswith(f"{key}.") for key in LIVE)]
     return Changes(tuple(live), tuple(path for path in paths if path not in live))
+
+
+def merge(old: Configuration, new: Configuration) -> Configuration:
+    """What a running worker goes on with: `new` where that can be, else `old`; with `new`'s secrets."""
+    updates: dict[str, object] = {}
+    for path in LIVE:
+        section, _, key = path.partition(".")
+        wanted = getattr(new, section)
+        if not key:
+            updates[section] = wanted
+            continue
+        present = updates.get(section, getattr(old, section))
+        if isinstance(present, BaseModel) and isinstance(wanted, BaseModel):
+            updates[section] = present.model_copy(update={key: getattr(wanted, key)})
+    return old.model_copy(update=updates).read_from(new.path, new.secrets)
 
 
 def _differing(old: object, new: object, path: str) -> list[str]:
