@@ -28,6 +28,7 @@ __all__ = [
 BUILT_IN = {
     "files": "handlers.files:FilesHandler",
     "log": "handlers.log:LogHandler",
+    "redis": "handlers.redis_handler:RedisHandler",
     "spark": "handlers.spark:SparkHandler",
     "sql": "handlers.sql:SqlHandler",
 }

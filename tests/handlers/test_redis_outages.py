@@ -1,0 +1,128 @@
+"""The `redis` handler when its server is away, refuses, or answers too late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+from servers.redis_node import RedisNode
+from servers.server_process import PASSWORD
+from servers.slow_relay import SlowRelay
+
+from handlers import HandlerContext, TargetUnavailable
+from handlers.redis_handler import RedisHandler
+from handlers.redis_target import RefusedByRedis
+from handlers.testing import make_batch, opened
+
+CONTEXT = HandlerContext(worker="w", handler="redis", folder=Path())
+
+
+def test_check_logs_in(redis_server: RedisNode) -> None:
+    RedisHandler(url=redis_server.url).check(CONTEXT)
+
+
+def test_check_tells_what_is_wrong_and_never_the_password(redis_server: RedisNode) -> None:
+    address = f"127.0.0.1:{redis_server.port}"
+    faults = {
+        f"redis://:{PASSWORD}-wrong@{address}/0": "refuses the user or the password: invalid",
+        f"redis://{address}/0": "refuses the user or the password: HELLO",
+        f"redis://:{PASSWORD}@{address}/99": "DB index is out of range",
+        f"redis://:{PASSWORD}@127.0.0.1:1/0": "Connection refused",
+    }
+    for url, told in faults.items():
+        with pytest.raises((TargetUnavailable, RefusedByRedis), match=told) as caught:
+            RedisHandler(url=url).check(CONTEXT)
+        assert PASSWORD not in str(caught.value)
+        assert caught.value.__suppress_context__
+
+
+def test_a_server_that_is_away_is_unavailable_until_it_is_back(own_redis: Callable[[], RedisNode]) -> None:
+    server = own_redis()
+    url = server.new_database("away")
+    with opened(RedisHandler(url=url)) as handler:
+        handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+        server.kill()
+        for _ in range(2):
+            with pytest.raises(TargetUnavailable, match=f"127.0.0.1:{server.port}"):
+                handler.handle(make_batch("shop.orders", [{"id": 2}], key="id"))
+        server.start()
+        handler.handle(make_batch("shop.orders", [{"id": 2}], key="id"))
+    with redis.Redis.from_url(url) as client:
+        assert sorted(client.keys()) == [b"shop:orders:1", b"shop:orders:2"]
+
+
+def test_a_restart_between_two_batches_is_not_noticed(own_redis: Callable[[], RedisNode]) -> None:
+    server = own_redis()
+    with opened(RedisHandler(url=server.url)) as handler:
+        handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+        server.restart()
+        handler.handle(make_batch("shop.orders", [{"id": 2}], key="id"))
+
+
+def test_a_worker_starts_though_its_server_is_away(own_redis: Callable[[], RedisNode]) -> None:
+    server = own_redis()
+    server.stop()
+    with opened(RedisHandler(url=server.url)) as handler:
+        with pytest.raises(TargetUnavailable):
+            handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+        server.start()
+        handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+
+
+def test_what_the_network_delivers_too_late_never_overwrites_what_came_after(
+    redis_server: RedisNode,
+) -> None:
+    url = redis_server.new_database("late")
+    with SlowRelay(redis_server.port) as relay:
+        slow_url = url.replace(f":{redis_server.port}/", f":{relay.port}/")
+        with opened(RedisHandler(url=slow_url, timeout="200ms")) as handler:
+            handler.handle(make_batch("shop.orders", [{"id": 1, "version": "first"}], key="id"))
+            relay.hold()
+            with pytest.raises(TargetUnavailable, match="Timeout"):
+                handler.handle(make_batch("shop.orders", [{"id": 1, "version": "second"}], key="id"))
+            handler.handle(make_batch("shop.orders", [{"id": 1, "version": "third"}], key="id"))
+            relay.release()
+    with redis.Redis.from_url(url) as client:
+        assert client.hget("shop:orders:1", "version") == b"third"
+
+
+def test_a_server_without_its_replicas_is_unavailable(own_redis: Callable[[], RedisNode]) -> None:
+    server = own_redis()
+    with redis.Redis.from_url(server.url) as client:
+        client.config_set("min-replicas-to-write", "1")
+    refuses_for_now(server, "NOREPLICAS")
+
+
+def test_a_server_that_became_a_replica_is_unavailable(own_redis: Callable[[], RedisNode]) -> None:
+    server = own_redis()
+    with redis.Redis.from_url(server.url) as client:
+        client.replicaof("127.0.0.1", "1")
+        refuses_for_now(server, "read only replica")
+        client.config_set("replica-serve-stale-data", "no")
+    refuses_for_now(server, "MASTER is down", value="json")  # reads the row before it writes
+
+
+def refuses_for_now(server: RedisNode, told: str, **options: str) -> None:
+    update = {"before": {"id": 1}, "after": {"id": 1}}
+    batch = make_batch("shop.orders", [update], key="id", types={"id": "int", "name": "text"})
+    with (
+        opened(RedisHandler(url=server.url, **options)) as handler,
+        pytest.raises(TargetUnavailable, match=told),
+    ):
+        handler.handle(batch)
+
+
+def test_a_server_without_memory_refuses_without_telling_the_row(own_redis: Callable[[], RedisNode]) -> None:
+    server = own_redis()
+    with redis.Redis.from_url(server.url) as client:
+        client.config_set("maxmemory", "1mb")
+        with opened(RedisHandler(url=server.url)) as handler:
+            batch = make_batch("shop.orders", [{"id": 1, "card": "4111-1111"}], key="id")
+            with pytest.raises(RefusedByRedis, match="maxmemory") as caught:
+                handler.handle(batch)
+            assert "4111" not in str(caught.value)
+            client.config_set("maxmemory", "0")
+            handler.handle(batch)
+        assert client.hget("shop:orders:1", "card") == b"4111-1111"

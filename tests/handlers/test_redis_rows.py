@@ -1,0 +1,355 @@
+"""The `redis` handler on a real Redis: what a batch leaves at which key."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import redis
+from servers.redis_node import RedisNode
+
+from handlers import Batch, Rejected
+from handlers.options import check_options
+from handlers.redis_handler import RedisHandler
+from handlers.testing import make_batch, opened
+
+TYPES = {"id": "bigint", "name": "varchar(60)", "note": "text"}
+
+
+@pytest.fixture
+def url(redis_server: RedisNode) -> str:
+    return redis_server.new_database("redis-rows")
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(url, decode_responses=True) as client:
+        yield client
+
+
+def orders(*changes: dict[str, Any], types: Any = None, key: Any = "id", table: str = "shop.orders") -> Batch:
+    return make_batch(table, changes, key=key, types=types)
+
+
+def apply(url: str, *batches: Batch, **options: Any) -> None:
+    with opened(RedisHandler(url=url, **options)) as handler:
+        for batch in batches:
+            handler.handle(batch)
+
+
+# ---- hashes
+
+
+def test_a_row_is_a_hash_under_the_names_of_its_table_and_its_key(url: str, client: redis.Redis) -> None:
+    apply(url, orders({"id": 7, "name": "Ann", "note": None}))
+    assert client.keys() == ["shop:orders:7"]
+    assert client.hgetall("shop:orders:7") == {"id": "7", "name": "Ann"}
+
+
+def test_every_type_of_value_has_its_text(url: str, client: redis.Redis) -> None:
+    row = {
+        "id": 18446744073709551615,
+        "price": Decimal("10.50"),
+        "ratio": 0.5,
+        "paid": True,
+        "day": dt.date(2025, 5, 5),
+        "at": dt.datetime(2025, 5, 5, 5, 5, 5, 123456, tzinfo=dt.UTC),
+        "span": dt.timedelta(hours=-30, seconds=1),
+        "tags": ("a", "b"),
+        "raw": "é".encode(),
+        "doc": '{"a":1}',
+    }
+    apply(url, orders(row))
+    assert client.hgetall("shop:orders:18446744073709551615") == {
+        "id": "18446744073709551615",
+        "price": "10.50",
+        "ratio": "0.5",
+        "paid": "true",
+        "day": "2025-05-05",
+        "at": "2025-05-05T05:05:05.123456+00:00",
+        "span": "-29:59:59",
+        "tags": "a,b",
+        "raw": "é",
+        "doc": '{"a":1}',
+    }
+
+
+def test_bytes_stay_bytes_in_a_hash(url: str) -> None:
+    apply(url, orders({"id": 1, "raw": b"\x00\xff"}))
+    with redis.Redis.from_url(url) as client:
+        assert client.hget("shop:orders:1", "raw") == b"\x00\xff"
+
+
+def test_an_update_leaves_no_field_of_a_column_that_went(url: str, client: redis.Redis) -> None:
+    before = {"id": 1, "name": "Ann", "dropped": "x", "note": "old"}
+    update = {
+        "before": {"id": 1, "name": "Ann", "note": "old"},
+        "after": {"id": 1, "name": "Bo", "note": None},
+    }
+    apply(url, orders(before), orders(update, types=TYPES))
+    assert client.hgetall("shop:orders:1") == {"id": "1", "name": "Bo"}
+
+
+def test_columns_that_an_update_did_not_send_stay(url: str, client: redis.Redis) -> None:
+    apply(
+        url,
+        orders({"id": 1, "name": "Ann", "note": "long text"}, {"id": 2, "name": "Bo", "note": "x"}),
+        orders({"before": {"id": 1}, "after": {"id": 1, "name": "Cy"}}, types=TYPES),
+        orders({"before": {"id": 2}, "after": {"id": 2, "note": None}, "op": "update"}, types=TYPES),
+    )
+    assert client.hgetall("shop:orders:1") == {"id": "1", "name": "Cy", "note": "long text"}
+    assert client.hgetall("shop:orders:2") == {"id": "2", "name": "Bo"}
+
+
+def test_a_column_that_an_update_did_not_send_is_that_of_the_row_before(
+    url: str, client: redis.Redis
+) -> None:
+    before = {"id": 1, "name": "Ann", "note": "long text"}
+    apply(url, orders({"before": before, "after": {"id": 1, "name": "Cy"}}, types=TYPES))
+    assert client.hgetall("shop:orders:1") == {"id": "1", "name": "Cy", "note": "long text"}
+
+
+def test_the_last_change_of_a_row_wins_within_a_batch(url: str, client: redis.Redis) -> None:
+    first, second = {"id": 1, "name": "a", "note": "n"}, {"id": 1, "name": "b"}
+    apply(
+        url,
+        orders(
+            first,
+            {"before": first, "after": None},
+            {"id": 2, "name": "x", "note": "n"},
+            {"before": {"id": 2}, "after": {"id": 2, "name": "y"}},
+            {"id": 1, "name": "a", "note": "again"},
+            {"before": {"id": 1}, "after": second},
+            {"id": 3, "name": "gone"},
+            {"before": {"id": 3}, "after": None},
+            types=TYPES,
+        ),
+    )
+    assert client.hgetall("shop:orders:1") == {"id": "1", "name": "b", "note": "again"}
+    assert client.hgetall("shop:orders:2") == {"id": "2", "name": "y", "note": "n"}
+    assert client.exists("shop:orders:3") == 0
+
+
+def test_a_delete_and_an_insert_move_a_row_to_its_new_key(url: str, client: redis.Redis) -> None:
+    apply(url, orders({"id": 1}), orders({"before": {"id": 1}, "after": None}, {"id": 2}))
+    assert client.keys() == ["shop:orders:2"]
+
+
+def test_applying_a_batch_twice_changes_nothing(url: str, client: redis.Redis) -> None:
+    batch = orders(
+        {"id": 1, "name": "a"}, {"before": {"id": 1}, "after": {"id": 1, "name": "b"}}, {"id": 2, "name": "c"}
+    )
+    apply(url, batch)
+    once = {key: client.hgetall(key) for key in client.scan_iter()}
+    apply(url, batch)
+    assert {key: client.hgetall(key) for key in client.scan_iter()} == once
+
+
+def test_more_rows_than_one_transaction_takes_are_all_written(url: str, client: redis.Redis) -> None:
+    apply(url, orders(*({"id": number} for number in range(1201))))
+    assert client.dbsize() == 1201
+
+
+# ---- JSON
+
+
+def test_a_row_is_a_json_text(url: str, client: redis.Redis) -> None:
+    apply(url, orders({"id": 1, "price": Decimal("1.50"), "raw": b"\xff", "note": None}), value="json")
+    assert json.loads(client.get("shop:orders:1") or "") == {
+        "id": 1,
+        "price": "1.50",
+        "raw": {"base64": "/w=="},
+        "note": None,
+    }
+
+
+def test_columns_that_an_update_did_not_send_stay_in_the_json_text(url: str, client: redis.Redis) -> None:
+    apply(
+        url,
+        orders({"id": 1, "name": "Ann", "note": "long text"}),
+        orders({"before": {"id": 1}, "after": {"id": 1, "name": "Cy"}}, types=TYPES),
+        orders({"before": {"id": 2}, "after": {"id": 2, "name": "unknown"}}, types=TYPES),
+        value="json",
+    )
+    assert json.loads(client.get("shop:orders:1") or "") == {"id": 1, "name": "Cy", "note": "long text"}
+    assert json.loads(client.get("shop:orders:2") or "") == {"id": 2, "name": "unknown"}
+
+
+def test_a_key_of_another_kind_is_written_over(url: str, client: redis.Redis) -> None:
+    client.set("shop:orders:1", "not a row")
+    client.hset("shop:orders:2", "not", "a row")
+    apply(url, orders({"id": 1, "name": "Ann"}))
+    apply(url, orders({"id": 2, "name": "Bo"}), value="json")
+    assert client.hgetall("shop:orders:1") == {"id": "1", "name": "Ann"}
+    assert json.loads(client.get("shop:orders:2") or "") == {"id": 2, "name": "Bo"}
+
+
+# ---- keys
+
+
+def test_values_of_a_key_of_several_columns_are_kept_apart(url: str, client: redis.Redis) -> None:
+    rows = [{"a": "x:y", "b": "z"}, {"a": "x", "b": "y:z"}, {"a": "x%3Ay", "b": "z"}]
+    apply(url, orders(*rows, key=("a", "b")))
+    assert sorted(client.keys()) == ["shop:orders:x%253Ay:z", "shop:orders:x%3Ay:z", "shop:orders:x:y%3Az"]
+
+
+def test_the_value_of_a_key_of_one_column_stays_as_it_is(url: str, client: redis.Redis) -> None:
+    apply(url, orders({"id": "urn:x:1%"}, table="a:b.c%"), key="{database}/{table}/{key}")
+    assert client.keys() == ["a%3Ab/c%25/urn:x:1%"]
+
+
+def test_columns_may_make_the_key(url: str, client: redis.Redis) -> None:
+    apply(url, orders({"mail": "a@b", "key": 5}, key=None), key="{{user}}:{mail}:{column:key}")
+    assert client.keys() == ["{user}:a@b:5"]
+
+
+def test_a_row_moves_when_a_column_of_its_key_changes(url: str, client: redis.Redis) -> None:
+    row = {"id": 1, "mail": "a@b", "name": "Ann"}
+    apply(url, orders(row), orders({"before": row, "after": row | {"mail": "c@d"}}), key="user:{mail}")
+    assert client.keys() == ["user:c@d"]
+    assert client.hgetall("user:c@d") == {"id": "1", "mail": "c@d", "name": "Ann"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "template", "told"),
+    [
+        ([{"id": 1}, {"name": "x"}], None, "{table}:{key}", "no primary key"),
+        ([{"id": 1}, {"id": None}], "id", "{table}:{key}", "id is NULL"),
+        ([{"id": 1, "mail": "x"}, {"id": 2}], "id", "user:{mail}", "no column mail"),
+        ([{"id": 1, "mail": "x"}, {"before": {"id": 1}, "after": None}], "id", "{mail}", "no column mail"),
+        (
+            [{"id": 1, "mail": "x"}, {"before": None, "after": {"id": 1, "mail": "y"}, "op": "update"}],
+            "id",
+            "{mail}",
+            "no column mail",
+        ),
+    ],
+)
+def test_a_row_without_a_key_is_rejected_with_its_place(
+    url: str, changes: list[dict[str, Any]], key: str | None, template: str, told: str
+) -> None:
+    batch = make_batch("shop.orders", changes, key=key, topic="cdc", partition=3, offset=40)
+    with (
+        opened(RedisHandler(url=url, key=template)) as handler,
+        pytest.raises(Rejected, match=told) as caught,
+    ):
+        handler.handle(batch)
+    place = 0 if told == "no primary key" else 1
+    assert caught.value.at == place
+    assert f"shop.orders, cdc[3] offset {40 + place}" in str(caught.value)
+    with redis.Redis.from_url(url) as client:
+        assert client.dbsize() == 0
+
+
+def test_a_value_without_a_form_is_rejected_at_its_row(url: str, client: redis.Redis) -> None:
+    batch = orders({"id": 1, "name": "x"}, {"id": 2, "name": object()})
+    for value in ("hash", "json"):
+        with (
+            opened(RedisHandler(url=url, value=value)) as handler,
+            pytest.raises(Rejected, match="type object") as caught,
+        ):
+            handler.handle(batch)
+        assert caught.value.at == 1
+    assert client.dbsize() == 0
+
+
+def test_an_update_of_some_columns_is_rejected_where_the_key_holds_no_hash(
+    url: str, client: redis.Redis
+) -> None:
+    client.set("shop:orders:2", "not a row")
+    batch = orders(
+        {"id": 1, "name": "x"}, {"before": {"id": 2}, "after": {"id": 2, "name": "y"}}, types=TYPES
+    )
+    with opened(RedisHandler(url=url)) as handler, pytest.raises(Rejected, match="WRONGTYPE") as caught:
+        handler.handle(batch)
+    assert caught.value.at == 1
+
+
+# ---- columns, expiry, truncate
+
+
+def test_only_chosen_columns_are_kept(url: str, client: redis.Redis) -> None:
+    apply(url, orders({"id": 1, "name": "a", "note": "n"}), columns=["name"])
+    apply(url, orders({"id": 2, "name": "a", "note": "n"}), exclude=["note"])
+    assert client.hgetall("shop:orders:1") == {"name": "a"}
+    assert client.hgetall("shop:orders:2") == {"id": "2", "name": "a"}
+
+
+@pytest.mark.parametrize("value", ["hash", "json"])
+def test_rows_expire_after_their_last_change(url: str, client: redis.Redis, value: str) -> None:
+    apply(url, orders({"id": 1, "name": "a"}), value=value, expire="1h")
+    assert 3_590_000 < int(client.pttl("shop:orders:1")) <= 3_600_000
+    client.pexpire("shop:orders:1", 60_000)
+    apply(url, orders({"before": {"id": 1}, "after": {"id": 1, "name": "b"}}), value=value, expire="1h")
+    assert int(client.pttl("shop:orders:1")) > 3_590_000
+
+
+@pytest.mark.parametrize(
+    "change", [{"sql": "TRUNCATE orders", "op": "truncate"}, {"sql": "/* x */ drop table `orders`"}]
+)
+def test_truncate_and_drop_remove_the_keys_of_their_table_alone(
+    url: str, client: redis.Redis, change: dict[str, Any]
+) -> None:
+    apply(
+        url,
+        orders(*({"id": number} for number in range(1500))),
+        orders({"id": 1}, table="shop.orders_old"),
+        orders({"id": 1}, table="shop.orders:old"),
+        orders({"id": 1}, table="shopX.orders"),
+        orders({"id": 1}, table="shop.order*"),
+        orders(change),
+    )
+    assert sorted(client.keys()) == [
+        "shop:order*:1",
+        "shop:orders%3Aold:1",
+        "shop:orders_old:1",
+        "shopX:orders:1",
+    ]
+    apply(url, orders({"sql": "TRUNCATE", "op": "truncate"}, table="shop.order*"))
+    assert client.exists("shop:orders_old:1") == 1
+
+
+@pytest.mark.parametrize("options", [{"truncate": False}, {"key": "order:{key}"}])
+def test_truncate_removes_nothing_where_it_is_off_or_the_keys_do_not_begin_with_the_table(
+    url: str, client: redis.Redis, options: dict[str, Any]
+) -> None:
+    apply(url, orders({"id": 1}), orders({"sql": "TRUNCATE orders", "op": "truncate"}), **options)
+    assert client.dbsize() == 1
+
+
+def test_other_ddl_changes_nothing(url: str, client: redis.Redis) -> None:
+    apply(url, orders({"id": 1}), orders({"sql": "ALTER TABLE orders DROP COLUMN x"}))
+    assert client.dbsize() == 1
+
+
+# ---- options
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "told"),
+    [
+        ({}, "url", "missing"),
+        ({"url": "localhost:6379"}, "url", "redis://HOST"),
+        ({"url": "redis://u:hunter22@h/db"}, "url", "redis://HOST"),
+        ({"url": "redis://h:66666666/0"}, "url", "redis://HOST"),
+        ({"url": "redis://h?shoe=5"}, "url", "redis://HOST"),
+        ({"url": "redis://h", "key": "{database}"}, "key", "same key"),
+        ({"url": "redis://h", "key": "{key"}, "key", "single {"),
+        ({"url": "redis://h", "key": "{}"}, "key", "names nothing"),
+        ({"url": "redis://h", "value": "jsn"}, "value", "json"),
+        ({"url": "redis://h", "expire": "1 day"}, "expire", "duration"),
+        ({"url": "redis://h", "truncate": True, "key": "x:{key}"}, "truncate", "colon"),
+        ({"url": "redis://h", "truncate": True, "key": "{table}_{key}"}, "truncate", "colon"),
+        ({"url": "redis://h", "keys": "x"}, "keys", "nearest: key"),
+        ({"url": "redis://h", "columns": ["a"], "exclude": ["b"]}, None, "do not go together"),
+    ],
+)
+def test_options_that_cannot_be_used_are_faults(options: dict[str, Any], path: str | None, told: str) -> None:
+    (fault,) = check_options(RedisHandler, options)
+    assert fault.path == ((path,) if path else ())
+    assert told in fault.message
+    assert "hunter22" not in fault.message
