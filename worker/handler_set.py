@@ -1,8 +1,9 @@
-"""The configured handlers: made, opened, closed."""
+"""The configured handlers: made, opened, changed while the worker runs, closed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 
 from handlers import Handler, HandlerContext
 from handlers.registry import create
@@ -12,7 +13,7 @@ from worker.configuration import Configuration, HandlerEntry, TableRule
 from worker.logs import get_logger
 from worker.tables import BoundHandler
 
-__all__ = ["HandlerOpenError", "HandlerSet"]
+__all__ = ["HandlerOpenError", "HandlerPlan", "HandlerSet"]
 
 log = get_logger("handlers")
 
@@ -21,63 +22,167 @@ class HandlerOpenError(Exception):
     """A handler's `open` raised."""
 
 
+@dataclass(slots=True)
+class _Rule:
+    """A rule of the configuration with its handlers, entry by entry."""
+
+    rule: TableRule
+    bound: list[BoundHandler]
+
+
+@dataclass(slots=True)
+class HandlerPlan:
+    """The handlers of another configuration: those that stay, and new ones that are open already."""
+
+    configuration: Configuration
+    rules: list[_Rule] = field(default_factory=list)
+    opened: list[tuple[str, Handler]] = field(default_factory=list)
+    grown: list[tuple[BoundHandler, tuple[Handler, ...]]] = field(default_factory=list)
+    """Objects for lanes that are new."""
+
+
 class HandlerSet:
-    """One object for each configured handler; one for each lane where the class says `per_lane`."""
+    """One object for each configured handler; one for each lane where the class says `per_lane`.
+
+    The main thread's own, but for `of`.
+    """
 
     def __init__(self, configuration: Configuration) -> None:
         """Raises HandlerTypeError and OptionsError."""
         self._configuration = configuration
-        self._of: list[tuple[TableRule, list[BoundHandler]]] = [
-            (rule, [self._bind(entry) for entry in rule.handlers]) for rule in configuration.tables
+        self._rules = [
+            _Rule(rule, [_bind(configuration, entry) for entry in rule.handlers])
+            for rule in configuration.tables
         ]
         self._opened: list[tuple[str, Handler]] = []
+        self._left: list[BoundHandler] = []
 
     def of(self, rule: TableRule) -> list[BoundHandler]:
-        return next(handlers for known, handlers in self._of if known is rule)
+        return next(known.bound for known in self._rules if known.rule is rule)
 
     def circuits(self) -> Iterator[tuple[str, Circuit]]:
         """Each configured handler's name and what is known of its target."""
-        for _, handlers in self._of:
-            for bound in handlers:
-                yield bound.name, bound.circuit
+        for bound in self._all():
+            yield bound.name, bound.circuit
 
     def open(self) -> None:
         """Open every handler. Raises HandlerOpenError; those opened before are closed again by `close`."""
-        for _, handlers in self._of:
-            for bound in handlers:
-                for lane, handler in enumerate(bound.objects):
-                    try:
-                        handler.open(self._context(bound.name, handler, lane))
-                    except Exception as error:
-                        raise HandlerOpenError(
-                            f"handler {bound.name} could not open: {describe(error)}"
-                        ) from error
-                    self._opened.append((bound.name, handler))
+        for bound in self._all():
+            _open(self._configuration, bound, bound.objects, 0, self._opened)
+
+    def plan(self, configuration: Configuration) -> HandlerPlan:
+        """Make and open what another configuration has beside the handlers that are there; they stay where
+        type, name and options are the same. Nothing is changed yet.
+
+        Raises HandlerTypeError, OptionsError, HandlerOpenError; what was opened is closed again."""
+        plan = HandlerPlan(configuration)
+        free = [(entry, bound) for known in self._rules for entry, bound in _pairs(known)]
+        try:
+            for rule in configuration.tables:
+                plan.rules.append(_Rule(rule, [self._take(plan, entry, free) for entry in rule.handlers]))
+        except Exception:
+            _close(plan.opened)
+            raise
+        return plan
+
+    def adopt(self, plan: HandlerPlan) -> None:
+        """The planned handlers are the configured ones from now on."""
+        staying = {id(bound) for known in plan.rules for bound in known.bound}
+        self._left += [bound for bound in self._all() if id(bound) not in staying]
+        for bound, objects in plan.grown:
+            bound.objects = (*bound.objects, *objects)
+        self._rules = plan.rules
+        self._configuration = plan.configuration
+        self._opened += plan.opened
+
+    def close_left(self, in_use: Collection[BoundHandler]) -> None:
+        """Close the handlers that are not configured any more, but for those still in use."""
+        used = {id(bound) for bound in in_use}
+        gone = [bound for bound in self._left if id(bound) not in used]
+        for bound in gone:
+            self._left.remove(bound)
+            own = [pair for pair in self._opened if any(pair[1] is handler for handler in bound.objects)]
+            self._opened = [pair for pair in self._opened if pair not in own]
+            _close(own)
+            log.info("handler_closed", handler=bound.name)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether handlers that are not configured any more wait to be closed."""
+        return bool(self._left)
 
     def close(self) -> bool:
         """Close what was opened, in reverse; False if one of them raised."""
-        clean = True
-        while self._opened:
-            name, handler = self._opened.pop()
-            try:
-                handler.close()
-            except Exception as error:
-                clean = False
-                log.error("handler_close_failed", handler=name, error=describe(error), exc_info=error)
-        return clean
+        return _close(self._opened)
 
-    def _bind(self, entry: HandlerEntry) -> BoundHandler:
-        first = create(entry, self._configuration.folder)
-        more = self._configuration.lanes.count - 1 if first.per_lane else 0
-        others = [create(entry, self._configuration.folder) for _ in range(more)]
-        return BoundHandler(entry.name, (first, *others))
+    def _all(self) -> Iterator[BoundHandler]:
+        for known in self._rules:
+            yield from known.bound
 
-    def _context(self, name: str, handler: Handler, lane: int) -> HandlerContext:
-        return HandlerContext(
-            worker=self._configuration.name,
-            handler=name,
+    def _take(
+        self, plan: HandlerPlan, entry: HandlerEntry, free: list[tuple[HandlerEntry, BoundHandler]]
+    ) -> BoundHandler:
+        configuration = plan.configuration
+        for place, (known, bound) in enumerate(free):
+            if known == entry:
+                del free[place]
+                self._grow(plan, entry, bound)
+                return bound
+        bound = _bind(configuration, entry)
+        _open(configuration, bound, bound.objects, 0, plan.opened)
+        return bound
+
+    def _grow(self, plan: HandlerPlan, entry: HandlerEntry, bound: BoundHandler) -> None:
+        have, wanted = len(bound.objects), plan.configuration.lanes.count
+        if not bound.objects[0].per_lane or have >= wanted:
+            return
+        more = tuple(create(entry, plan.configuration.folder) for _ in range(wanted - have))
+        _open(plan.configuration, bound, more, have, plan.opened)
+        plan.grown.append((bound, more))
+
+
+def _pairs(known: _Rule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:
+    return zip(known.rule.handlers, known.bound, strict=True)
+
+
+def _bind(configuration: Configuration, entry: HandlerEntry) -> BoundHandler:
+    first = create(entry, configuration.folder)
+    more = configuration.lanes.count - 1 if first.per_lane else 0
+    others = [create(entry, configuration.folder) for _ in range(more)]
+    return BoundHandler(entry.name, (first, *others))
+
+
+def _open(
+    configuration: Configuration,
+    bound: BoundHandler,
+    objects: tuple[Handler, ...],
+    first_lane: int,
+    opened: list[tuple[str, Handler]],
+) -> None:
+    for lane, handler in enumerate(objects, first_lane):
+        context = HandlerContext(
+            worker=configuration.name,
+            handler=bound.name,
             lane=lane if handler.per_lane else None,
-            lanes=self._configuration.lanes.count,
-            folder=self._configuration.folder,
-            spark=self._configuration.spark,
+            lanes=configuration.lanes.count,
+            folder=configuration.folder,
+            spark=configuration.spark,
         )
+        try:
+            handler.open(context)
+        except Exception as error:
+            raise HandlerOpenError(f"handler {bound.name} could not open: {describe(error)}") from error
+        opened.append((bound.name, handler))
+
+
+def _close(opened: list[tuple[str, Handler]]) -> bool:
+    """Close them in reverse; False if one of them raised."""
+    clean = True
+    while opened:
+        name, handler = opened.pop()
+        try:
+            handler.close()
+        except Exception as error:
+            clean = False
+            log.error("handler_close_failed", handler=name, error=describe(error), exc_info=error)
+    return clean

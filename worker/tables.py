@@ -30,9 +30,9 @@ def home_lane(table: str, lanes: int) -> int:
     return int.from_bytes(digest, "big") % lanes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class BoundHandler:
-    """A configured handler with its object, or one object for each lane."""
+    """A configured handler with its object, or one object for each lane (more, when lanes are added)."""
 
     name: str
     objects: tuple[Handler, ...]
