@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
 import pytest
+from captured import CapturedRecord
 from configuration.shorthand import Faults, Load
 from pydantic import ValidationError
 
-from worker.configuration import Configuration
+from handlers import Change
+from worker.configuration import Configuration, load
 from worker.formats.choice import FormatChoice
 from worker.formats.json_records import Json
 
+FORMATS = (Path(__file__).parents[2] / "docs/formats.md").read_text()
 NAMES = "database: =shop, table: t"
 
 
@@ -110,3 +117,29 @@ def test_a_program_is_told_likewise() -> None:
     layout = {"database": "=shop", "table": "$topic"}
     configuration = Configuration.model_validate({"kafka": kafka, "format": "json", "json": layout})
     assert FormatChoice("json", configuration.json_layout).of("t").name == "json"
+
+
+@pytest.mark.parametrize("section", ["Maxwell", "JSON of your own"])
+def test_the_documentations_configuration_can_be_used(folder: Path, section: str) -> None:
+    (example,) = FORMATS.split(f"\n## {section}\n")[1].split("\n## ")[0].split("```yaml\n")[1:]
+    (folder / "shop.yaml").write_text(example.split("```")[0])
+    configuration = load(folder / "shop.yaml", environment={})
+    assert (
+        FormatChoice(configuration.format, configuration.json_layout).of("maxwell").name
+        == configuration.format
+    )
+
+
+def test_the_documentations_record_is_what_its_layout_reads(folder: Path) -> None:
+    section = FORMATS.split("\n## JSON of your own\n")[1]
+    (folder / "shop.yaml").write_text(section.split("```yaml\n")[1].split("```")[0])
+    value = section.split("```json\n")[1].split("```")[0].encode()
+    configuration = load(folder / "shop.yaml", environment={})
+    format_ = FormatChoice(configuration.format, configuration.json_layout).of("events")
+    changes: list[Change] = []
+    format_.decode(CapturedRecord("events", 0, 0, 0, None, value, []), changes)
+    (change,) = changes
+    assert (change.op, change.key, change.source_time_ms) == ("update", {"id": 7}, 1795262400000)
+    assert change.before == {"id": 7, "total": Decimal("9061.50")}
+    created = datetime(2026, 11, 21, 11, tzinfo=UTC)
+    assert change.after == {"id": 7, "total": Decimal("9070.00"), "created_at": created}
