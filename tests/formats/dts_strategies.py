@@ -68,6 +68,9 @@ def records(draw: st.DrawFn) -> dict[str, Any]:
     names = draw(st.lists(_texts, max_size=6, unique=True))
     # 6 is no type of MySQL: the class of a value says it all.
     row = st.lists(_values, min_size=len(names), max_size=len(names))
+    before = draw(st.one_of(st.none(), row))
+    if before:  # of an update most values stay the same
+        row = st.tuples(*(st.one_of(st.just(same), _values) for same in before)).map(list)
     return {
         "version": draw(_ints),
         "id": draw(_longs),
@@ -81,7 +84,7 @@ def records(draw: st.DrawFn) -> dict[str, Any]:
         "processTimestamps": draw(st.one_of(st.none(), st.lists(_longs, max_size=5))),
         "tags": draw(st.dictionaries(_texts, _texts, max_size=4)),
         "fields": [{"name": name, "dataTypeNumber": 6} for name in names],
-        "beforeImages": draw(st.one_of(st.none(), row)),
+        "beforeImages": before,
         "afterImages": draw(st.one_of(st.none(), _texts, row)),
         "bornTimestamp": draw(_longs),
     }  # fmt: skip

@@ -26,6 +26,10 @@ _NO_TRANSACTION = (b"", b"0")
 _read_keys = msgspec.json.Decoder(dict[str, list[str]]).decode
 
 
+_Encoded = tuple[bytes, Any]
+"""A value's bytes, and the value."""
+
+
 class Shape:
     """The columns of one table, as long as they stay the same. Threads share it without a lock: two that
     learn a type at once learn the same."""
@@ -114,8 +118,8 @@ class RecordReader:
                         gtid = text
                 count, at = read_count(value, at)
             shape, at = self._shape(value, at, header, key_tag)
-            before, at = _image(value, at, shape, "beforeImages")
-            after, at = _image(value, at, shape, "afterImages")
+            before, at, encoded = _image(value, at, shape, "beforeImages")
+            after, at, _ = _image(value, at, shape, "afterImages", encoded)
             # The last field, bornTimestamp, is missing in older streams.
             end = skip_long(value, at) if at < len(value) else at
         except IndexError:
@@ -194,34 +198,48 @@ def _read_fields(fields: bytes) -> list[tuple[str, int]]:
     return found
 
 
-def _image(value: bytes, at: int, shape: Shape | None, field: str) -> tuple[Row | str | None, int]:
+def _image(
+    value: bytes, at: int, shape: Shape | None, field: str, before: list[_Encoded] | None = None
+) -> tuple[Row | str | None, int, list[_Encoded]]:
+    """The image, the place behind it, and its values with their bytes.
+
+    `before`: those of the image before it. Most values of an update stay the same, which their bytes tell.
+    """
     branch, at = read_long(value, at)
     if branch == 0:
-        return None, at
+        return None, at, []
     if branch == 1:
         text, at = read_bytes(value, at)
-        return text.decode(), at
+        return text.decode(), at, []
     if branch != 2:
         raise ValueError(f"`{field}` is branch {branch} of three")
     if shape is None:
         raise ValueError(f"`{field}` holds values, but `fields` is no array")
     row: Row = {}
-    name = ""
+    encoded: list[_Encoded] = []
     columns, place = shape.columns, 0
     count, at = read_count(value, at)
     while count:
         if place + count > len(columns):
             raise ValueError(f"`{field}` holds {place + count} values or more, of {len(columns)} columns")
         try:
-            for name, of_class in columns[place : place + count]:
-                found, at = of_class[value[at]](value, at + 1)
+            for place in range(place, place + count):
+                name, of_class = columns[place]
+                if before and value.startswith(before[place][0], at):
+                    part, found = before[place]
+                    at += len(part)
+                else:
+                    begin = at
+                    found, at = of_class[value[at]](value, at + 1)
+                    if before is None:
+                        encoded.append((value[begin:at], found))
                 if found is not ABSENT:
                     row[name] = found
         except (ValueError, ArithmeticError) as error:
             raise ValueError(f"column {name!r} in `{field}`: {error}") from None
-        place += count
+        place += 1
         count, at = read_count(value, at)
     if place < len(columns):
         raise ValueError(f"`{field}` holds {place} values of {len(columns)} columns")
     shape.learn(row)
-    return row, at
+    return row, at, encoded
