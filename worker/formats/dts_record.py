@@ -6,78 +6,23 @@ before: then they are compared, not read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from worker.formats.dts_header import Header, read_header
-from worker.formats.dts_types import UNKNOWN_TYPE, column_types
-from worker.formats.dts_values import ABSENT, Reader, readers
+from worker.formats.dts_shape import Columns, Row, Shape
+from worker.formats.dts_values import ABSENT
 from worker.formats.dts_wire import read_bytes, read_count, read_long, skip_long
 
 __all__ = ["DTSRecord", "RecordReader", "Row", "Shape"]
 
-Row = dict[str, Any]
-
 _MAX_SHAPES = 2_000
 _KEY_TAG, _GTID_TAG = b"pk_uk_info", b"GTID"
 _NO_TRANSACTION = (b"", b"0")
-_read_keys = msgspec.json.Decoder(dict[str, list[str]]).decode
 
 
 _Encoded = tuple[bytes, Any]
 """A value's bytes, and the value."""
-
-
-class Shape:
-    """The columns of one table, as long as they stay the same. Threads share it without a lock: two that
-    learn a type at once learn the same."""
-
-    __slots__ = ("_unknown", "columns", "fields", "key_columns", "key_tag", "source_type", "types")
-
-    def __init__(self, fields: bytes, key_tag: bytes, source_type: str) -> None:
-        """`fields` and `key_tag` are the bytes of the record's `fields` and of its tag `pk_uk_info`.
-
-        Raises ValueError for what is no array of fields, or no JSON object of column names.
-        """
-        known = column_types(source_type)
-        self.fields = fields
-        self.key_tag = key_tag
-        self.source_type = source_type
-        columns: list[tuple[str, tuple[Reader, ...]]] = []
-        types: dict[str, str] = {}
-        unknown: dict[str, tuple[str | None, str | None]] = {}
-        for name, number in _read_fields(fields):
-            type_ = known.get(number, UNKNOWN_TYPE)
-            columns.append((name, readers(type_.kind)))
-            if type_.text is not None:
-                types[name] = type_.text
-            elif type_.of_text is not None:
-                unknown[name] = type_.of_text, type_.of_bytes
-        self.columns = tuple(columns)
-        self.types: Mapping[str, str] = types
-        """Column -> type text, of the columns whose type is known by now: whether a VARCHAR is a VARBINARY
-        is seen by its first value that is not NULL."""
-        self._unknown: Mapping[str, tuple[str | None, str | None]] = unknown
-        key = _read_keys(key_tag).get("PRIMARY") if key_tag else None
-        self.key_columns = tuple(key) if key else None
-
-    def learn(self, row: Row) -> None:
-        """See by a row's values what the columns are whose numbers do not say it."""
-        if not self._unknown:
-            return
-        learned: dict[str, str] = {}
-        for column, (of_text, of_bytes) in self._unknown.items():
-            found = row.get(column)
-            if found is not None:
-                type_text = of_text if isinstance(found, str) else of_bytes
-                if type_text is not None:
-                    learned[column] = type_text
-        if learned:
-            types = {**self.types, **learned}
-            self.types = {column: types[column] for column, _ in self.columns if column in types}
-            self._unknown = {name: texts for name, texts in self._unknown.items() if name not in learned}
 
 
 class DTSRecord(NamedTuple):
@@ -185,26 +130,10 @@ def _end_of_fields(value: bytes, at: int) -> int:
     return at
 
 
-def _read_fields(fields: bytes) -> list[tuple[str, int]]:
-    found = []
-    _, at = read_long(fields, 0)
-    count, at = read_count(fields, at)
-    while count:
-        for _ in range(count):
-            name, at = read_bytes(fields, at)
-            number, at = read_long(fields, at)
-            found.append((name.decode(), number))
-        count, at = read_count(fields, at)
-    return found
-
-
 def _image(
-    value: bytes, at: int, shape: Shape | None, field: str, before: list[_Encoded] | None = None
+    value: bytes, at: int, shape: Shape | None, field: str, before: Sequence[_Encoded] = ()
 ) -> tuple[Row | str | None, int, list[_Encoded]]:
-    """The image, the place behind it, and its values with their bytes.
-
-    `before`: those of the image before it. Most values of an update stay the same, which their bytes tell.
-    """
+    """The image, the place behind it, and its values with their bytes (`before`: of the one before it)."""
     branch, at = read_long(value, at)
     if branch == 0:
         return None, at, []
@@ -215,31 +144,41 @@ def _image(
         raise ValueError(f"`{field}` is branch {branch} of three")
     if shape is None:
         raise ValueError(f"`{field}` holds values, but `fields` is no array")
-    row: Row = {}
-    encoded: list[_Encoded] = []
-    columns, place = shape.columns, 0
+    columns = shape.columns
+    values: list[_Encoded] = []
     count, at = read_count(value, at)
     while count:
-        if place + count > len(columns):
-            raise ValueError(f"`{field}` holds {place + count} values or more, of {len(columns)} columns")
+        first, end = len(values), len(values) + count
+        if end > len(columns):
+            raise ValueError(f"`{field}` holds {end} values or more, of {len(columns)} columns")
         try:
-            for place in range(place, place + count):
-                name, of_class = columns[place]
-                if before and value.startswith(before[place][0], at):
-                    part, found = before[place]
-                    at += len(part)
-                else:
-                    begin = at
-                    found, at = of_class[value[at]](value, at + 1)
-                    if before is None:
-                        encoded.append((value[begin:at], found))
-                if found is not ABSENT:
-                    row[name] = found
+            at = _append_values(value, at, columns[first:end], before[first:end], values)
         except (ValueError, ArithmeticError) as error:
-            raise ValueError(f"column {name!r} in `{field}`: {error}") from None
-        place += 1
+            raise ValueError(f"column {columns[len(values)][0]!r} in `{field}`: {error}") from None
         count, at = read_count(value, at)
-    if place < len(columns):
-        raise ValueError(f"`{field}` holds {place} values of {len(columns)} columns")
+    if len(values) < len(columns):
+        raise ValueError(f"`{field}` holds {len(values)} values of {len(columns)} columns")
+    row = {name: found for (name, _), (_, found) in zip(columns, values, strict=True) if found is not ABSENT}
     shape.learn(row)
-    return row, at, encoded
+    return row, at, values
+
+
+def _append_values(
+    value: bytes, at: int, columns: Columns, before: Sequence[_Encoded], into: list[_Encoded]
+) -> int:
+    """Read a value for each column; the place behind the last one."""
+    if not before:
+        for _, of_class in columns:
+            begin = at
+            found, at = of_class[value[at]](value, at + 1)
+            into.append((value[begin:at], found))
+        return at
+    for (_, of_class), known in zip(columns, before, strict=True):
+        # Most values of an update stay the same, which their bytes tell.
+        if value.startswith(known[0], at):
+            at += len(known[0])
+            into.append(known)
+        else:
+            found, at = of_class[value[at]](value, at + 1)
+            into.append((b"", found))
+    return at
