@@ -240,6 +240,8 @@ class HandlerRun:
         place = self.done
         error, attempts = self._condemned[place]
         rule = work.unit.table.rule
+        # Looking for the change by halves is no attempt of its own.
+        attempts = min(attempts, rule.retry.max_attempts or attempts)
         halt = error if rule.on_failure == "halt" else None
         try:
             if rule.on_failure == "skip":

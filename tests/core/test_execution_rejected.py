@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from handlers import Batch, PartialFailure, Rejected, TargetUnavailable
 from worker.circuit import Circuit
-from worker.execution import HandlerRun
 from worker.witness import MustHalt, MustWait, Step
 
 Script = Callable[[Batch], None]
@@ -143,7 +142,7 @@ def test_a_place_that_cannot_be_counts_as_none(at: object) -> None:
 
 def test_a_letter_says_how_often_its_change_was_tried() -> None:
     notes = Notes()
-    made, run = batch_of(Scripted(failing_at(0)), 1, attempts=4, on_failure="dead_letter")
+    made, run = batch_of(Scripted(failing_at(5)), 8, attempts=4, on_failure="dead_letter")
     assert steps_of(run, made, notes) == [Step.RETRY] * 3 + [Step.DONE]
     assert notes.attempts == [4]
 

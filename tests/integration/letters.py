@@ -1,0 +1,81 @@
+"""The dead-letter topic of a stage, and the commands that look after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from integration.process import WorkerProcess
+from integration.stage import Stage
+
+__all__ = ["binlane", "judging", "letters", "listed", "set_topic", "with_dead_letters"]
+
+
+def with_dead_letters(stage: Stage, max_ratio: float = 0.5) -> dict[str, Any]:
+    """The configuration's section; the topic is not made by it."""
+    return {"topic": f"{stage.topic}.dead", "max_ratio": max_ratio}
+
+
+def judging(stage: Stage, name: str = "judging", **options: Any) -> dict[str, Any]:
+    """A configuration entry of the judging handler."""
+    return {"type": "judging:Judging", "name": name, "file": str(stage.run.file), **options}
+
+
+def letters(stage: Stage) -> list[Message]:
+    """Everything in the dead-letter topic of one partition."""
+    consumer = Consumer(
+        {"bootstrap.servers": stage.bootstrap_servers, "group.id": "looking", "enable.partition.eof": True}
+    )
+    found: list[Message] = []
+    try:
+        consumer.assign([TopicPartition(f"{stage.topic}.dead", 0, 0)])
+        while True:
+            message = consumer.poll(20)
+            assert message is not None, "no answer from Kafka"
+            if message.error() is not None:
+                return found
+            found.append(message)
+    finally:
+        consumer.close()
+
+
+def binlane(worker: WorkerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command, its configuration's path in the place of CONFIG."""
+    config = worker.folder / "binlane.yaml"
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "worker.cli",
+            *(str(config) if each == "CONFIG" else each for each in arguments),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    )
+
+
+def listed(worker: WorkerProcess) -> list[dict[str, Any]]:
+    done = binlane(worker, "dead-letters", "list", "CONFIG", "--json")
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def set_topic(stage: Stage, topic: str, name: str, value: str) -> None:
+    """Change one setting of a topic."""
+    admin = AdminClient({"bootstrap.servers": stage.bootstrap_servers})
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    for answer in admin.incremental_alter_configs([resource]).values():
+        answer.result(20)
