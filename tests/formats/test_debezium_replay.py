@@ -32,7 +32,6 @@ VANISHED = {("crm.child", "row too many"): 6, ("crm.parted", "row too many"): 4}
 # digits, 1e100 in JSON with all its digits.
 WRITTEN_BY_DEBEZIUM = {
     ("crm.legacy", "d"): 4,
-    ("crm.legacy", "ts"): 1,
     ("shop.all_types", "c_float"): 3,
     ("shop.all_types", "c_json"): 6,
 }

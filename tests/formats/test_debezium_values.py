@@ -160,6 +160,7 @@ def test_a_value_is_read_by_its_schema(schema: dict[str, Any], value: Any, expec
         (("DATETIME", 4), 1001, datetime(1970, 1, 1, 0, 0, 0, 1001)),
         (("DATETIME", 6), "1970-01-01T00:00:00.001001Z", datetime(1970, 1, 1, 0, 0, 0, 1001)),
         (("TIMESTAMP", 3), "1970-01-01T00:00:01Z", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+        (("TIMESTAMP", 3), "1970-01-01T00:00:00Z", None),  # 0000-00-00: the type begins a second later
         ("TIME", -3020399000000, -timedelta(hours=838, minutes=59, seconds=59)),
         (("YEAR", 4), 2155, 2155),
         (("VARCHAR", 20), "12", "12"),

@@ -12,7 +12,9 @@ import binascii
 import re
 import struct
 from collections.abc import Callable
+from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 from worker.formats.connect_schema import Field
 from worker.formats.connect_values import (
@@ -40,6 +42,8 @@ _SHAPES = (
     *("multipoint", "multilinestring", "multipolygon"),
 )
 _TEXT = Field("string")
+_ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
+_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 _HEX = re.compile(r"(?:[0-9a-f]{2})*")
 
 
@@ -60,6 +64,8 @@ def reader_of(  # noqa: PLR0911 - one return a kind of type
     field: Field | None, type_text: str | None, *, is_mysql: bool, handling: Handling
 ) -> Reader:
     """How a column is read. `field`: its schema, if the record has one; `type_text`: its type, if known."""
+    if is_mysql and field is not None and field.name == _ZONED_TIMESTAMP:
+        return _timestamp(connect_reader(field))
     if type_text is None or not is_mysql:
         return AS_IT_IS if field is None else _boolean(connect_reader(field), is_mysql=is_mysql)
     mysql_type = read_type(type_text)
@@ -77,7 +83,8 @@ def reader_of(  # noqa: PLR0911 - one return a kind of type
         return Reader(list[float], lambda values: struct.pack(f"<{len(values)}f", *values))
     if field is not None and field.type == "string" and field.name is None:
         field = None if name == "json" else field
-    return connect_reader(field or _default_field(mysql_type))
+    field = field or _default_field(mysql_type)
+    return _timestamp(connect_reader(field)) if field.name == _ZONED_TIMESTAMP else connect_reader(field)
 
 
 def _default_field(mysql_type: MySQLType) -> Field:  # noqa: PLR0911 - one return a type
@@ -98,7 +105,7 @@ def _default_field(mysql_type: MySQLType) -> Field:  # noqa: PLR0911 - one retur
         unit = "MicroTimestamp" if fraction > 3 else "Timestamp"
         return Field("int64", name=f"io.debezium.time.{unit}")
     if name == "timestamp":
-        return Field("string", name="io.debezium.time.ZonedTimestamp")
+        return Field("string", name=_ZONED_TIMESTAMP)
     if name == "time":
         return Field("int64", name="io.debezium.time.MicroTime")
     if name == "json":
@@ -130,6 +137,23 @@ def _integer(field: Field, mysql_type: MySQLType) -> Reader:
 
         return Reader(int | str, unsigned, other)
     return reader
+
+
+# ---- timestamps
+
+
+def _timestamp(reader: Reader) -> Reader:
+    """MySQL's TIMESTAMP begins at 1970-01-01 00:00:01; the second before it is its zero date."""
+
+    def none_of_zero(read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+        def finish(value: Any) -> Any:
+            moment = value if read is None else read(value)
+            return None if moment == _ZERO else moment
+
+        return finish
+
+    other = None if reader.other is None else none_of_zero(reader.other)
+    return Reader(reader.json_type, none_of_zero(reader.finish), other)
 
 
 # ---- decimals
