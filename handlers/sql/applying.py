@@ -79,7 +79,7 @@ class Applier:
         always TableMissing and ColumnsMissing.
         """
         source = Source(batch.table, WHOLE if batch.shard is None else batch.shard)
-        pending = self._marks.pending(connection, source, batch.changes, set(batch.positions))
+        pending = self._marks.pending(connection, source, batch.changes)
         if len(pending.changes) < len(batch.changes):
             count = len(batch.changes) - len(pending.changes)
             log.info("changes_applied_before", table=batch.table, count=count)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -24,6 +25,7 @@ WHOLE = -1
 """The shard of marks of a whole table."""
 
 _BEFORE_ALL = (-1, -1)
+_PARTITION = attrgetter("topic", "partition")
 _NAMES = {"worker": 190, "handler": 100, "source_table": 200}
 """Characters; with the topic's 249 they fit into InnoDB's longest key."""
 
@@ -47,8 +49,8 @@ class Pending:
     changes: Sequence[Change]
     places: Sequence[int]
     """Of each change in the batch."""
-    partitions: set[Partition]
-    """Where they come from."""
+    reached: Mapping[Partition, Place]
+    """The marks as they are to be: where the batch ends, as far as that is beyond the mark."""
     has_shards: bool
     """Whether shards of the table have marks of their own."""
 
@@ -101,32 +103,32 @@ class Marks:
         if not inspector.has_table(self.table.name, schema=self.table.schema):
             self.table.create(connection, checkfirst=True)
 
-    def pending(
-        self, connection: sa.Connection, source: Source, changes: Sequence[Change], partitions: set[Partition]
-    ) -> Pending:
+    def pending(self, connection: sa.Connection, source: Source, changes: Sequence[Change]) -> Pending:
         """Lock the marks and tell which changes are beyond them.
 
-        `partitions`: where the changes come from. Raises ValueError for a table's name that is too long.
+        Raises ValueError for a table's name that is too long.
         """
         if len(source.table) > _NAMES["source_table"]:
             raise ValueError(f"the table's name is too long for the marks: {source.table}")
+        partitions: set[Partition] = set(map(_PARTITION, changes))
         marks = self._locked(connection, source, partitions)
         has_shards = any(shard != WHOLE for known in marks.values() for shard in known)
+        reached = {
+            (last.topic, last.partition): place
+            for last in _first_of_each(reversed(changes), partitions)
+            if (place := (last.offset, last.index)) > marks[last.topic, last.partition][source.shard]
+        }
         if all(_covers_none(change, marks) for change in _first_of_each(changes, partitions)):
-            return Pending(changes, range(len(changes)), partitions, has_shards)
+            return Pending(changes, range(len(changes)), reached, has_shards)
         places = [
             place for place, change in enumerate(changes) if not _is_applied(change, marks, source.shard)
         ]
-        return Pending([changes[place] for place in places], places, partitions, has_shards)
+        return Pending([changes[place] for place in places], places, reached, has_shards)
 
     def advance(self, connection: sa.Connection, source: Source, pending: Pending) -> None:
-        """All these changes, and all before them, are applied by this transaction."""
-        last = {
-            (change.topic, change.partition): (change.offset, change.index)
-            for change in _first_of_each(reversed(pending.changes), pending.partitions)
-        }
+        """The pending changes, and all before them, are applied by this transaction."""
         mine = (*self._mine, source.table)
-        for partition, place in sorted(last.items()):
+        for partition, place in sorted(pending.reached.items()):
             connection.exec_driver_sql(self._sql.advance, (*place, *mine, source.shard, *partition))
             if source.shard == WHOLE and pending.has_shards:
                 # A change of the whole table comes when all before it is done: its shards need no marks then.

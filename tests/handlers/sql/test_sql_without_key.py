@@ -1,0 +1,122 @@
+"""Tables without a primary key."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sql_lab import SqlLab, orders
+
+from handlers import Rejected
+
+TYPES = {
+    "at": "datetime(6)",
+    "kind": "varchar(20)",
+    "amount": "decimal(9,2)",
+    "ratio": "float",
+    "doc": "json",
+    "tags": "set('a','b')",
+    "raw": "blob",
+}
+
+
+def event(kind: str | None, **values: Any) -> dict[str, Any]:
+    whole = {
+        "at": datetime(2025, 5, 5, 5, 5, 5, 123456),
+        "kind": kind,
+        "amount": Decimal("1.50"),
+        "ratio": 0.10000000149011612,
+        "doc": '{"a":1}',
+        "tags": ("a", "b"),
+        "raw": b"\0\xff",
+    }
+    return whole | values
+
+
+def kinds(sql: SqlLab) -> list[str | None]:
+    return [one["kind"] for one in sql.rows(columns="kind")]
+
+
+def test_rows_are_appended_equal_ones_too(sql: SqlLab) -> None:
+    with sql.handler() as handler:
+        handler.handle(orders(event("x"), event("x"), event("y"), key=None, types=TYPES))
+    assert kinds(sql) == ["x", "x", "y"]
+
+
+def test_a_delete_takes_one_of_equal_rows(sql: SqlLab) -> None:
+    with sql.handler() as handler:
+        handler.handle(orders(*[event("x")] * 3, event(None), key=None, types=TYPES))
+        handler.handle(
+            orders(
+                {"before": event("x"), "after": None},
+                {"before": event(None), "after": None},
+                key=None,
+                offset=4,
+                types=TYPES,
+            )
+        )
+    assert kinds(sql) == ["x", "x"]
+
+
+def test_an_update_changes_one_of_equal_rows(sql: SqlLab) -> None:
+    with sql.handler() as handler:
+        handler.handle(orders(event("x"), event("x"), key=None, types=TYPES))
+        handler.handle(
+            orders(
+                {"before": event("x"), "after": event("y", doc=None)},
+                {"before": event("y", doc=None), "after": event("z")},
+                event("w"),
+                key=None,
+                offset=2,
+                types=TYPES,
+            )
+        )
+    assert kinds(sql) == ["w", "x", "z"]
+
+
+def test_every_type_tells_rows_apart(sql: SqlLab) -> None:
+    others = {
+        "at": datetime(2025, 5, 5, 5, 5, 5, 123457),
+        "amount": Decimal("1.51"),
+        "ratio": 0.20000000298023224,
+        "doc": '{"a":2}',
+        "tags": ("a",),
+        "raw": b"\0\xfe",
+    }
+    with sql.handler() as handler:
+        rows = [event("same"), *(event("other", **{column: value}) for column, value in others.items())]
+        handler.handle(orders(*rows, key=None, types=TYPES))
+        handler.handle(orders({"before": event("other"), "after": None}, key=None, offset=20, types=TYPES))
+        assert len(kinds(sql)) == 7
+        handler.handle(
+            orders(*[{"before": one, "after": None} for one in rows], key=None, offset=21, types=TYPES)
+        )
+    assert kinds(sql) == []
+
+
+def test_an_update_of_a_row_that_is_not_there_inserts_it(sql: SqlLab) -> None:
+    with sql.handler() as handler:
+        handler.handle(orders({"before": event("x"), "after": event("y")}, key=None, types=TYPES))
+    assert kinds(sql) == ["y"]
+
+
+def test_append_takes_inserts_only(sql: SqlLab) -> None:
+    with sql.handler(without_key="append") as handler:
+        handler.handle(orders(event("x"), {"op": "snapshot", "after": event("y")}, key=None, types=TYPES))
+        batch = orders(event("z"), {"before": event("x"), "after": None}, key=None, offset=2, types=TYPES)
+        with pytest.raises(
+            Rejected, match=r"shop\.orders .*without_key is append.*test\[0\] offset 3"
+        ) as told:
+            handler.handle(batch)
+        assert told.value.at == 1
+    assert kinds(sql) == ["x", "y"]
+
+
+def test_refuse_takes_nothing(sql: SqlLab) -> None:
+    with sql.handler(without_key="refuse") as handler:
+        with pytest.raises(Rejected, match="no primary key, and without_key is refuse") as told:
+            handler.handle(orders(event("x"), event("y"), key=None, types=TYPES))
+        assert told.value.at == 0
+    assert not sql.has("shop.orders") or kinds(sql) == []
