@@ -120,6 +120,12 @@ class Delivery:
         self.bytes += chunk.bytes
         self.records[unit.lane] = self.records.get(unit.lane, 0) + len(chunk.messages)
 
+    def recount(self) -> None:
+        """Tables have other home lanes now."""
+        self.records = {}
+        for unit, chunk in self.parts:
+            self.records[unit.lane] = self.records.get(unit.lane, 0) + len(chunk.messages)
+
     def pieces(self, max_records: int, max_bytes: int) -> list[Delivery]:
         """The same in as few deliveries as stay within the bounds of each lane and of the worker, in order.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from handlers import Handler, PartialFailure, Rejected, StopWorker, TargetUnavailable
@@ -11,9 +11,10 @@ from worker.circuit import Circuit
 from worker.witness import MustHalt, MustWait, Step, Witness
 
 if TYPE_CHECKING:
+    from worker.tables import BoundHandler
     from worker.work import Work
 
-__all__ = ["HandlerRun"]
+__all__ = ["HandlerRun", "rebound"]
 
 
 class _Fate(NamedTuple):
@@ -75,6 +76,15 @@ class HandlerRun:
     @property
     def finished(self) -> bool:
         return not self.ends
+
+    def bind(self, bound: BoundHandler, lane: int) -> None:
+        """Go on with the handler's object for this lane."""
+        self.handler, self.circuit = bound.of(lane), bound.circuit
+
+    def begin_anew(self) -> None:
+        """The rule or the handler is another one: what is not through gets all its attempts again."""
+        self.attempt, self.splitting, self.delay, self.error = 1, False, 0.0, None
+        self._condemned.clear()
 
     def decoded(self, total: int) -> HandlerRun:
         """The same run when a batch that was counted in records is now counted in `total` changes."""
@@ -270,3 +280,19 @@ class HandlerRun:
 def _index(found: object) -> int | None:
     """A number of changes, or None for what cannot be one."""
     return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+
+
+def rebound(
+    handlers: Sequence[BoundHandler], total: int, known: list[tuple[BoundHandler, HandlerRun]]
+) -> list[HandlerRun]:
+    """One run for each of a table's handlers: where the same one, or one of its name, was, it goes on."""
+    runs = []
+    for bound in handlers:
+        likely = sorted(known, key=lambda pair: (pair[0] is not bound, pair[0].name != bound.name))
+        if likely and likely[0][0].name == bound.name:
+            known.remove(likely[0])
+            likely[0][1].begin_anew()
+            runs.append(likely[0][1])
+        else:
+            runs.append(HandlerRun(bound.name, bound.of(0), total, bound.circuit))
+    return runs

@@ -20,7 +20,7 @@ class IdleProcessors:
         """`stealing`: a processor takes the work of other lanes, too."""
         self._lanes = lanes
         self._timers = timers
-        self._stealing = stealing
+        self.stealing = stealing
         self._waiting: set[int] = set()  # those that have not been told to look again
         self._watcher: int | None = None
 
@@ -41,7 +41,7 @@ class IdleProcessors:
         if not units or not self._waiting:
             return
         chosen = [number for number in self._waiting if self._lanes[number].ready]
-        if self._stealing:
+        if self.stealing:
             # The watcher last: another would have to watch in its place.
             others = self._waiting.difference(chosen)
             chosen += sorted(others, key=lambda number: number == self._watcher)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from worker.assignment import Assignment
 from worker.chunk import Delivery
-from worker.unit import Unit, UnitState
+from worker.unit import Account, Unit, UnitState
 from worker.work import Work
 
 __all__ = ["Lane", "Room", "Timers", "fullest", "longest_waiting"]
@@ -23,7 +23,17 @@ up to about `max_bytes` more."""
 class Lane:
     """Guarded by the lock of `Lanes`."""
 
-    __slots__ = ("busy_seconds", "bytes", "condition", "number", "ready", "records", "running", "since")
+    __slots__ = (
+        "busy_seconds",
+        "bytes",
+        "condition",
+        "manned",
+        "number",
+        "ready",
+        "records",
+        "running",
+        "since",
+    )
 
     def __init__(self, number: int, lock: threading.Lock) -> None:
         self.number = number
@@ -36,6 +46,8 @@ class Lane:
         """What this lane's processor works on, wherever it comes from."""
         self.since = 0.0
         self.busy_seconds = 0.0
+        self.manned = True
+        """Whether it has a processor. A lane that was given up keeps it until its last batch ends."""
 
     def works_on(self, gone: set[Assignment]) -> bool:
         """Whether its running batch holds records of these."""
@@ -46,7 +58,7 @@ class Lane:
 class Room:
     """What is queued and running against what may be. Guarded by the lock of `Lanes`."""
 
-    __slots__ = ("_bytes", "_lanes", "_max_bytes", "max_records", "spread")
+    __slots__ = ("_bytes", "_lanes", "max_bytes", "max_records", "spread")
 
     def __init__(self, lanes: Sequence[Lane], max_records: int, max_bytes: int) -> None:
         """`max_records`: of each lane; `max_bytes`: of all together."""
@@ -54,12 +66,12 @@ class Room:
         """Bytes, as they were fetched, of records that are decoded and spread over shards."""
         self._lanes = lanes
         self.max_records = max_records
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._bytes = 0
 
     def fits(self, delivery: Delivery) -> bool:
         # What is larger than a bound passes alone, else it would wait for ever.
-        if self._bytes and self._bytes + delivery.bytes > self._max_bytes:
+        if self._bytes and self._bytes + delivery.bytes > self.max_bytes:
             return False
         for number, records in delivery.records.items():
             waiting = self._lanes[number].records
@@ -69,16 +81,19 @@ class Room:
 
     def take(self, delivery: Delivery) -> None:
         for unit, chunk in delivery.parts:
-            self._lanes[unit.lane].bytes += chunk.bytes
-        for number, records in delivery.records.items():
-            self._lanes[number].records += records
+            account, records = unit.account, len(chunk.messages)
+            account.records += records
+            account.bytes += chunk.bytes
+            lane = self._lanes[account.lane]
+            lane.records += records
+            lane.bytes += chunk.bytes
         self._bytes += delivery.bytes
 
     def may_spread(self, unit: Unit | None = None) -> bool:
         """Whether more records may be decoded to be spread over shards: of this unit's table, or of any.
 
         A table may always have a batch of them, so that none depends on another's being blocked."""
-        if self.spread < self._max_bytes // _SPREAD_SHARE:
+        if self.spread < self.max_bytes // _SPREAD_SHARE:
             return True
         if unit is None or unit.shards is None:
             return False
@@ -86,10 +101,22 @@ class Room:
         return shards.records < table.max_records and shards.bytes < table.max_bytes
 
     def release(self, unit: Unit, records: int, size: int) -> None:
-        lane = self._lanes[unit.home]
+        account = unit.account
+        account.records -= records
+        account.bytes -= size
+        lane = self._lanes[account.lane]
         lane.records -= records
         lane.bytes -= size
         self._bytes -= size
+
+    def move(self, account: Account, home: int) -> None:
+        """What it holds counts against another lane from now on."""
+        old, new = self._lanes[account.lane], self._lanes[home]
+        old.records -= account.records
+        old.bytes -= account.bytes
+        new.records += account.records
+        new.bytes += account.bytes
+        account.lane = home
 
 
 class Timers:

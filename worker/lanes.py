@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from worker.assignment import Assignment
 from worker.chunk import Delivery
 from worker.lane import Lane, Room
+from worker.lane_changes import give_tables, resize
 from worker.schedule import Schedule
 from worker.spreading import Spread
 from worker.unit import Unit, UnitState
 from worker.work import Work
+
+if TYPE_CHECKING:
+    from worker.configuration import LanesRule
+    from worker.tables import Table
 
 __all__ = ["Lanes"]
 
@@ -44,6 +50,8 @@ class Lanes:
         self._stealing = work_stealing
         self._clock = clock
         self._schedule = Schedule(self.lanes, self._room, stealing=work_stealing)
+        self.count = count
+        """Lanes in use: those beyond it were given up, and end when their last batch does."""
         self._held: Delivery | None = None  # the delivery that did not fit
         self._withdrawing = False
         self._stopping = False
@@ -99,6 +107,29 @@ class Lanes:
             self._withdrawing = False
             return running
 
+    def resize(self, rule: LanesRule, home: Callable[[Unit], int], units: Iterable[Unit]) -> list[int]:
+        """Other lanes and bounds, while batches run. `home`: the lane of a table; `units`: all of them.
+
+        Returns the lanes that need a processor. The fetcher's thread only: what it holds must be counted anew
+        (`Delivery.recount`)."""
+        with self._lock:
+            self.count, self._stealing = rule.count, rule.work_stealing
+            free = resize(
+                self.lanes, rule, self._room, self._schedule, home=home, units=units, lock=self._lock
+            )
+            self._space.notify_all()
+            return free
+
+    def give_tables(self, changed: Iterable[tuple[Unit, Table]]) -> None:
+        """Other rules and handlers: for a batch that runs from its next attempt on."""
+        with self._lock:
+            give_tables(changed, self._schedule)
+
+    def running(self) -> list[Work]:
+        """The batches that run."""
+        with self._lock:
+            return [lane.running for lane in self.lanes if lane.running]
+
     def stop(self) -> None:
         """Let no further batch begin; `take` returns None from now on."""
         with self._lock:
@@ -120,6 +151,9 @@ class Lanes:
             schedule = self._schedule
             timers = schedule.timers
             while not self._stopping:
+                if number >= self.count:
+                    lane.manned = False
+                    return None
                 now = self._clock()
                 if timers:
                     schedule.let_run(dict.fromkeys(timers.due(now)))
@@ -204,14 +238,14 @@ class Lanes:
         return sum(lane.records for lane in self.lanes)
 
     @property
+    def spread_bytes(self) -> int:
+        """Of records whose rows wait or run in shards, as they were fetched."""
+        return self._room.spread
+
+    @property
     def pressed(self) -> bool:
         """A delivery waits because it does not fit."""
         return self._held is not None
-
-    def idle(self) -> bool:
-        """No batch is running."""
-        with self._lock:
-            return all(lane.running is None for lane in self.lanes)
 
     def dead_end(self, units: Iterable[Unit]) -> bool:
         """A delivery waits for room that only halted tables could give."""

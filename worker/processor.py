@@ -75,7 +75,7 @@ class Processor(threading.Thread):
         if self._failures.called_off(work):
             self._lanes.give_back(self._number, work, delay=0.0, error=work.unit.error)
             return None
-        table = work.unit.table
+        table = work.table
         if not table.handlers:
             return self._bury_all(work)
         if not work.runs:
@@ -90,7 +90,7 @@ class Processor(threading.Thread):
 
     def _handle(self, work: Work) -> Work | None:
         try:
-            outcomes = self._try_alone(work) if work.unit.table.sole and not work.runs else self._step(work)
+            outcomes = self._try_alone(work) if work.table.sole and not work.runs else self._step(work)
         except StopWorker as error:
             self._lanes.give_back(self._number, work, delay=0.0, error=describe(error))
             raise
@@ -160,7 +160,7 @@ class Processor(threading.Thread):
         """The first call of a table's only handler, at the least cost. None: it is done."""
         if not work.total:
             return None
-        bound = work.unit.table.handlers[0]
+        bound = work.table.handlers[0]
         turn, wait = bound.circuit.admit()
         if wait > 0:
             return self._step(work)
@@ -193,8 +193,11 @@ class Processor(threading.Thread):
         if not work.runs:
             work.runs = [
                 HandlerRun(each.name, each.of(self._number), work.total, each.circuit)
-                for each in work.unit.table.handlers
+                for each in work.table.handlers
             ]
+        else:  # another lane may have begun it, and the table's handlers may have changed since
+            for run, bound in zip(work.runs, work.table.handlers, strict=True):
+                run.bind(bound, self._number)
         runs = [run for run in work.runs if not run.finished]
         steps: list[Step] = []
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from worker.assignment import Assignment
 from worker.barrier import Barrier
@@ -29,10 +29,27 @@ class Schedule:
         self.timers = Timers()
         self.idle = IdleProcessors(lanes, self.timers, stealing=stealing)
         self._lanes = lanes
+        self._count = len(lanes)
         self._room = room
         self._stealing = stealing
         self._tickets = 0
         self._crowded: dict[Unit, None] = {}  # tables that wait until fewer rows are spread
+
+    def rehome(
+        self, count: int, home: Callable[[Unit], int], units: Iterable[Unit], *, stealing: bool
+    ) -> None:
+        """Give every table another home lane; who is ready stays so, in the same order."""
+        self._count, self._stealing, self.idle.stealing = count, stealing, stealing
+        ready = sorted((unit for lane in self._lanes for unit in lane.ready), key=lambda unit: unit.ticket)
+        for table in units:
+            table.lane = home(table)
+            self._room.move(table.account, table.lane)
+            if table.shards is not None:
+                table.shards.rehome(table.lane, count)
+        for lane in self._lanes:
+            lane.ready.clear()
+        for unit in ready:
+            self._lanes[unit.lane].ready.append(unit)
 
     def arrange(self, unit: Unit) -> int:
         """Let a unit that neither runs nor keeps a batch go on with what it has queued."""
@@ -84,7 +101,7 @@ class Schedule:
             if chunk.assignment.closed:
                 self._room.release(unit, *chunk.leave())
                 continue
-            shard = shards.get(unit, number, len(self._lanes))
+            shard = shards.get(unit, number, self._count)
             shard.push(chunk)
             shards.records += len(chunk.messages)
             shards.bytes += chunk.bytes
@@ -163,7 +180,8 @@ class Schedule:
             self.ready -= 1
         unit.state = UnitState.IDLE
         unit.mended()
-        return max(0, self.arrange(unit) - ready)
+        woken = self.arrange(unit)
+        return woken - (ready and unit.state is UnitState.READY)
 
     def _let_go(self, unit: Unit, chunks: Iterable[Chunk]) -> list[Barrier]:
         """Count out what a unit no longer holds. Returns the barriers that are over by it."""

@@ -111,7 +111,7 @@ class Shard(Unit):
     def __init__(self, whole: Unit, shards: Shards, number: int, lane: int) -> None:
         super().__init__(whole.table, lane)
         self.whole = whole
-        self.home = whole.home
+        self.account = whole.account
         self.number = self.shard = number
         self.pace = shards.pace
 
@@ -147,6 +147,11 @@ class Shards:
             # Next to each other, so that the shards of one table are evenly spread over the lanes.
             shard = self.units[number] = Shard(whole, self, number, (whole.lane + number) % lanes)
         return shard
+
+    def rehome(self, lane: int, lanes: int) -> None:
+        """Their table's home is another lane."""
+        for shard in self.units.values():
+            shard.lane = (lane + shard.number) % lanes
 
     def let_go(self, shard: Shard) -> None:
         """It has nothing to do any more."""

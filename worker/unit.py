@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from worker.shards import Shards
     from worker.tables import Table
 
-__all__ = ["Unit", "UnitState"]
+__all__ = ["Account", "Unit", "UnitState"]
 
 _SPREAD_RECORDS, _SPREAD_BYTES = 1_000, 4 << 20
 """The most that is decoded at a time to be spread over a table's shards."""
@@ -39,6 +39,17 @@ class UnitState(Enum):
     """A change failed for good: nothing of this unit runs any more."""
 
 
+class Account:
+    """What a table, with its shards, holds of its home lane's bounds. Guarded by the lock of `Lanes`."""
+
+    __slots__ = ("bytes", "lane", "records")
+
+    def __init__(self, lane: int) -> None:
+        self.lane = lane
+        self.records = 0
+        self.bytes = 0
+
+
 class Unit:
     """An ordering unit (a table): its records queue here, and at most one batch of them runs.
 
@@ -46,6 +57,7 @@ class Unit:
     spread over them, and only DDL and its like run here."""
 
     __slots__ = (
+        "account",
         "blocked",
         "bytes",
         "chunks",
@@ -54,7 +66,6 @@ class Unit:
         "failed_batches",
         "finished_records",
         "held",
-        "home",
         "incoming",
         "lane",
         "pace",
@@ -70,8 +81,8 @@ class Unit:
         self.table = table
         self.lane = lane
         """Where it queues when it is ready, whoever takes it."""
-        self.home = lane
-        """The lane whose bounds its records count against: the table's, for a shard, too."""
+        self.account = Account(lane)
+        """What its records count against, whoever works on them: the table's, for a shard, too."""
         self.shard: int | None = None
         """Its number, if it is a shard."""
         self.shards: Shards | None = None
@@ -139,6 +150,8 @@ class Unit:
         table that may be cut short takes a turn only (see Pace)."""
         if self.held is not None:
             work, self.held = self.held, None
+            if work.table is not self.table:
+                work.rebind(self.table)
             return work
         table = self.table
         most, most_bytes = table.max_records, table.max_bytes

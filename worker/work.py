@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from handlers import Batch, Change
 from worker.chunk import Chunk
+from worker.execution import HandlerRun, rebound
 from worker.formats.interface import Record, UndecodableRecord
 
 if TYPE_CHECKING:
-    from worker.execution import HandlerRun
+    from worker.tables import Table
     from worker.unit import Unit
 
 __all__ = ["Work"]
@@ -20,10 +21,23 @@ __all__ = ["Work"]
 class Work:
     """A batch of one unit on its way through its handlers: which records, and how far each handler is."""
 
-    __slots__ = ("bytes", "changes", "chunks", "ends", "finished", "records", "runs", "shortened", "unit")
+    __slots__ = (
+        "bytes",
+        "changes",
+        "chunks",
+        "ends",
+        "finished",
+        "records",
+        "runs",
+        "shortened",
+        "table",
+        "unit",
+    )
 
     def __init__(self, unit: Unit, chunks: list[Chunk], records: int, size: int) -> None:
         self.unit = unit
+        self.table = unit.table
+        """Whose handlers it is given to: the unit's, when it began or was last tried again."""
         self.chunks = chunks
         self.records = records
         self.bytes = size
@@ -60,6 +74,14 @@ class Work:
                 return True
         return False
 
+    def rebind(self, table: Table) -> None:
+        """Go on with the rule and the handlers that the table has now. Attempts begin anew; a handler that is
+        through with it stays through, if it is still one of the table's."""
+        known = list(zip(self.table.handlers, self.runs, strict=True)) if self.runs else []
+        self.table = table
+        # What is counted in records cannot be matched with what a handler counts in changes: begin anew.
+        self.runs = [] if self.changes is None or not known else rebound(table.handlers, self.total, known)
+
     def messages(self) -> Iterable[tuple[Chunk, Record]]:
         for chunk in self.chunks:
             for message in chunk.messages:
@@ -92,7 +114,7 @@ class Work:
 
     def batch(self, first: int, end: int, attempt: int) -> Batch:
         """The changes from `first` up to `end` (records, while nothing is decoded) as a handler sees them."""
-        table = self.unit.table
+        table = self.table
         if self.changes is None:
             return Batch(
                 table.label,

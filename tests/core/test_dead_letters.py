@@ -166,7 +166,7 @@ def test_records_without_a_table_are_letters_one_after_the_other_by_a_processor(
     letters = Letters(refuse=[MustWait("away", 0.01)])
     stage = staged(letters, on_undecodable="dead_letter")
     nowhere = TableBook(configuration(), lambda _rule: []).undecodable()
-    nowhere.lane = 0
+    nowhere.lane = nowhere.account.lane = 0
     stage.offer((nowhere, [b"\x00", b"{", b"\xff"]))
     stage.run(nowhere)
     assert letters.sent == [(offset, "__undecodable__", None, None) for offset in range(3)]
