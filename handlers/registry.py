@@ -27,6 +27,7 @@ __all__ = [
 
 BUILT_IN = {
     "files": "handlers.files:FilesHandler",
+    "kafka": "handlers.kafka_handler:KafkaHandler",
     "log": "handlers.log:LogHandler",
     "redis": "handlers.redis_handler:RedisHandler",
     "spark": "handlers.spark:SparkHandler",

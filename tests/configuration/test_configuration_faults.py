@@ -251,7 +251,7 @@ def test_what_this_version_does_not_have_is_refused_with_a_sentence(
     assert faults(text) == [f"shop.yaml:5: {line}"]
 
 
-@pytest.mark.parametrize("name", ["kafka", "webhook"])
+@pytest.mark.parametrize("name", ["webhook"])
 def test_a_handler_that_this_version_does_not_have_is_refused(faults: Faults, name: str) -> None:
     assert faults(f"tables: [{{match: '*', handlers: [{{type: {name}, url: x}}]}}]") == [
         f'shop.yaml:5: tables[0].handlers[0].type: found "{name}"; this version has no {name} handler yet'

@@ -34,7 +34,7 @@ NOT_YET = (
     NotYet(("lanes", "order_by"), ("row",), "this version keeps order by table only; use table"),
     *(
         NotYet((*_HANDLER, "type"), (name,), f"this version has no {name} handler yet")
-        for name in ("kafka", "webhook")
+        for name in ("webhook",)
     ),
     NotYet((*_HANDLER, "mode"), ("replica",), "this version's Spark handler has the mode changelog only"),
 )
