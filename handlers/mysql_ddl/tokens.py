@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 import sqlglot
 from sqlglot import Token, TokenType
+
+# By its class, not its name: of threads that ask for a name first, one may get a dialect that is half made.
+from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import SqlglotError
 
 from handlers.mysql_ddl import StatementError
@@ -59,7 +62,7 @@ def tokens_of(sql: str) -> Tokens:
     """
     text = _PREFIX + _EXECUTABLE.sub(lambda found: found[1] or f" {found[2]} ", sql)
     try:
-        found = sqlglot.tokenize(text, read="mysql")
+        found = sqlglot.tokenize(text, read=MySQL)
     except SqlglotError as error:
         raise StatementError(f"not readable as SQL ({error})") from error
     pieces = list(_pieces(text, found[1:]))

@@ -77,6 +77,9 @@ def _create_table(connection: sa.Connection, missing: TableMissing) -> None:
     schema, name = missing.name
     inspector = sa.inspect(connection)
     if schema is not None and not inspector.has_schema(schema):
+        if connection.dialect.name == "postgresql":
+            # IF NOT EXISTS fails when another session is making the same.
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('binlane schemas'))")
         connection.execute(sa.schema.CreateSchema(schema, if_not_exists=True))
     if inspector.has_table(name, schema=schema):
         return

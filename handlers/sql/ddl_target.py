@@ -156,6 +156,9 @@ class Target:
         """The schema (MySQL's database) that a new table needs, if it is not there."""
         if table.schema is None or table.schema in sa.inspect(self.connection).get_schema_names():
             return
+        if self.family == "postgresql":
+            # IF NOT EXISTS fails when another session is making the same.
+            self.run("SELECT pg_advisory_xact_lock(hashtext('binlane schemas'))", is_change=False)
         kind = "SCHEMA" if self.family == "postgresql" else "DATABASE"
         self.run(f"CREATE {kind} IF NOT EXISTS {self.quote(table.schema)}")
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.mysql import MySQL
+from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
 from handlers.mysql_ddl import Column, Default
@@ -107,7 +109,7 @@ class Formula:
         for column in list(tree.find_all(exp.Column)):
             if family == "postgresql" and column.name in integers:
                 column.replace(exp.cast(column.copy(), "numeric"))
-        return tree.sql(dialect="postgres" if family == "postgresql" else "mysql", identify=True)
+        return tree.sql(dialect=Postgres if family == "postgresql" else MySQL, identify=True)
 
     def value(self, row: Mapping[str, Any]) -> Any:
         """Of one row, exactly, in the column's type; None where a column is NULL."""
@@ -144,7 +146,7 @@ def formula_of(column: Column) -> Formula | None:
     if column.generated is None or read_type(column.type).name not in _NUMBERS:
         return None
     try:
-        tree = sqlglot.parse_one(column.generated, read="mysql")
+        tree = sqlglot.parse_one(column.generated, read=MySQL)
     except SqlglotError:
         return None
     is_formula = all(isinstance(node, _FORMULA) for node in tree.walk()) and not any(

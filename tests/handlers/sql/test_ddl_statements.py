@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -247,3 +249,26 @@ def test_tables_of_a_statement_are_all_that_it_renames_or_reads() -> None:
     assert tables_of("DROP TABLE a, crm.b", "db") == [("db", "a"), ("crm", "b")]
     assert tables_of("ALTER TABLE a ADD b int COMMENT 'rename'", "db") == [("db", "a")]
     assert tables_of("ALTER TABLE a ADD b int", "db") == []
+
+
+def test_the_first_statements_may_come_in_many_threads_at_once() -> None:
+    """The parser is loaded with the first statement, as it is in a worker's processors."""
+    script = """
+import sys, threading
+from handlers.mysql_ddl import parse
+assert "sqlglot" not in sys.modules
+sys.setswitchinterval(1e-6)
+start, failed = threading.Barrier(16), []
+def read():
+    start.wait()
+    try:
+        assert parse("CREATE TABLE `列` (`a` int DEFAULT b'1')", "db")
+    except BaseException as error:
+        failed.append(repr(error))
+threads = [threading.Thread(target=read) for _ in range(16)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not failed, failed
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
