@@ -74,7 +74,7 @@ class Parts:
                 configuration.dead_letter,
                 producer_settings(configuration),
                 worker=configuration.name,
-                finished=lambda: sum(unit.finished_records for unit in self.book.all()),
+                finished=self.book.finished_records,
                 redact=configuration.secrets.redact,
                 metrics=self.metrics,
                 back=self.lanes.unblock,

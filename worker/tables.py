@@ -11,7 +11,7 @@ from handlers import Handler
 from worker.circuit import Circuit
 from worker.configuration import Configuration, TableRule
 from worker.shards import Shards
-from worker.unit import Unit
+from worker.unit import Unit, UnitState
 
 __all__ = ["UNDECODABLE", "BoundHandler", "Table", "TableBook", "home_lane"]
 
@@ -97,6 +97,7 @@ class TableBook:
         self._lock = threading.Lock()
         self._all: list[Unit] = []
         self._undecodable: Unit | None = None
+        self._left: set[Unit] = set()  # matched once, and by no rule now
         self.units: dict[str, dict[str, Unit | None]] = {}
 
     def meet(self, database: str, name: str) -> Unit | None:
@@ -129,6 +130,51 @@ class TableBook:
             with self._lock:
                 self._all.append(self._undecodable)
         return self._undecodable
+
+    def adopt(self, configuration: Configuration) -> list[tuple[Unit, Table]]:
+        """Look every table up in another configuration. The fetcher's thread only.
+
+        Returns the tables that have other rules or handlers now. One that no rule matches any more ends with
+        what it has queued, as it was; its later records are skipped."""
+        self._configuration = configuration
+        changed = []
+        left = set()
+        for unit in self.all():
+            table = unit.table
+            rule = None if unit is self._undecodable else configuration.rule_for(table.label)
+            if rule is None:
+                left.add(unit)
+                continue
+            handlers = tuple(self._handlers_of(rule))
+            self.units[table.database][table.name] = unit
+            if handlers != table.handlers or rule.model_dump() != table.rule.model_dump():
+                changed.append((unit, Table(table.database, table.name, rule, handlers, by_row=table.by_row)))
+        left.discard(self._undecodable)  # type: ignore[arg-type]  # None is in no set of units
+        # What no rule matched is looked up again when it comes; names that records spell otherwise, too.
+        for tables in self.units.values():
+            for name in [name for name, unit in tables.items() if unit is None or unit in left]:
+                del tables[name]
+        self._left = left
+        return changed
+
+    def busy(self) -> list[Unit]:
+        """Those that may still need the handlers they have."""
+        idle = UnitState.IDLE
+        return [
+            unit
+            for unit in self.all()
+            if unit not in self._left or any(member.state is not idle for member in unit.members())
+        ]
+
+    def finished_records(self) -> int:
+        """By all tables so far, at about this moment."""
+        count = 0
+        for unit in self.all():
+            count += unit.finished_records
+            if unit.shards is not None:
+                count += unit.shards.finished_records
+                count += sum(shard.finished_records for shard in list(unit.shards.units.values()))
+        return count
 
     def all(self) -> list[Unit]:
         with self._lock:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from building import Scripted, chunk, configuration, delivery, record, seen, unit
+from building import Scripted, Undecoded, chunk, configuration, delivery, record, seen, unit
 from hypothesis import given
 from hypothesis import strategies as st
 from processing import BAD, Stage
@@ -87,6 +87,27 @@ def test_each_handler_that_rejects_a_row_has_a_letter_of_its_own() -> None:
     assert sorted(letters.sent) == [(2, "shop.orders", "h0", 0), (2, "shop.orders", "h2", 0)]
     assert seen(fine) == [[0, 1, 2, 3]]
     assert stage.checkpoint() == Checkpoint(4)
+
+
+def test_a_row_that_is_rejected_in_a_batch_that_was_not_decoded_is_found_by_its_place() -> None:
+    letters = Letters()
+    stage, fine = staged(letters), Undecoded()
+    handled: list[tuple[int, int]] = []
+
+    def script(batch: Batch) -> None:
+        rows = [(change.offset, change.index) for change in batch.changes]
+        if (1, 1) in rows:
+            raise Rejected("never", at=rows.index((1, 1)))
+        handled.extend(rows)
+
+    table = unit("orders", Undecoded(script), fine, on_failure="dead_letter")
+    records = [record(n, rows=3) for n in range(3)]
+    stage.lanes.offer(delivery((table, chunk(stage.partition, records))))
+    stage.run(table)
+    assert letters.sent == [(1, "shop.orders", "h0", 1)]
+    assert handled == [(n, row) for n in range(3) for row in range(3) if (n, row) != (1, 1)]
+    assert len(fine.batches) == 1
+    assert stage.checkpoint() == Checkpoint(3)
 
 
 def test_while_no_letter_can_be_written_nothing_after_is_finished_and_nothing_before_is_done_again() -> None:
