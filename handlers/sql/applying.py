@@ -20,7 +20,7 @@ from handlers.sql.folding import Block, KeyMissing, blocks, fold
 from handlers.sql.known_tables import KnownColumn, KnownTable, KnownTables, TableName, UnfitColumn
 from handlers.sql.marks import WHOLE, Marks, Source
 from handlers.sql.naming import Naming
-from handlers.sql.options import SoftDelete, SqlOptions
+from handlers.sql.options import SqlOptions
 from handlers.sql.writer import Columns, Rows, Writer
 
 __all__ = ["UNFIT", "Applier", "ChangeFailed", "Unfit"]
@@ -117,11 +117,11 @@ class Applier:
 
     def _apply_rows(self, connection: sa.Connection, batch: Batch, run: _Run) -> None:
         name = self._naming.target(batch.database, batch.name)
-        changes, soft = run.changes, self._options.deletes
-        if soft == "ignore":
+        changes = run.changes
+        if self._options.deletes == "ignore":
             changes = [change for change in changes if change.op != "delete"]
-        elif isinstance(soft, SoftDelete):
-            changes = [_kept(change, soft.column) for change in changes]
+        elif self._options.deletes == "mark":
+            changes = [_kept(change, self._options.deleted_column) for change in changes]
         if not changes:
             return
         table = self.tables.get(connection, name)

@@ -12,15 +12,7 @@ from handlers.sql.naming import check_template
 from worker.configuration.units import parse_duration
 from worker.configuration.values import PositiveDuration
 
-__all__ = ["SoftDelete", "SqlOptions"]
-
-
-class SoftDelete(BaseModel):
-    """Deleted rows stay and tell when they were deleted."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    column: str = Field(min_length=1, description="A column of the target; null: the row is not deleted.")
+__all__ = ["SqlOptions"]
 
 
 class SqlOptions(BaseModel):
@@ -61,8 +53,11 @@ class SqlOptions(BaseModel):
         "the old one; append: rows are only inserted, updates and deletes are rejected; refuse: all is "
         "rejected.",
     )
-    deletes: Literal["apply", "ignore"] | SoftDelete = Field(
-        "apply", description="apply, ignore, or {column: NAME}: the row stays, with the time of its deletion."
+    deletes: Literal["apply", "ignore", "mark"] = Field(
+        "apply", description="mark: the row stays, with the time of its deletion in deleted_column."
+    )
+    deleted_column: str = Field(
+        "deleted_at", min_length=1, description="With deletes: mark; null in rows that are not deleted."
     )
     ddl: DDLRules = Field(DDLRules.model_validate(True), description="Which DDL of the source is followed.")
     marks_table: str = Field(

@@ -55,11 +55,18 @@ def _schema_right(connection: sa.Connection, schema: str) -> bool:
 def _mysql(connection: sa.Connection, options: SqlOptions) -> str | None:
     if connection.exec_driver_sql("SELECT @@read_only").scalar_one():
         return "it is read only"
+    role = connection.exec_driver_sql("SELECT CURRENT_ROLE()").scalar_one()
+    if role not in (None, "NONE"):
+        return None  # what a role brings stands elsewhere
+    grantee = """CONCAT("'", REPLACE(CURRENT_USER(), '@', "'@'"), "'")"""
+    tables = ("user_privileges", "schema_privileges", "table_privileges")
     rights = {
         str(right).upper()
         for right in connection.exec_driver_sql(
-            "SELECT privilege_type FROM information_schema.user_privileges "
-            "UNION SELECT privilege_type FROM information_schema.schema_privileges"
+            " UNION ".join(
+                f"SELECT privilege_type FROM information_schema.{table} WHERE grantee = {grantee}"
+                for table in tables
+            )
         ).scalars()
     }
     needed = ["SELECT", "INSERT", "UPDATE", "DELETE", *(["CREATE", "ALTER"] if options.create else [])]

@@ -235,7 +235,7 @@ def test_deletes_can_be_ignored(sql: SqlLab) -> None:
 
 
 def test_deleted_rows_can_stay_with_the_time_of_their_deletion(sql: SqlLab) -> None:
-    with sql.handler(deletes={"column": "gone_at"}) as handler:
+    with sql.handler(deletes="mark", deleted_column="gone_at") as handler:
         handler.handle(
             orders(
                 row(1),
