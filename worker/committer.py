@@ -49,7 +49,7 @@ class Committer(threading.Thread):
         self._assignments = assignments
         self._local = local
         self._kafka = kafka
-        self._interval = interval
+        self.interval = interval
         self._metrics = metrics
         self._clock = clock
         self._fail = fail
@@ -67,14 +67,14 @@ class Committer(threading.Thread):
             while not self._ended.wait(self._pause()):
                 self.beat = self._clock()
                 if self._errors or self.beat >= self._due:
-                    self._due = self.beat + self._interval
+                    self._due = self.beat + self.interval
                     self.commit()
         except BaseException as error:
             self._fail(error)
 
     def _pause(self) -> float:
         # A long interval is slept in pieces, so that the thread shows that it lives.
-        left = self._interval if self._errors else max(self._due - self._clock(), 0.0)
+        left = self.interval if self._errors else max(self._due - self._clock(), 0.0)
         return min(left, _RETRY_SECONDS)
 
     def stop(self) -> None:

@@ -50,10 +50,13 @@ class Flood:
     """
 
     def __init__(self, max_ratio: float) -> None:
+        self.allow(max_ratio)
+        self._letters: list[int] = []
+
+    def allow(self, max_ratio: float) -> None:
         # Rounded: 0.57 x 1,000 is 569.9999... in floating point.
         self._most = None if max_ratio >= 1 else int(round(max_ratio * WINDOW, 6))
         self.max_ratio = max_ratio
-        self._letters: list[int] = []
 
     def exceeds(self, finished: int) -> int | None:
         """How many letters one more would make, if that is too many."""
@@ -100,6 +103,11 @@ class DeadLetters:
         self._flood = Flood(rule.max_ratio)
         self._producer: Producer | None = None
         self._trouble: KafkaError | None = None
+
+    def allow(self, max_ratio: float) -> None:
+        """Another share of dead letters from now on."""
+        with self._lock:
+            self._flood.allow(max_ratio)
 
     def send(
         self,

@@ -14,7 +14,9 @@ from offsets.stores import PolledKafkaStore
 from offsets.types import TopicPartition
 from worker.assignment import Assignment, Assignments
 from worker.chunk import Delivery
+from worker.errands import Errands
 from worker.formats.interface import Record
+from worker.holding import Holding
 from worker.kafka_errors import KafkaErrors
 from worker.lanes import Lanes
 from worker.logs import get_logger
@@ -82,17 +84,17 @@ class Fetcher(threading.Thread):
         self._order = order
         self._prepare = prepare
         self._pauses = Pauses(consumer, assignments)
-        self._max_records = max_records
-        self._max_bytes = max_bytes
         self._poll = PollSize(max_records, max_bytes)
         self._clock = clock
         self._fail = fail
         self._draining = threading.Event()
         self._closing = threading.Event()
-        self._held: deque[Delivery] = deque()  # routed, and not taken yet
+        self._held = Holding(lanes, max_records, max_bytes)
         self._held_since = 0.0
         self._unrouted: deque[list[Message]] = deque()
         self._left: set[TopicPartition] = set()  # what left during the poll under way
+        self.errands = Errands()
+        """What is to be done between two polls."""
         self.beat = clock()
         """When the thread last went round."""
 
@@ -131,12 +133,17 @@ class Fetcher(threading.Thread):
         except BaseException as error:
             self._fail(error)
 
+    def bound(self, max_records: int, max_bytes: int) -> None:
+        """Other lanes and bounds (see `Lanes.resize`). An errand."""
+        self._poll = PollSize(max_records, max_bytes)
+        self._held.bound(max_records, max_bytes)
+
     def _alive(self) -> None:
         self.beat = self._clock()
 
     def changed(self, gone: set[Assignment], added: list[Assignment]) -> None:
         """The rebalancer's word on this thread: these partitions left, those came."""
-        self._held = deque(rest for held in self._held if (rest := held.without(gone)).parts)
+        self._held.leave(gone)
         # A record fetched before must not count as fetched by a later assignment of its partition.
         left = {assignment.partition for assignment in gone}
         self._left |= left
@@ -153,6 +160,7 @@ class Fetcher(threading.Thread):
         """Between two polls: what only this thread may do with the consumer."""
         self.beat = now = self._clock()
         self._store.serve()
+        self.errands.serve()
         if now >= self._ends_due:
             self._ends_due = now + _ENDS_SECONDS
             for assignment in self._assignments.current():
@@ -222,8 +230,7 @@ class Fetcher(threading.Thread):
             yield from self._order.due()
 
     def _hand_over(self, delivery: Delivery, *, full: bool, count: int) -> None:
-        self._held.extend(delivery.pieces(self._max_records, self._max_bytes))
-        fits = self._offer_held()
+        fits = self._held.add(delivery)
         if fits:
             self._let_processors_catch_up()
         else:
@@ -236,19 +243,13 @@ class Fetcher(threading.Thread):
             if self._lanes.queued <= _QUEUED or self._draining.wait(_BREATH_SECONDS):
                 break
 
-    def _offer_held(self) -> bool:
-        """True when the lanes have taken everything."""
-        while self._held and self._lanes.offer(self._held[0]):
-            self._held.popleft()
-        return not self._held
-
     def _wait_for_room(self) -> None:
         """Offer what is held again; pause the partitions if that takes long, and go on polling."""
         begin = self._clock()
         if not self._held:  # what waited belonged to partitions that left
             self._lanes.forget_held()
         self._lanes.wait_for_space(_POLL_SECONDS)
-        if self._offer_held():
+        if self._held.offer():
             self._pauses.resume()
         elif self.paused:
             # For the group's sake; paused partitions give nothing but what was under way.
@@ -285,7 +286,6 @@ class Fetcher(threading.Thread):
     def _idle_until_closed(self) -> None:
         """Stay in the group without fetching, so that others do not start on what still runs here."""
         self._held.clear()
-        self._lanes.forget_held()
         self._unrouted.clear()
         self._pauses.pause()
         while not self._closing.is_set():

@@ -153,6 +153,12 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "Rebalances seen; kind is assign, revoke or lost.",
     ),
     MetricDefinition(
+        "binlane_reloads_total",
+        "counter",
+        ("result",),
+        "Changed configuration files; result is success (taken over) or refused.",
+    ),
+    MetricDefinition(
         "binlane_info",
         "info",
         ("version",),

@@ -26,9 +26,10 @@ from worker.histogram import HandlerTimes, merge
 from worker.metric_definitions import definition
 from worker.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
 
-__all__ = ["MAX_TABLE_LABELS", "OTHER_TABLES", "CommitResult", "Metrics", "RebalanceKind"]
+__all__ = ["MAX_TABLE_LABELS", "OTHER_TABLES", "CommitResult", "Metrics", "RebalanceKind", "ReloadResult"]
 
 CommitResult = Literal["success", "failure"]
+ReloadResult = Literal["success", "refused"]
 RebalanceKind = Literal["assign", "revoke", "lost"]
 
 MAX_TABLE_LABELS = 1_000
@@ -57,6 +58,9 @@ class Metrics:
         self._backpressure = _counter("binlane_backpressure_seconds_total")
         self._commits = _counter("binlane_commits_total")
         self._rebalances = _counter("binlane_rebalances_total")
+        self._reloads = _counter("binlane_reloads_total")
+        for result in ("success", "refused"):
+            self._reloads.labels(result)
         for kind in ("assign", "revoke", "lost"):
             self._rebalances.labels(kind)
 
@@ -83,6 +87,9 @@ class Metrics:
 
     def dead_letter(self, table: str, records: int = 1) -> None:
         self._dead_letters.labels(self._tables.label(table)).inc(records)
+
+    def reload(self, result: ReloadResult) -> None:
+        self._reloads.labels(result).inc()
 
     def commit(self, store: str, result: CommitResult) -> None:
         # Both results exist from the first commit on: a counter that begins at 1 shows no increase.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from confluent_kafka import Consumer
 
@@ -84,18 +85,16 @@ class Parts:
         rules = FailureRules(
             on_undecodable=configuration.on_undecodable, dead_letters=self.dead_letters, calls=self.calls
         )
-        self.processors = [
-            Processor(
-                number,
-                self.lanes,
-                self.metrics,
-                rules=rules,
-                clock=clock,
-                random=random.random,
-                fail=fail,
-            )
-            for number in range(lanes.count)
-        ]
+        self._processor = partial(
+            Processor,
+            lanes=self.lanes,
+            metrics=self.metrics,
+            rules=rules,
+            clock=clock,
+            random=random.random,
+            fail=fail,
+        )
+        self.processors = [self._processor(number) for number in range(lanes.count)]
         self.committer = Committer(
             self.assignments,
             self.local,
@@ -149,6 +148,13 @@ class Parts:
             clock=clock,
             fail=fail,
         )
+
+    def man(self, lanes: Iterable[int]) -> None:
+        """Start a processor for each of these lanes. Those whose lanes were given up end by themselves."""
+        new = [self._processor(number) for number in lanes]
+        self.processors = [each for each in self.processors if not each.dismissed] + new
+        for processor in new:
+            processor.start()
 
     def circuits(self) -> list[tuple[str, Circuit]]:
         """What is known of each target, by the handler's name; last the dead-letter topic."""

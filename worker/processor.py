@@ -54,6 +54,8 @@ class Processor(threading.Thread):
         self._random = random
         self._fail = fail
         self._pool: ThreadPoolExecutor | None = None
+        self.dismissed = False
+        """It has ended, because its lane was given up or the lanes were stopped."""
 
     def call_off(self) -> None:
         """Begin no further attempt; a handler that is running goes on to its end."""
@@ -64,6 +66,7 @@ class Processor(threading.Thread):
         try:
             while (work := self._lanes.take(self._number, finished)) is not None:
                 finished = self._work(work)
+            self.dismissed = True
         except BaseException as error:
             self._fail(error)
         finally:

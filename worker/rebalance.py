@@ -53,7 +53,7 @@ class Rebalancer:
     ) -> None:
         """`incremental`: the group's protocol adds and takes single partitions.
         `settled`: told when the group has given this member its share."""
-        self._configuration = configuration
+        self.configuration = configuration
         self._assignments = assignments
         self._book = book
         self._lanes = lanes
@@ -106,12 +106,12 @@ class Rebalancer:
         self._kafka.interrupt()
         gone = self._close(partitions)
         self.changed(set(gone), [])
-        running = self._lanes.withdraw(self._book.all(), set(gone), self._configuration.revoke_timeout)
+        running = self._lanes.withdraw(self._book.all(), set(gone), self.configuration.revoke_timeout)
         if running:
             log.warning(
                 "revoke_timeout",
                 tables=running,
-                seconds=self._configuration.revoke_timeout,
+                seconds=self.configuration.revoke_timeout,
                 hint="their unfinished records come again to the next owner",
             )
         committed = self._committer.commit(gone) if gone else True
@@ -140,7 +140,7 @@ class Rebalancer:
         start = assignment.start.offset
         position = tracker.next_offset if tracker.next_offset is not None else start
         if isinstance(position, int) and position > high:
-            begin = high if self._configuration.checkpoint.initial == "latest" else low
+            begin = high if self.configuration.checkpoint.initial == "latest" else low
             assignment.restart_at(begin)
             what = "is beyond the partition's end: the topic was made anew or cut; counting begins anew"
             lost = None
@@ -187,7 +187,7 @@ class Rebalancer:
     def _starts(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Start]:
         entries = self._local.load_entries(partitions)
         committed = self._asked(lambda: self._kafka.load(partitions))
-        checkpoint = self._configuration.checkpoint
+        checkpoint = self.configuration.checkpoint
         starts = {}
         for partition in partitions:
             # Once a process: a partition that left and came back goes on where it was.

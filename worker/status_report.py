@@ -52,7 +52,7 @@ class StatusReport:
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
     ) -> None:
-        self._configuration = configuration
+        self.configuration = configuration
         self._redact = configuration.secrets.redact
         self._assignments = parts.assignments
         self._lanes = parts.lanes
@@ -81,6 +81,7 @@ class StatusReport:
                     busy_seconds=lane.busy_seconds + (now - lane.since if lane.running else 0.0),
                 )
                 for lane in self._lanes.lanes
+                if lane.number < self._lanes.count or lane.running
             ]
             for unit in self._book.all():
                 works = {each: running.get(each) or each.held for each in unit.members()}
@@ -95,7 +96,7 @@ class StatusReport:
             known = [seconds for seconds in found.values() if seconds is not None]
             rows.append(self._completed(table, max(known) if known else None))
         return WorkerStatus(
-            name=self._configuration.name,
+            name=self.configuration.name,
             state=self._state(),
             version=__version__,
             uptime_seconds=round(self._clock() - self._begun, 3),
@@ -108,8 +109,8 @@ class StatusReport:
             checkpoint=self._committer.status(),
             targets=self._targets(),
             error=self._redacted(self._error()),
-            lane_max_records=self._configuration.lanes.max_records,
-            max_bytes=self._configuration.lanes.max_bytes,
+            lane_max_records=self.configuration.lanes.max_records,
+            max_bytes=self.configuration.lanes.max_bytes,
         )
 
     def _targets(self) -> list[TargetStatus]:

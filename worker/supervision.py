@@ -19,6 +19,7 @@ from worker.http.app import build_app
 from worker.http.server import HttpServer, ListenError
 from worker.logs import get_logger
 from worker.parts import KAFKA_DEADLINE, Parts
+from worker.reloading import Reloader
 from worker.routing import UndecodableHalt
 from worker.slow_calls import SlowCalls
 from worker.status import WorkerState
@@ -67,12 +68,14 @@ class Worker:
             wall_clock=time.time,
         )
         self.parts.metrics.attach(self.status)
+        self._reloader = Reloader(configuration, self.parts, stopped=self._stop.is_set)
         self._http: HttpServer | None = None
 
     def run(self) -> int:
         """Work until a signal or an error; 0 when everything that ran was finished and committed, else 1."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGHUP, lambda _number, _frame: self._reloader.want())
         opened = False
         try:
             self._start_http()
@@ -111,7 +114,8 @@ class Worker:
                 return f"the {thread.name} thread is dead"
             if now - thread.beat > patience:
                 return f"the {thread.name} thread has made no progress for {now - thread.beat:.0f} s"
-        dead = [thread.name for thread in self.parts.processors if not thread.is_alive()]
+        processors = [each for each in self.parts.processors if not each.dismissed]
+        dead = [thread.name for thread in processors if not thread.is_alive()]
         return f"dead threads: {', '.join(dead)}" if dead else None
 
     def ready(self) -> str | None:
@@ -169,6 +173,9 @@ class Worker:
         slow_calls = SlowCalls(self.parts.calls, self._clock)
         while not self._stop.wait(_WATCH_SECONDS):
             slow_calls.look()
+            if self._reloader.look():
+                self._configuration = self._reloader.configuration
+                self.status.configuration = self._configuration
             if self.parts.lanes.pressed and self.parts.lanes.dead_end(self.parts.book.all()):
                 ends += 1
             else:

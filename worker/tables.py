@@ -137,11 +137,13 @@ class TableBook:
         Returns the tables that have other rules or handlers now. One that no rule matches any more ends with
         what it has queued, as it was; its later records are skipped."""
         self._configuration = configuration
-        changed = []
-        left = set()
+        changed: list[tuple[Unit, Table]] = []
+        left: set[Unit] = set()
         for unit in self.all():
             table = unit.table
-            rule = None if unit is self._undecodable else configuration.rule_for(table.label)
+            if unit is self._undecodable:
+                continue
+            rule = configuration.rule_for(table.label)
             if rule is None:
                 left.add(unit)
                 continue
@@ -149,7 +151,6 @@ class TableBook:
             self.units[table.database][table.name] = unit
             if handlers != table.handlers or rule.model_dump() != table.rule.model_dump():
                 changed.append((unit, Table(table.database, table.name, rule, handlers, by_row=table.by_row)))
-        left.discard(self._undecodable)  # type: ignore[arg-type]  # None is in no set of units
         # What no rule matched is looked up again when it comes; names that records spell otherwise, too.
         for tables in self.units.values():
             for name in [name for name, unit in tables.items() if unit is None or unit in left]:

@@ -1,0 +1,118 @@
+"""A changed configuration taken over by the running worker: what can change does, what cannot is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from handlers.registry import HandlerTypeError, OptionsError
+from worker import logs
+from worker.backoff import describe
+from worker.configuration import Configuration, ConfigurationError, load
+from worker.configuration.agreement import disagreements
+from worker.configuration.changes import compare, merge
+from worker.configuration.faults import key_path
+from worker.configuration.watching import FileWatch
+from worker.handler_set import HandlerOpenError, HandlerPlan
+from worker.parts import Parts
+from worker.tables import BoundHandler, home_lane
+
+__all__ = ["Reloader"]
+
+log = logs.get_logger("reload")
+
+
+class Reloader:
+    """Looks at the configuration file, and takes it over when it has changed. The main thread's own.
+
+    A new file that is broken, or whose handlers cannot be opened, changes nothing.
+    """
+
+    def __init__(self, configuration: Configuration, parts: Parts, *, stopped: Callable[[], bool]) -> None:
+        self.configuration = configuration
+        """What the worker goes by now."""
+        self._parts = parts
+        self._stopped = stopped
+        self._watch = FileWatch(configuration.path)
+        self._redact = configuration.secrets.redact
+        self._wanted = False
+
+    def want(self) -> None:
+        """Read the file at the next look, changed or not (SIGHUP)."""
+        self._wanted = True
+
+    def look(self) -> bool:
+        """True when the configuration has changed by it."""
+        if self._parts.handlers.has_left:
+            self._parts.handlers.close_left(self._in_use())
+        if self._wanted:
+            self._watch.taken()
+        elif not self._watch.changed():
+            return False
+        self._wanted = False
+        taken = self._reload()
+        self._parts.metrics.reload("success" if taken is not None else "refused")
+        return bool(taken)
+
+    def _reload(self) -> bool | None:
+        """True: something has changed, False: nothing had to, None: it was refused."""
+        old = self.configuration
+        try:
+            new = load(old.path)
+        except ConfigurationError as error:
+            for fault in error.faults:
+                log.error("reload_refused", fault=str(fault), hint="the worker goes on as it was")
+            return None
+        changes = compare(old, new)
+        now = merge(old, new)
+        for path, problem in disagreements(now):
+            log.error(
+                "reload_refused",
+                fault=f"{key_path(path)}: {problem}",
+                hint="with what needs a restart left out, the keys do not agree; restart the worker",
+            )
+            return None
+        if changes.live:
+            try:
+                plan = self._parts.handlers.plan(now)
+            except (HandlerTypeError, OptionsError, HandlerOpenError) as error:
+                log.error("reload_refused", fault=describe(error), hint="the worker goes on as it was")
+                return None
+            if not self._parts.fetcher.errands.ask(lambda: self._adopt(plan), give_up=self._stopped):
+                return None  # the worker stops; nothing of it matters any more
+            log.info("reloaded", changed=changes.live)
+        elif not changes.restart:
+            log.info("reload_found_no_changes")
+        if changes.restart:
+            log.warning(
+                "reload_needs_restart", keys=changes.restart, hint="these stay as they were until then"
+            )
+        return bool(changes.live)
+
+    def _adopt(self, plan: HandlerPlan) -> None:
+        """Between two polls, on the fetcher's thread: nothing is routed or offered meanwhile."""
+        parts, now, old = self._parts, plan.configuration, self.configuration
+        parts.handlers.adopt(plan)
+        changed = parts.book.adopt(now)
+        parts.lanes.give_tables(changed)
+        if now.lanes != old.lanes:
+            count = now.lanes.count
+            free = parts.lanes.resize(
+                now.lanes, lambda unit: home_lane(unit.table.label, count), parts.book.all()
+            )
+            parts.fetcher.bound(now.lanes.max_records, now.lanes.max_bytes)
+            parts.man(free)
+        if now.dead_letter is not None and parts.dead_letters is not None:
+            parts.dead_letters.allow(now.dead_letter.max_ratio)
+        parts.committer.interval = now.checkpoint.interval
+        parts.rebalancer.configuration = now
+        if now.logging.level != old.logging.level or now.secrets is not old.secrets:
+            before, after = self._redact, now.secrets.redact
+            self._redact = lambda text: after(before(text))
+            logs.configure(now.logging.level, now.logging.format, redact=self._redact)
+        self.configuration = now
+
+    def _in_use(self) -> set[BoundHandler]:
+        """Handlers that a table still has, or a batch that runs."""
+        running = self._parts.lanes.running()
+        used = {bound for work in running for bound in (*work.table.handlers, *work.unit.table.handlers)}
+        return used | {bound for unit in self._parts.book.busy() for bound in unit.table.handlers}
