@@ -5,7 +5,7 @@ What a record holds: `dts_schema`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -46,12 +46,13 @@ class DTS:
     name = "dts"
 
     def __init__(self) -> None:
+        self.route: Callable[[bytes], Route] = self._route
         self._reader = RecordReader()
         # Bytes of operation and name -> route. Threads share it without a lock: each access is one dict
         # operation, and two threads that miss together make the same route twice.
         self._routes: dict[bytes, DTSRoute] = {}
 
-    def route(self, value: bytes) -> Route:
+    def _route(self, value: bytes) -> Route:
         """Never raises: what has no table, or is no record, goes to `explain`."""
         try:
             if len(value) <= _NOISE_BYTES:
