@@ -32,6 +32,7 @@ BUILT_IN = {
     "redis": "handlers.redis_handler:RedisHandler",
     "spark": "handlers.spark:SparkHandler",
     "sql": "handlers.sql:SqlHandler",
+    "webhook": "handlers.webhook:WebhookHandler",
 }
 """Imported only when asked for: Spark takes its time."""
 

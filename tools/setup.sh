@@ -133,6 +133,7 @@ missing_servers() {
     has_program postgres /usr/lib/postgresql/*/bin /usr/pgsql-*/bin || printf ' postgresql'
     has_program mariadbd || printf ' mariadb-server'
     has_program redis-server || printf ' redis-server'
+    has_program openssl || printf ' openssl' # makes the certificates of the tests
 }
 
 # Whether a program is in PATH, in the folders where daemons are, or in those given.

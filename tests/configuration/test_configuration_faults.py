@@ -251,13 +251,6 @@ def test_what_this_version_does_not_have_is_refused_with_a_sentence(
     assert faults(text) == [f"shop.yaml:5: {line}"]
 
 
-@pytest.mark.parametrize("name", ["webhook"])
-def test_a_handler_that_this_version_does_not_have_is_refused(faults: Faults, name: str) -> None:
-    assert faults(f"tables: [{{match: '*', handlers: [{{type: {name}, url: x}}]}}]") == [
-        f'shop.yaml:5: tables[0].handlers[0].type: found "{name}"; this version has no {name} handler yet'
-    ]
-
-
 def test_a_mode_of_spark_that_this_version_does_not_have_is_refused(faults: Faults) -> None:
     assert faults("tables: [{match: '*', handlers: [{type: spark, mode: replica}]}]") == [
         'shop.yaml:5: tables[0].handlers[0].mode: found "replica"; '

@@ -32,10 +32,6 @@ _HANDLER = ("tables", "*", "handlers", "*")
 
 NOT_YET = (
     NotYet(("lanes", "order_by"), ("row",), "this version keeps order by table only; use table"),
-    *(
-        NotYet((*_HANDLER, "type"), (name,), f"this version has no {name} handler yet")
-        for name in ("webhook",)
-    ),
     NotYet((*_HANDLER, "mode"), ("replica",), "this version's Spark handler has the mode changelog only"),
 )
 
