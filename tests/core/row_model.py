@@ -144,12 +144,11 @@ class Model:
 
     def give_up(self, work: Work) -> None:
         """What is left of it of partitions that are gone never runs again."""
-        mine = {
-            item
-            for chunk, message in work.messages()
-            if chunk.assignment.closed
-            for item in self.items[chunk.assignment, message.offset()]
-        }
+        if work.spreads:  # nothing of it has begun
+            return
+        if work.changes is None:
+            work.decode(lambda _record, _fault: False)
+        mine = {item for item in self.left(work) if item.of.closed}
         for queue in self.waiting.values():
             queue[:] = [item for item in queue if item not in mine]
 
