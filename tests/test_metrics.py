@@ -45,6 +45,7 @@ PROMISED = {
     "binlane_delay_seconds": {"topic", "partition"},
     "binlane_commits_total": {"store", "result"},
     "binlane_rebalances_total": {"kind"},
+    "binlane_reloads_total": {"result"},
     "binlane_info": {"version"},
 }
 """The public promise, written out: dashboards and alerts rest on it."""

@@ -138,6 +138,7 @@ class Metrics:
             self._backpressure,
             self._commits,
             self._rebalances,
+            self._reloads,
         ):
             yield from _families(counter)
         for counter in (self._retries, self._dead_letters):
