@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, ClassVar, Literal
@@ -13,15 +14,22 @@ from typing import Any, ClassVar, Literal
 import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
-from handlers.api import Batch, Handler, HandlerContext
+from handlers.api import Batch, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.change_json import line
 from handlers.table_file import TableFile, recover, safe_name
+from handlers.templates import place_of
 from worker.configuration.units import parse_duration, parse_size
 from worker.configuration.values import PositiveDuration, PositiveSize
 
 __all__ = ["FilesHandler", "FilesOptions"]
 
 _MAX_OPEN = 256
+
+# The disk, not the batch: full, gone, or read-only since it found an error.
+_DISK = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO}
+    | {errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EMFILE, errno.ENFILE}
+)
 
 log = structlog.stdlib.get_logger("handlers.files")
 
@@ -77,12 +85,22 @@ class FilesHandler(Handler):
         )
 
     def handle(self, batch: Batch) -> None:
-        """Returns when the batch is on disk. Raises OSError, TypeError for a value without a form in JSON."""
-        lines = b"".join([line(change, batch.database, batch.name) for change in batch.changes])
+        """Returns when the batch is on disk.
+
+        Raises Rejected for a value without a form in JSON, TargetUnavailable for a disk that is full or out
+        of order, OSError for anything else that the system refuses (a missing right).
+        """
+        lines = b"".join(_lines(batch))
         if not lines:
             return
         file = self._file_of(batch)
-        if file.write(lines, self.clock()) >= self._options.rotate_bytes:
+        try:
+            size = file.write(lines, self.clock())
+        except OSError as error:
+            if error.errno in _DISK:
+                raise TargetUnavailable(f"{self._directory}: {error.strerror}") from error
+            raise
+        if size >= self._options.rotate_bytes:
             # The batch is safe: a name that cannot be given now must not have it written twice.
             self._finish(file)
 
@@ -139,6 +157,14 @@ class FilesHandler(Handler):
             log.warning("file_not_finished", error=str(error))
             return False
         return True
+
+
+def _lines(batch: Batch) -> Iterator[bytes]:
+    for at, change in enumerate(batch.changes):
+        try:
+            yield line(change, batch.database, batch.name)
+        except TypeError as error:
+            raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None
 
 
 class _Rotation:

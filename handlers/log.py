@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Literal
 import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
-from handlers.api import Batch, Handler, HandlerContext
+from handlers.api import Batch, Handler, HandlerContext, PartialFailure, Rejected
 from handlers.change_json import json_row
+from handlers.templates import place_of
 
 __all__ = ["LogHandler", "LogOptions"]
 
@@ -43,7 +44,7 @@ class LogHandler(Handler):
         self._log = self._log.bind(handler=context.handler)
 
     def handle(self, batch: Batch) -> None:
-        """Raises TypeError for a value of an unknown type."""
+        """Raises Rejected for a value without a form in JSON."""
         if not logging.getLogger("handlers.log").isEnabledFor(self._level):
             return
         if self._options.each == "batch":
@@ -59,14 +60,18 @@ class LogHandler(Handler):
                 attempt=batch.attempt,
             )
             return
-        for change in batch.changes:
-            values = {"before": json_row(change.before), "after": json_row(change.after), "sql": change.sql}
+        for at, change in enumerate(batch.changes):
+            try:
+                key, before, after = json_row(change.key), json_row(change.before), json_row(change.after)
+            except TypeError as error:
+                raise PartialFailure(at, Rejected(f"{place_of(change, batch.table)}: {error}")) from None
+            values = {"before": before, "after": after, "sql": change.sql}
             self._log.log(
                 self._level,
                 "change",
                 table=batch.table,
                 op=change.op,
-                key=json_row(change.key),
+                key=key,
                 **{name: value for name, value in values.items() if value is not None},
                 source_time_ms=change.source_time_ms,
                 position=f"{change.topic}[{change.partition}]@{change.offset}",

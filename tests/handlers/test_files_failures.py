@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 import subprocess
 import sys
@@ -12,6 +14,9 @@ from pathlib import Path
 
 import pytest
 from files_lab import batch, finished, offsets, opened, parts
+
+from handlers import Rejected, TargetUnavailable, table_file
+from handlers.testing import make_batch
 
 
 @contextmanager
@@ -42,6 +47,62 @@ def test_a_first_batch_that_failed_leaves_no_file(tmp_path: Path) -> None:
     with opened(tmp_path) as handler, disk_that_ends_at(50), pytest.raises(OSError, match="File too large"):
         handler.handle(batch(0, 5))
     assert finished(tmp_path) == parts(tmp_path) == []
+
+
+@contextmanager
+def no_more_open_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(used)]  # whatever was free below
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(taken) + 1, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+def test_without_a_free_descriptor_the_batch_waits(tmp_path: Path) -> None:
+    with opened(tmp_path) as handler:
+        with no_more_open_files(), pytest.raises(TargetUnavailable, match="Too many open files"):
+            handler.handle(batch(0, 2))
+        handler.handle(batch(0, 2))
+    assert offsets(*finished(tmp_path)) == [0, 1]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
+def test_a_disk_that_is_full_or_out_of_order_makes_the_batch_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fails(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with opened(tmp_path) as handler:
+        handler.handle(batch(0))
+        # Only the kernel of a machine with such a disk says this by itself.
+        monkeypatch.setattr(table_file.os, "fsync", fails)
+        with pytest.raises(TargetUnavailable, match=os.strerror(number)):
+            handler.handle(batch(1, 2))
+        monkeypatch.undo()
+        handler.handle(batch(1, 2))
+    assert offsets(*finished(tmp_path)) == [0, 1, 2]
+
+
+def test_what_is_in_the_way_is_an_error_like_any_other(tmp_path: Path) -> None:
+    with opened(tmp_path) as handler:
+        (tmp_path / "lake" / "shop").write_text("in the way")
+        with pytest.raises(NotADirectoryError):
+            handler.handle(batch(0))
+
+
+def test_a_value_without_a_form_is_rejected_with_its_place(tmp_path: Path) -> None:
+    rows = make_batch("shop.orders", [{"id": 1}, {"id": object()}], topic="cdc", partition=3, offset=7)
+    with opened(tmp_path) as handler:
+        with pytest.raises(Rejected, match=r"shop\.orders, cdc\[3\] offset 8: .*type object") as caught:
+            handler.handle(rows)
+        assert caught.value.at == 1
+    assert finished(tmp_path) == []
 
 
 def test_a_file_that_somebody_took_away_gets_a_successor(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import structlog
 
-from handlers import Batch, Change, HandlerContext
+from handlers import Batch, Change, HandlerContext, PartialFailure, Rejected
 from handlers.log import LogHandler
 from handlers.options import check_options
+from handlers.testing import make_batch, opened
 from worker import logs
 
 
@@ -97,3 +98,16 @@ def test_other_words_are_faults() -> None:
         fault.path: fault.nearest for fault in check_options(LogHandler, {"each": "changes", "lvl": "info"})
     }
     assert faults == {("each",): "change", ("lvl",): "level"}
+
+
+def test_a_value_without_a_form_is_rejected_after_the_lines_before_it(stream: io.StringIO) -> None:
+    rows = make_batch("shop.orders", [{"id": 1}, {"id": object()}], topic="cdc", partition=3, offset=7)
+    with (
+        opened(LogHandler()) as handler,
+        pytest.raises(PartialFailure) as caught,
+    ):
+        handler.handle(rows)
+    assert caught.value.done == 1
+    assert isinstance(caught.value.cause, Rejected)
+    assert "shop.orders, cdc[3] offset 8" in str(caught.value.cause)
+    assert len(stream.getvalue().splitlines()) == 1
