@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
-from worker.kafka_settings import SettingsError, admin_settings, check_settings, consumer_settings
+from worker.kafka_settings import (
+    SettingsError,
+    admin_settings,
+    check_settings,
+    consumer_settings,
+    producer_settings,
+)
 
 
 @dataclass
@@ -138,3 +146,41 @@ def test_an_admin_client_is_given_security_but_nothing_of_consumers() -> None:
         "client.id": "binlane",
         "security.protocol": "ssl",
     }
+
+
+def test_a_producer_has_the_security_properties_and_none_that_only_consumers_know() -> None:
+    section = with_properties(
+        security__protocol="sasl_ssl",
+        sasl__mechanism="PLAIN",
+        sasl__username="shop",
+        sasl__password="hunter2",
+        group__instance__id="worker-0",
+        fetch__min__bytes=10,
+        linger__ms=20,
+    )
+    settings = producer_settings(section)
+    assert settings["sasl.password"] == "hunter2"
+    assert settings["linger.ms"] == "20", "the user's own come before the defaults"
+    assert settings.keys().isdisjoint(
+        {"group.id", "group.instance.id", "fetch.min.bytes", "isolation.level", "enable.auto.commit"}
+    )
+    warnings: list[str] = []
+    logger = logging.Logger("producer")
+    logger.addHandler(Listening(warnings))
+    producer = Producer(settings, logger=logger)
+    producer.poll(0.2)
+    assert [line for line in warnings if "CONFWARN" in line] == []
+
+
+def test_a_producer_never_repeats_or_reorders_whatever_is_set() -> None:
+    settings = producer_settings(with_properties(enable__idempotence=False))
+    assert (settings["enable.idempotence"], settings["acks"]) == ("true", "all")
+
+
+class Listening(logging.Handler):
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(record.getMessage())
