@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 from confluent_kafka import Message
 
-from worker.formats.dts_schema import RECORD
+from worker.formats.dts.schema import RECORD
 
 __all__ = ["DEFINITIONS", "VALUES", "Encode", "message"]
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
-from worker.formats.mysql_types import MySQLType, read_type
+from worker.formats.mysql.types import MySQLType, read_type
 
 __all__ = ["KEY_BYTES", "Unsigned64", "sql_type"]
 
@@ -205,14 +205,6 @@ def _my_varbinary(read: MySQLType) -> Type:
     return mysql.VARBINARY(size) if size and size <= 4 * _LONG_VARCHAR else mysql.LONGBLOB()
 
 
-def _my_enum(read: MySQLType) -> Type:
-    return mysql.ENUM(*read.labels) if read.labels else _LONGTEXT
-
-
-def _my_set(read: MySQLType) -> Type:
-    return mysql.SET(*read.labels) if read.labels and "" not in read.labels else _LONGTEXT
-
-
 _MYSQL: dict[str, Maker] = {
     "tinyint": _my_integer(mysql.TINYINT),
     "smallint": _my_integer(mysql.SMALLINT),
@@ -235,8 +227,9 @@ _MYSQL: dict[str, Maker] = {
     "tinytext": lambda _: mysql.TEXT(),
     "text": lambda _: mysql.MEDIUMTEXT(),
     "json": lambda _: mysql.JSON(),
-    "enum": _my_enum,
-    "set": _my_set,
+    # Not ENUM and SET: a label that the source gets later would be refused, where no DDL tells of it.
+    "enum": lambda _: mysql.VARCHAR(255),
+    "set": lambda _: mysql.TEXT(),
     "boolean": lambda _: mysql.TINYINT(1),
     "uuid": lambda _: mysql.CHAR(36),
     "binary": _my_binary,

@@ -17,7 +17,7 @@ from handlers.sql.ddl_keys import change_key, number_rows
 from handlers.sql.ddl_sqlite import declared_types, rebuild
 from handlers.sql.ddl_target import Target, TargetTable
 from handlers.sql.ddl_values import default_value, formula_of, set_in_order
-from worker.formats.mysql_types import read_type
+from worker.formats.mysql.types import read_type
 
 __all__ = ["add_column", "drop_column", "modify_column", "rename_column"]
 
@@ -119,8 +119,7 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
     name, spelled = target.quote(own), target.spell(type_)
     if target.family == "mysql":
         target.alter(table, f"MODIFY {name} {spelled} {'NOT NULL' if own in key else 'NULL'}")
-        return
-    if target.family == "sqlite":
+    elif target.family == "sqlite":
         if declared_types(target, table)[own] != spelled:
             rebuild(target, table, types={own: spelled}, values={own: in_sqlite(name, type_)})
     else:

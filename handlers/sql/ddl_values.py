@@ -14,8 +14,8 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
 from handlers.mysql_ddl import Column, Default
-from worker.formats.mysql_types import MySQLType, read_type
-from worker.formats.mysql_values import converter_of
+from worker.formats.mysql.types import MySQLType, read_type
+from worker.formats.mysql.values import converter_of
 
 __all__ = ["Formula", "default_value", "formula_of", "set_in_order"]
 

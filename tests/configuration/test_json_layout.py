@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from handlers import Change
 from worker.configuration import Configuration, load
 from worker.formats.choice import FormatChoice
-from worker.formats.json_records import Json
+from worker.formats.own_json.format import Json
 
 FORMATS = (Path(__file__).parents[2] / "docs/formats.md").read_text()
 NAMES = "database: =shop, table: t"

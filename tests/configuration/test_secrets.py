@@ -24,6 +24,9 @@ from worker.configuration.secrets import Secrets, is_secret_key
         "DB_PASSWORD",
         "api_key",
         "auth_token",
+        "Authorization",
+        "proxy-authorization",
+        "Cookie",
     ],
 )
 def test_some_keys_are_secret_by_their_name(key: str) -> None:
@@ -54,6 +57,26 @@ def test_short_texts_are_left_in_words() -> None:
 
 def test_secrets_do_not_show_themselves() -> None:
     assert "hunter2" not in repr(Secrets(["hunter2"]))
+
+
+def test_what_is_written_out_in_a_url_or_a_header_is_secret(read: Load) -> None:
+    configuration = read(
+        """
+        tables:
+          - match: '*'
+            handlers:
+              - {type: "neighbour:Copy", url: "redis://shop:hunt%40er2@cache:6379/0"}
+              - {type: "neighbour:Copy", name: b, url: {Authorization: "Bearer abc-def"}}
+        """,
+    )
+    text = "cache:6379 shop hunt%40er2 hunt@er2 abc-def Bearer"
+    assert configuration.secrets.redact(text) == "cache:6379 shop *** *** *** Bearer"
+
+
+@pytest.mark.parametrize("start", ["http://", "rediss//", "redis:///"])
+def test_a_fault_hides_the_password_of_a_url(faults: Faults, start: str) -> None:
+    (told,) = faults(f"tables: [{{match: '*', handlers: [{{type: redis, url: '{start}a:hunter2@h/0'}}]}}]")
+    assert f'found "{start}a:***@h/0"' in told
 
 
 def test_secret_values_are_known_to_the_configuration(read: Load, folder: Path) -> None:

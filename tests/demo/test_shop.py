@@ -15,7 +15,7 @@ from handlers import Change
 from worker.demo.shop import Shop
 from worker.demo.shop_tables import DATABASE, TIER
 from worker.demo.source import Message
-from worker.formats.canal import Canal
+from worker.formats.canal.format import Canal
 from worker.formats.interface import Skip
 
 RECORDED = Path(__file__).parents[1] / "data" / "canal-flat.jsonl.gz"

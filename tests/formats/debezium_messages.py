@@ -8,7 +8,7 @@ from typing import Any
 from captured import CapturedRecord
 
 from handlers import Change
-from worker.formats.debezium import Debezium
+from worker.formats.debezium.format import Debezium
 
 __all__ = [
     "change_of",

@@ -13,7 +13,7 @@ import msgspec
 from captured import CapturedRecord, records, truth
 
 from handlers import Change
-from worker.formats.debezium import Debezium
+from worker.formats.debezium.format import Debezium
 from worker.formats.interface import Skip
 
 __all__ = ["ABSENT", "Replica", "decode", "differences", "expected_row", "in_source_order", "knowing", "same"]

@@ -11,7 +11,7 @@ from dts_records import NULL, value
 from fastavro import parse_schema, schemaless_reader
 from hypothesis import strategies as st
 
-from worker.formats.dts_schema import OPERATIONS, RECORD
+from worker.formats.dts.schema import OPERATIONS, RECORD
 
 __all__ = ["expected", "fields_of", "read_by_library", "records"]
 

@@ -9,7 +9,7 @@ from captured import CapturedRecord
 
 from handlers import Change
 from worker.configuration.json_layout import JsonLayout
-from worker.formats.json_records import Json
+from worker.formats.own_json.format import Json
 
 __all__ = ["decode", "reader", "record"]
 

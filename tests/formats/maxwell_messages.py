@@ -8,7 +8,7 @@ from typing import Any
 from captured import CapturedRecord, records
 
 from handlers import Change
-from worker.formats.maxwell import Maxwell
+from worker.formats.maxwell.format import Maxwell
 
 __all__ = [
     "DDL_TOPIC",

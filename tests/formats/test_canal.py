@@ -9,7 +9,7 @@ import pytest
 from canal_messages import Sent, message, row, without
 
 from handlers import Change
-from worker.formats.canal import Canal
+from worker.formats.canal.format import Canal
 from worker.formats.interface import UndecodableRecord
 
 PRACTICE = 100  # more messages of one shape than a decoder of its own takes

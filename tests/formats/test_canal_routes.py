@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from canal_messages import Sent, message, without
 
-from worker.formats.canal import Canal
+from worker.formats.canal.format import Canal
 from worker.formats.interface import Skip, UndecodableRecord
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handlers import Change
-from worker.formats.debezium import Debezium
+from worker.formats.debezium.format import Debezium
 from worker.formats.interface import Skip, UndecodableRecord
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from debezium_messages import change_of, connect, create, ddl, definition, envelope, record, with_schema
 
-from worker.formats.debezium import Debezium
+from worker.formats.debezium.format import Debezium
 from worker.formats.interface import Place, SeparateDDL
 
 POSTGRESQL = {"connector": "postgresql", "schema": "sales", "file": None, "pos": None}

@@ -8,7 +8,7 @@ import pytest
 from captured import records, truth
 from debezium_replica import Replica, decode, differences, expected_row, knowing, same
 
-from worker.formats.debezium import Debezium
+from worker.formats.debezium.format import Debezium
 from worker.formats.interface import Skip
 
 # What no row event says, because the server rewrites the rows of an ALTER TABLE without one.

@@ -10,7 +10,7 @@ from captured import CapturedRecord
 from debezium_messages import change_of, connect, ddl, definition, envelope, record, with_schema
 
 from handlers import Change
-from worker.formats.debezium import Debezium
+from worker.formats.debezium.format import Debezium
 from worker.formats.interface import Skip
 
 POSTGRESQL = {"connector": "postgresql", "db": "shop", "schema": "sales", "file": None, "pos": None, "lsn": 7}

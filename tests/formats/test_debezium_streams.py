@@ -10,7 +10,7 @@ from captured import records, truth
 from debezium_replica import decode, in_source_order, knowing
 
 from handlers import Change
-from worker.formats.debezium import Debezium
+from worker.formats.debezium.format import Debezium
 from worker.formats.interface import Skip
 
 COUNTS = {

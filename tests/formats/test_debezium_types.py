@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from debezium_messages import change_of, connect, create, envelope, record, row_of, with_schema
 
-from worker.formats.debezium import Debezium
+from worker.formats.debezium.format import Debezium
 from worker.formats.interface import UndecodableRecord
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from debezium_messages import change_of, connect, create, envelope, record, row_of, with_schema
 
-from worker.formats.debezium import Debezium
+from worker.formats.debezium.format import Debezium
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 WKB = bytes.fromhex("0101000000000000000000f03f0000000000000040")

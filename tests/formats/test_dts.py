@@ -10,7 +10,7 @@ from dts_records import NULL, Value, encode, record_fields, sent, value
 
 from handlers import Change
 from worker.formats import registry
-from worker.formats.dts import DTS
+from worker.formats.dts.format import DTS
 from worker.formats.interface import UndecodableRecord
 
 NONE = "NONE"

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handlers import Change
-from worker.formats.dts import DTS
-from worker.formats.dts_header import read_header, routing_key
-from worker.formats.dts_record import RecordReader
+from worker.formats.dts.format import DTS
+from worker.formats.dts.header import read_header, routing_key
+from worker.formats.dts.record import RecordReader
 from worker.formats.interface import Skip, UndecodableRecord
 
 

@@ -9,7 +9,7 @@ from captured import CapturedRecord
 from dts_records import encode, record_fields, sent, value
 
 from handlers import Change
-from worker.formats.dts import DTS
+from worker.formats.dts.format import DTS
 from worker.formats.interface import Skip, UndecodableRecord
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers import Change
-from worker.formats.dts import DTS
+from worker.formats.dts.format import DTS
 from worker.formats.interface import UndecodableRecord
 
 

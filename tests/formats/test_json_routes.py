@@ -8,7 +8,7 @@ import pytest
 from json_messages import reader, record
 
 from worker.formats.interface import Skip, UndecodableRecord
-from worker.formats.json_paths import Constant, Header, InKey, InValue, Topic, read_source
+from worker.formats.own_json.paths import Constant, Header, InKey, InValue, Topic, read_source
 
 VALUE = {
     "db": "shop",

@@ -10,7 +10,7 @@ from maxwell_messages import ORDERS, PRACTICE, decode, knowing, row
 
 from handlers import Change
 from worker.formats.interface import UndecodableRecord
-from worker.formats.maxwell import Maxwell
+from worker.formats.maxwell.format import Maxwell
 
 
 @pytest.fixture(params=["first record", "many records"])

@@ -9,7 +9,7 @@ from captured import CapturedRecord
 from maxwell_messages import ORDERS, column, ddl, decode, definition, knowing, row, statement
 
 from worker.formats.interface import Skip
-from worker.formats.maxwell import Maxwell
+from worker.formats.maxwell.format import Maxwell
 
 ID = column("id", "int", signed=True)
 SWAP = "RENAME TABLE a TO b, c TO a"

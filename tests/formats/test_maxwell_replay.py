@@ -18,7 +18,7 @@ from maxwell_messages import DDL_TOPIC, captured, knowing
 
 from handlers import Change
 from worker.formats.interface import Skip
-from worker.formats.maxwell import Maxwell
+from worker.formats.maxwell.format import Maxwell
 
 ABSENT = "absent"  # of a column: this row does not have it
 

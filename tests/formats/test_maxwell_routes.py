@@ -12,7 +12,7 @@ from maxwell_messages import ORDERS, PRACTICE, ddl, decode, knowing, raw, row
 
 from handlers import Change
 from worker.formats.interface import Place, SeparateDDL, Skip, UndecodableRecord
-from worker.formats.maxwell import Maxwell
+from worker.formats.maxwell.format import Maxwell
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from maxwell_messages import (
 )
 
 from worker.formats.interface import UndecodableRecord
-from worker.formats.maxwell import Maxwell
+from worker.formats.maxwell.format import Maxwell
 
 c = partial(column, "c")
 text = partial(column, "c", charset="utf8mb4")

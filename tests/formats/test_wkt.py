@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.formats.wkt import geometry_bytes
+from worker.formats.maxwell.wkt import geometry_bytes
 
 ONE = "000000000000f03f"
 TWO = "0000000000000040"

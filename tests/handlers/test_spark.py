@@ -15,7 +15,7 @@ from spark_lake import TYPES, FakeMessage, Lake, change
 from handlers import Change, PartialFailure
 from handlers.spark.changelog import IncompatibleSchema, SparkFailure, path_safe
 from handlers.spark.rows import UnfitValue
-from worker.formats.canal import Canal
+from worker.formats.canal.format import Canal
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from pydantic import BeforeValidator, Field, PlainValidator, PrivateAttr, WithJs
 from worker.configuration.matching import table_matcher
 from worker.configuration.parts import Section
 from worker.configuration.values import TablePattern, not_allowed
-from worker.formats.json_columns import TYPE_NAMES
-from worker.formats.json_paths import InKey, InValue, read_source
-from worker.formats.mysql_types import read_type
+from worker.formats.mysql.types import read_type
+from worker.formats.own_json.columns import TYPE_NAMES
+from worker.formats.own_json.paths import InKey, InValue, read_source
 
 __all__ = ["JsonLayout", "JsonOperation", "JsonTable", "TimeUnit"]
 

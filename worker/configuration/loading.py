@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ValidationError
 
@@ -17,7 +18,7 @@ from worker.configuration.document import Document, parse, typed
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
 from worker.configuration.model import Configuration
 from worker.configuration.not_yet import refusals
-from worker.configuration.secrets import MASK, Secrets, is_secret_key
+from worker.configuration.secrets import MASK, Secrets, is_secret_key, password_in
 from worker.configuration.variables import Variables
 from worker.kafka_settings import SettingsError, check_settings
 
@@ -250,3 +251,8 @@ def _by_name(data: Any, key: str) -> Iterator[str]:
             yield from _by_name(value, key)
     elif is_secret_key(key) and isinstance(data, str | int) and not isinstance(data, bool):
         yield str(data)
+        # A kind of authorization before the secret: Bearer TOKEN.
+        yield from str(data).split()[1:]
+    elif isinstance(data, str) and (password := password_in(data)):
+        yield password
+        yield unquote(password)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["MASK", "Secrets", "is_secret_key"]
+__all__ = ["MASK", "Secrets", "is_secret_key", "password_in"]
 
 MASK = "***"
 
@@ -14,7 +14,7 @@ _SHORTEST = 4
 
 _SECRET_KEY = re.compile(
     r"password|passwd|passphrase|secret|token|credential|private|api_?key|access_?key|jaas"
-    r"|oauthbearer\.config|ssl\.key\.pem|ssl\.keystore|webhook_url",
+    r"|oauthbearer\.config|ssl\.key\.pem|ssl\.keystore|webhook_url|authorization$|cookie$",
     re.IGNORECASE,
 )
 _HARMLESS_KEY = re.compile(r"\.location$|token\.endpoint\.url$", re.IGNORECASE)
@@ -23,6 +23,19 @@ _HARMLESS_KEY = re.compile(r"\.location$|token\.endpoint\.url$", re.IGNORECASE)
 def is_secret_key(key: str) -> bool:
     """Whether the value of such a key is a secret by its name (`sasl.password`, `api_key`)."""
     return _SECRET_KEY.search(key) is not None and _HARMLESS_KEY.search(key) is None
+
+
+_PASSWORD = re.compile(r"//[^/?#@:]*:([^/?#]*)@")  # of a mistyped URL, too
+
+
+def password_in(text: str) -> str | None:
+    """The password of a URL that names one, as it stands there.
+
+    >>> password_in("redis://shop:hunter2@cache:6379/0")
+    'hunter2'
+    """
+    found = _PASSWORD.search(text)
+    return found[1] if found else None
 
 
 class Secrets:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from worker.formats.canal import Canal
-from worker.formats.debezium import Debezium
-from worker.formats.dts import DTS
+from worker.formats.canal.format import Canal
+from worker.formats.debezium.format import Debezium
+from worker.formats.dts.format import DTS
 from worker.formats.interface import Format
-from worker.formats.json_records import Json
-from worker.formats.maxwell import Maxwell
+from worker.formats.maxwell.format import Maxwell
+from worker.formats.own_json.format import Json
 
 if TYPE_CHECKING:
     from worker.configuration.json_layout import JsonLayout

@@ -252,7 +252,7 @@ def test_tables_of_a_statement_are_all_that_it_renames_or_reads() -> None:
 
 
 def test_the_parser_is_loaded_late_and_then_whole() -> None:
-    """sqlglot registers a dialect before it is complete: a thread that asks for it by name may get half of it."""
+    """sqlglot registers a dialect before it is complete: who asks for it by name may get half of it."""
     script = """
 import sys
 import handlers.mysql_ddl

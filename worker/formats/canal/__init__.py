@@ -1,0 +1,1 @@
+"""Canal's flat messages."""

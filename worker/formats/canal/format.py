@@ -1,0 +1,210 @@
+"""Canal's flat messages: JSON with all values as text, several rows in a message.
+
+The shape is Alibaba Canal's `FlatMessage`, which it writes with `canal.mq.flatMessage = true`:
+https://github.com/alibaba/canal/wiki/Canal-Kafka-RocketMQ-QuickStart
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from handlers import Change
+from handlers.api import Operation
+from worker.formats.canal.rows import DECODE_ERRORS, REFUSALS, Message, Row, RowShape, read_shape
+from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+
+__all__ = ["Canal", "CanalRoute"]
+
+_OPERATIONS: Mapping[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
+_SKIPPED_TYPES: Mapping[str, str] = {
+    "TRANSACTIONBEGIN": "transaction",
+    "TRANSACTIONEND": "transaction",
+    "MHEARTBEAT": "heartbeat",
+}
+_MAX_SHAPES = 2_000
+
+_Images = tuple[Operation, Row | None, Row | None]
+"""What happened to a row, how it was before, how it is after."""
+
+
+class CanalRoute(msgspec.Struct, gc=False):
+    """The two fields that say where a message belongs, and whether it is DDL."""
+
+    database: str
+    table: str
+    alone: bool = msgspec.field(name="isDdl", default=False)
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    """What `explain` needs to know of a message that has no table."""
+
+    type: str
+    database: str | None = None
+    table: str | None = None
+    is_ddl: bool = msgspec.field(name="isDdl", default=False)
+
+
+class _Time(msgspec.Struct, gc=False):
+    """When the change happened."""
+
+    es: int
+
+
+_read_envelope = msgspec.json.Decoder(_Envelope, strict=False).decode
+_read_time = msgspec.json.Decoder(_Time, strict=False).decode
+
+
+class Canal:
+    """Canal flat messages. One object serves all threads."""
+
+    name = "canal"
+
+    def __init__(self) -> None:
+        self.route: Callable[[bytes], Route] = msgspec.json.Decoder(CanalRoute).decode
+        # Threads share both without a lock: each access is one dict or attribute operation, and two threads
+        # that miss together make the same shape twice.
+        self._shapes: dict[bytes, RowShape] = {}
+        self._recent: RowShape | None = None
+
+    def explain(self, record: Record) -> Route | Skip:
+        """Route or skip a record that `route` refused, or whose database or table is empty."""
+        value = record.value()
+        if value is None:
+            return Skip("tombstone")
+        try:
+            message = _read_envelope(value)
+        except DECODE_ERRORS as error:
+            raise _undecodable(value, error) from None
+        if message.type in _SKIPPED_TYPES:
+            return Skip(_SKIPPED_TYPES[message.type])
+        if not message.table:
+            return Skip("database_ddl" if message.is_ddl else "transaction")
+        # Of some DDL Canal keeps the database's name as it was written, backticks and all.
+        database = (message.database or "").strip("`")
+        if not database:
+            raise UndecodableRecord(f"no Canal message: table {message.table!r} without a database")
+        return CanalRoute(database, message.table, message.is_ddl)
+
+    def source_time_ms(self, record: Record) -> int | None:
+        """The time of the record's first binlog event, `es`."""
+        try:
+            return _read_time(record.value() or b"").es
+        except DECODE_ERRORS:
+            return None
+
+    def decode(self, record: Record, into: list[Change]) -> None:
+        """Append one change for each row of the message (two where its key changed), or one for a DDL
+        statement."""
+        value = record.value()
+        if value is None:
+            return
+        # Most messages have the shape of the one before: then its decoder does all the work in one pass.
+        shape = self._recent
+        rows: list[Row] | None = None
+        if shape is not None:
+            try:
+                message = shape.decode(value)
+                if message.mysql_type == shape.mysql_type and message.primary_key == shape.primary_key:
+                    rows = shape.typed_rows(message.data)
+            except REFUSALS:
+                rows = None
+        if rows is None or shape is None:
+            try:
+                shape, message, rows = self._read(value)
+            except DECODE_ERRORS as error:
+                raise _undecodable(value, error) from None
+        if message.is_ddl:
+            into.append(_statement(message, record))
+        elif rows:
+            into.extend(_changes(rows, message, shape, record))
+
+    def _read(self, value: bytes) -> tuple[RowShape, Message[Any], list[Row] | None]:
+        fields = read_shape(value)
+        key = b"".join((fields.mysql_type, fields.primary_key))
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = RowShape(fields.mysql_type, fields.primary_key)
+            if len(self._shapes) >= _MAX_SHAPES:
+                self._shapes.clear()
+            self._shapes[key] = shape
+        message, rows = shape.read(value)
+        self._recent = shape if shape.is_fast else None
+        return shape, message, rows
+
+
+def _changes(rows: list[Row], message: Message[Any], shape: RowShape, record: Record) -> Iterable[Change]:
+    op = _OPERATIONS.get(message.type)
+    if op is None:
+        raise UndecodableRecord(f"no Canal message: rows, but type {message.type!r}")
+    key, types = shape.key_columns, shape.types
+    ms, gtid = message.es, message.gtid or None
+    topic, partition, offset = record.topic(), record.partition(), record.offset()
+    if op == "insert" and len(rows) == 1:
+        return (Change(op, None, rows[0], key, None, ms, topic, partition, offset, 0, gtid, types),)
+    images: Iterable[_Images]
+    if op == "insert":
+        images = [(op, None, row) for row in rows]
+    elif op == "delete":
+        images = [(op, row, None) for row in rows]
+    else:
+        images = _updates(rows, message, shape)
+    return [
+        Change(op, before, after, key, None, ms, topic, partition, offset, index, gtid, types)
+        for index, (op, before, after) in enumerate(images)
+    ]
+
+
+def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterable[_Images]:
+    """Of each row that was updated. `old` holds only the columns that changed; the key, too, when it did:
+    then the row of the old key goes, and one of the new key comes."""
+    try:
+        olds = shape.read_old(message.old)
+    except DECODE_ERRORS as error:
+        raise UndecodableRecord(f"no Canal message: `old`: {error}") from None
+    if olds is None:  # the source did not log what was there before
+        return [("update", None, row) for row in rows]
+    if len(olds) != len(rows):
+        raise UndecodableRecord(f"no Canal message: {len(rows)} rows in `data`, {len(olds)} in `old`")
+    key = frozenset(shape.key_columns or ())
+    images: list[_Images] = []
+    for old, row in zip(olds, rows, strict=True):
+        if old is None:
+            images.append(("update", None, row))
+        elif key.isdisjoint(old) or all(old[column] == row.get(column) for column in key & old.keys()):
+            images.append(("update", {**row, **old}, row))
+        else:
+            images += ("delete", {**row, **old}, None), ("insert", None, row)
+    return images
+
+
+def _statement(message: Message[Any], record: Record) -> Change:
+    return Change(
+        op="truncate" if message.type == "TRUNCATE" else "ddl",
+        before=None,
+        after=None,
+        key_columns=None,
+        sql=message.sql or "",
+        source_time_ms=message.es,
+        topic=record.topic(),
+        partition=record.partition(),
+        offset=record.offset(),
+        index=0,
+        transaction=message.gtid or None,
+        types=None,
+    )
+
+
+def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
+    start = value[:64].lstrip()
+    if not start:
+        return UndecodableRecord("no Canal message: the value is empty")
+    if not start.startswith((b"{", b"[", b'"')) and any(byte < 0x20 or byte > 0x7E for byte in start):
+        return UndecodableRecord(
+            "no JSON but binary data (byte 0); if Canal wrote it as protobuf, set canal.mq.flatMessage = true"
+        )
+    if isinstance(error, RecursionError):
+        return UndecodableRecord("no Canal message: the JSON is nested too deeply")
+    return UndecodableRecord(f"no Canal message: {error}")

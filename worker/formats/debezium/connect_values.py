@@ -1,0 +1,319 @@
+"""Values of Kafka Connect's JSON as Python values, by the column's schema.
+
+Debezium's own types are described at https://debezium.io/documentation/reference/stable/connectors/mysql.html
+(data type mappings) and on the page of the PostgreSQL connector. docs/formats.md has the table.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context, Decimal
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from worker.formats.debezium.connect_schema import Field, unquoted_list
+from worker.formats.mysql.values import converter_of
+
+__all__ = [
+    "AS_IT_IS",
+    "Reader",
+    "compact",
+    "connect_reader",
+    "enum_of",
+    "scaled",
+    "set_of",
+    "temporal_text",
+    "unscaled",
+]
+
+
+class Reader(NamedTuple):
+    """How the JSON values of one column become Python values."""
+
+    json_type: Any
+    """What msgspec decodes the value as."""
+    finish: Callable[[Any], Any] | None = None
+    """What is left to do with it, unless it is None. Raises ValueError."""
+    other: Callable[[Any], Any] | None = None
+    """Of a value that is not of `json_type`, as plain JSON gives it. Raises ValueError or TypeError."""
+
+    def read(self, value: Any) -> Any:
+        """The whole way from plain JSON. Raises ValueError, TypeError or ArithmeticError."""
+        try:
+            value = msgspec.convert(value, self.json_type)
+        except msgspec.ValidationError:
+            if self.other is None:
+                raise
+            return self.other(value)
+        return value if value is None or self.finish is None else self.finish(value)
+
+
+class _Geometry(msgspec.Struct, gc=False):
+    wkb: bytes | None = None
+    srid: int | None = None
+
+
+class _AnyScale(msgspec.Struct, gc=False):
+    scale: int
+    value: bytes
+
+
+AS_IT_IS = Reader(Any)
+_EPOCH = datetime(1970, 1, 1)
+_DAY = timedelta(days=1)
+_MILLI, _MICRO = timedelta(milliseconds=1), timedelta(microseconds=1)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+# Wide enough for PostgreSQL's longest numbers.
+_EXACT = Context(prec=150_000)
+_SINGLE = struct.Struct("<f")
+_OTHER_SPACE = re.compile(r"[\t\r\n]")
+
+
+# ---- numbers
+
+
+def unscaled(value: bytes) -> int:
+    """A two's complement, big endian: java.math.BigInteger."""
+    return int.from_bytes(value, "big", signed=True)
+
+
+def scaled(scale: int) -> Callable[[bytes], Decimal]:
+    """Of `org.apache.kafka.connect.data.Decimal`: exact, with `scale` digits after the point."""
+    times, from_bytes, unit = _EXACT.multiply, int.from_bytes, Decimal(1).scaleb(-scale)
+    return lambda value: times(unit, from_bytes(value, "big", signed=True))
+
+
+def _any_scale(value: _AnyScale) -> Decimal:
+    return scaled(value.scale)(value.value)
+
+
+def _single(value: float) -> float:
+    """FLOAT travels as its shortest text: 0.1 is 0.10000000149011612, the stored value itself."""
+    try:
+        widened: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
+    except OverflowError:
+        raise ValueError("beyond the range of FLOAT") from None
+    return widened
+
+
+def _bits(value: bytes) -> int:
+    return int.from_bytes(value, "little")
+
+
+# ---- dates and times; what Python's calendar does not have (PostgreSQL's infinity) is None
+
+
+def _date(days: int) -> date | None:
+    try:
+        return date.fromordinal(_EPOCH_DAY + days)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _moment_of(unit: timedelta) -> Callable[[int], datetime | None]:
+    def moment(value: int) -> datetime | None:
+        try:
+            return _EPOCH + unit * value
+        except OverflowError:
+            return None
+
+    return moment
+
+
+def _length_of(unit: timedelta) -> Callable[[int], timedelta]:
+    def length(value: int) -> timedelta:
+        try:
+            return unit * value
+        except OverflowError:
+            raise ValueError("no time: beyond any bound") from None
+
+    return length
+
+
+def _of_nanos(of_micros: Callable[[int], Any]) -> Callable[[int], Any]:
+    return lambda value: of_micros(value // 1_000)
+
+
+def _in_utc(value: datetime) -> datetime | None:
+    if value.tzinfo is UTC:
+        return value
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        return None
+
+
+_ZONED = re.compile(r"[+-]?\d{4,}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( BC|Z|[+-]\d\d:\d\d)+", re.ASCII)
+
+
+def _zoned_text(value: Any) -> datetime | None:
+    """A zoned timestamp beyond Python's calendar."""
+    if isinstance(value, str) and (_ZONED.fullmatch(value) or value in ("infinity", "-infinity")):
+        return None
+    raise ValueError("no timestamp")
+
+
+def _zoned_time(text: str) -> timedelta:
+    """PostgreSQL's time with a zone, which Debezium sends in UTC; 24:00:00 is a time, too."""
+    if text.startswith("24:00"):
+        return _DAY
+    moment = time.fromisoformat(text)
+    length = timedelta(
+        hours=moment.hour, minutes=moment.minute, seconds=moment.second, microseconds=moment.microsecond
+    )
+    return (length - (moment.utcoffset() or timedelta())) % _DAY
+
+
+def temporal_text(type_text: str) -> Callable[[str], Any]:
+    """Of `time.precision.mode` isostring: `2020-01-01Z`, `2020-01-01T10:00:00Z`, `10:00:00Z`."""
+    read = converter_of(type_text)
+
+    def from_text(value: str) -> Any:
+        if read is None or not isinstance(value, str):
+            raise ValueError(f"no {type_text}")
+        return read.read(value.removesuffix("Z").replace("T", " "))
+
+    return from_text
+
+
+# ---- text
+
+
+def compact(text: str) -> str:
+    """JSON without spaces; the order of keys and the spelling of numbers stay."""
+    if " " not in text and not _OTHER_SPACE.search(text):
+        return text
+    try:
+        return msgspec.json.format(text, indent=-1)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+def enum_of(labels: Sequence[str]) -> Reader:
+    """Debezium's stream (not its snapshot) writes a comma in a label as `\\,`."""
+    known = frozenset(labels)
+
+    def label(value: str) -> str:
+        if "\\" not in value or value in known:
+            return value
+        plain = value.replace("\\,", ",")
+        return plain if plain in known else value
+
+    return Reader(str, label if any("," in label for label in labels) else None)
+
+
+def set_of(labels: Sequence[str]) -> Reader:
+    """The labels joined by commas: a tuple in the type's order."""
+    places = {label: place for place, label in enumerate(labels)}
+
+    def chosen(value: str) -> tuple[str, ...]:
+        if not value:
+            return ()
+        parts = value.split(",")
+        try:
+            return tuple(sorted(parts, key=places.__getitem__)) if len(parts) > 1 else (value,)
+        except KeyError:
+            return tuple(parts)
+
+    return Reader(str, chosen)
+
+
+# ---- bytes
+
+
+def _geometry(value: _Geometry) -> bytes | None:
+    """As MySQL keeps it: the SRID, then the WKB."""
+    if value.wkb is None:
+        return None
+    try:
+        return (value.srid or 0).to_bytes(4, "little") + value.wkb
+    except OverflowError:
+        raise ValueError(f"no geometry: SRID {value.srid}") from None
+
+
+def _float_text(value: Any) -> float:
+    """Connect writes NaN and the infinities as text."""
+    if value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)
+    raise ValueError("no number")
+
+
+def _integer_other(value: Any) -> int:
+    """A whole number in another form: true and false, or a number's bytes."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str):
+        try:
+            return unscaled(binascii.a2b_base64(value, strict_mode=True))
+        except binascii.Error:
+            pass
+    raise ValueError("no integer")
+
+
+def _array_of(item: Reader) -> Reader:
+    def from_json(values: list[Any]) -> list[Any]:
+        return [None if value is None else item.read(value) for value in values]
+
+    return Reader(list[Any], None if item is AS_IT_IS else from_json)
+
+
+_DATE = Reader(int, _date, temporal_text("date"))
+_ZONED_TIMESTAMP = Reader(Annotated[datetime, msgspec.Meta(tz=True)], _in_utc, _zoned_text)
+_MILLIS = Reader(int, _moment_of(_MILLI), temporal_text("datetime(6)"))
+_TIME_MILLIS = Reader(int, _length_of(_MILLI), temporal_text("time(6)"))
+_SHAPE = Reader(_Geometry, _geometry)
+
+_BY_MEANING: Mapping[str, Reader] = {
+    "io.debezium.time.Date": _DATE,
+    "io.debezium.time.Timestamp": _MILLIS,
+    "io.debezium.time.MicroTimestamp": Reader(int, _moment_of(_MICRO), temporal_text("datetime(6)")),
+    "io.debezium.time.NanoTimestamp": Reader(int, _of_nanos(_moment_of(_MICRO))),
+    "io.debezium.time.Time": _TIME_MILLIS,
+    "io.debezium.time.MicroTime": Reader(int, _length_of(_MICRO), temporal_text("time(6)")),
+    "io.debezium.time.NanoTime": Reader(int, _of_nanos(_length_of(_MICRO))),
+    "io.debezium.time.MicroDuration": Reader(int, _length_of(_MICRO)),
+    "io.debezium.time.NanoDuration": Reader(int, _of_nanos(_length_of(_MICRO))),
+    "io.debezium.time.ZonedTimestamp": _ZONED_TIMESTAMP,
+    "io.debezium.time.ZonedTime": Reader(str, _zoned_time),
+    "io.debezium.time.IsoDate": Reader(str, temporal_text("date")),
+    "io.debezium.time.IsoTime": Reader(str, temporal_text("time(6)")),
+    "io.debezium.time.IsoTimestamp": Reader(str, temporal_text("datetime(6)")),
+    "org.apache.kafka.connect.data.Date": _DATE,
+    "org.apache.kafka.connect.data.Time": _TIME_MILLIS,
+    "org.apache.kafka.connect.data.Timestamp": _MILLIS,
+    "io.debezium.data.VariableScaleDecimal": Reader(_AnyScale, _any_scale),
+    "io.debezium.data.Bits": Reader(bytes, _bits),
+    "io.debezium.data.Json": Reader(str, compact),
+    "io.debezium.data.geometry.Geometry": _SHAPE,
+    "io.debezium.data.geometry.Geography": _SHAPE,
+    "io.debezium.data.geometry.Point": _SHAPE,
+}
+_BY_TYPE: Mapping[str, Reader] = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), Reader(int, None, _integer_other)),
+    "float": Reader(float, _single, _float_text),
+    "double": Reader(float, None, _float_text),
+    "boolean": Reader(bool),
+    "string": Reader(str),
+    "bytes": Reader(bytes),
+}
+
+
+def connect_reader(field: Field) -> Reader:
+    """How a column with this schema is read. What the schema leaves open stays as JSON has it."""
+    reader = _BY_MEANING.get(field.name or "")
+    if reader is not None:
+        return reader
+    if field.name == "org.apache.kafka.connect.data.Decimal" and field.type == "bytes":
+        scale = field.parameter("scale") or "0"
+        return Reader(bytes, scaled(int(scale) if scale.removeprefix("-").isdecimal() else 0))
+    if field.name in ("io.debezium.data.Enum", "io.debezium.data.EnumSet"):
+        labels = unquoted_list(field.parameter("allowed") or "")
+        return (enum_of if field.name.endswith("Enum") else set_of)(labels)
+    if field.type == "array" and field.items is not None:
+        return _array_of(connect_reader(field.items))
+    return _BY_TYPE.get(field.type, AS_IT_IS)

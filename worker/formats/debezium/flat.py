@@ -1,0 +1,135 @@
+"""Debezium's flattened records: rows without an envelope, as its transform ExtractNewRecordState makes them.
+
+What the envelope said is there only as far as `add.fields` and `add.headers` put it back, as fields and
+headers that begin with `__`:
+https://debezium.io/documentation/reference/stable/transformations/event-flattening.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from handlers.api import Operation
+from worker.formats.debezium.source import DECODE_ERRORS, Row, Source
+from worker.formats.interface import Record, UndecodableRecord
+
+__all__ = ["FlatRecord", "flat_record"]
+
+_HINT = (
+    "a flattened record needs add.fields=op,db,table,source.ts_ms (or the same in add.headers) and "
+    "delete.tombstone.handling.mode=rewrite-with-tombstone"
+)
+_OPERATIONS: Mapping[str, Operation] = {"c": "insert", "r": "snapshot", "u": "update", "d": "delete"}
+_CONTEXT = "debezium.context."
+_MOST_DIGITS = 20
+_read_any = msgspec.json.Decoder().decode
+
+
+class FlatRecord(msgspec.Struct, gc=False):
+    """A flattened record."""
+
+    op: Operation
+    row: Row
+    """Plain JSON values, without the fields that begin with `__`."""
+    source: Source
+    database: str
+    table: str
+    transaction: str | None
+
+
+def flat_record(record: Record, values: Row) -> FlatRecord:
+    """`values`: the record's plain JSON. Raises UndecodableRecord for a record that is none, or does not tell
+    its table."""
+    told = {name: value for name, value in values.items() if name.startswith("__")}
+    row = {name: value for name, value in values.items() if name not in told} if told else values
+    for name, header in record.headers() or ():
+        if name.startswith("__") and header is not None:
+            told.setdefault(name, _header(header))
+    if not told:
+        raise UndecodableRecord(_unknown(values))
+    source = _source(told, record.topic())
+    database, table = source.schema or source.db, source.table
+    if not database or not table:
+        missing = "database" if table else "table"
+        raise UndecodableRecord(f"the record does not tell its {missing}: {_HINT}")
+    transaction = _text(told, "transaction_id") or _text(told, "source_gtid", "gtid")
+    return FlatRecord(_operation(told), row, source, database, table, transaction)
+
+
+def _operation(told: Mapping[str, Any]) -> Operation:
+    if _text(told, "deleted") == "true" or told.get("__deleted") is True:
+        return "delete"
+    op = _text(told, "op")
+    if op is None:
+        return "update"  # an insert or an update: which of both nobody said
+    try:
+        return _OPERATIONS[op]
+    except KeyError:
+        raise UndecodableRecord(f"a flattened record with the operation {op!r}") from None
+
+
+def _source(told: Mapping[str, Any], topic: str) -> Source:
+    prefix, _, rest = topic.partition(".")
+    database, _, table = rest.partition(".")
+    if not table:
+        prefix = database = table = ""  # a topic that another transform has named
+    connector = _text(told, "source_connector", "connector", f"{_CONTEXT}connectorName") or ""
+    schema = _text(told, "source_schema", "schema")
+    if schema is None and connector == "postgresql":
+        schema = database or None
+    return Source(
+        connector=connector,
+        name=_text(told, "source_name", "name", f"{_CONTEXT}connectorLogicalName") or prefix,
+        db=_text(told, "source_db", "db") or database,
+        schema=schema,
+        table=_text(told, "source_table", "table") or table,
+        ts_ms=_number(told, "source_ts_ms", "ts_ms"),
+        file=_text(told, "source_file", "file"),
+        pos=_number(told, "source_pos", "pos"),
+        row=_number(told, "source_row", "row"),
+        lsn=_number(told, "source_lsn", "lsn"),
+        sequence=_text(told, "source_sequence", "sequence"),
+    )
+
+
+def _text(told: Mapping[str, Any], *names: str) -> str | None:
+    for name in names:
+        value = told.get(f"__{name}")
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def _number(told: Mapping[str, Any], *names: str) -> int | None:
+    for name in names:
+        value = told.get(f"__{name}")
+        if isinstance(value, str) and len(value) <= _MOST_DIGITS and value.isascii() and value.isdecimal():
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def _header(value: bytes) -> Any:
+    """As text, or as JSON where the headers' converter is the JsonConverter."""
+    text = value.decode("utf-8", "replace")
+    if not text.startswith(('"', "{")):
+        return text
+    try:
+        read = _read_any(value)
+    except DECODE_ERRORS:
+        return text
+    return read.get("payload", text) if isinstance(read, dict) else read
+
+
+def _unknown(values: Row) -> str:
+    if "isDdl" in values or "mysqlType" in values:
+        return "no Debezium record but one of Canal: set `format: canal` for its topic"
+    if "database" in values and ("data" in values or "def" in values):
+        return "no Debezium record but one of Maxwell: set `format: maxwell` for its topic"
+    if "before" in values or "after" in values:
+        return "no Debezium record: before or after, but no `source` and `op`"
+    return f"no Debezium record; if its transform ExtractNewRecordState wrote it, {_HINT}"

@@ -1,0 +1,295 @@
+"""Debezium's records: JSON with and without schemas, in envelopes or flattened; MySQL, MariaDB, PostgreSQL.
+
+https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-events; what becomes of each
+record is in docs/formats.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from handlers import Change
+from handlers.api import Operation
+from worker.formats.debezium.connect_schema import BEGIN, Envelopes, Head
+from worker.formats.debezium.flat import FlatRecord
+from worker.formats.debezium.keys import Keys
+from worker.formats.debezium.routes import Router, undecodable
+from worker.formats.debezium.rows import ENDLESS, REFUSALS, Message, RowShape, Sure, lacks_values
+from worker.formats.debezium.schema_changes import ddl_place, lessons, read_schema_change, statement
+from worker.formats.debezium.source import DECODE_ERRORS, LogPlace, Payload, Row, Source, log_place
+from worker.formats.debezium.values import Handling
+from worker.formats.interface import Place, Record, Route, Skip, UndecodableRecord
+from worker.formats.table_history import TableDefinition, TableHistory
+
+__all__ = ["Debezium"]
+
+Part = TypeVar("Part")
+
+_OPERATIONS: Mapping[str, Operation] = {
+    "c": "insert",
+    "r": "snapshot",
+    "u": "update",
+    "d": "delete",
+    "t": "truncate",
+}
+_NOTHING = msgspec.Raw()
+_MAX_SHAPES = 2_000
+_MAX_TOPICS = 10_000
+
+
+class _Placed(msgspec.Struct, gc=False):
+    """What tells a record's place in the log."""
+
+    source: LogPlace
+    op: str | None = None
+    ddl: msgspec.Raw = _NOTHING
+
+
+class _Logged(msgspec.Struct, gc=False):
+    """What tells a record's table."""
+
+    source: Source
+    op: str | None = None
+    ts_ms: int | None = None
+
+
+_read_placed: Callable[[Payload], _Placed] = msgspec.json.Decoder(_Placed).decode
+_read_logged: Callable[[Payload], _Logged] = msgspec.json.Decoder(_Logged).decode
+
+
+class Debezium:
+    """Debezium's records. One object serves all threads."""
+
+    name = "debezium"
+
+    def __init__(self) -> None:
+        # Threads share all of these without a lock: each access is one dict operation, and two threads that
+        # miss together make the same thing twice.
+        self._envelopes = Envelopes()
+        self._keys = Keys()
+        self._router = Router(Envelopes())
+        self.route: Callable[[bytes], Route] = self._router.route
+        self._history = TableHistory()
+        self._handlings: dict[str, Handling] = {}
+        self._shapes: dict[tuple[Any, ...], RowShape] = {}
+        self._recent: dict[str, RowShape] = {}
+        """Topic -> the shape of its last record: nearly always that of the next."""
+
+    def explain(self, record: Record) -> Route | Skip:
+        """Route or skip a record that `route` refused, or whose database or table is empty."""
+        return self._router.explain(record)
+
+    # ---- the place in the log
+
+    def source_time_ms(self, record: Record) -> int | None:
+        """`source.ts_ms`: when the source logged the change."""
+        value = record.value()
+        if value is None:
+            return None
+        try:
+            logged = self._part(_read_logged, value)
+        except DECODE_ERRORS:
+            flat = self._flat(record, value)
+            return None if flat is None else flat.source.ts_ms
+        return logged.source.ts_ms if logged.source.ts_ms is not None else logged.ts_ms
+
+    def place(self, record: Record) -> Place | None:
+        """By binlog file and position, or by LSN. None for a tombstone, a heartbeat, a transaction's mark."""
+        value = record.value()
+        if value is None:
+            return None
+        try:
+            placed = self._part(_read_placed, value)
+        except DECODE_ERRORS:
+            flat = self._flat(record, value)
+            return None if flat is None else Place(flat.source.name, log_place(flat.source), False)
+        source = placed.source
+        if placed.ddl:
+            return Place(source.name, ddl_place(source), True)
+        return Place(source.name, log_place(source), placed.op == "t")
+
+    def learn(self, record: Record) -> None:
+        """Remember the definitions in a schema-change record's `tableChanges`."""
+        value = record.value()
+        if value is None:
+            return
+        try:
+            change = read_schema_change(self._envelopes.split(value).payload)
+        except DECODE_ERRORS:
+            return
+        order = ddl_place(change.source)
+        for database, table, definition in lessons(change):
+            self._history.learn(change.source.name, database, table, order, definition)
+
+    def _part(self, read: Callable[[Payload], Part], value: bytes) -> Part:
+        """What `read` reads of the value's payload."""
+        if not value.startswith(BEGIN):
+            try:
+                return read(value)  # nearly always a value without a schema
+            except DECODE_ERRORS:
+                pass
+        return read(self._envelopes.split(value).payload)
+
+    def _flat(self, record: Record, value: bytes) -> FlatRecord | None:
+        try:
+            found = self._router.without_envelope(record, value)
+        except UndecodableRecord:
+            return None
+        return found if isinstance(found, FlatRecord) else None
+
+    # ---- changes
+
+    def decode(self, record: Record, into: list[Change]) -> None:
+        """Append the record's change; nothing for one that holds none."""
+        value = record.value()
+        if value is None:
+            return
+        # Most records have the shape of the one before: then its decoder does all the work in one pass.
+        shape = self._recent.get(record.topic())
+        if shape is not None and shape.is_fast:
+            payload = shape.payload(value)
+            if payload is not None:
+                try:
+                    message = shape.decode(payload)
+                    if self._is_of(shape, message.source) and not (
+                        shape.may_lack_values and lacks_values(payload)
+                    ):
+                        before, after = shape.rows(message)
+                        into.append(self._change(message, before, after, shape, record))
+                        return
+                except REFUSALS:
+                    pass
+        try:
+            into.extend(self._read(record, value))
+        except DECODE_ERRORS as error:
+            raise undecodable(value, error) from None
+
+    def _is_of(self, shape: RowShape, source: Source) -> bool:
+        """Whether the record's table is the shape's, and as it was then."""
+        if not shape.is_of(source):
+            return False
+        version = self._history.version
+        if version == 0:
+            return True
+        sure, position = shape.sure, source.pos
+        if (
+            sure is not None
+            and position is not None
+            and sure.version == version
+            and sure.file == source.file
+            and sure.since <= position < sure.until
+        ):
+            return True
+        table = source.name, source.db or "", source.table or ""
+        order = log_place(source)
+        if self._history.find(*table, order) is not shape.definition:
+            return False
+        if position is not None and order:
+            until = self._history.until(*table, order)
+            end = until[1] if until is not None and until[0] == order[0] else ENDLESS
+            shape.sure = Sure(version, source.file, position, end)
+        return True
+
+    def _read(self, record: Record, value: bytes) -> tuple[Change, ...]:
+        head, payload = self._envelopes.split(value)
+        try:
+            logged = _read_logged(payload)
+        except DECODE_ERRORS:
+            logged = None
+        if logged is None or logged.op not in _OPERATIONS:
+            other = self._router.without_envelope(record, value)
+            if isinstance(other, Skip):
+                return ()
+            if isinstance(other, FlatRecord):
+                return (self._flat_change(other, head, record),)
+            return (statement(other, record),)
+        shape = self._shape(head, logged.source)
+        if len(self._recent) >= _MAX_TOPICS:
+            self._recent.clear()
+        self._recent[record.topic()] = shape
+        return (self._change(*shape.read(payload), shape, record),)
+
+    def _change(
+        self, message: Message[Any], before: Row | None, after: Row | None, shape: RowShape, record: Record
+    ) -> Change:
+        source = message.source
+        op = _OPERATIONS[message.op]
+        key_columns = types = None
+        if op != "truncate":
+            key_columns, types = (
+                self._keys.columns(record.key(), record.topic(), shape.definition),
+                shape.types,
+            )
+            if op == "delete":
+                after, before = None, self._row_of_key(record, shape) if before is None else before
+            elif after is None:
+                raise UndecodableRecord(f"no Debezium record: the operation {message.op!r}, but no `after`")
+            elif op != "update":
+                before = None
+        transaction = None if message.transaction is None else message.transaction.id
+        time_ms = source.ts_ms if source.ts_ms is not None else message.ts_ms
+        return Change(
+            op,
+            before,
+            after,
+            key_columns,
+            None,
+            record.timestamp()[1] if time_ms is None else time_ms,
+            record.topic(),
+            record.partition(),
+            record.offset(),
+            0,
+            source.gtid if transaction is None else transaction,
+            types,
+        )
+
+    def _flat_change(self, flat: FlatRecord, head: Head | None, record: Record) -> Change:
+        shape = self._shape(head, flat.source)
+        row = shape.typed(flat.row)
+        time_ms = flat.source.ts_ms
+        return Change(
+            op=flat.op,
+            before=row if flat.op == "delete" else None,
+            after=None if flat.op == "delete" else row,
+            key_columns=self._keys.columns(record.key(), record.topic(), shape.definition),
+            sql=None,
+            source_time_ms=record.timestamp()[1] if time_ms is None else time_ms,
+            topic=record.topic(),
+            partition=record.partition(),
+            offset=record.offset(),
+            index=0,
+            transaction=flat.transaction,
+            types=shape.types,
+        )
+
+    def _row_of_key(self, record: Record, shape: RowShape) -> Row:
+        """All that is known of a deleted row whose source does not log it (`REPLICA IDENTITY NOTHING`)."""
+        values = self._keys.values(record.key())
+        if not values:
+            raise UndecodableRecord(
+                "a delete without `before` and without a key: which row it was is not told"
+            )
+        return shape.typed(values)
+
+    # ---- shapes
+
+    def _definition(self, source: Source) -> TableDefinition | None:
+        return self._history.find(source.name, source.db or "", source.table or "", log_place(source))
+
+    def _shape(self, head: Head | None, source: Source) -> RowShape:
+        """Raises UndecodableRecord when the head's schema is none."""
+        definition = self._definition(source) if self._history.version else None
+        schema = None if head is None else head.schema
+        # The definition's id: the shape keeps it alive.
+        key = (schema, source.name, source.connector, source.db, source.schema, source.table, id(definition))
+        shape = self._shapes.get(key)
+        if shape is None:
+            handling = self._handlings.setdefault(source.name, Handling())
+            shape = RowShape(head, source, definition, handling)
+            if len(self._shapes) >= _MAX_SHAPES:
+                self._shapes.clear()
+            self._shapes[key] = shape
+        return shape

@@ -1,0 +1,73 @@
+"""The keys of Debezium's records: the columns that tell a row, and their values."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from worker.formats.debezium.connect_schema import BEGIN, Envelopes
+from worker.formats.debezium.source import DECODE_ERRORS
+from worker.formats.table_history import TableDefinition
+
+__all__ = ["Keys"]
+
+_MAX_TOPICS = 10_000
+
+_read_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_read_values = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Known(NamedTuple):
+    """How the keys of a table begin, and what columns they have then."""
+
+    begin: bytes
+    columns: tuple[str, ...] | None
+    has_schema: bool
+    """False: `begin` is `{"id":`, and only a key with nothing else in quotes has this one column."""
+
+
+class Keys:
+    """Reads keys. Threads share it without a lock: each access is one dict operation."""
+
+    def __init__(self) -> None:
+        self._envelopes = Envelopes()
+        self._recent: dict[str, Known] = {}
+        """Topic -> the last key's: nearly always the next one's."""
+
+    def columns(
+        self, key: bytes | None, topic: str, definition: TableDefinition | None
+    ) -> tuple[str, ...] | None:
+        """The key's columns, in its order; of a record without one, or with one that is no JSON object, those
+        of the table's definition."""
+        if key is None:
+            return None if definition is None else definition.key_columns
+        known = self._recent.get(topic)
+        if (
+            known is not None
+            and key.startswith(known.begin)
+            and (known.has_schema or key.find(b'"', len(known.begin)) < 0)
+        ):
+            return known.columns
+        head, payload = self._envelopes.split(key) if key.startswith(BEGIN) else (None, key)
+        try:
+            columns = tuple(_read_names(payload))
+        except DECODE_ERRORS:
+            return None if definition is None else definition.key_columns
+        if head is not None and head.schema != b"null":
+            self._know(topic, Known(head.bytes, columns, True))
+        elif head is None and len(columns) == 1 and key.startswith(begin := b'{"%b":' % columns[0].encode()):
+            self._know(topic, Known(begin, columns, False))
+        return columns or None
+
+    def _know(self, topic: str, known: Known) -> None:
+        if len(self._recent) >= _MAX_TOPICS:
+            self._recent.clear()
+        self._recent[topic] = known
+
+    def values(self, key: bytes | None) -> dict[str, Any] | None:
+        """The key's columns with plain JSON values; None where there are none."""
+        try:
+            return None if key is None else _read_values(self._envelopes.split(key).payload)
+        except DECODE_ERRORS:
+            return None

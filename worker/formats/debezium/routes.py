@@ -1,0 +1,141 @@
+"""Where Debezium's records belong: the fields that say it, and nothing else decoded."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from worker.formats.debezium.connect_schema import BEGIN, Envelopes
+from worker.formats.debezium.flat import FlatRecord, flat_record
+from worker.formats.debezium.schema_changes import SchemaChange, read_schema_change, table_of
+from worker.formats.debezium.source import DECODE_ERRORS, Payload, Row
+from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+
+__all__ = ["DebeziumRoute", "Router", "undecodable"]
+
+_ROWS = ("c", "u", "d", "r")
+_HEARTBEATS = "__debezium-heartbeat"
+_AVRO_HEAD = 5
+
+
+class DebeziumRoute(msgspec.Struct, gc=False):
+    """A route that is not simply a record's `source`."""
+
+    database: str
+    table: str
+    alone: bool = False
+
+
+class _Source(msgspec.Struct, gc=False):
+    """The `source` block of a row of MySQL or MariaDB is its route."""
+
+    database: str = msgspec.field(name="db", default="")
+    table: str = ""
+    schema: str | None = None
+    alone: ClassVar[bool] = False
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    op: str
+    source: _Source
+
+
+_read_envelope = msgspec.json.Decoder(_Envelope).decode
+_read_values = msgspec.json.Decoder(dict[str, Any]).decode
+_TOMBSTONE = DebeziumRoute("", "")
+
+
+class _NoRowError(LookupError):
+    """Not a row in an envelope: `explain` has to say."""
+
+
+class Router:
+    """Routes the records of all topics of the format. Threads share it without a lock."""
+
+    def __init__(self, envelopes: Envelopes) -> None:
+        self._split = envelopes.split
+
+    def route(self, value: bytes | None) -> Route:
+        """Of a row or a truncate in an envelope; an empty one for a tombstone, so that the many of them do
+        not send the rest of their poll the slow way. Raises anything for another record."""
+        if value is None:
+            return _TOMBSTONE
+        return self._of_envelope(self._split(value).payload if value.startswith(BEGIN) else value)
+
+    @staticmethod
+    def _of_envelope(payload: Payload) -> Route:
+        envelope = _read_envelope(payload)
+        source = envelope.source
+        if envelope.op in _ROWS and source.schema is None:
+            return source
+        if envelope.op in _ROWS or envelope.op == "t":
+            return DebeziumRoute(source.schema or source.database, source.table, envelope.op == "t")
+        raise _NoRowError
+
+    def explain(self, record: Record) -> Route | Skip:
+        """Route or skip any record. Raises UndecodableRecord."""
+        value = record.value()
+        if value is None:
+            return Skip("tombstone")
+        try:
+            found = self._of_envelope(self._split(value).payload)
+        except (*DECODE_ERRORS, LookupError):
+            other = self.without_envelope(record, value)
+            if isinstance(other, Skip):
+                return other
+            if isinstance(other, FlatRecord):
+                return DebeziumRoute(other.source.schema or other.source.db or "", other.source.table or "")
+            table = table_of(other)
+            return Skip("database_ddl") if table is None else DebeziumRoute(*table, True)
+        if found.database and found.table:
+            return found
+        raise UndecodableRecord("no Debezium record: `source` names no database and table")
+
+    def without_envelope(self, record: Record, value: bytes) -> Skip | SchemaChange | FlatRecord:
+        """What a record is that is no row in an envelope. Raises UndecodableRecord."""
+        payload = self._split(value).payload
+        try:
+            values = _read_values(payload)
+        except DECODE_ERRORS as error:
+            raise undecodable(value, error) from None
+        if isinstance(values.get("source"), dict) and ("ddl" in values or "op" in values):
+            return _envelope_without_row(payload, values)
+        if {"status", "id", "event_count", "data_collections"} <= values.keys():
+            return Skip("transaction")
+        if record.topic().startswith(_HEARTBEATS) or values.keys() == {"ts_ms"}:
+            return Skip("heartbeat")
+        return flat_record(record, values)
+
+
+def _envelope_without_row(payload: Payload, values: Row) -> Skip | SchemaChange:
+    if values.get("op") == "m":
+        return Skip("message")
+    try:
+        if "ddl" in values:
+            return read_schema_change(payload)
+        _read_envelope(payload)
+    except DECODE_ERRORS as error:
+        raise UndecodableRecord(f"no Debezium record: {error}") from None
+    raise UndecodableRecord(f"no Debezium record: the operation {str(values['op'])[:20]!r} is not known")
+
+
+def undecodable(value: bytes, error: Exception) -> UndecodableRecord:
+    """Says in words what a value that is no record of the format seems to be."""
+    start = value[:64].lstrip()
+    if not start:
+        return UndecodableRecord("no Debezium record: the value is empty")
+    if value[0] == 0 and len(value) > _AVRO_HEAD:
+        return UndecodableRecord(
+            "no JSON but Avro or Protobuf with a schema registry "
+            f"(schema {int.from_bytes(value[1:_AVRO_HEAD], 'big')}); "
+            "set value.converter=org.apache.kafka.connect.json.JsonConverter in the connector"
+        )
+    if not start.startswith((b"{", b"[", b'"')) and any(byte < 0x20 or byte > 0x7E for byte in start):
+        return UndecodableRecord(
+            "no JSON but binary data; "
+            "set value.converter=org.apache.kafka.connect.json.JsonConverter in the connector"
+        )
+    if isinstance(error, RecursionError):
+        return UndecodableRecord("no Debezium record: the JSON is nested too deeply")
+    return UndecodableRecord(f"no Debezium record: {error}")

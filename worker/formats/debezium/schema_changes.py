@@ -1,0 +1,114 @@
+"""Debezium's schema-change records: DDL on a topic of its own, with the tables as they are after it.
+
+https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-schema-change-topic
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from handlers import Change
+from worker.formats.debezium.source import LogPlace, Payload, Source, log_place
+from worker.formats.debezium.types import Column, type_of_column
+from worker.formats.interface import Record
+from worker.formats.table_history import TableDefinition
+
+__all__ = ["SchemaChange", "ddl_place", "lessons", "read_schema_change", "statement", "table_of"]
+
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+_TRUNCATE = re.compile(r"\s*truncate\b", re.IGNORECASE)
+
+
+class _Table(msgspec.Struct, gc=False):
+    columns: Sequence[Column]
+    key: Sequence[str] | None = msgspec.field(name="primaryKeyColumnNames", default=None)
+
+
+class _TableChange(msgspec.Struct, gc=False):
+    type: str
+    """CREATE, ALTER (also of a rename) or DROP."""
+    id: str
+    r"""`"crm"."contacts"`; with PostgreSQL and others `"database"."schema"."table"`."""
+    table: _Table | None = None
+    previous_id: str | None = msgspec.field(name="previousId", default=None)
+
+
+class SchemaChange(msgspec.Struct, gc=False):
+    """One DDL statement. A statement on several tables comes as several records with one position."""
+
+    ddl: str
+    source: Source
+    database: str | None = msgspec.field(name="databaseName", default=None)
+    table_changes: Sequence[_TableChange] | None = msgspec.field(name="tableChanges", default=None)
+    ts_ms: int | None = None
+
+
+read_schema_change: Callable[[Payload], SchemaChange] = msgspec.json.Decoder(SchemaChange).decode
+"""Raises one of DECODE_ERRORS for another record."""
+
+
+def ddl_place(source: LogPlace) -> tuple[int, ...]:
+    """The statement's place in the log: before the rows of the same position, for a snapshot has one position
+    for its statements and its rows."""
+    return log_place(source)[:2]
+
+
+def table_of(change: SchemaChange) -> tuple[str, str] | None:
+    """(database, table) that the statement belongs to; None for one that is about no table.
+
+    A rename belongs to the table that is there after it. CREATE INDEX and DROP INDEX name no table.
+    """
+    changes = change.table_changes or ()
+    named = next((one for one in changes if one.table is not None), changes[0] if changes else None)
+    found = None if named is None else _name(named.id)
+    if found is not None:
+        return found
+    # Without `include.schema.changes` details: the names are joined by commas, the new one last.
+    table = (change.source.table or "").rpartition(",")[2]
+    database = change.source.schema or change.database or change.source.db
+    return (database, table) if table and database else None
+
+
+def lessons(change: SchemaChange) -> Iterator[tuple[str, str, TableDefinition | None]]:
+    """(database, table, definition) of each table that the statement created, changed or dropped."""
+    for one in change.table_changes or ():
+        previous = _name(one.previous_id or "")
+        name = _name(one.id)
+        if previous is not None and previous != name:
+            yield *previous, None
+        if name is None:
+            continue
+        if one.type == "DROP":
+            yield *name, None
+        elif one.table is not None:
+            types = {column.name: type_of_column(column) for column in one.table.columns}
+            yield *name, TableDefinition(types, tuple(one.table.key) if one.table.key else None)
+
+
+def statement(change: SchemaChange, record: Record) -> Change:
+    """The record's one change."""
+    sql = change.ddl
+    time_ms = change.source.ts_ms if change.source.ts_ms is not None else change.ts_ms
+    return Change(
+        op="truncate" if _TRUNCATE.match(sql) else "ddl",
+        before=None,
+        after=None,
+        key_columns=None,
+        sql=sql,
+        source_time_ms=record.timestamp()[1] if time_ms is None else time_ms,
+        topic=record.topic(),
+        partition=record.partition(),
+        offset=record.offset(),
+        index=0,
+        transaction=change.source.gtid,
+        types=None,
+    )
+
+
+def _name(text: str) -> tuple[str, str] | None:
+    parts: list[Any] = [part.replace('""', '"') for part in _QUOTED.findall(text)]
+    return (parts[-2], parts[-1]) if len(parts) > 1 else None

@@ -1,0 +1,199 @@
+"""Alibaba DTS change records: Avro in its binary encoding, one row or statement a record.
+
+What a record holds: `dts_schema`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from handlers import Change
+from handlers.api import Operation
+from worker.formats.dts.header import names_of, read_header, routing_key
+from worker.formats.dts.record import DTSRecord, RecordReader, Row
+from worker.formats.dts.statements import is_truncate, table_of
+from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+
+__all__ = ["DTS", "DTSRoute"]
+
+_ROWS: Mapping[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
+_SKIPPED = {"BEGIN": "transaction", "COMMIT": "transaction"}
+_NOISE_BYTES = 48
+"""DTS writes empty records, so that offsets move on where it filters everything out. Its own client passes
+over values of at most so many bytes; here they must be no change, too."""
+_MAX_ROUTES = 20_000
+_FAULTS = (ValueError, ArithmeticError, IndexError, AttributeError)
+
+
+class DTSRoute(msgspec.Struct, frozen=True, gc=False):
+    """Where a record belongs."""
+
+    database: str
+    table: str
+    alone: bool
+
+
+_NOWHERE = DTSRoute("", "", alone=False)
+"""Sends a record to `explain`."""
+
+
+class DTS:
+    """DTS change records. One object serves all threads."""
+
+    name = "dts"
+
+    def __init__(self) -> None:
+        self.route: Callable[[bytes], Route] = self._route
+        self._reader = RecordReader()
+        # Bytes of operation and name -> route. Threads share it without a lock: each access is one dict
+        # operation, and two threads that miss together make the same route twice.
+        self._routes: dict[bytes, DTSRoute] = {}
+
+    def _route(self, value: bytes) -> Route:
+        """Never raises: what has no table, or is no record, goes to `explain`."""
+        try:
+            if len(value) <= _NOISE_BYTES:
+                return self._slow_route(value)
+            return self._routes[routing_key(value)]
+        except (*_FAULTS, TypeError, KeyError):
+            return self._slow_route(value)
+
+    def _slow_route(self, value: bytes | None) -> DTSRoute:
+        try:
+            found = self._explain(value)
+        except UndecodableRecord:
+            return _NOWHERE
+        route = _NOWHERE if isinstance(found, Skip) else found
+        # Each statement may name another table, and what is as short as noise is looked at each time.
+        if value is not None and len(value) > _NOISE_BYTES and read_header(value).operation != "DDL":
+            if len(self._routes) >= _MAX_ROUTES:
+                self._routes.clear()
+            self._routes[routing_key(value)] = route
+        return route
+
+    def explain(self, record: Record) -> Route | Skip:
+        """Route or skip one record."""
+        return self._explain(record.value())
+
+    def _explain(self, value: bytes | None) -> DTSRoute | Skip:
+        if value is None:
+            return Skip("noise")
+        try:
+            return self._place(value)
+        except _FAULTS as error:
+            if len(value) <= _NOISE_BYTES:
+                return Skip("noise")
+            raise _undecodable(value, error) from None
+
+    def _place(self, value: bytes) -> DTSRoute | Skip:
+        header = read_header(value)
+        operation = header.operation
+        if operation not in _ROWS and operation != "DDL":
+            return Skip(_SKIPPED.get(operation) or operation.lower())
+        database, table = ("", "") if header.object_name is None else names_of(header.object_name)
+        if len(value) <= _NOISE_BYTES:
+            self._reader.read(value)
+        if table:
+            return DTSRoute(database, table, alone=operation == "DDL")
+        if operation != "DDL":
+            raise ValueError(f"{operation} of no table (`objectName` is {database!r})")
+        named = table_of(_statement(self._reader.read(value)), database)
+        return Skip("database_ddl") if named is None or not named[0] else DTSRoute(*named, alone=True)
+
+    def source_time_ms(self, record: Record) -> int | None:
+        """`sourceTimestamp`, which DTS gives in seconds."""
+        try:
+            return read_header(record.value() or b"").source_time * 1000
+        except _FAULTS:
+            return None
+
+    def decode(self, record: Record, into: list[Change]) -> None:
+        """Append the record's change (two where the row's key changed); nothing for a record without rows."""
+        value = record.value()
+        if value is None:
+            return
+        try:
+            read = self._reader.read(value)
+        except _FAULTS as error:
+            if len(value) <= _NOISE_BYTES:
+                return
+            raise _undecodable(value, error) from None
+        if read.header.operation == "DDL":
+            sql = _statement(read)
+            into.append(_change("truncate" if is_truncate(sql) else "ddl", read, record, sql=sql))
+        elif read.header.operation in _ROWS:
+            _append_rows(read, record, into)
+
+
+def _append_rows(read: DTSRecord, record: Record, into: list[Change]) -> None:
+    op = _ROWS[read.header.operation]
+    before, after = read.before, read.after
+    if isinstance(before, str) or isinstance(after, str):
+        raise UndecodableRecord(f"no DTS record: {read.header.operation}, but text in its images")
+    if read.shape is None or (before if op == "delete" else after) is None:
+        which = "beforeImages" if op == "delete" else "afterImages"
+        raise UndecodableRecord(f"no DTS record: {read.header.operation} without `{which}`")
+    if op == "insert":
+        into.append(_change(op, read, record, None, after))
+    elif op == "delete":
+        into.append(_change(op, read, record, before, None))
+    elif before is None or after is None:
+        into.append(_change(op, read, record, before, after))
+    else:
+        if len(after) < len(read.shape.columns):
+            # What the source did not log of the row as it is now did not change.
+            after = {**before, **after}
+        key = read.shape.key_columns or ()
+        if all(before.get(column, _NOT_LOGGED) in (after.get(column), _NOT_LOGGED) for column in key):
+            into.append(_change(op, read, record, before, after))
+        else:
+            into.append(_change("delete", read, record, before, None))
+            into.append(_change("insert", read, record, None, after, index=1))
+
+
+_NOT_LOGGED: Any = object()
+
+
+def _change(
+    op: Operation,
+    read: DTSRecord,
+    record: Record,
+    before: Row | None = None,
+    after: Row | None = None,
+    *,
+    sql: str | None = None,
+    index: int = 0,
+) -> Change:
+    shape = None if sql is not None else read.shape
+    return Change(
+        op,
+        before,
+        after,
+        None if shape is None else shape.key_columns,
+        sql,
+        read.header.source_time * 1000,
+        record.topic(),
+        record.partition(),
+        record.offset(),
+        index,
+        read.transaction,
+        None if shape is None else shape.types,
+    )
+
+
+def _statement(read: DTSRecord) -> str:
+    if isinstance(read.after, str):
+        return read.after
+    raise UndecodableRecord("no DTS record: DDL without a statement in `afterImages`")
+
+
+def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
+    if isinstance(error, UndecodableRecord):
+        return error
+    if value[:1] in (b"{", b"["):
+        return UndecodableRecord("no DTS record but JSON: is this topic's format another one?")
+    what = f"it ends in the middle, after {len(value)} bytes" if isinstance(error, IndexError) else error
+    return UndecodableRecord(f"no DTS record: {what} (it begins with {value[:16].hex(' ')})")

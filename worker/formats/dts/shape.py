@@ -1,0 +1,83 @@
+"""The columns of a table as its DTS records name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from worker.formats.dts.types import UNKNOWN_TYPE, column_types
+from worker.formats.dts.values import Reader, readers
+from worker.formats.dts.wire import read_bytes, read_count, read_long
+
+__all__ = ["Columns", "Row", "Shape"]
+
+Row = dict[str, Any]
+Columns = tuple[tuple[str, tuple[Reader, ...]], ...]
+"""Of each column its name, and its readers by the byte that says which class a value is of."""
+
+_read_keys = msgspec.json.Decoder(dict[str, list[str]]).decode
+
+
+class Shape:
+    """The columns of one table, as long as they stay the same. Threads share it without a lock: two that
+    learn a type at once learn the same."""
+
+    __slots__ = ("_unknown", "columns", "fields", "key_columns", "key_tag", "source_type", "types")
+
+    def __init__(self, fields: bytes, key_tag: bytes, source_type: str) -> None:
+        """`fields` and `key_tag` are the bytes of the record's `fields` and of its tag `pk_uk_info`.
+
+        Raises ValueError for what is no array of fields, or no JSON object of column names.
+        """
+        known = column_types(source_type)
+        self.fields = fields
+        self.key_tag = key_tag
+        self.source_type = source_type
+        columns: list[tuple[str, tuple[Reader, ...]]] = []
+        types: dict[str, str] = {}
+        unknown: dict[str, tuple[str | None, str | None]] = {}
+        for name, number in _read_fields(fields):
+            type_ = known.get(number, UNKNOWN_TYPE)
+            columns.append((name, readers(type_.kind)))
+            if type_.text is not None:
+                types[name] = type_.text
+            elif type_.of_text is not None:
+                unknown[name] = type_.of_text, type_.of_bytes
+        self.columns: Columns = tuple(columns)
+        self.types: Mapping[str, str] = types
+        """Column -> type text, of the columns whose type is known by now: whether a VARCHAR is a VARBINARY
+        is seen by its first value that is not NULL."""
+        self._unknown: Mapping[str, tuple[str | None, str | None]] = unknown
+        key = _read_keys(key_tag).get("PRIMARY") if key_tag else None
+        self.key_columns = tuple(key) if key else None
+
+    def learn(self, row: Row) -> None:
+        """See by a row's values what the columns are whose numbers do not say it."""
+        if not self._unknown:
+            return
+        learned: dict[str, str] = {}
+        for column, (of_text, of_bytes) in self._unknown.items():
+            found = row.get(column)
+            if found is not None:
+                type_text = of_text if isinstance(found, str) else of_bytes
+                if type_text is not None:
+                    learned[column] = type_text
+        if learned:
+            types = {**self.types, **learned}
+            self.types = {column: types[column] for column, _ in self.columns if column in types}
+            self._unknown = {name: texts for name, texts in self._unknown.items() if name not in learned}
+
+
+def _read_fields(fields: bytes) -> list[tuple[str, int]]:
+    found = []
+    _, at = read_long(fields, 0)
+    count, at = read_count(fields, at)
+    while count:
+        for _ in range(count):
+            name, at = read_bytes(fields, at)
+            number, at = read_long(fields, at)
+            found.append((name.decode(), number))
+        count, at = read_count(fields, at)
+    return found

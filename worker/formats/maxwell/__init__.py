@@ -1,0 +1,1 @@
+"""Maxwell's JSON."""

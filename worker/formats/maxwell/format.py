@@ -1,0 +1,247 @@
+"""Maxwell's records: one row each, as JSON; DDL on a topic of its own.
+
+https://maxwells-daemon.io/dataformat/, and Maxwell's `row/RowMap.java` and `schema/ddl/DDLMap.java`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, cast
+
+import msgspec
+
+from handlers import Change
+from handlers.api import Operation
+from worker.formats.interface import Place, Record, Route, Skip, UndecodableRecord
+from worker.formats.maxwell.history import (
+    ROW_TYPES,
+    TABLE_DDL,
+    MaxwellHistory,
+    Statement,
+    place_of,
+    read_statement,
+)
+from worker.formats.maxwell.rows import DECODE_ERRORS, Header, Message, Row, RowShape
+from worker.formats.maxwell.tables import statement_for
+from worker.formats.table_history import TableDefinition
+
+__all__ = ["Maxwell", "MaxwellRoute"]
+
+_OPERATIONS: Mapping[str, Operation] = {
+    "insert": "insert",
+    "update": "update",
+    "delete": "delete",
+    "bootstrap-insert": "snapshot",
+}
+_SKIPPED_TYPES: Mapping[str, str] = {
+    "bootstrap-start": "bootstrap",
+    "bootstrap-complete": "bootstrap",
+    "heartbeat": "heartbeat",
+    "database-create": "database_ddl",
+    "database-alter": "database_ddl",
+    "database-drop": "database_ddl",
+}
+_MAX_SHAPES = 2_000
+
+
+class MaxwellRoute(msgspec.Struct, gc=False):
+    """The two fields that say where a row belongs. Only rows pass; `explain` knows the other types."""
+
+    database: str
+    table: str
+    type: Literal["insert", "update", "delete", "bootstrap-insert"]
+
+    alone: ClassVar[bool] = False
+
+
+class _StatementRoute(msgspec.Struct, gc=False):
+    database: str
+    table: str
+
+    alone: ClassVar[bool] = True
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    encrypted: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_read_header = msgspec.json.Decoder(Header).decode
+_read_envelope = msgspec.json.Decoder(_Envelope).decode
+_read_columns = msgspec.json.Decoder(Message[dict[str, msgspec.Raw]]).decode
+_KeyColumns = dict[str, msgspec.Raw]
+_read_key: Callable[[bytes], Any] = msgspec.json.Decoder(
+    _KeyColumns | tuple[str, str, list[_KeyColumns]]
+).decode
+
+
+class Maxwell:
+    """Maxwell's JSON. One object serves all threads."""
+
+    name = "maxwell"
+
+    def __init__(self) -> None:
+        self.route: Callable[[bytes], Route] = msgspec.json.Decoder(MaxwellRoute).decode
+        self._history = MaxwellHistory()
+        self.place: Callable[[Record], Place | None] = place_of
+        self.learn: Callable[[Record], None] = self._history.learn
+        # Threads share both without a lock: each access is one dict or attribute operation, and two threads
+        # that miss together make the same shape twice.
+        self._shapes: dict[tuple[Any, ...], RowShape] = {}
+        self._recent: RowShape | None = None
+
+    def explain(self, record: Record) -> Route | Skip:
+        """Route or skip a record that `route` refused, or whose database or table is empty."""
+        value = record.value()
+        if value is None:
+            return Skip("tombstone")
+        try:
+            header = _read_header(value)
+            if header.type in _SKIPPED_TYPES:
+                return Skip(_SKIPPED_TYPES[header.type])
+            if header.type in TABLE_DDL:
+                statement = read_statement(value)
+                return _StatementRoute(*statement.name_after)
+        except DECODE_ERRORS as error:
+            raise _undecodable(value, error) from None
+        if header.type not in ROW_TYPES:
+            raise UndecodableRecord(f"no Maxwell record: type {header.type!r}")
+        if not header.database or not header.table:
+            raise UndecodableRecord("no Maxwell record: a row without a database and a table")
+        return MaxwellRoute(header.database, header.table, cast(Any, header.type))
+
+    def source_time_ms(self, record: Record) -> int | None:
+        """The time of the binlog event, `ts`."""
+        try:
+            return _time_ms(_read_header(record.value() or b""))
+        except DECODE_ERRORS:
+            return None
+
+    def decode(self, record: Record, into: list[Change]) -> None:
+        """Append the change of a row (two where the row's key changed), or one for a DDL statement."""
+        value = record.value()
+        if value is None:
+            return
+        # Most records have the shape of the one before: then its reader does all the work in one pass.
+        recent = self._recent
+        reader = None if recent is None else recent.reader
+        if recent is not None and reader is not None:
+            try:
+                message = reader.decode(value)
+                if self._shapes.get(self._shape_key(message, record)[0]) is recent:
+                    into.extend(_changes(message, reader.row(message.data), recent, record))
+                    return
+            except DECODE_ERRORS:
+                pass
+        try:
+            into.extend(self._read(value, record))
+        except UndecodableRecord:
+            raise
+        except DECODE_ERRORS as error:
+            raise _undecodable(value, error) from None
+
+    def _read(self, value: bytes, record: Record) -> tuple[Change, ...]:
+        """The slow way: by whichever shape the record has."""
+        header = _read_header(value)
+        if header.type in TABLE_DDL:
+            return (_statement(read_statement(value), record),)
+        if header.type in _SKIPPED_TYPES:
+            return ()
+        if header.type not in ROW_TYPES:
+            raise UndecodableRecord(f"no Maxwell record: type {header.type!r}")
+        whole = _read_columns(value)
+        key, definition = self._shape_key(whole, record)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = RowShape(definition, key[-1], whole.data)
+            if len(self._shapes) >= _MAX_SHAPES:
+                self._shapes.clear()
+            self._shapes[key] = shape
+        message, row = shape.read(value)
+        self._recent = shape
+        return _changes(message, row, shape, record)
+
+    def _shape_key(
+        self, message: Message[Any], record: Record
+    ) -> tuple[tuple[str, str, int, tuple[str, ...]], TableDefinition | None]:
+        """What the row's shape is known by, and the table's definition at its place."""
+        definition = self._history.find(message, record)
+        columns = message.key_columns
+        if columns is None:
+            columns = _key_columns(record.key())
+            if columns is None:
+                columns = (definition.key_columns or ()) if definition is not None else ()
+        return (message.database, message.table, id(definition), columns), definition
+
+
+def _key_columns(key: bytes | None) -> tuple[str, ...] | None:
+    """The names in a Kafka key, in lower case; None where it does not say, as for a table without a key.
+
+    `{"database": .., "table": .., "pk.id": 1}`, or with kafka_key_format = array `[.., .., [{"id": 1}]]`.
+    """
+    if not key:
+        return None
+    try:
+        found = _read_key(key)
+    except DECODE_ERRORS:
+        return None
+    if isinstance(found, tuple):
+        return tuple(name for column in found[2] for name in column) or None
+    return tuple(name[3:] for name in found if name.startswith("pk.")) or None
+
+
+def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -> tuple[Change, ...]:
+    if message.reason is not None:
+        raise UndecodableRecord(f"Maxwell could not write this row: {message.reason}")
+    op, key, types = _OPERATIONS.get(message.type), shape.key_columns, shape.types
+    if op is None:
+        raise UndecodableRecord(f"no Maxwell record: a row, but type {message.type!r}")
+    ms, transaction = message.ts * 1000, None if message.xid is None else str(message.xid)
+    topic, partition, offset = record.topic(), record.partition(), record.offset()
+    if op != "update":
+        before, after = (row, None) if op == "delete" else (None, row)
+        return (Change(op, before, after, key, None, ms, topic, partition, offset, 0, transaction, types),)
+    # Nothing in `old`: nothing changed that can be seen.
+    before = {**row, **(shape.read_old(message.old) or {})}
+    if any(before[column] != row[column] for column in key or ()):
+        return (
+            Change("delete", before, None, key, None, ms, topic, partition, offset, 0, transaction, types),
+            Change("insert", None, row, key, None, ms, topic, partition, offset, 1, transaction, types),
+        )
+    return (Change(op, before, row, key, None, ms, topic, partition, offset, 0, transaction, types),)
+
+
+def _time_ms(header: Header) -> int:
+    return header.ts if header.type.startswith(("table-", "database-")) else header.ts * 1000
+
+
+def _statement(statement: Statement, record: Record) -> Change:
+    sql = statement.sql
+    if statement.type == "table-alter" and statement.after is not None:
+        sql = statement_for(*statement.name_before, statement.after, sql)
+    return Change(
+        op="ddl",
+        before=None,
+        after=None,
+        key_columns=None,
+        sql=sql,
+        source_time_ms=_time_ms(statement),
+        topic=record.topic(),
+        partition=record.partition(),
+        offset=record.offset(),
+        index=0,
+        transaction=None,
+        types=None,
+    )
+
+
+def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
+    if not value.strip():
+        return UndecodableRecord("no Maxwell record: the value is empty")
+    if isinstance(error, RecursionError):
+        return UndecodableRecord("no Maxwell record: the JSON is nested too deeply")
+    try:
+        if _read_envelope(value).encrypted is not msgspec.UNSET:
+            return UndecodableRecord("the record is encrypted; set Maxwell's encrypt = none")
+    except DECODE_ERRORS:
+        pass
+    return UndecodableRecord(f"no Maxwell record: {error}")

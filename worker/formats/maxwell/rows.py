@@ -1,0 +1,228 @@
+"""The rows of Maxwell's records, decoded straight into typed values.
+
+A record's values are read by the table's definition at its place in the log. Each definition, with the key
+columns that the records name, has one `RowShape`, whose reader decodes a whole record in one pass. What that
+reader refuses (a zero date, a column more or less) is read column by column; only what is refused there too
+is undecodable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+from msgspec.structs import asdict, astuple
+
+from worker.formats.interface import UndecodableRecord
+from worker.formats.json_values import number
+from worker.formats.maxwell.values import COLUMN_ERRORS, UNTYPED, Column, column_of
+from worker.formats.table_history import TableDefinition
+
+__all__ = ["DECODE_ERRORS", "Header", "Message", "Row", "RowShape"]
+
+Row = dict[str, Any]
+Data = TypeVar("Data")
+
+DECODE_ERRORS = COLUMN_ERRORS
+"""What `RowShape.read` and the decoders raise for a record that is not as it should be."""
+
+_NULL = msgspec.Raw(b"null")
+_SHOWN = 60
+# A reader of its own costs a shape 1 ms and 10-30 KiB: worth it from so many records on.
+_RECORDS_BEFORE_READER = 64
+_RECORDS_AFTER_REFUSAL = 10_000
+
+
+class Header(msgspec.Struct, gc=False):
+    """What tells how the rest is read."""
+
+    type: str
+    ts: int
+    """Seconds since 1970 of a row, milliseconds of DDL."""
+    database: str = ""
+    table: str = ""
+    position: str | None = None
+    schema_id: int | None = None
+    key_columns: tuple[str, ...] | None = msgspec.field(name="primary_key_columns", default=None)
+    xid: int | None = None
+    reason: str | None = None
+    """Why Maxwell could not write the row: then only its key is there."""
+
+
+class Message(Header, Generic[Data], gc=False, kw_only=True):
+    """A row; the other fields are never decoded."""
+
+    data: Data
+    old: msgspec.Raw = _NULL
+
+
+_NESTED = frozenset((dict, list))
+# Of a column without a type that held no object and no array so far.
+_SCALAR = Column(Any, UNTYPED.read)
+_read_columns: Any = msgspec.json.Decoder(cast(Any, Message)[dict[str, msgspec.Raw]]).decode
+_read_old: Callable[[msgspec.Raw], dict[str, msgspec.Raw] | None] = msgspec.json.Decoder(
+    dict[str, msgspec.Raw] | None
+).decode
+
+
+class _RowReader:
+    """Reads records whose rows have these columns and no others, in one pass. Never changed."""
+
+    __slots__ = ("_as_row", "_checks", "_finishes", "_holds_any", "decode", "made_for")
+
+    def __init__(self, columns: Mapping[str, Column], made_for: object) -> None:
+        """Every column is required and no other allowed: nothing is dropped, nothing made up."""
+        names = tuple(columns)
+        plain = all(name.isidentifier() and not name.startswith("__") for name in names)
+        fields = names if plain else tuple(f"column{place}" for place in range(len(names)))
+        row_type: Any = msgspec.defstruct(
+            "MaxwellRow",
+            [
+                # Raw holds null as it is, and stands in no union.
+                (field, column.json_type if column.json_type is msgspec.Raw else column.json_type | None)
+                for field, column in zip(fields, columns.values(), strict=True)
+            ],
+            rename=dict(zip(fields, names, strict=True)),
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+        unfinished = [(name, c.is_finished, c.finish) for name, c in columns.items() if c.finish]
+        self._checks = tuple((name, check, finish) for name, check, finish in unfinished if check)
+        self._finishes = tuple((name, finish) for name, check, finish in unfinished if not check)
+        self._holds_any = any(column is _SCALAR for column in columns.values())
+        self._as_row: Callable[[Any], Row] = asdict
+        if not plain:
+            self._as_row = lambda values: dict(zip(names, astuple(values), strict=True))
+        self.decode: Callable[[bytes], Message[Any]] = msgspec.json.Decoder(
+            cast(Any, Message)[row_type], float_hook=number
+        ).decode
+        self.made_for = made_for
+
+    def row(self, data: Any) -> Row:
+        """The row of a record that `decode` read. Raises one of DECODE_ERRORS."""
+        row = self._as_row(data)
+        if self._holds_any and not _NESTED.isdisjoint(map(type, row.values())):
+            raise ValueError("an object or an array, which is to be read as text")
+        for column, is_finished, finish in self._checks:
+            value = row[column]
+            if value is not None and not is_finished(value):
+                row[column] = finish(value)
+        for column, finish in self._finishes:
+            value = row[column]
+            if value is not None:
+                row[column] = finish(value)
+        return row
+
+
+class RowShape:
+    """How the rows of a table are read between two DDL statements.
+
+    Threads share it without a lock: what they change are a counter, where a lost count does no harm, and
+    which reader there is, where the last one made counts.
+    """
+
+    __slots__ = (
+        "_columns",
+        "_made",
+        "_nested",
+        "_patience",
+        "_refusals",
+        "definition",
+        "key_columns",
+        "types",
+    )
+
+    def __init__(
+        self, definition: TableDefinition | None, key: Iterable[str], columns: Iterable[str]
+    ) -> None:
+        """`key`: the key's columns as the record names them, in any case; `columns`: those of its row.
+
+        Raises UndecodableRecord when a key column is not among the row's.
+        """
+        self.definition = definition
+        self.types = None if definition is None else definition.types
+        self.key_columns = _spelled(key, columns)
+        self._columns: dict[str, Column] = {}
+        self._nested: frozenset[str] = frozenset()
+        """Columns without a type that held an object or an array."""
+        self._made: _RowReader | None = None
+        self._patience = _RECORDS_BEFORE_READER
+        self._refusals = 0
+
+    @property
+    def reader(self) -> _RowReader | None:
+        """Reads most of the records; None where it is not made yet, or refused a record lately."""
+        return self._made if self._patience <= 0 else None
+
+    def read(self, value: bytes) -> tuple[Message[Any], Row]:
+        """A record of this shape and its row, by whichever way reads them. Raises one of DECODE_ERRORS."""
+        reader = self.reader
+        if reader is not None:
+            try:
+                typed = reader.decode(value)
+                return typed, reader.row(typed.data)
+            except DECODE_ERRORS:
+                # The next ones are read column by column, each time more of them: a table with one zero date
+                # has others, and columns come and go where Maxwell leaves out what is null.
+                self._refusals += 1
+                self._patience = min(_RECORDS_BEFORE_READER << self._refusals, _RECORDS_AFTER_REFUSAL)
+        message: Message[dict[str, msgspec.Raw]] = _read_columns(value)
+        row = self._read_row(message.data)
+        for column in self.key_columns or ():
+            if column not in row:
+                raise UndecodableRecord(f"no Maxwell record: key column {column!r} is not in `data`")
+        if self.types is None:
+            self._nested |= {name for name, raw in message.data.items() if bytes(raw)[:1] in (b"{", b"[")}
+        self._patience -= 1
+        if self._patience <= 0:
+            self._make_reader(tuple(row))
+        return message, row
+
+    def read_old(self, old: msgspec.Raw) -> Row | None:
+        """What the columns that changed held before; None if the record does not say."""
+        columns = _read_old(old)
+        return None if columns is None else self._read_row(columns)
+
+    def _read_row(self, columns: dict[str, msgspec.Raw]) -> Row:
+        row = {}
+        for name, raw in columns.items():
+            column = self._columns.get(name)
+            if column is None:
+                column = self._columns[name] = self._column_of(name)
+            try:
+                row[name] = column.read(raw)
+            except DECODE_ERRORS as error:
+                held = _shortened(bytes(raw).decode(errors="replace"))
+                type_text = _shortened((self.types or {}).get(name, "any type"))
+                raise UndecodableRecord(
+                    f"column {name!r} of type {type_text} holds {held}: {error}"
+                ) from None
+        return row
+
+    def _column_of(self, name: str) -> Column:
+        type_text = (self.types or {}).get(name)
+        return UNTYPED if type_text is None else column_of(type_text)
+
+    def _make_reader(self, names: tuple[str, ...]) -> None:
+        made_for = names, self._nested
+        if self._made is None or self._made.made_for != made_for:
+            columns = {name: self._column_of(name) for name in names}
+            if self.types is None:
+                columns = {name: UNTYPED if name in self._nested else _SCALAR for name in names}
+            self._made = _RowReader(columns, made_for)
+
+
+def _spelled(key: Iterable[str], columns: Iterable[str]) -> tuple[str, ...] | None:
+    """Key columns as the table spells them: in Maxwell's Kafka keys they are in lower case."""
+    names = tuple(columns)
+    by_lower = {name.lower(): name for name in names}
+    found = tuple(name if name in names else by_lower.get(name.lower(), name) for name in key)
+    for name in found:
+        if name not in names:
+            raise UndecodableRecord(f"no Maxwell record: key column {name!r} is not in `data`")
+    return found or None
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -1,0 +1,1 @@
+"""MySQL's types, as text and as values."""

@@ -1,0 +1,256 @@
+"""MySQL column values as a change stream writes them (text), as Python values.
+
+`converter_of` reads a column's type text once and tells how every value of the column is read;
+docs/formats.md has the whole table. What the type text leaves open (`enum` without its labels, a type not
+known here) leaves the text as it is: never guessed, never lost.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from worker.formats.mysql.types import MySQLType, read_type
+
+__all__ = ["Converter", "compact_json", "converter_of"]
+
+
+class Converter(NamedTuple):
+    """How the text of one column becomes a value."""
+
+    json_type: Any
+    """What a JSON decoder may read the text as, by itself; it may refuse texts that `read` knows."""
+    read: Callable[[str], Any]
+    """The whole way from the text. Raises ValueError for what is no value of the type."""
+    finish: Callable[[Any], Any] | None = None
+    """What is left to do with the decoder's value; None: nothing. Raises ValueError."""
+    is_finished: Callable[[Any], bool] | None = None
+    """Whether the decoder's value can stay as it is; None: it never can."""
+
+
+# ---- numbers
+
+_MOST_DIGITS = 20  # of any integer type
+_SINGLE = struct.Struct("<f")
+# Wide enough for MySQL's 65 digits. Inexact: a value with more digits than its type keeps them all.
+_RESCALING = Context(prec=200, traps=[Inexact, InvalidOperation])
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        value = _decimal(text)
+        # The bound: a short text must not become a number of a million digits.
+        if not value.is_finite() or value.adjusted() > _MOST_DIGITS or value != value.to_integral_value():
+            raise ValueError("no integer") from None
+        return int(value)
+
+
+def _double(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("no number") from None
+
+
+def _single(value: float) -> float:
+    """A FLOAT as the server widens it: the stored value itself, 0.1 -> 0.10000000149011612."""
+    try:
+        widened: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
+    except OverflowError:
+        raise ValueError("beyond the range of FLOAT") from None
+    return widened
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except DecimalException:
+        raise ValueError("no number") from None
+
+
+def _decimal_of(scale: int) -> Converter:
+    """With the type's number of digits after the point: a stream may drop zeros (`9061.0`)."""
+    unit = Decimal(1).scaleb(-scale)
+
+    has_scale = unit.same_quantum
+
+    def rescale(value: Decimal) -> Decimal:
+        try:
+            return value.quantize(unit, context=_RESCALING)
+        except DecimalException:
+            return value
+
+    def read(text: str) -> Decimal:
+        value = _decimal(text)
+        return value if has_scale(value) else rescale(value)
+
+    return Converter(Decimal, read, finish=rescale, is_finished=has_scale)
+
+
+# ---- dates and times
+
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.\d{1,6})?)?", re.ASCII)
+_TIME = re.compile(r"(-?)(\d{1,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?", re.ASCII)
+
+
+def _datetime(text: str) -> datetime | None:
+    """MySQL holds dates that no calendar has (0000-00-00, 2024-00-00, 2024-02-31): those are None."""
+    found = _DATE.fullmatch(text)
+    if found is None:
+        raise ValueError("no date")
+    month, day, hour, minute, second = (int(part or 0) for part in found.groups()[1:])
+    if month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59:
+        raise ValueError("no date")
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _date(text: str) -> date | None:
+    if len(text) != len("2024-02-29"):
+        raise ValueError("no date")
+    value = _datetime(text)
+    return None if value is None else value.date()
+
+
+def _in_utc(value: datetime) -> datetime:
+    return value.replace(tzinfo=UTC)
+
+
+def _timestamp(text: str) -> datetime | None:
+    value = _datetime(text)
+    return None if value is None else _in_utc(value)
+
+
+def _time(text: str) -> timedelta:
+    """A TIME, which runs from -838:59:59 to 838:59:59."""
+    found = _TIME.fullmatch(text)
+    if found is None or int(found[3]) > 59 or int(found[4]) > 59:
+        raise ValueError("no time")
+    sign, hours, minutes, seconds, fraction = found.groups()
+    value = timedelta(
+        hours=int(hours),
+        minutes=int(minutes),
+        seconds=int(seconds),
+        microseconds=int((fraction or "").ljust(6, "0")),
+    )
+    return -value if sign else value
+
+
+# ---- bytes, JSON, enum, set
+
+
+def _read_as_text(read: Callable[[str], Any]) -> Converter:
+    return Converter(str, read, finish=read)
+
+
+def compact_json(text: str) -> str:
+    """Without spaces; keys and numbers stay as they are spelled. A text that is no JSON stays as it is."""
+    try:
+        return msgspec.json.format(text, indent=-1)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        raise ValueError("no bytes: a character beyond U+00FF") from None
+
+
+def _bytes_of(length: int) -> Converter:
+    # BINARY(n) always holds n bytes; the stream drops the trailing zeros.
+    return _read_as_text(lambda text: _bytes(text).ljust(length, b"\0"))
+
+
+def _enum_of(labels: Sequence[str]) -> Converter:
+    """A 1-based index, or the label itself where it is no number; index 0 is MySQL's empty error value."""
+    by_index: Mapping[str, str] = {str(index): label for index, label in enumerate(("", *labels))}
+    known = frozenset(label for label in labels if not label.isdecimal())
+
+    def read(text: str) -> str:
+        label = by_index.get(text)
+        if label is not None:
+            return label
+        if text in known:
+            return text
+        raise ValueError(f"neither an index nor a label of its {len(labels)}")
+
+    return _read_as_text(read)
+
+
+def _set_of(labels: Sequence[str]) -> Converter:
+    """A bit mask, lowest bit first, or the labels joined by commas: a tuple in the type's order."""
+    known = frozenset(labels)
+
+    def read(text: str) -> tuple[str, ...]:
+        if text.isdecimal():
+            mask = int(text)
+            if mask >> len(labels):
+                raise ValueError(f"a bit beyond its {len(labels)} labels")
+            return tuple(label for bit, label in enumerate(labels) if mask >> bit & 1)
+        chosen = frozenset(text.split(",")) if text else frozenset()
+        if not chosen <= known:
+            raise ValueError(f"neither a bit mask nor labels of its {len(labels)}")
+        return tuple(label for label in labels if label in chosen)
+
+    return _read_as_text(read)
+
+
+# ---- by name
+
+_INTEGER = Converter(int, _integer)
+_DOUBLE = Converter(float, _double)
+_FLOAT = Converter(float, lambda text: _single(_double(text)), finish=_single)
+_DECIMAL = Converter(Decimal, _decimal)
+# Without `tz=False` a bare number would pass as seconds since 1970.
+_WALL_CLOCK = Annotated[datetime, msgspec.Meta(tz=False)]
+_BYTES = _read_as_text(_bytes)
+
+_NAMES: Mapping[Converter, str] = {
+    _INTEGER: "tinyint smallint mediumint int integer bigint middleint serial int1 int2 int3 int4 int8 "
+    "bool boolean bit year",
+    _DOUBLE: "double real float8",
+    _FLOAT: "float float4",
+    _DECIMAL: "decimal numeric dec fixed",
+    Converter(date, _date): "date",
+    Converter(_WALL_CLOCK, _datetime): "datetime",
+    Converter(_WALL_CLOCK, _timestamp, finish=_in_utc): "timestamp",
+    _read_as_text(_time): "time",
+    _read_as_text(compact_json): "json",
+    _BYTES: "binary varbinary tinyblob blob mediumblob longblob vector geometry point linestring polygon "
+    "multipoint multilinestring multipolygon geometrycollection geomcollection",
+}
+_BY_NAME = {name: converter for converter, names in _NAMES.items() for name in names.split()}
+
+
+def converter_of(type_text: str) -> Converter | None:
+    """How a column of this type (`decimal(10,2)`, `enum('a','b')`) is read; None: its text is its value."""
+    mysql_type = read_type(type_text)
+    name, sizes = mysql_type.name, mysql_type.sizes
+    converter = _BY_NAME.get(name)
+    if converter is None:
+        return _labelled(mysql_type)
+    if converter is _DECIMAL and sizes:
+        return _decimal_of(sizes[1] if len(sizes) > 1 else 0)
+    if converter is _FLOAT and len(sizes) == 1 and sizes[0] > 24:
+        return _DOUBLE  # FLOAT(25) to FLOAT(53) are doubles
+    if name == "binary" and sizes:
+        return _bytes_of(sizes[0])
+    return converter
+
+
+def _labelled(mysql_type: MySQLType) -> Converter | None:
+    if not mysql_type.labels:
+        return None
+    return (_enum_of if mysql_type.name == "enum" else _set_of)(mysql_type.labels)

@@ -1,0 +1,1 @@
+"""JSON of the user's own, by a layout in the configuration."""

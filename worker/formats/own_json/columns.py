@@ -1,0 +1,139 @@
+"""JSON values as values of a column type that the configuration names.
+
+A text is read as in the other formats, a number by its digits; bytes are base64, sets are arrays, geometry
+is WKT.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, cast
+
+from worker.formats.maxwell.wkt import geometry_bytes
+from worker.formats.mysql.types import MySQLType, read_type
+from worker.formats.mysql.values import Converter, converter_of
+
+__all__ = ["TYPE_NAMES", "Convert", "converter"]
+
+Convert = Callable[[Any], Any]
+"""A value that is not None, as `json_values.number` and a JSON decoder give it -> the column's value. Raises
+ValueError or ArithmeticError for what is no value of the type."""
+
+_TEXTS = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "uuid"))
+_BYTES = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"))
+_GEOMETRIES = frozenset(
+    (
+        "geometry",
+        "geometrycollection",
+        "point",
+        "multipoint",
+        "linestring",
+        "multilinestring",
+        "polygon",
+        "multipolygon",
+    )
+)
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "integer", "bigint", "bit", "year")
+_OTHERS = ("decimal", "numeric", "float", "double", "date", "datetime", "timestamp", "time", "enum", "set")
+_ZONED = re.compile(r":\d\d(?:\.\d+)?(?:Z|[+-]\d\d(?::?\d\d)?)\Z", re.ASCII)
+_read_timestamp = cast(Converter, converter_of("timestamp")).read
+TYPE_NAMES = ("boolean", "json", *_INTEGERS, *_OTHERS, *sorted(_TEXTS | _BYTES | _GEOMETRIES))
+"""What a column type may be, without its size and attributes."""
+
+
+def converter(type_text: str) -> Convert | None:
+    """How the values of such a column are read; None: objects and arrays become text, the rest stays."""
+    mysql_type = read_type(type_text)
+    name = mysql_type.name
+    if name == "json":
+        return None
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(mysql_type)
+    known = None if name in _TEXTS else converter_of(type_text)
+    if known is None:
+        return _text
+    read = known.read
+    return lambda value: read(_text(value))
+
+
+def _text(value: object) -> str:
+    """The characters of a text; of a number its digits; true and false as 1 and 0."""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, str | int | Decimal):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value)
+    raise ValueError("an object or an array")
+
+
+def _own_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError("no text")
+
+
+def _boolean(value: Any) -> bool:
+    if value in (True, 1, "true", "t", "1"):
+        return True
+    if value in (False, 0, "false", "f", "0"):
+        return False
+    raise ValueError("neither true nor false")
+
+
+def _timestamp(value: object) -> datetime | None:
+    text = _own_text(value)
+    if _ZONED.search(text):
+        return datetime.fromisoformat(text).astimezone(UTC)
+    found: datetime | None = _read_timestamp(text)
+    return found
+
+
+def _geometry(value: object) -> bytes:
+    try:
+        return geometry_bytes(_own_text(value))
+    except RecursionError:
+        raise ValueError("no geometry: nested too deeply") from None
+
+
+def _bytes_of(mysql_type: MySQLType) -> Convert:
+    length = mysql_type.sizes[0] if mysql_type.name == "binary" and mysql_type.sizes else 0
+
+    def read(value: object) -> bytes:
+        try:
+            return base64.b64decode(_own_text(value), validate=True).ljust(length, b"\0")
+        except binascii.Error:
+            raise ValueError("no base64") from None
+
+    return read
+
+
+def _set_of(mysql_type: MySQLType) -> Convert:
+    labels = mysql_type.labels
+
+    def read(value: object) -> tuple[str, ...]:
+        chosen = value if isinstance(value, list) else list(filter(None, _own_text(value).split(",")))
+        if not all(label in labels for label in chosen):
+            raise ValueError(f"no label of its {len(labels)}")
+        return tuple(label for label in labels if label in chosen)
+
+    return read
+
+
+def _always(convert: Convert) -> Callable[[MySQLType], Convert]:
+    return lambda _type: convert
+
+
+_SPECIAL: Mapping[str, Callable[[MySQLType], Convert]] = {
+    "boolean": _always(_boolean),
+    "timestamp": _always(_timestamp),
+    "set": _set_of,
+    **dict.fromkeys(_BYTES, _bytes_of),
+    **dict.fromkeys(_GEOMETRIES, _always(_geometry)),
+}

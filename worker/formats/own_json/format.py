@@ -1,0 +1,246 @@
+"""Records of any JSON, whose layout the configuration tells (`json:`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from handlers import Change
+from handlers.api import Operation
+from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+from worker.formats.own_json.keys import key_columns, key_of_tombstone, key_rule, with_key
+from worker.formats.own_json.paths import (
+    ABSENT,
+    InValue,
+    Source,
+    found_in,
+    member,
+    read_source,
+)
+from worker.formats.own_json.routes import JsonRoute, route_of
+from worker.formats.own_json.rows import READ_ERRORS, Row, RowRule, raw_row, read_json
+from worker.formats.own_json.times import reader_of
+
+if TYPE_CHECKING:
+    from worker.configuration.json_layout import JsonLayout
+
+__all__ = ["Json"]
+
+_MAX_RULES = 10_000
+_SHOWN = 60
+Images = list[tuple[Operation, Row | None, Row | None]]
+"""What happened, the row before and after it."""
+
+
+class Json:
+    """JSON of the user's own. One object serves all threads."""
+
+    name = "json"
+
+    def __init__(self, layout: JsonLayout) -> None:
+        self._layout = layout
+        self._database, self._table = read_source(layout.database), read_source(layout.table)
+        self._operation = _source(layout.operation)
+        self._before = _row_path(layout.before)
+        self._after = _row_path(layout.after) or ()
+        self._time, self._read_time = _source(layout.time), reader_of(layout.time_unit)
+        self._transaction = _source(layout.transaction)
+        self.route: Callable[[bytes], Route] = route_of(self._database, self._table)
+        self._rule = RowRule(key_rule(layout.key), layout.columns, layout.exclude)
+        # Threads share it without a lock: each access is one dict operation, and two threads that miss
+        # together make the same rule twice.
+        self._rules: dict[tuple[str, str], RowRule] = {}
+
+    def explain(self, record: Record) -> Route | Skip:
+        """Route or skip a record that `route` refused, or whose database or table is empty."""
+        value = record.value()
+        if value is None:
+            found = self._tombstone(record)
+            return Skip("tombstone") if found is None else JsonRoute(*found[0])
+        # A value that does not tell the names needs not be read for them.
+        needed = any(isinstance(source, InValue) for source in (self._database, self._table))
+        document = _read(value) if needed else ABSENT
+        try:
+            return JsonRoute(*self._names(document, record))
+        except UndecodableRecord:
+            if self._operation is not None:
+                said = _word(found_in(self._operation, _read(value), record))
+                if self._layout.operations.get(said) == "skip":
+                    return Skip("operation")
+            raise
+
+    def source_time_ms(self, record: Record) -> int | None:
+        """What `time` names; Kafka's own time without it."""
+        try:
+            value = record.value()
+            return self._time_ms(ABSENT if value is None else _read(value), record)
+        except UndecodableRecord:
+            return None
+
+    def decode(self, record: Record, into: list[Change]) -> None:
+        """Append the record's change: none if its operation says so, two where the row's key changed."""
+        value = record.value()
+        document: Any = ABSENT
+        if value is None:
+            found = self._tombstone(record)
+            if found is None:
+                return
+            (database, table), row = found
+            rule = self._rule_for(database, table)
+            key: tuple[str, ...] | None = tuple(row)
+            images: Images = [("delete", rule.row(row, _beside), None)]
+        else:
+            document = _read(value)
+            rule = self._rule
+            if self._layout.tables:
+                rule = self._rule_for(*self._names(document, record))
+            key, images = self._images(document, value, rule, record)
+        transaction = None
+        if self._transaction is not None:
+            name = found_in(self._transaction, document, record)
+            transaction = None if name is None or name is ABSENT else _word(name)
+        ms = self._time_ms(document, record)
+        topic, partition, offset = record.topic(), record.partition(), record.offset()
+        into += [
+            Change(op, before, after, key, None, ms, topic, partition, offset, index, transaction, rule.types)
+            for index, (op, before, after) in enumerate(images)
+        ]
+
+    def _images(
+        self, document: Any, value: bytes, rule: RowRule, record: Record
+    ) -> tuple[tuple[str, ...] | None, Images]:
+        before = None if self._before is None else _members(document, self._before, "before")
+        after = _members(document, self._after, "after")
+        op = self._meaning(document, record, before, after)
+        if op is None:
+            return None, []
+        columns, beside = key_columns(rule.key, document, record)
+
+        def read(members: Row, path: tuple[str, ...]) -> Row:
+            whole = {**beside, **members} if beside else members
+            return rule.row(with_key(columns, whole, record), partial(raw_row, value, path))
+
+        if op == "delete":
+            gone, path = (after, self._after) if before is None else (before, self._before or ())
+            if gone is None and columns is None:
+                raise UndecodableRecord("a delete without a row and without a key")
+            return columns, [(op, read(gone or {}, path), None)]
+        if after is None:
+            raise UndecodableRecord(f"an operation {op} without a row at json.after: {self._layout.after}")
+        row = read(after, self._after)
+        if op != "update" or before is None:
+            return columns, [(op, None, row)]
+        old = rule.row(before, partial(raw_row, value, self._before or ()))
+        # A writer may leave out of `before` what did not change.
+        old = {**{column: row[column] for column in columns or ()}, **old}
+        if any(old[column] != row[column] for column in columns or ()):
+            return columns, [("delete", old, None), ("insert", None, row)]
+        return columns, [(op, old, row)]
+
+    def _meaning(
+        self, document: Any, record: Record, before: Row | None, after: Row | None
+    ) -> Operation | None:
+        """What happened; None for a record to skip."""
+        if self._operation is None:
+            if before is None and after is None:
+                raise UndecodableRecord(f"no row at json.after: {self._layout.after}")
+            if before is None:
+                return "insert"
+            return "delete" if after is None else "update"
+        said = _word(found_in(self._operation, document, record))
+        meaning = self._layout.operations.get(said)
+        if meaning is None:
+            known = ", ".join(self._layout.operations)
+            raise UndecodableRecord(f"operation {said[:_SHOWN]!r} is not in json.operations ({known})")
+        return None if meaning == "skip" else meaning
+
+    def _tombstone(self, record: Record) -> tuple[tuple[str, str], Row] | None:
+        """Table and key of the row that a record without a value deletes; None where nothing tells them."""
+        try:
+            names = self._names(ABSENT, record)
+        except UndecodableRecord:
+            return None
+        key = key_of_tombstone(self._rule_for(*names).key, record)
+        return None if key is None else (names, key)
+
+    def _names(self, document: Any, record: Record) -> tuple[str, str]:
+        """Database and table. Raises UndecodableRecord."""
+        names = []
+        for key, source in (("database", self._database), ("table", self._table)):
+            name = found_in(source, document, record)
+            if not isinstance(name, str) or not name:
+                where = getattr(self._layout, key)
+                found = "nothing" if name is ABSENT else repr(name)[:_SHOWN]
+                raise UndecodableRecord(f"no {key} at json.{key}: {where} (found {found})")
+            names.append(name)
+        return names[0], names[1]
+
+    def _rule_for(self, database: str, table: str) -> RowRule:
+        if not self._layout.tables:
+            return self._rule
+        rule = self._rules.get((database, table))
+        if rule is None:
+            name = f"{database}.{table}"
+            own = next((own for own in self._layout.tables if own.matches(name)), None)
+            rule = self._rule
+            if own is not None:
+                key = self._layout.key if own.key is None else own.key
+                columns = {**self._layout.columns, **own.columns}
+                rule = RowRule(key_rule(key), columns, self._layout.exclude)
+            if len(self._rules) >= _MAX_RULES:
+                self._rules.clear()
+            self._rules[database, table] = rule
+        return rule
+
+    def _time_ms(self, document: Any, record: Record) -> int:
+        """Raises UndecodableRecord."""
+        found = None if self._time is None else found_in(self._time, document, record)
+        if found is None or found is ABSENT:
+            return record.timestamp()[1]
+        try:
+            return self._read_time(found)
+        except ValueError as error:
+            raise UndecodableRecord(f"json.time: {self._layout.time} holds {found!r:.60}: {error}") from None
+
+
+def _source(text: str | None) -> Source | None:
+    return None if text is None else read_source(text)
+
+
+def _row_path(text: str | None) -> tuple[str, ...] | None:
+    source = _source(text)
+    return source.path if isinstance(source, InValue) else None
+
+
+def _read(value: bytes) -> Any:
+    try:
+        return read_json(value)
+    except READ_ERRORS as error:
+        if not value.strip():
+            raise UndecodableRecord("no JSON: the value is empty") from None
+        if isinstance(error, RecursionError):
+            raise UndecodableRecord("no JSON: nested too deeply") from None
+        raise UndecodableRecord(f"no JSON: {error}") from None
+
+
+def _members(document: Any, path: tuple[str, ...], key: str) -> Row | None:
+    """The object at the path; None if nothing is there."""
+    found = member(document, path)
+    if found is None or found is ABSENT:
+        return None
+    if not isinstance(found, dict):
+        raise UndecodableRecord(f"json.{key}: {'.'.join(path) or 'the value'} is no object")
+    return found
+
+
+def _word(value: Any) -> str:
+    """As JSON writes it, a text without quotes; null also for what is not there."""
+    if value is None or value is ABSENT:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _beside() -> Row:
+    """A row of a record's key has no members in the value."""
+    return {}

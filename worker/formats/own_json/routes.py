@@ -1,0 +1,86 @@
+"""The quick way to a JSON record's database and table: a decoder that reads these two and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import msgspec
+
+from worker.formats.interface import Route
+from worker.formats.own_json.paths import Constant, InValue, Source
+
+__all__ = ["JsonRoute", "route_of"]
+
+
+class JsonRoute(msgspec.Struct, gc=False):
+    """Where a record belongs."""
+
+    database: str
+    table: str
+
+    alone: ClassVar[bool] = False
+
+
+def route_of(database: Source, table: Source) -> Callable[[bytes], Route]:
+    """A function of the value; it refuses every value where the value alone does not tell."""
+    found = _reader(("database", database), ("table", table))
+    return _refuse if found is None else found
+
+
+def _refuse(_value: bytes) -> Route:
+    raise LookupError("the value does not tell; the slow path does")
+
+
+def _reader(*sources: tuple[str, Source]) -> Callable[[bytes], Route] | None:
+    """Nested structs of what is looked for; the outermost has the properties of a Route."""
+    namespace: dict[str, Any] = {"alone": False}
+    tree: dict[str, Any] = {}
+    for attribute, source in sources:
+        if isinstance(source, Constant):
+            namespace[attribute] = source.text
+        elif isinstance(source, InValue) and source.path:
+            fields = _plant(tree, source.path)
+            if fields is None:
+                return None
+            namespace[attribute] = property(_getter(fields))
+        else:
+            return None
+    decode: Callable[[bytes], Route] = msgspec.json.Decoder(_struct(tree, namespace)).decode
+    return decode
+
+
+def _plant(tree: dict[str, Any], path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Add a path to the tree of names; its fields from the outermost on. None where it crosses another."""
+    fields: list[str] = []
+    for place, name in enumerate(path):
+        last = place == len(path) - 1
+        child = tree.setdefault(name, str if last else {})
+        if (child is str) != last:
+            return None
+        fields.append(f"field{list(tree).index(name)}")
+        tree = child
+    return tuple(fields)
+
+
+def _getter(fields: tuple[str, ...]) -> Callable[[Any], str]:
+    def get(found: Any) -> str:
+        for field in fields:
+            found = getattr(found, field)
+        text: str = found
+        return text
+
+    return get
+
+
+def _struct(tree: dict[str, Any], namespace: dict[str, Any]) -> Any:
+    return msgspec.defstruct(
+        "JsonRecord",
+        [
+            (f"field{place}", str if child is str else _struct(child, {}))
+            for place, child in enumerate(tree.values())
+        ],
+        rename={f"field{place}": name for place, name in enumerate(tree)},
+        namespace=namespace,
+        gc=False,
+    )
