@@ -154,11 +154,6 @@ class Model:
 
     def leaves(self, gone: Assignment, running: Iterable[Work]) -> None:
         """What does not run of a partition is forgotten."""
-        begun = {
-            (chunk.assignment, message.offset())
-            for work in running
-            if not work.spreads
-            for chunk, message in work.messages()
-        }
+        begun = {item for work in running if not work.spreads for item in self.left(work)}
         for queue in self.waiting.values():
-            queue[:] = [i for i in queue if i.of is not gone or (gone, i.offset) in begun]
+            queue[:] = [item for item in queue if item.of is not gone or item in begun]
