@@ -1,0 +1,179 @@
+"""Tables in row order in the lanes: rows spread over shards, barriers of the table, bounds."""
+
+from __future__ import annotations
+
+import pytest
+from building import Clock, assignment, ddl, record
+from lane_building import lanes_of, offsets
+from row_building import key_change, no_rows, row_unit, rows, truncate
+from row_stepping import decoded, dispatched, done, handled, keys, offered, stepped
+
+from handlers.sharding import SHARDS, shard_of
+from offsets.types import Checkpoint
+from worker.chunk import RECORD_OVERHEAD
+from worker.formats.interface import Record
+from worker.unit import UnitState
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_rows_of_different_keys_run_side_by_side_and_those_of_one_key_in_order(clock: Clock) -> None:
+    lanes, table, of = lanes_of(clock, count=3), row_unit(batch={"max_records": 1}), assignment()
+    offered(lanes, table, *(rows(n, n % 2) for n in range(4)), of=of)
+    dispatched(lanes)
+    first, second = decoded(lanes, 0), decoded(lanes, 1)
+    assert sorted([keys(first), keys(second)]) == [[0], [1]]
+    assert not any(lane.ready for lane in lanes.lanes), "the other rows of both keys wait"
+    done(lanes, first)
+    assert keys(decoded(lanes, 0)) == keys(first)
+
+
+def test_a_batch_tells_its_shard_and_holds_nothing_else(clock: Clock) -> None:
+    lanes, table, of = lanes_of(clock), row_unit(), assignment()
+    offered(lanes, table, *(rows(n, n) for n in range(500)), of=of)
+    dispatched(lanes)
+    seen = []
+    while any(lane.ready for lane in lanes.lanes):
+        work = decoded(lanes)
+        batch = work.batch(0, work.total, 1)
+        assert {shard_of(change) for change in batch.changes} == {batch.shard}
+        piece = work.batch(0, 1, 2)
+        assert piece.shard == batch.shard
+        seen.append(batch.shard)
+        done(lanes, work)
+    assert sorted(seen, key=str) == sorted(range(SHARDS), key=str)
+
+
+def test_a_record_of_several_rows_is_finished_with_the_last_of_them(clock: Clock) -> None:
+    lanes, table, of = lanes_of(clock, count=3), row_unit(), assignment()
+    offered(lanes, table, rows(0, 0, 1, 2, 0), rows(1, 1), of=of)
+    size = lanes.lanes[0].bytes
+    dispatched(lanes)
+    works = [decoded(lanes, lane) for lane in range(3)]
+    assert sorted(map(keys, works)) == [[0, 0], [1, 1], [2]]
+    assert sum(piece.bytes for work in works for piece in work.chunks) < size + 2 * 256 + 3
+    works.sort(key=lambda work: keys(work)[0])
+    counts = []
+    for lane, work in enumerate(works):
+        counts.append(work.finish_records(work.records))
+        lanes.finish(lane, work)
+        assert (lanes.lanes[0].records > 0) == (lane < 2)
+    assert counts == [0, 1, 1]
+    assert of.tracker.checkpoint() == Checkpoint(2)
+    assert lanes.lanes[0].bytes == lanes.spread_bytes == 0
+
+
+def test_a_record_without_rows_is_finished_when_it_is_spread(clock: Clock) -> None:
+    lanes, table, of = lanes_of(clock), row_unit(), assignment()
+    offered(lanes, table, no_rows(0), rows(1, 1), no_rows(2), of=of)
+    dispatched(lanes)
+    assert lanes.lanes[0].records == 1
+    assert of.tracker.unfinished == 1
+    assert handled(lanes) == [[1]]
+    assert of.tracker.checkpoint() == Checkpoint(3)
+
+
+@pytest.mark.parametrize(
+    ("barrier", "alone"),
+    [
+        (ddl(2), True),
+        (truncate(2), True),
+        (truncate(2), False),  # known only when it is decoded
+        (key_change(2, 1, 2), False),
+        (record(2, data=[{"at": "1"}], mysqlType={"at": "bigint"}, pkNames=["id"]), False),
+        (rows(2, 1, key=None), False),
+        (rows(2, 1, key=["at"]), False),
+    ],
+    ids=["ddl", "truncate", "truncate not routed", "key change", "part of a key", "no key", "other key"],
+)
+def test_what_concerns_the_whole_table_runs_alone_between_what_came_before_and_after(
+    clock: Clock, barrier: Record, alone: bool
+) -> None:
+    lanes, table, of = lanes_of(clock, count=3), row_unit(batch={"max_wait": 60.0}), assignment()
+    before, after = [rows(0, 1), rows(1, 2)], [rows(3, 1), rows(4, 5)]
+    if alone:
+        offered(lanes, table, *before, of=of)
+        offered(lanes, table, barrier, of=of, alone=True)
+        offered(lanes, table, *after, of=of)
+    else:
+        offered(lanes, table, *before, barrier, *after, of=of)
+    dispatched(lanes)
+    works = [decoded(lanes, 0), decoded(lanes, 1)]  # at once: who waits for them does not wait 60 s
+    assert sorted(map(offsets, works)) == [[0], [1]]
+    assert table.state is UnitState.BEHIND
+    done(lanes, works[0], 0)
+    assert not any(lane.ready for lane in lanes.lanes)
+    done(lanes, works[1], 1)
+    whole = decoded(lanes)
+    assert offsets(whole) == [2]
+    assert whole.batch(0, whole.total, 1).shard is None
+    assert not any(lane.ready for lane in lanes.lanes)
+    done(lanes, whole)
+    dispatched(lanes)
+    clock.now += 60.0
+    assert sorted([offsets(decoded(lanes, 0)), offsets(decoded(lanes, 1))]) == [[3], [4]]
+
+
+def test_barriers_in_a_row_run_one_after_the_other(clock: Clock) -> None:
+    lanes, table, of = lanes_of(clock), row_unit(), assignment()
+    records = [key_change(0, 1, 2), rows(1, 2), key_change(2, 2, 3), key_change(3, 3, 4), rows(4, 4)]
+    offered(lanes, table, *records, rows(5, 9), of=of)
+    batches = handled(lanes)
+    assert batches[:4] == [[0], [1], [2], [3]]
+    assert sorted(batches[4:]) == [[4], [5]]
+    assert of.tracker.checkpoint() == Checkpoint(6)
+
+
+def test_a_table_without_a_key_keeps_its_own_order(clock: Clock) -> None:
+    lanes, table, of = lanes_of(clock), row_unit(), assignment()
+    offered(lanes, table, *(rows(n, n, key=None) for n in range(3)), of=of)
+    assert handled(lanes) == [[0, 1, 2]]
+
+
+def test_another_tables_barrier_holds_nobody_up(clock: Clock) -> None:
+    lanes, of = lanes_of(clock, count=3), assignment()
+    table, other = row_unit("a"), row_unit("b")
+    offered(lanes, table, rows(0, 1, table="a"), of=of)
+    dispatched(lanes)
+    work = decoded(lanes, 0)
+    offered(lanes, table, ddl(1, "a"), of=of, alone=True)
+    offered(lanes, other, rows(2, 1, table="b"), of=of)
+    dispatched(lanes, 1)
+    done(lanes, decoded(lanes, 1), 1)
+    assert table.state is UnitState.BEHIND
+    done(lanes, work)
+    assert offsets(decoded(lanes)) == [1]
+
+
+def test_shards_gather_for_max_wait_from_when_their_rows_were_fetched(clock: Clock) -> None:
+    lanes, table, of = lanes_of(clock), row_unit(batch={"max_wait": 5.0}), assignment()
+    offered(lanes, table, rows(0, 1), of=of)
+    dispatched(lanes)
+    clock.now += 4.0
+    offered(lanes, table, rows(1, 1), of=of)
+    dispatched(lanes)
+    assert not any(lane.ready for lane in lanes.lanes)
+    clock.now += 1.0
+    assert offsets(decoded(lanes)) == [0, 1]
+
+
+def test_no_more_than_a_share_of_the_bytes_is_decoded_ahead_but_a_batch_of_each_table(clock: Clock) -> None:
+    """Rows as Python objects take more than their records did."""
+    of, size = assignment(), len(rows(10, 10)) + RECORD_OVERHEAD
+    lanes = lanes_of(clock, count=3, max_bytes=8 * 10 * size)  # so 10 records may be spread
+    busy, other = row_unit("a", batch={"max_records": 4}), row_unit("b", batch={"max_records": 4})
+    offered(lanes, busy, *(rows(n, n) for n in range(10, 22)), of=of)
+    dispatched(lanes)
+    offered(lanes, busy, *(rows(n, n) for n in range(22, 34)), of=of)
+    assert busy.state is UnitState.BEHIND
+    offered(lanes, other, rows(34, 1), of=of)
+    assert other.state is UnitState.READY, "a table that has less than a batch may go on"
+    while busy.state is UnitState.BEHIND:
+        assert lanes.spread_bytes >= 10 * size
+        stepped(lanes)
+    assert 9 * size <= lanes.spread_bytes < 10 * size
+    assert {offset for batch in handled(lanes) for offset in batch} >= set(range(22, 35))
+    assert of.tracker.checkpoint() == Checkpoint(35)

@@ -1,0 +1,80 @@
+"""Tables in row order in the lanes when batches fail, tables halt and partitions leave."""
+
+from __future__ import annotations
+
+import pytest
+from building import Clock, assignment, chunk, ddl, delivery
+from lane_building import closed, lanes_of, taken
+from row_building import key_change, row_unit, rows
+from row_stepping import decoded, dispatched, done, handled, keys, never, offered
+
+from offsets.types import Checkpoint
+from worker.spreading import spread
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_halted_shard_stops_its_own_rows_until_a_barrier_stops_the_table(clock: Clock) -> None:
+    lanes, table, of = lanes_of(clock, max_records=8), row_unit(), assignment()
+    offered(lanes, table, rows(0, 1), rows(1, 2), of=of)
+    dispatched(lanes)
+    work = decoded(lanes)
+    bad, good = (1, 2) if keys(work) == [1] else (2, 1)
+    lanes.halt(0, work, "it cannot be")
+    assert table.halted
+    offered(lanes, table, rows(2, good), rows(3, bad), rows(4, 7), of=of)
+    assert sorted(offset for batch in handled(lanes) for offset in batch) == [good - 1, 2, 4]
+    offered(lanes, table, ddl(5), of=of, alone=True)
+    offered(lanes, table, rows(6, 7), of=of)
+    assert handled(lanes) == []
+    assert not lanes.dead_end([table]), "nothing waits for room"
+    assert not lanes.offer(delivery((table, chunk(of, [rows(n, n) for n in range(7, 12)]))))
+    assert lanes.dead_end([table])
+
+
+def test_a_failed_shard_is_tried_again_while_the_others_go_on(clock: Clock) -> None:
+    lanes, table, of = lanes_of(clock), row_unit(), assignment()
+    offered(lanes, table, rows(0, 1), rows(1, 2), of=of)
+    dispatched(lanes)
+    failed = decoded(lanes)
+    lanes.give_back(0, failed, delay=5.0, error="it failed")
+    done(lanes, decoded(lanes))
+    clock.now += 5.0
+    again = taken(lanes, 0)
+    assert again is failed
+    done(lanes, again)
+    assert not table.halted
+    assert table.members() == (table,)
+
+
+def test_a_partition_that_leaves_takes_its_rows_out_of_the_shards(clock: Clock) -> None:
+    lanes, table = lanes_of(clock, count=3), row_unit()
+    leaving, staying = assignment(0), assignment(1)
+    offered(lanes, table, rows(0, 1), rows(1, 1, 2), rows(2, 3), of=leaving)
+    offered(lanes, table, rows(0, 1), of=staying)
+    dispatched(lanes)
+    work = decoded(lanes, 0)
+    assert lanes.withdraw([table], closed(leaving), 0.0) == ["shop.orders"]
+    done(lanes, work)
+    stays = staying in {piece.assignment for piece in work.chunks}
+    assert handled(lanes) == ([] if stays else [[0]])
+    assert lanes.lanes[0].records == lanes.lanes[0].bytes == lanes.spread_bytes == 0
+    assert leaving.tracker.checkpoint() != Checkpoint(3), "what was dropped is not finished"
+
+
+def test_a_batch_whose_partition_left_while_it_was_decoded_is_not_spread(clock: Clock) -> None:
+    lanes, table = lanes_of(clock), row_unit()
+    leaving, staying = assignment(0), assignment(1)
+    offered(lanes, table, rows(0, 1), key_change(1, 1, 2), rows(2, 3), of=leaving)
+    offered(lanes, table, rows(0, 4), of=staying)
+    work = taken(lanes, 0)
+    assert work.decode(never) is None
+    assert lanes.withdraw([table], closed(leaving), 0.0) == ["shop.orders"]
+    lanes.spread(0, work, spread(work))
+    [left] = handled(lanes) or [[]]
+    assert left == [0]
+    assert staying.tracker.checkpoint() == Checkpoint(1)
+    assert lanes.lanes[0].records == lanes.lanes[0].bytes == lanes.spread_bytes == 0
