@@ -10,6 +10,7 @@ import redis
 from servers.redis_node import RedisNode
 from servers.server_process import PASSWORD
 from servers.slow_relay import SlowRelay
+from structlog.testing import capture_logs
 
 from handlers import HandlerContext, TargetUnavailable
 from handlers.redis_handler import RedisHandler
@@ -86,6 +87,27 @@ def test_what_the_network_delivers_too_late_never_overwrites_what_came_after(
             relay.release()
     with redis.Redis.from_url(url) as client:
         assert client.hget("shop:orders:1", "version") == b"third"
+
+
+def test_a_user_who_may_not_end_connections_is_told_so_and_goes_on(
+    own_redis: Callable[[], RedisNode],
+) -> None:
+    server = own_redis()
+    with redis.Redis.from_url(server.url) as client:
+        client.acl_setuser(
+            "shop", enabled=True, passwords=[f"+{PASSWORD}"], keys=["*"], commands=["+@all", "-client|list"]
+        )
+    with SlowRelay(server.port) as relay:
+        url = f"redis://shop:{PASSWORD}@127.0.0.1:{relay.port}/0"
+        with opened(RedisHandler(url=url, timeout="200ms")) as handler:
+            handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+            relay.hold()
+            with pytest.raises(TargetUnavailable, match="Timeout"):
+                handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+            with capture_logs() as logged:
+                handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+                handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+    assert [line["event"] for line in logged] == ["redis_connections_not_ended"]
 
 
 def test_a_server_without_its_replicas_is_unavailable(own_redis: Callable[[], RedisNode]) -> None:
