@@ -13,7 +13,6 @@ from kafka_reader import read
 
 from handlers import Batch, HandlerContext, PartialFailure, Rejected, TargetUnavailable
 from handlers.kafka_handler import KafkaHandler, Undelivered
-from handlers.options import check_options
 from handlers.testing import make_batch, opened
 from worker.broker import Broker
 from worker.broker_settings import free_port
@@ -274,43 +273,3 @@ def test_check_tells_brokers_that_do_not_answer() -> None:
     handler = KafkaHandler(bootstrap_servers=servers, timeout="500ms")
     with pytest.raises(TargetUnavailable, match=f"{servers}.*Connection refused"):
         handler.check(CONTEXT)
-
-
-# ---- options
-
-
-PROPERTIES = ("properties",)
-
-
-@pytest.mark.parametrize(
-    ("options", "path", "told"),
-    [
-        ({}, ("bootstrap_servers",), "missing"),
-        ({"bootstrap_servers": ""}, ("bootstrap_servers",), "not empty"),
-        ({"bootstrap_servers": "h", "topic": "a:{table}"}, ("topic",), "cannot hold :"),
-        ({"bootstrap_servers": "h", "topic": "{key}"}, ("topic",), "{key} cannot stand here"),
-        ({"bootstrap_servers": "h", "topic": "{tabel}"}, ("topic",), "nearest: {table}"),
-        ({"bootstrap_servers": "h", "topic": ""}, ("topic",), "empty"),
-        ({"bootstrap_servers": "h", "value": "row"}, ("value",), "change, after"),
-        (
-            {"bootstrap_servers": "h", "properties": {"acks": 1}},
-            ("properties",),
-            "acks: the handler sets it itself",
-        ),
-        ({"bootstrap_servers": "h", "properties": {"linger": 5}}, PROPERTIES, "linger"),
-        ({"bootstrap_servers": "h", "properties": {"batch.size": "hunter22"}}, PROPERTIES, "batch.size"),
-        (
-            {"bootstrap_servers": "h", "properties": {"transactional.id": "x"}},
-            ("properties",),
-            "transactional.id",
-        ),
-        ({"bootstrap_servers": "h", "topics": "x"}, ("topics",), "nearest: topic"),
-    ],
-)
-def test_options_that_cannot_be_used_are_faults(
-    options: dict[str, Any], path: tuple[str, ...], told: str
-) -> None:
-    (fault,) = check_options(KafkaHandler, options)
-    assert fault.path == path
-    assert told in fault.message
-    assert "hunter22" not in fault.message
