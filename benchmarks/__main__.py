@@ -14,7 +14,7 @@ import typer
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from benchmarks import backlog, crash, decode, key_table, no_work, sleeping, stuck, tracker
+from benchmarks import backlog, crash, decode, key_table, no_work, row_order, sleeping, stuck, tracker
 from benchmarks.context import Context
 from benchmarks.peers import Peers
 from benchmarks.processes import BenchmarkError
@@ -28,6 +28,7 @@ _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "decode": decode.run,
     "key_table": key_table.run,
     "sleeping": sleeping.run,
+    "row_order": row_order.run,
     "crash": crash.run,
     "backlog": backlog.run,
     "no_work": no_work.run,

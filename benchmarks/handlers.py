@@ -73,7 +73,8 @@ class Stuck(_Tallying):
 
 
 class Sleeping(_Tallying):
-    """Sleeps for every record, and watches the order and that a table is never handled twice at once.
+    """Sleeps for every record, and watches the order and that a table (with order by row: a shard of one) is
+    never handled twice at once.
 
     `sleep`: `random` (`micros` of the record's number) or milliseconds. The record with number `slow` takes
     `slow_seconds`. `seen`: a file with one byte a record, which counts how often it was handled.
@@ -91,15 +92,17 @@ class Sleeping(_Tallying):
         if seen:
             with Path(seen).open("r+b") as file:
                 self._seen = mmap.mmap(file.fileno(), 0)
-        self._last: dict[str, int] = {}  # table -> number within the table of its last record
-        self._running: set[str] = set()
+        # What keeps its order, a table or a shard of it -> number within the table of its last record.
+        self._last: dict[tuple[str, int | None], int] = {}
+        self._running: set[tuple[str, int | None]] = set()
 
     def handle(self, batch: Batch) -> None:
         row = self._row()
-        self._tally.enter(batch.table in self._running)
-        self._running.add(batch.table)
+        unit = (batch.table, batch.shard)
+        self._tally.enter(unit in self._running)
+        self._running.add(unit)
         out_of_order = 0
-        last = self._last.get(batch.table, -1)
+        last = self._last.get(unit, -1)
         for change in batch.changes:
             after = change.after or {}
             sequence, n = int(after["id"]), int(after["n"])
@@ -109,8 +112,8 @@ class Sleeping(_Tallying):
             if self._seen is not None:
                 self._seen[n] += 1
             self._count(row, 1)
-        self._last[batch.table] = last
-        self._running.discard(batch.table)
+        self._last[unit] = last
+        self._running.discard(unit)
         self._tally.leave(out_of_order)
 
     def _sleep(self, row: int, n: int) -> None:
