@@ -39,7 +39,7 @@ class Spread:
 
 
 def spread(work: Work) -> Spread:
-    """Spread a decoded batch, and finish its records that have no changes. 1.5 us a record."""
+    """Spread a decoded batch, and finish its records that have no changes. 0.9 us a record."""
     shards, changes = work.unit.shards, work.changes
     assert shards is not None  # only such a table's batches are spread
     assert changes is not None  # it is decoded

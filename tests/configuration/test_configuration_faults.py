@@ -236,21 +236,6 @@ def test_a_fault_of_the_kafka_section_is_told(faults: Faults, kafka: str, lines:
     assert faults(kafka=kafka) == lines
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        (
-            "lanes: {order_by: row}",
-            'lanes.order_by: found "row"; this version keeps order by table only; use table',
-        ),
-    ],
-)
-def test_what_this_version_does_not_have_is_refused_with_a_sentence(
-    faults: Faults, text: str, line: str
-) -> None:
-    assert faults(text) == [f"shop.yaml:5: {line}"]
-
-
 def test_a_mode_of_spark_that_this_version_does_not_have_is_refused(faults: Faults) -> None:
     assert faults("tables: [{match: '*', handlers: [{type: spark, mode: replica}]}]") == [
         'shop.yaml:5: tables[0].handlers[0].mode: found "replica"; '

@@ -31,7 +31,6 @@ class Refusal(NamedTuple):
 _HANDLER = ("tables", "*", "handlers", "*")
 
 NOT_YET = (
-    NotYet(("lanes", "order_by"), ("row",), "this version keeps order by table only; use table"),
     NotYet((*_HANDLER, "mode"), ("replica",), "this version's Spark handler has the mode changelog only"),
 )
 
