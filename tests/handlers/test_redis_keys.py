@@ -110,7 +110,9 @@ def test_an_update_of_some_columns_is_rejected_where_the_key_holds_no_hash(
 ) -> None:
     client.set("shop:orders:2", "not a row")
     batch = orders(
-        {"id": 1, "name": "x"}, {"before": {"id": 2}, "after": {"id": 2, "name": "y"}}, types=TYPES
+        {"id": 1, "name": "x"},
+        {"before": {"id": 2}, "after": {"id": 2, "name": "y"}},
+        types={"id": "bigint", "name": "text", "note": "text"},
     )
     with opened(RedisHandler(url=url)) as handler, pytest.raises(Rejected, match="WRONGTYPE") as caught:
         handler.handle(batch)
