@@ -55,7 +55,7 @@ def run(context: Context) -> Report:
             report.goals.append(at_least(_BUSY, busy, "lanes", f"of {_LANES} lanes at work"))
     report.notes += [
         "Lanes at work: the time that all handlers slept, by the time from the first record to the last; the "
-        "first moments of a cold process are in it. Watched: each shard keeps its order, one batch at a time.",
+        "first moments of a cold process are in it. Each shard kept its order, one batch at a time.",
         _cost(context.pick(50_000, 2_000)),
     ]
     return report

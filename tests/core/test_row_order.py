@@ -160,6 +160,13 @@ def test_shards_gather_for_max_wait_from_when_their_rows_were_fetched(clock: Clo
     assert offsets(decoded(lanes)) == [0, 1]
 
 
+def test_rows_that_are_left_in_a_shard_do_not_gather_while_a_barrier_waits_for_them(clock: Clock) -> None:
+    lanes, table, of = lanes_of(clock), row_unit(batch={"max_wait": 60.0, "max_records": 2}), assignment()
+    offered(lanes, table, *(rows(n, 1) for n in range(3)), ddl(3), of=of)
+    dispatched(lanes)
+    assert handled(lanes) == [[0, 1], [2], [3]]
+
+
 def test_no_more_than_a_share_of_the_bytes_is_decoded_ahead_but_a_batch_of_each_table(clock: Clock) -> None:
     """Rows as Python objects take more than their records did."""
     of, size = assignment(), len(rows(10, 10)) + RECORD_OVERHEAD
@@ -177,3 +184,20 @@ def test_no_more_than_a_share_of_the_bytes_is_decoded_ahead_but_a_batch_of_each_
     assert 9 * size <= lanes.spread_bytes < 10 * size
     assert {offset for batch in handled(lanes) for offset in batch} >= set(range(22, 35))
     assert of.tracker.checkpoint() == Checkpoint(35)
+
+
+def test_a_table_that_waits_for_room_goes_on_when_another_tables_rows_are_done(clock: Clock) -> None:
+    of, size = assignment(), len(rows(10, 10)) + RECORD_OVERHEAD
+    lanes = lanes_of(clock, count=4, max_bytes=8 * 6 * size)
+    slow, other = row_unit("a", batch={"max_records": 2}), row_unit("b", batch={"max_records": 2})
+    offered(lanes, other, *(rows(n, 3) for n in range(10, 14)), of=of)
+    dispatched(lanes)
+    work = decoded(lanes)
+    offered(lanes, slow, rows(14, 1), rows(15, 2), of=of)
+    dispatched(lanes, 1)
+    offered(lanes, slow, rows(16, 1), of=of)
+    running = [decoded(lanes, 2), decoded(lanes, 3)]
+    assert {each.unit.table for each in running} == {slow.table}
+    assert slow.state is UnitState.BEHIND
+    done(lanes, work)
+    assert slow.state is UnitState.READY
