@@ -121,7 +121,8 @@ def test_a_fault_of_a_section_is_told_in_one_line(faults: Faults, text: str, lin
         ("batch: {max_records: 0}", "batch.max_records: found 0; allowed: at least 1"),
         (
             "handler: []",
-            "handler: unknown key; allowed: batch, handlers, match, on_failure, retry, slow_after; nearest: handlers",
+            "handler: unknown key; "
+            "allowed: batch, handlers, match, on_failure, retry, slow_after; nearest: handlers",
         ),
     ],
 )

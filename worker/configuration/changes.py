@@ -65,9 +65,9 @@ def _differing(old: object, new: object, path: str) -> list[str]:
     if isinstance(old, BaseModel) and isinstance(new, BaseModel) and type(old) is type(new):
         return [
             found
-            for name in type(old).model_fields
+            for name, field in type(old).model_fields.items()
             for found in _differing(
-                getattr(old, name), getattr(new, name), f"{path}.{name}" if path else name
+                getattr(old, name), getattr(new, name), f"{path}.{field.alias or name}".lstrip(".")
             )
         ]
     return [] if _plain(old) == _plain(new) else [path]
