@@ -1,0 +1,276 @@
+"""Each target's example runs as it is, and the target then holds the sample's rows."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import hmac
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow.parquet
+import redis
+import sqlalchemy as sa
+from confluent_kafka import Consumer, Message, TopicPartition
+from examples.example_runs import EXAMPLES, RunExample, changes_of
+from servers.mariadb_server import MariaDBServer
+from servers.postgres_server import PostgresServer
+from servers.redis_node import RedisNode
+
+from worker.broker import Broker
+from worker.broker_settings import free_port
+
+CHANGES = changes_of("formats/canal")
+ROWS = {"shop.customers": 3, "shop.orders": 4, "crm.tags": 5, "crm.contacts": 2, "crm.audit": 1}
+"""Of each table, after the whole sample."""
+LARGE_ORDERS = ["5868.37", "2773.30", "7169.96", "3423.96"]
+
+
+def counted(database: str = "") -> Counter[str]:
+    """{table: its changes}"""
+    return Counter(table for table, _ in CHANGES if table.startswith(database))
+
+
+# ---- databases
+
+
+def look(url: str, tables: dict[str, str], orders: str, contacts: str) -> tuple[dict[str, int], Any, Any]:
+    """({table: rows}, total of order 5004, age of contact 21); `tables`: source's name to the target's."""
+    engine = sa.create_engine(url)
+    with engine.connect() as connection:
+        counts = {
+            table: connection.execute(sa.text(f"SELECT count(*) FROM {name}")).scalar_one()
+            for table, name in tables.items()
+        }
+        total = connection.execute(sa.text(f"SELECT total FROM {orders} WHERE id = 5004")).scalar_one()
+        age = connection.execute(sa.text(f"SELECT age FROM {contacts} WHERE id = 21")).scalar_one()
+    engine.dispose()
+    return counts, total, age
+
+
+def test_sql_postgresql(run_example: RunExample, postgres: PostgresServer) -> None:
+    url = postgres.new_database("example")
+    run_example("targets/sql-postgresql", POSTGRES_URL=url)
+
+    found = look(url, {table: table for table in ROWS}, "shop.orders", "crm.contacts")
+
+    assert found == (ROWS, Decimal("1900.40"), 18), "contact 21 is older than the column age DEFAULT 18"
+
+
+def test_sql_mariadb(run_example: RunExample, mariadb: MariaDBServer) -> None:
+    url = mariadb.new_database("replica")
+    run_example("targets/sql-mariadb", MARIADB_URL=url)
+
+    names = {table: table.replace(".", "_") for table in ROWS}
+
+    assert look(url, names, "shop_orders", "crm_contacts") == (ROWS, Decimal("1900.40"), 18)
+
+
+def test_sql_sqlite(run_example: RunExample) -> None:
+    run = run_example("targets/sql-sqlite")
+
+    names = {table: f'"{table}"' for table in ROWS}
+    counts, total, age = look(f"sqlite:///{run.folder}/replica.db", names, '"shop.orders"', '"crm.contacts"')
+
+    assert (counts, Decimal(str(total)), age) == (ROWS, Decimal("1900.40"), 18)
+
+
+# ---- the others
+
+
+def test_redis(run_example: RunExample, redis_server: RedisNode) -> None:
+    url = redis_server.new_database("example")
+    run_example("targets/redis", REDIS_URL=url)
+
+    with redis.Redis.from_url(url, decode_responses=True) as client:
+        kept = Counter(key.rpartition(":")[0] for key in client.scan_iter())
+        assert kept == {"customer": 3, "shop:orders": 4, "crm:tags": 5, "crm:contacts": 2, "crm:audit": 1}
+        assert client.hgetall("shop:orders:5004")["total"] == "1900.40"
+        customer = json.loads(client.get("customer:u1@example.com"))
+        assert (customer["id"], "balance" in customer) == (1001, False)
+        assert 0 < client.ttl("customer:u1@example.com") <= 168 * 3600
+
+
+def test_kafka(run_example: RunExample, played: Broker) -> None:
+    run_example("targets/kafka")
+
+    for database in ("shop", "crm"):
+        messages = read(played, f"example.replica.{database}")
+        tables = Counter(f"{database}.{json.loads(message.value() or b'')['table']}" for message in messages)
+        assert tables == counted(database)
+    [tag] = [json.loads(each.value() or b"") for each in messages if each.key() == b'{"tag":"other"}']
+    assert (tag["op"], tag["after"]) == ("insert", {"tag": "other", "n": 9})
+
+
+def test_webhook(run_example: RunExample) -> None:
+    with receiver() as (url, lines):
+        run_example("targets/webhook", WEBHOOK_URL=url)
+
+    assert Counter(line.split()[0] for line in lines()) == counted()
+    assert 'shop.orders delete {"id": 5004}' in lines()
+
+
+def test_the_receiver_refuses_what_is_not_signed() -> None:
+    with receiver() as (url, lines):
+        assert httpx.post(url, content=b"{}").status_code == 401
+        late = {"X-Binlane-Timestamp": "1", "X-Binlane-Signature": "sha256=" + signature(b"1.{}")}
+        assert httpx.post(url, content=b"{}", headers=late).status_code == 401, "an old request, sent again"
+    assert lines() == []
+
+
+def signature(signed: bytes) -> str:
+    return hmac.new(b"only for trying it", signed, hashlib.sha256).hexdigest()
+
+
+def test_files(run_example: RunExample) -> None:
+    run = run_example("targets/files")
+    run.stop()
+
+    lines = [
+        json.loads(line)
+        for file in sorted(run.folder.glob("output/*/*/*.jsonl.gz"))
+        for line in gzip.decompress(file.read_bytes()).splitlines()
+    ]
+    assert Counter(f"{line['database']}.{line['table']}" for line in lines) == counted()
+    last = [line for line in lines if line["table"] == "orders"][-1]
+    assert (last["op"], last["after"]["total"]) == ("insert", "1900.40")
+
+
+def test_log(run_example: RunExample) -> None:
+    run = run_example("targets/log")
+
+    assert Counter(line["table"] for line in run.worker.logged("change")) == counted("shop")
+    batches: Counter[str] = Counter()
+    for line in run.worker.logged("batch"):
+        batches[line["table"]] += line["changes"]
+    assert batches == counted("crm")
+
+
+def test_spark(run_example: RunExample) -> None:
+    # A JVM that compiles less starts sooner.
+    run = run_example("targets/spark", JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    run.stop()
+
+    rows = delta_rows(run.folder / "lake", "shop.orders")
+    assert len(rows) == counted()["shop.orders"]
+    [last] = [row for row in rows if row["_offset"] == max(row["_offset"] for row in rows)]
+    assert (last["_op"], last["id"], last["total"]) == ("insert", 5004, Decimal("1900.40"))
+
+
+def test_own_handler(run_example: RunExample) -> None:
+    run = run_example("targets/own-handler")
+
+    assert totals(run.folder / "large-orders.txt") == LARGE_ORDERS
+
+
+def test_everything(
+    run_example: RunExample, played: Broker, postgres: PostgresServer, redis_server: RedisNode
+) -> None:
+    urls = {
+        "POSTGRES_URL": postgres.new_database("everything"),
+        "REDIS_URL": redis_server.new_database("all"),
+    }
+    with receiver() as (url, lines):
+        run = run_example("targets/everything", WEBHOOK_URL=url, **urls)
+        run.stop()
+
+    [letter] = read(played, "example.dead")
+    headers = dict(letter.headers() or [])
+    assert headers["binlane.table"] == b"shop.orders"
+    assert headers["binlane.handler"] == b"own_handler:LargeOrders"
+    assert b"a total of 7169.96 is above 7000" in (headers["binlane.error"] or b"")
+    written = totals(run.folder / "everything-large-orders.txt")
+    assert sorted(written) == sorted(total for total in LARGE_ORDERS if total != "7169.96")
+
+    replicated = [table for table in ROWS if table != "crm.audit"]
+    found = look(urls["POSTGRES_URL"], {table: table for table in replicated}, "shop.orders", "crm.contacts")
+    assert found == ({table: ROWS[table] for table in replicated}, Decimal("1900.40"), 18)
+    with redis.Redis.from_url(urls["REDIS_URL"], decode_responses=True) as client:
+        assert sorted(client.keys()) == [f"cache:shop:customers:{id_}" for id_ in (1001, 2002, 2003)]
+    orders = [message.value() for message in read(played, "example.orders")]
+    assert (len(orders), orders.count(None)) == (8, 1), "the delete is a tombstone"
+    assert Counter(line.split()[0] for line in lines()) == {
+        table: count for table, count in counted("crm").items() if table != "crm.audit"
+    }
+    [archive] = run.folder.glob("everything-archive/crm/audit/*.jsonl")
+    assert len(archive.read_text().splitlines()) == counted()["crm.audit"]
+
+
+# ---- the own handler's test, and what targets hold
+
+
+def test_the_own_handlers_test_passes() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_own_handler.py"],
+        cwd=EXAMPLES / "targets",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def read(broker: Broker, topic: str) -> list[Message]:
+    """Everything in a topic of one partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "looking",
+            "enable.partition.eof": True,
+        }
+    )
+    found: list[Message] = []
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while True:
+            message = consumer.poll(20)
+            assert message is not None, "no answer from Kafka"
+            if message.error() is not None:
+                return found
+            found.append(message)
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[str, Any]]:
+    """webhook_receiver.py, running: its URL, and what gives the lines it has printed."""
+    process = subprocess.Popen(
+        [sys.executable, str(EXAMPLES / "targets" / "webhook_receiver.py"), str(free_port())],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    printed: list[str] = []
+    try:
+        found = re.search(r"http://\S+changes", process.stdout.readline())
+        assert found is not None
+        yield found[0].rstrip(";"), lambda: printed
+    finally:
+        process.terminate()
+        printed += process.communicate(timeout=20)[0].splitlines()
+
+
+def totals(file: Path) -> list[str]:
+    return [line.split()[-2] for line in file.read_text().splitlines()]
+
+
+def delta_rows(lake: Path, table: str) -> list[dict[str, Any]]:
+    """Of a Delta table that was only appended to: its log names the files."""
+    folder = lake.joinpath(*table.split("."))
+    rows: list[dict[str, Any]] = []
+    for commit in sorted(folder.glob("_delta_log/*.json")):
+        for line in commit.read_text().splitlines():
+            if (added := json.loads(line).get("add")) is not None:
+                rows += pyarrow.parquet.ParquetFile(folder / added["path"]).read().to_pylist()
+    return rows
