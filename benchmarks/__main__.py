@@ -14,11 +14,12 @@ import typer
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from benchmarks import backlog, crash, decode, key_table, no_work, row_order, sleeping, stuck, tracker
+from benchmarks import backlog, crash, decode, key_table, no_work, row_order, sleeping, sql, stuck, tracker
 from benchmarks.context import Context
 from benchmarks.peers import Peers
 from benchmarks.processes import BenchmarkError
 from benchmarks.results import Report, show, write
+from benchmarks.servers import ServerError
 from worker.broker import Broker, BrokerError
 from worker.jars import JarsError
 from worker.java import JavaError
@@ -29,13 +30,14 @@ _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "key_table": key_table.run,
     "sleeping": sleeping.run,
     "row_order": row_order.run,
+    "sql": sql.run,
     "crash": crash.run,
     "backlog": backlog.run,
     "no_work": no_work.run,
     "stuck": stuck.run,
 }
 _RESULTS = Path(__file__).with_name("results")
-_FAULTS = (BenchmarkError, BrokerError, JarsError, JavaError, KafkaException)
+_FAULTS = (BenchmarkError, BrokerError, JarsError, JavaError, KafkaException, ServerError)
 
 
 def main(
