@@ -65,7 +65,8 @@ class _Statements:
         name = dialect.identifier_preparer.format_table(table)
         one = "?" if dialect.paramstyle == "qmark" else "%s"
         mine = f"worker = {one} AND handler = {one} AND source_table = {one}"
-        read = f"SELECT shard, topic, kafka_partition, kafka_offset, change_index FROM {name} WHERE {mine}"
+        read = f"SELECT shard, kafka_partition, kafka_offset, change_index FROM {name} WHERE {mine}"
+        read += f" AND topic = {one}"
         # SQLite locks the whole file when the transaction begins.
         lock = "" if dialect.name == "sqlite" else " FOR UPDATE"
         shared = _SHARED_LOCK.get(dialect.name, "")
@@ -147,13 +148,13 @@ class Marks:
         while True:
             marks: dict[Partition, dict[int, Place]] = {}
             # Two statements: the second sees what was committed while the first waited for its locks.
-            for statement, shard in (
-                (sql.lock_shard if is_whole else sql.share_shard, WHOLE),
-                (sql.lock_other_shards if is_whole else sql.lock_shard, source.shard),
-            ):
-                found = connection.exec_driver_sql(statement, (*self._mine, source.table, shard))
-                for its_shard, topic, partition, offset, index in found:
-                    marks.setdefault((topic, partition), {})[its_shard] = (offset, index)
+            first = (sql.lock_shard if is_whole else sql.share_shard, WHOLE)
+            second = (sql.lock_other_shards if is_whole else sql.lock_shard, source.shard)
+            for statement, shard in (first, second):
+                for topic in sorted({topic for topic, _ in partitions}):
+                    of_batch = (*self._mine, source.table, topic, shard)
+                    for its_shard, partition, *place in connection.exec_driver_sql(statement, of_batch):
+                        marks.setdefault((topic, partition), {})[its_shard] = (place[0], place[1])
             missing = [
                 (topic, partition, shard)
                 for topic, partition in sorted(partitions)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import redis
@@ -109,3 +111,14 @@ def test_the_page_of_log(tmp_path: Path, broker: Broker) -> None:
         return (tmp_path / "log").read_text().count('"event": "change"') if (tmp_path / "log").exists() else 0
 
     run_until(pasted("files-and-log.md", broker, 1), broker, tmp_path, lambda: told() == ROWS)
+
+
+def test_the_page_of_sql(tmp_path: Path, broker: Broker) -> None:
+    def rows() -> int:
+        try:
+            with closing(sqlite3.connect(f"file:{tmp_path}/replica.db?mode=ro", uri=True)) as replica:
+                return int(replica.execute('SELECT count(*) FROM "shop.orders"').fetchone()[0])
+        except sqlite3.OperationalError:  # the file or the table is not there yet
+            return 0
+
+    run_until(pasted("sql.md", broker), broker, tmp_path, lambda: rows() == ROWS)
