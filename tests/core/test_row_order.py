@@ -187,7 +187,7 @@ def test_no_more_than_a_share_of_the_bytes_is_decoded_ahead_but_a_batch_of_each_
 
 
 def test_a_table_that_waits_for_room_goes_on_when_another_tables_rows_are_done(clock: Clock) -> None:
-    of, size = assignment(), len(rows(10, 10)) + RECORD_OVERHEAD
+    of, size = assignment(), len(rows(10, 3)) + RECORD_OVERHEAD
     lanes = lanes_of(clock, count=4, max_bytes=8 * 6 * size)
     slow, other = row_unit("a", batch={"max_records": 2}), row_unit("b", batch={"max_records": 2})
     offered(lanes, other, *(rows(n, 3) for n in range(10, 14)), of=of)
