@@ -190,6 +190,8 @@ def _service_faults(root: Path, service: Service, compose: Compose) -> Iterator[
     for other in service.depends_on:
         if other not in compose.services:
             yield f"depends_on names no service: {other}"
+        elif (needed := compose.services[other].profiles) and needed != service.profiles:
+            yield f"depends on {other}, which starts with a profile only: {', '.join(needed)}"
     if isinstance(service.depends_on, dict):
         for other, dependency in service.depends_on.items():
             named = compose.services.get(other)

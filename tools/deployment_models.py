@@ -44,6 +44,7 @@ class Service(Strict):
     healthcheck: HealthCheck | None = None
     stop_grace_period: Duration | None = None
     restart: Literal["no", "always", "on-failure", "unless-stopped"] | None = None
+    profiles: list[str] = []
 
 
 class Compose(Strict):

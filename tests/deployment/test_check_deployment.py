@@ -120,6 +120,7 @@ def test_the_base_renders_the_configuration_into_a_config_map(shipped: Path) -> 
     [
         ("    restart: unless-stopped", "    restarts: always", "restarts"),
         ("      topics:\n        condition", "      topic:\n        condition", "names no service: topic"),
+        ("    depends_on:\n      - worker", "    depends_on:\n      - redis", "with a profile only: targets"),
         ("    healthcheck:", "    health-check:", "health-check"),
         ("- kafka:/var/lib", "- kafak:/var/lib", "not declared under volumes: kafak"),
         ("./deploy/binlane.yaml:", "./deploy/worker.yaml:", "no such file: ./deploy/worker.yaml"),

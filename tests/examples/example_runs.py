@@ -22,6 +22,7 @@ from worker.formats.sample import SampleRecord, read_samples
 
 __all__ = [
     "EXAMPLES",
+    "ROOT",
     "ExampleRun",
     "RunExample",
     "binlane",
