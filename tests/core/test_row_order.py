@@ -127,6 +127,14 @@ def test_barriers_in_a_row_run_one_after_the_other(clock: Clock) -> None:
     assert of.tracker.checkpoint() == Checkpoint(6)
 
 
+def test_a_table_may_lose_its_key_and_get_another_one(clock: Clock) -> None:
+    """After a barrier any key will do: rows of one key are told from those of another only since then."""
+    lanes, table, of = lanes_of(clock), row_unit(), assignment()
+    keyless = [rows(2, 5, key=None), rows(3, 6, key=None)]
+    offered(lanes, table, rows(0, 1), key_change(1, 1, 2), *keyless, rows(4, 7, 8), rows(5, 9), of=of)
+    assert handled(lanes) == [[0], [1], [2, 3], [4], [5]]
+
+
 def test_a_table_without_a_key_keeps_its_own_order(clock: Clock) -> None:
     lanes, table, of = lanes_of(clock), row_unit(), assignment()
     offered(lanes, table, *(rows(n, n, key=None) for n in range(3)), of=of)
