@@ -23,7 +23,7 @@ def row(id_: int, **values: Any) -> dict[str, Any]:
     return {"id": id_, "name": "a", "qty": 1} | values
 
 
-BAD = {
+BAD: dict[str, tuple[dict[str, Any], str]] = {
     "too long": ({"name": "longer than five"}, "name|too long"),
     "out of range": ({"qty": 70000}, "qty|out of range"),
     "not a number": ({"qty": "many"}, "qty|many"),

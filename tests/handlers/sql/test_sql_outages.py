@@ -220,6 +220,6 @@ def test_a_deadlock_is_tried_again_at_once(make_sql: Callable[[str], SqlLab]) ->
     ],
 )
 def test_errors_are_told_apart(error: Exception, fault: Fault) -> None:
-    wrapped = sa.exc.DBAPIError("INSERT 'hidden'", None, error)  # type: ignore[arg-type]  # a driver's error
+    wrapped = sa.exc.DBAPIError("INSERT 'hidden'", None, error)
     assert (fault_of(error), fault_of(wrapped)) == (fault, fault)
     assert "hidden" not in told(wrapped)
