@@ -34,7 +34,8 @@ class _Told(logging.Filter):
     """Drops librdkafka's line for every failed attempt to connect: KafkaErrors tells the same, less often."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not str(record.msg).startswith("FAIL")
+        # The client logs "%s [%s] %s" with the kind of line as the first argument.
+        return not record.getMessage().startswith("FAIL")
 
 
 def client_logger() -> logging.Logger:
