@@ -12,7 +12,7 @@ from worker.spreading import spread
 from worker.unit import Unit
 from worker.work import Work
 
-__all__ = ["decoded", "dispatched", "done", "handled", "keys", "never", "offered", "stepped"]
+__all__ = ["begun", "decoded", "dispatched", "done", "handled", "keys", "never", "offered", "stepped"]
 
 
 def never(_record: object, _fault: object) -> bool:
@@ -37,6 +37,16 @@ def decoded(lanes: Lanes, lane: int = 0) -> Work:
     work = taken(lanes, lane)
     assert not work.spreads
     assert work.decode(never) is None
+    return work
+
+
+def begun(lanes: Lanes, lane: int = 0) -> Work:
+    """The next batch to be handled; what comes before it is spread."""
+    work = taken(lanes, lane)
+    while work.spreads:
+        assert work.decode(never) is None
+        lanes.spread(lane, work, spread(work))
+        work = taken(lanes, lane)
     return work
 
 
