@@ -49,14 +49,20 @@ class KnownColumn:
 
     def encode(self, values: Sequence[Any], types: set[type] | None = None) -> Sequence[Any]:
         """The values as the driver takes them; `types`: theirs, if known. Raises UnfitColumn."""
+        self.refuse_loss(values)
         try:
-            self._refuse_loss(values)
             return encode(values, self.kind, self.dialect, types)
         except (ValueError, TypeError, ArithmeticError) as error:
             raise UnfitColumn(self.name, str(error)) from error
 
+    def refuse_loss(self, values: Sequence[Any]) -> None:
+        """Raises UnfitColumn for what the database would round without a word."""
+        try:
+            self._refuse_loss(values)
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise UnfitColumn(self.name, str(error)) from error
+
     def _refuse_loss(self, values: Sequence[Any]) -> None:
-        """What a database would round without a word."""
         if self.kind is Kind.DECIMAL:
             scale = getattr(self.sql_type, "scale", None)
             if scale is not None and self.dialect != "sqlite":

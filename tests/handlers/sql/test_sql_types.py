@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -200,6 +201,30 @@ def test_values_go_into_columns_of_another_kind_where_nothing_is_lost(server: Sq
     assert (row["digits"], row["amount"], row["at"]) == (str(2**64), "1000", "2025-01-01 01:01:01")
     assert (row["flag"], row["tags"], row["day"], row["whole"]) == (1, "a,b", date(2025, 2, 2), 12)
     assert str(row["span"]) in ("05:00:00", "5:00:00")
+
+
+def test_numbers_that_are_none_and_numbers_without_end_come_into_postgresql(
+    make_sql: Callable[[str], SqlLab],
+) -> None:
+    lab = make_sql("postgres")
+    lab.make("shop.orders", "id int PRIMARY KEY, ratio double precision, amount numeric")
+    given = [
+        (0.1, Decimal("0.10")),
+        (None, Decimal("NaN")),
+        (float("nan"), None),
+        (float("-inf"), Decimal("-1E+30")),
+        (1e300, Decimal(2**70)),
+    ]
+    rows = [{"id": at, "ratio": ratio, "amount": amount} for at, (ratio, amount) in enumerate(given)]
+    with lab.handler() as handler:
+        handler.handle(orders(*rows))
+    assert [(str(row["ratio"]), row["amount"]) for row in lab.rows(columns="id, ratio, amount::text")] == [
+        ("0.1", "0.10"),
+        ("None", "NaN"),
+        ("nan", None),
+        ("-inf", "-1" + "0" * 30),
+        ("1e+300", str(2**70)),
+    ]
 
 
 def test_the_captured_rows_of_every_type_end_as_the_source_has_them(sql: SqlLab) -> None:
