@@ -138,6 +138,21 @@ def test_tables_swap_names_as_online_schema_changes_do(lab: DDLLab) -> None:
     assert not lab.has("_t_new")
 
 
+def test_a_name_that_postgresql_would_cut_is_rejected(
+    make_lab: Callable[[str], DDLLab],
+) -> None:
+    lab = make_lab("postgres")
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY)")
+    long = "列" * 22  # 66 bytes
+    for sql in (
+        f"CREATE TABLE {long} (id int)",
+        f"ALTER TABLE t ADD {long} int",
+        f"RENAME TABLE t TO {long}",
+    ):
+        with pytest.raises(Rejected, match="PostgreSQL takes no name of more than 63 bytes"):
+            lab.follow(sql)
+
+
 # ---- columns
 
 NEW_COLUMNS = [
