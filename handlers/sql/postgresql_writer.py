@@ -1,6 +1,6 @@
 """Rows into PostgreSQL: arrays of each column's values, taken apart by the server.
 
-No slower than COPY into a staging table (benchmarks/sql.py), which would leave dead rows of its own in the catalog.
+As fast as COPY into a staging table (benchmarks/sql.py), and without tables that come and go in the catalog.
 Pieces of a batch go one after the other without waiting (the pipeline of the protocol): the server works on
 one while the next is written.
 """
