@@ -10,14 +10,23 @@ import binascii
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from decimal import Context, Decimal
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from worker.formats.debezium.connect_schema import Field, unquoted_list
-from worker.formats.mysql.values import converter_of
+from worker.formats.debezium.connect_times import (
+    beyond_calendar,
+    date_of,
+    in_utc,
+    length_of,
+    moment_of,
+    of_nanos,
+    temporal_text,
+    zoned_time,
+)
 
 __all__ = [
     "AS_IT_IS",
@@ -27,7 +36,6 @@ __all__ = [
     "enum_of",
     "scaled",
     "set_of",
-    "temporal_text",
     "unscaled",
 ]
 
@@ -64,10 +72,7 @@ class _AnyScale(msgspec.Struct, gc=False):
 
 
 AS_IT_IS = Reader(Any)
-_EPOCH = datetime(1970, 1, 1)
-_DAY = timedelta(days=1)
 _MILLI, _MICRO = timedelta(milliseconds=1), timedelta(microseconds=1)
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
 # Wide enough for PostgreSQL's longest numbers.
 _EXACT = Context(prec=150_000)
 _SINGLE = struct.Struct("<f")
@@ -103,82 +108,6 @@ def _single(value: float) -> float:
 
 def _bits(value: bytes) -> int:
     return int.from_bytes(value, "little")
-
-
-# ---- dates and times; what Python's calendar does not have (PostgreSQL's infinity) is None
-
-
-def _date(days: int) -> date | None:
-    try:
-        return date.fromordinal(_EPOCH_DAY + days)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _moment_of(unit: timedelta) -> Callable[[int], datetime | None]:
-    def moment(value: int) -> datetime | None:
-        try:
-            return _EPOCH + unit * value
-        except OverflowError:
-            return None
-
-    return moment
-
-
-def _length_of(unit: timedelta) -> Callable[[int], timedelta]:
-    def length(value: int) -> timedelta:
-        try:
-            return unit * value
-        except OverflowError:
-            raise ValueError("no time: beyond any bound") from None
-
-    return length
-
-
-def _of_nanos(of_micros: Callable[[int], Any]) -> Callable[[int], Any]:
-    return lambda value: of_micros(value // 1_000)
-
-
-def _in_utc(value: datetime) -> datetime | None:
-    if value.tzinfo is UTC:
-        return value
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:
-        return None
-
-
-_ZONED = re.compile(r"[+-]?\d{4,}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( BC|Z|[+-]\d\d:\d\d)+", re.ASCII)
-
-
-def _zoned_text(value: Any) -> datetime | None:
-    """A zoned timestamp beyond Python's calendar."""
-    if isinstance(value, str) and (_ZONED.fullmatch(value) or value in ("infinity", "-infinity")):
-        return None
-    raise ValueError("no timestamp")
-
-
-def _zoned_time(text: str) -> timedelta:
-    """PostgreSQL's time with a zone, which Debezium sends in UTC; 24:00:00 is a time, too."""
-    if text.startswith("24:00"):
-        return _DAY
-    moment = time.fromisoformat(text)
-    length = timedelta(
-        hours=moment.hour, minutes=moment.minute, seconds=moment.second, microseconds=moment.microsecond
-    )
-    return (length - (moment.utcoffset() or timedelta())) % _DAY
-
-
-def temporal_text(type_text: str) -> Callable[[str], Any]:
-    """Of `time.precision.mode` isostring: `2020-01-01Z`, `2020-01-01T10:00:00Z`, `10:00:00Z`."""
-    read = converter_of(type_text)
-
-    def from_text(value: str) -> Any:
-        if read is None or not isinstance(value, str):
-            raise ValueError(f"no {type_text}")
-        return read.read(value.removesuffix("Z").replace("T", " "))
-
-    return from_text
 
 
 # ---- text
@@ -262,24 +191,24 @@ def _array_of(item: Reader) -> Reader:
     return Reader(list[Any], None if item is AS_IT_IS else from_json)
 
 
-_DATE = Reader(int, _date, temporal_text("date"))
-_ZONED_TIMESTAMP = Reader(Annotated[datetime, msgspec.Meta(tz=True)], _in_utc, _zoned_text)
-_MILLIS = Reader(int, _moment_of(_MILLI), temporal_text("datetime(6)"))
-_TIME_MILLIS = Reader(int, _length_of(_MILLI), temporal_text("time(6)"))
+_DATE = Reader(int, date_of, temporal_text("date"))
+_ZONED_TIMESTAMP = Reader(Annotated[datetime, msgspec.Meta(tz=True)], in_utc, beyond_calendar)
+_MILLIS = Reader(int, moment_of(_MILLI), temporal_text("datetime(6)"))
+_TIME_MILLIS = Reader(int, length_of(_MILLI), temporal_text("time(6)"))
 _SHAPE = Reader(_Geometry, _geometry)
 
 _BY_MEANING: Mapping[str, Reader] = {
     "io.debezium.time.Date": _DATE,
     "io.debezium.time.Timestamp": _MILLIS,
-    "io.debezium.time.MicroTimestamp": Reader(int, _moment_of(_MICRO), temporal_text("datetime(6)")),
-    "io.debezium.time.NanoTimestamp": Reader(int, _of_nanos(_moment_of(_MICRO))),
+    "io.debezium.time.MicroTimestamp": Reader(int, moment_of(_MICRO), temporal_text("datetime(6)")),
+    "io.debezium.time.NanoTimestamp": Reader(int, of_nanos(moment_of(_MICRO))),
     "io.debezium.time.Time": _TIME_MILLIS,
-    "io.debezium.time.MicroTime": Reader(int, _length_of(_MICRO), temporal_text("time(6)")),
-    "io.debezium.time.NanoTime": Reader(int, _of_nanos(_length_of(_MICRO))),
-    "io.debezium.time.MicroDuration": Reader(int, _length_of(_MICRO)),
-    "io.debezium.time.NanoDuration": Reader(int, _of_nanos(_length_of(_MICRO))),
+    "io.debezium.time.MicroTime": Reader(int, length_of(_MICRO), temporal_text("time(6)")),
+    "io.debezium.time.NanoTime": Reader(int, of_nanos(length_of(_MICRO))),
+    "io.debezium.time.MicroDuration": Reader(int, length_of(_MICRO)),
+    "io.debezium.time.NanoDuration": Reader(int, of_nanos(length_of(_MICRO))),
     "io.debezium.time.ZonedTimestamp": _ZONED_TIMESTAMP,
-    "io.debezium.time.ZonedTime": Reader(str, _zoned_time),
+    "io.debezium.time.ZonedTime": Reader(str, zoned_time),
     "io.debezium.time.IsoDate": Reader(str, temporal_text("date")),
     "io.debezium.time.IsoTime": Reader(str, temporal_text("time(6)")),
     "io.debezium.time.IsoTimestamp": Reader(str, temporal_text("datetime(6)")),
