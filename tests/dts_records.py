@@ -19,9 +19,9 @@ from typing import Any
 from captured import CapturedRecord, records
 from fastavro import parse_schema, schemaless_writer
 
+from handlers.mysql.types import MySQLType, read_type
+from handlers.mysql.values import converter_of
 from worker.formats.dts.schema import RECORD, RECORD_BEFORE_BORN_TIMESTAMP
-from worker.formats.mysql.types import MySQLType, read_type
-from worker.formats.mysql.values import converter_of
 
 __all__ = ["NULL", "Value", "dts_stream", "encode", "record_fields", "sent", "value"]
 

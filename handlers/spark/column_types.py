@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from worker.formats.mysql.types import read_type
+from handlers.mysql.types import read_type
 
 __all__ = ["STRING", "ColumnType", "column_type"]
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
-from worker.formats.mysql.types import MySQLType, read_type
+from handlers.mysql.types import MySQLType, read_type
 
 __all__ = ["KEY_BYTES", "Unsigned64", "sql_type"]
 

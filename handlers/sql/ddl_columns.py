@@ -10,6 +10,7 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.dialects import postgresql
 
+from handlers.mysql.types import read_type
 from handlers.mysql_ddl import Column
 from handlers.sql.column_types import sql_type
 from handlers.sql.ddl_conversions import in_postgresql, in_sqlite
@@ -17,7 +18,6 @@ from handlers.sql.ddl_keys import change_key, number_rows
 from handlers.sql.ddl_sqlite import declared_types, rebuild
 from handlers.sql.ddl_target import Target, TargetTable
 from handlers.sql.ddl_values import default_value, formula_of, set_in_order
-from worker.formats.mysql.types import read_type
 
 __all__ = ["add_column", "drop_column", "modify_column", "rename_column"]
 

@@ -13,9 +13,9 @@ from sqlglot.dialects.mysql import MySQL
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
+from handlers.mysql.types import MySQLType, read_type
+from handlers.mysql.values import converter_of
 from handlers.mysql_ddl import Column, Default
-from worker.formats.mysql.types import MySQLType, read_type
-from worker.formats.mysql.values import converter_of
 
 __all__ = ["Formula", "default_value", "formula_of", "set_in_order"]
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.formats.mysql.types import MySQLType, read_type
-from worker.formats.mysql.values import converter_of
+from handlers.mysql.types import MySQLType, read_type
+from handlers.mysql.values import converter_of
 
 
 def read(type_text: str, text: str) -> Any:

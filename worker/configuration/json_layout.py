@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, PrivateAttr, WithJsonSchema
 
+from handlers.mysql.types import read_type
 from worker.configuration.matching import table_matcher
 from worker.configuration.parts import Section
 from worker.configuration.values import TablePattern, not_allowed
-from worker.formats.mysql.types import read_type
 from worker.formats.own_json.columns import TYPE_NAMES
 from worker.formats.own_json.paths import InKey, InValue, read_source
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from worker.formats.mysql.types import MySQLType, read_type
+from handlers.mysql.types import MySQLType, read_type
 
 __all__ = ["Column", "time_text"]
 

@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 from msgspec.structs import asdict, astuple
 
+from handlers.mysql.values import Converter, converter_of
 from worker.formats.interface import UndecodableRecord
-from worker.formats.mysql.values import Converter, converter_of
 
 __all__ = ["DECODE_ERRORS", "REFUSALS", "Message", "Row", "RowShape", "read_shape"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from worker.formats.mysql.values import converter_of
+from handlers.mysql.values import converter_of
 
 __all__ = [
     "beyond_calendar",

@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from handlers.mysql.types import MySQLType, read_type
+from handlers.mysql.values import converter_of
 from worker.formats.debezium.connect_schema import Field
 from worker.formats.debezium.connect_values import (
     AS_IT_IS,
@@ -26,8 +28,6 @@ from worker.formats.debezium.connect_values import (
     set_of,
     unscaled,
 )
-from worker.formats.mysql.types import MySQLType, read_type
-from worker.formats.mysql.values import converter_of
 
 __all__ = ["Handling", "reader_of"]
 

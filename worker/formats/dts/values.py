@@ -9,6 +9,7 @@ from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperatio
 from functools import lru_cache
 from typing import Any
 
+from handlers.mysql.values import compact_json
 from worker.formats.dts.charsets import text_decoder
 from worker.formats.dts.dates import (
     Parts,
@@ -23,7 +24,6 @@ from worker.formats.dts.dates import (
 from worker.formats.dts.schema import VALUES
 from worker.formats.dts.types import Kind
 from worker.formats.dts.wire import read_bytes, read_long, skip_long
-from worker.formats.mysql.values import compact_json
 
 __all__ = ["ABSENT", "Reader", "readers"]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from worker.formats.mysql.types import read_type
+from handlers.mysql.types import read_type
 from worker.formats.table_history import TableDefinition
 
 __all__ = ["MaxwellColumn", "MaxwellTable", "definition_of", "statement_for", "template_of"]

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from handlers.mysql.types import MySQLType, read_type
+from handlers.mysql.values import converter_of
 from worker.formats.json_values import JSON_ERRORS, compact, plain, text_of
 from worker.formats.maxwell.wkt import geometry_bytes
-from worker.formats.mysql.types import MySQLType, read_type
-from worker.formats.mysql.values import converter_of
 
 __all__ = ["COLUMN_ERRORS", "UNTYPED", "Column", "column_of"]
 

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, cast
 
+from handlers.mysql.types import MySQLType, read_type
+from handlers.mysql.values import Converter, converter_of
 from worker.formats.maxwell.wkt import geometry_bytes
-from worker.formats.mysql.types import MySQLType, read_type
-from worker.formats.mysql.values import Converter, converter_of
 
 __all__ = ["TYPE_NAMES", "Convert", "converter"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from handlers.mysql.types import read_type
 from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import JSON_ERRORS, compact, number
-from worker.formats.mysql.types import read_type
 from worker.formats.own_json.columns import converter
 from worker.formats.own_json.paths import InKey, InValue
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from worker.formats.mysql.types import MySQLType, read_type
+from handlers.mysql.types import MySQLType, read_type
 
 __all__ = ["Converter", "compact_json", "converter_of"]
 
