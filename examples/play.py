@@ -49,7 +49,7 @@ def make_topics(bootstrap: str, records: list[SampleRecord], more: list[str]) ->
     for record in records:
         partitions[record.topic()] = max(partitions.get(record.topic(), 1), record.partition() + 1)
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
-    admin.list_topics(timeout=SECONDS)  # says that nobody answers sooner than what comes next
+    admin.list_topics(timeout=5)  # says sooner than what comes next that nobody answers
     asked = admin.create_topics([NewTopic(*topic) for topic in partitions.items()])
     for made in asked.values():
         try:

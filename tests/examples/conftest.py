@@ -30,12 +30,12 @@ def run_example(played: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     its own, and waits until all records of its topics are finished."""
     runs: list[ExampleRun] = []
 
-    def run(name: str, **environment: Any) -> ExampleRun:
+    def run(name: str, *, folder: Path = EXAMPLES, **environment: Any) -> ExampleRun:
         for variable in ("KAFKA_BOOTSTRAP_SERVERS", "TARGET_BOOTSTRAP_SERVERS"):
             monkeypatch.setenv(variable, played.bootstrap_servers)
         for variable, value in environment.items():
             monkeypatch.setenv(variable, str(value))
-        runs.append(ExampleRun(EXAMPLES / f"{name}.yaml", tmp_path / "run"))
+        runs.append(ExampleRun(folder / f"{name}.yaml", tmp_path / "run"))
         runs[-1].start()
         return runs[-1]
 

@@ -20,8 +20,7 @@ import httpx
 import pyarrow.parquet
 import redis
 import sqlalchemy as sa
-from confluent_kafka import Consumer, Message, TopicPartition
-from examples.example_runs import EXAMPLES, RunExample, changes_of
+from examples.example_runs import EXAMPLES, RunExample, changes_of, read
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from servers.redis_node import RedisNode
@@ -218,28 +217,6 @@ def test_the_own_handlers_test_passes() -> None:
         timeout=60,
     )
     assert done.returncode == 0, done.stdout
-
-
-def read(broker: Broker, topic: str) -> list[Message]:
-    """Everything in a topic of one partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "looking",
-            "enable.partition.eof": True,
-        }
-    )
-    found: list[Message] = []
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        while True:
-            message = consumer.poll(20)
-            assert message is not None, "no answer from Kafka"
-            if message.error() is not None:
-                return found
-            found.append(message)
-    finally:
-        consumer.close()
 
 
 @contextmanager
