@@ -1,6 +1,6 @@
 """Rows into PostgreSQL: arrays of each column's values, taken apart by the server.
 
-As fast as COPY into a staging table (benchmarks/sql.py), and without tables that come and go in the catalog.
+Nearly as fast as COPY into a staging table (benchmarks/sql.py), and no tables come and go in the catalog.
 Pieces of a batch go one after the other without waiting (the pipeline of the protocol): the server works on
 one while the next is written.
 """
@@ -98,20 +98,17 @@ def _comparable(column: KnownColumn) -> str:
     return f"{column.quoted}::text" if isinstance(column.sql_type, sa.JSON) else column.quoted
 
 
-def _unnest(columns: Columns) -> str:
-    arrays = ", ".join(f"%s::{column.array_type.replace('%', '%%')}" for column in columns)
-    return f"unnest({arrays}) AS given({names(columns)})"
-
-
-def _given(columns: Columns) -> str:
-    return ", ".join(f"given.{column.quoted}{column.cast.replace('%', '%%')}" for column in columns)
+def _escaped(type_name: str) -> str:
+    return type_name.replace("%", "%%")
 
 
 @lru_cache(maxsize=1000)
 def _insert(table: KnownTable, columns: Columns) -> str:
     overriding = " OVERRIDING SYSTEM VALUE" if table.numbers_always else ""
     into = f"INSERT INTO {table.quoted} ({names(columns)}){overriding}"
-    return f"{into} SELECT {_given(columns)} FROM {_unnest(columns)}"
+    # Side by side in SELECT they are taken apart row by row; in FROM each would be written down whole first.
+    given = [f"unnest(%s::{_escaped(one.array_type)}){_escaped(one.cast)}" for one in columns]
+    return f"{into} SELECT {', '.join(given)}"
 
 
 @lru_cache(maxsize=1000)
@@ -121,5 +118,6 @@ def _upsert(table: KnownTable, columns: Columns, key: Columns) -> str:
 
 @lru_cache(maxsize=1000)
 def _delete(table: KnownTable, key: Columns) -> str:
+    arrays = ", ".join(f"%s::{_escaped(column.array_type)}" for column in key)
     equal = " AND ".join(f"target.{column.quoted} = given.{column.quoted}" for column in key)
-    return f"DELETE FROM {table.quoted} AS target USING {_unnest(key)} WHERE {equal}"
+    return f"DELETE FROM {table.quoted} AS target USING unnest({arrays}) AS given({names(key)}) WHERE {equal}"
