@@ -27,7 +27,6 @@ __all__ = [
     "ROOT",
     "ExampleRun",
     "RunExample",
-    "binlane",
     "changes_of",
     "configurations",
     "play",
@@ -58,11 +57,15 @@ def sample_of(name: str) -> Path:
 
 def play(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run play.py."""
-    return _run(str(EXAMPLES / "play.py"), *arguments)
-
-
-def binlane(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return _run("-m", "worker.cli", *arguments)
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / "play.py"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONUTF8": "1"},
+    )
 
 
 def changes_of(name: str) -> list[tuple[str, Change]]:
@@ -143,16 +146,3 @@ RunExample = Callable[..., ExampleRun]
 
 def _records(name: str) -> list[SampleRecord]:
     return list(read_samples(sample_of(name), "none"))
-
-
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONUTF8": "1"},
-    )

@@ -7,7 +7,10 @@ import re
 from typing import Any
 
 import pytest
-from examples.example_runs import ExampleRun, RunExample, binlane, changes_of, configurations, sample_of
+from examples.example_runs import EXAMPLES, ExampleRun, RunExample, changes_of, configurations, sample_of
+from typer.testing import CliRunner
+
+from worker.cli import app
 
 FORMATS = configurations("formats")
 REASONS = {
@@ -50,13 +53,15 @@ def test_there_is_an_example_of_each_format() -> None:
 def test_check_shows_every_record_of_the_sample_decoded_or_skipped_for_a_reason(name: str) -> None:
     sample = sample_of(name)
 
-    done = binlane("check", f"examples/{name}.yaml", "--sample", str(sample))
+    arguments = ["check", str(EXAMPLES / f"{name}.yaml"), "--sample", str(sample)]
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert set(re.findall(r"offset \d+: skipped: (\w+)", done.stdout)) == REASONS.get(name, set())
+    found = CliRunner().invoke(app, arguments, standalone_mode=False)
+
+    assert found.return_value == 0, found.output
+    assert set(re.findall(r"offset \d+: skipped: (\w+)", found.output)) == REASONS.get(name, set())
     records = len(sample.read_text().splitlines())
-    told = re.fullmatch(r"(\d+) records: (\d+) decoded(?:, (\d+) skipped)?", done.stdout.splitlines()[-1])
-    assert told is not None, done.stdout[-500:]
+    told = re.fullmatch(r"(\d+) records: (\d+) decoded(?:, (\d+) skipped)?", found.output.splitlines()[-1])
+    assert told is not None, found.output[-500:]
     assert 10 <= records <= 43
     assert (int(told[1]), int(told[2]) + int(told[3] or 0)) == (records, records)
 
