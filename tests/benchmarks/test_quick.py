@@ -68,6 +68,30 @@ def test_missing_peers_are_named_with_the_reason(results: Path) -> None:
     assert "Parallel Consumer, Decaton not measured: left out as asked." in notes
 
 
+@pytest.mark.usefixtures("postgres")  # says what to install where there is none
+def test_every_writer_of_rows_leaves_the_same_table(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "sql", "--quick", "--json", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    report = json.loads((tmp_path / "sql.json").read_text(encoding="utf-8"))
+    assert len(report["goals"]) == 4
+    for start in range(0, 12, 3):
+        rows = report["rows"][start : start + 3]
+        assert [row["writer"] for row in rows] == [
+            "binlane: the sql handler",
+            "SQLAlchemy executemany",
+            "COPY, then one upsert",
+        ]
+        assert all(row["rate"] > 0 for row in rows)
+        assert max(row["share"] for row in rows[1:]) == 1
+
+
 def test_an_unknown_benchmark_is_refused_with_the_known_ones() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "benchmarks", "speed"],
