@@ -199,7 +199,12 @@ class DeadLetters:
     def _write(self, record: Record, headers: list[Header]) -> Message:
         """Raises _Failed."""
         if self._producer is None:
-            settings = {**self._settings, "message.timeout.ms": int(_WRITE_SECONDS * 1000)}
+            settings = {
+                **self._settings,
+                "message.timeout.ms": int(_WRITE_SECONDS * 1000),
+                # Shorter: that there is no such topic shall be told, not that time ran out.
+                "topic.metadata.propagation.max.ms": int(_WRITE_SECONDS * 300),
+            }
             self._producer = Producer(settings, error_cb=self._on_error, logger=client_logger())
         producer, self._trouble = self._producer, None
         outcome: list[tuple[KafkaError | None, Message]] = []
