@@ -1,17 +1,12 @@
-"""Canal messages for tests: made up, and captured."""
+"""Canal messages for tests, made up."""
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-__all__ = ["Sent", "captured", "lines", "message", "row", "without"]
-
-DATA = Path(__file__).parent.parent / "data"
+__all__ = ["Sent", "message", "row", "without"]
 
 
 @dataclass
@@ -74,14 +69,3 @@ def without(*names: str) -> Sent:
 
 def row(**columns: Any) -> Sent:
     return message(data=[{"id": "7", "total": "1.00", "note": None} | columns])
-
-
-def lines(name: str) -> Iterator[dict[str, Any]]:
-    """The lines of a file in tests/data."""
-    with gzip.open(DATA / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
-        yield from map(json.loads, file)
-
-
-def captured() -> list[Sent]:
-    """What real Canal wrote, in order."""
-    return [Sent(line["value"].encode(), line["offset"]) for line in lines("canal-flat")]

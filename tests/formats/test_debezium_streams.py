@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from captured import records, truth
-from debezium_replica import decode, in_source_order, knowing
+from debezium_streams import in_source_order, knowing
+from memory_replica import decode
 
 from handlers import Change
 from worker.formats.debezium.format import Debezium

@@ -6,18 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from captured import CapturedRecord, records
 from dts_records import dts_stream
+from memory_replica import decode
+from truth_rows import Row
 
-from handlers import Change
 from worker.formats import registry
 from worker.formats.interface import Format, SeparateDDL, Skip
 
-__all__ = ["Event", "Row", "events"]
-
-Row = dict[str, Any]
+__all__ = ["Event", "events", "reader"]
 
 
 class Event(NamedTuple):
@@ -72,9 +71,7 @@ def events(stream: str) -> dict[str, list[Event]]:
         route = format_.explain(record)
         if isinstance(route, Skip):
             continue
-        changes: list[Change] = []
-        format_.decode(record, changes)
-        for change in changes:
+        for change in decode(format_, record):
             if change.op not in ("ddl", "truncate"):
                 found[f"{route.database}.{route.table}"].append(
                     Event(change.op, change.key_columns, change.before, change.after, change.types)
