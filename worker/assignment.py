@@ -33,6 +33,7 @@ class Assignment:
         "consumed",
         "end",
         "epoch",
+        "forgotten",
         "format",
         "partition",
         "saved",
@@ -56,6 +57,8 @@ class Assignment:
         self.consumed = 0
         self.closed = False
         """No work of it may start any more."""
+        self.forgotten = False
+        """What still runs of it no longer counts as finished: it comes again elsewhere."""
 
     def __repr__(self) -> str:
         return f"Assignment({self.partition}, epoch {self.epoch})"

@@ -94,10 +94,8 @@ class Lanes:
             self._schedule.pressed = False
 
     def withdraw(self, units: Iterable[Unit], gone: set[Assignment], timeout: float) -> list[str]:
-        """Forget what the units hold of partitions that leave, and wait until their running batches ended.
-
-        Mark the assignments closed first. Returns the tables still running after `timeout` seconds.
-        """
+        """Forget what the units hold of partitions that leave, marked closed before, and wait until their
+        running batches ended. Returns the tables still running after `timeout` seconds."""
         with self._lock:
             self._schedule.idle.wake(self._schedule.drop(units, gone))
             self._withdrawing = True
@@ -105,6 +103,7 @@ class Lanes:
             while (running := self._running_of(gone)) and (left := end - self._clock()) > 0:
                 self._settled.wait(left)
             self._withdrawing = False
+            self._schedule.idle.wake(self._schedule.forget(units, gone))
             return running
 
     def resize(self, rule: LanesRule, home: Callable[[Unit], int], units: Iterable[Unit]) -> list[int]:
@@ -212,7 +211,7 @@ class Lanes:
     def shorten(self, number: int, work: Work, records: int) -> Work:
         """Cut a running batch after its first `records`; the rest goes back to the front of its queue."""
         with self._lock:
-            work.unit.push_back(work.unfinished_chunks(records))
+            self._schedule.put_back(work.unit, work.unfinished_chunks(records))
             self.lanes[number].running = first = work.head(records)
             return first
 
@@ -225,10 +224,7 @@ class Lanes:
             unit.state = UnitState.IDLE
             self._room.release(unit, spread.records, spread.bytes)
             woken = schedule.spread(unit, spread.parts)
-            for chunk in spread.rest:
-                if chunk.assignment.closed:
-                    self._room.release(unit, *chunk.leave())
-            unit.push_back(chunk for chunk in spread.rest if not chunk.assignment.closed)
+            schedule.put_back(unit, spread.rest)
             self._wake(woken + schedule.arrange(unit))
             self._tell()
 

@@ -110,6 +110,11 @@ class Schedule:
                 woken += self.arrange(shard)
         return woken
 
+    def put_back(self, unit: Unit, chunks: Collection[Chunk]) -> None:
+        """Queue again, in front, what a running batch did not get to, but for partitions that left."""
+        unit.push_back(chunk for chunk in chunks if not chunk.assignment.closed)
+        self._let_go(unit, [chunk for chunk in chunks if chunk.assignment.closed])
+
     def settle(self, unit: Unit, work: Work) -> int:
         """Go on after a batch that is done: of a shard, or one that stood alone."""
         barriers = self._let_go(unit, work.chunks)
@@ -139,6 +144,18 @@ class Schedule:
                 woken += self._left(unit)
         return woken + self._pass(barriers)
 
+    def forget(self, units: Iterable[Unit], gone: set[Assignment]) -> int:
+        """Nothing is waited for any more that left with these partitions."""
+        woken = 0
+        for assignment in gone:
+            assignment.forgotten = True
+        for unit in units:
+            if unit.shards is not None:
+                unit.shards.finished_records += unit.shards.order.forget(gone)
+                if unit.state is UnitState.BEHIND:
+                    woken += self.arrange(unit)
+        return woken
+
     def _stand(self, unit: Unit) -> int | None:
         """Let a unit of a table with shards or a barrier wait or go on; None: it may do as others do."""
         chunks = unit.chunks
@@ -158,7 +175,7 @@ class Schedule:
                 unit = front.barrier.home
         elif shards is None:
             return None
-        elif not self._room.may_spread(unit):
+        elif shards.order.held_back >= self._room.max_records or not self._room.may_spread(unit):
             unit.state = UnitState.BEHIND
             self._crowded[unit] = None
             return self._hurry(unit)

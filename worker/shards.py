@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from worker.chunk import RECORD_OVERHEAD, Chunk, DecodedChunk
+from worker.finish_order import FinishOrder, SharedRecord
 from worker.pace import Pace
 from worker.unit import Unit, UnitState
 
@@ -14,29 +14,13 @@ if TYPE_CHECKING:
     from handlers import Change
     from worker.formats.interface import Record
 
-__all__ = ["Shard", "ShardChunk", "Shards", "SharedRecord"]
-
-
-class SharedRecord:
-    """A record whose rows fall into several shards: it is finished when its part in each of them is."""
-
-    __slots__ = ("changes", "left", "unfinished")
-
-    # Guards `unfinished` of all of them: parts are finished by several processors.
-    lock = threading.Lock()
-
-    def __init__(self, parts: int, changes: int) -> None:
-        self.unfinished = parts
-        self.left = parts
-        """Parts that are held somewhere, finished or not. Guarded by the lock of `Lanes`."""
-        self.changes = changes
-        """How many it holds in all."""
+__all__ = ["Shard", "ShardChunk", "Shards"]
 
 
 class ShardChunk(DecodedChunk):
     """What one shard gets of the records of a chunk: of each its part, the changes that are of this shard."""
 
-    __slots__ = ("shared",)
+    __slots__ = ("order", "shard", "shared")
 
     def __init__(
         self,
@@ -44,11 +28,16 @@ class ShardChunk(DecodedChunk):
         messages: list[Record],
         changes: Sequence[Change],
         ends: Sequence[int],
+        *,
+        shard: int,
         shared: Mapping[int, SharedRecord],
+        order: FinishOrder,
     ) -> None:
         """`shared`: by offset, the records of which other shards have parts, too."""
         super().__init__(like, messages, changes, ends)
+        self.shard = shard
         self.shared = shared
+        self.order = order
         if shared:
             self.bytes = sum(map(self._size, range(len(messages))))
 
@@ -63,7 +52,15 @@ class ShardChunk(DecodedChunk):
 
     def part(self, first: int, end: int) -> ShardChunk:
         plain = super().part(first, end)
-        return ShardChunk(self, plain.messages, plain.changes, plain.ends, self.shared)
+        return ShardChunk(
+            self,
+            plain.messages,
+            plain.changes,
+            plain.ends,
+            shard=self.shard,
+            shared=self.shared,
+            order=self.order,
+        )
 
     def head(self, records: int, size: int) -> int:
         if not self.shared:
@@ -75,18 +72,9 @@ class ShardChunk(DecodedChunk):
         return max(0, min(records, len(self.messages)))
 
     def finish(self, messages: Sequence[Record]) -> int:
-        if not self.shared:
-            return super().finish(messages)
-        whole = []
-        for message in messages:
-            shared = self.shared.get(message.offset())
-            if shared is not None:
-                with SharedRecord.lock:
-                    shared.unfinished -= 1
-                    if shared.unfinished:
-                        continue
-            whole.append(message)
-        return super().finish(whole)
+        if self.shared or self.order.holds(self.shard):
+            return self.order.done(self.shard, self, messages, self.shared)
+        return super().finish(messages)
 
     def leave(self) -> tuple[int, int]:
         if not self.shared:
@@ -123,7 +111,16 @@ class Shard(Unit):
 class Shards:
     """The shards of one table. Guarded by the lock of `Lanes`, as units are."""
 
-    __slots__ = ("bytes", "failed_batches", "finished_records", "key_columns", "pace", "records", "units")
+    __slots__ = (
+        "bytes",
+        "failed_batches",
+        "finished_records",
+        "key_columns",
+        "order",
+        "pace",
+        "records",
+        "units",
+    )
 
     def __init__(self) -> None:
         self.units: dict[int, Shard] = {}
@@ -131,6 +128,7 @@ class Shards:
         self.records = 0
         """Parts of records: queued, kept and running."""
         self.bytes = 0
+        self.order = FinishOrder()
         self.pace = Pace()
         """Of all together: they have the same handlers."""
         self.key_columns: tuple[str, ...] | None = None

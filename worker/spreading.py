@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from handlers import Change
 from handlers.sharding import shard_of
 from worker.chunk import RECORD_OVERHEAD, Chunk, DecodedChunk
+from worker.finish_order import FinishOrder, SharedRecord
 from worker.formats.interface import Record
-from worker.shards import ShardChunk, SharedRecord
+from worker.shards import ShardChunk
 from worker.work import Work
 
 __all__ = ["Spread", "spread"]
@@ -53,7 +54,7 @@ def spread(work: Work) -> Spread:
         if result.rest:
             result.rest += piece.apart(0, barrier=False)
         else:
-            first, shards.key_columns = piece.spread(result, shards.key_columns)
+            first, shards.key_columns = piece.spread(result, shards.key_columns, shards.order)
             if first < len(ends):
                 result.rest += piece.apart(first, barrier=True)
         begin, place = begin + ends[-1], end
@@ -71,7 +72,9 @@ class _Piece:
         # Only Debezium says it in a header; to ask each record of other tools would cost for nothing.
         self._has_headers = chunk.assignment.format.name == "debezium"
 
-    def spread(self, result: Spread, known: KeyColumns | None) -> tuple[int, KeyColumns | None]:
+    def spread(
+        self, result: Spread, known: KeyColumns | None, order: FinishOrder
+    ) -> tuple[int, KeyColumns | None]:
         """Spread what comes before the first barrier. (its place, the key columns that were last seen)."""
         chunk, changes = self._chunk, self._changes
         shares: dict[int, tuple[list[Record], list[Change], list[int]]] = {}
@@ -109,14 +112,16 @@ class _Piece:
             for number, change in zip(numbers, own, strict=True):
                 mine.setdefault(number, []).append(change)
             if len(mine) > 1:
-                shared[message.offset()] = SharedRecord(len(mine), len(own))
-            for number, part in mine.items():
+                offset = message.offset()
+                shared[offset] = SharedRecord(chunk, offset, parts=len(mine), changes=len(own))
+            for number, rows in mine.items():
                 share = shares.setdefault(number, ([], [], []))
                 share[0].append(message)
-                share[1].extend(part)
+                share[1].extend(rows)
                 share[2].append(len(share[1]))
         for number, share in shares.items():
-            result.parts.append((number, ShardChunk(chunk, *share, shared)))
+            part = ShardChunk(chunk, *share, shard=number, shared=shared, order=order)
+            result.parts.append((number, part))
         if empty:
             result.records += chunk.finish(empty)
             result.bytes += sum(map(len, empty)) + RECORD_OVERHEAD * len(empty)

@@ -65,6 +65,8 @@ class Model:
         """Of each record, one for each change."""
         self.waiting: dict[str, list[Item]] = {name: [] for name in tables}
         """To be done, in order."""
+        self.queues: dict[str, list[Item]] = {name: [] for name in self.waiting}
+        """All that ever was, in order."""
 
     def record(self, of: Assignment, offset: int, kind: str, table: str, values: Sequence[Any]) -> Record:
         """A new record of the partition, and what it asks for."""
@@ -98,7 +100,24 @@ class Model:
                 home = self.waiting[piece.barrier.home.table.name]
                 queue.append(next(item for item in reversed(home) if item.of is piece.assignment))
             for message in piece.messages:
-                queue += dict.fromkeys(self.items[piece.assignment, message.offset()])
+                queue += (found := list(dict.fromkeys(self.items[piece.assignment, message.offset()])))
+                self.queues[to.table.name] += found
+
+    def finished(self, of: Assignment) -> None:
+        """No offset of the partition counts as finished before all its rows are done, nor before an earlier
+        record of the same row counts: that one would come again after a crash, and this one would not."""
+        checkpoint = of.tracker.checkpoint()
+        for queue in self.queues.values():
+            unfinished: list[Item] = []
+            for item in (item for item in queue if item.of is of):
+                assert checkpoint is not None
+                counts = item.offset < checkpoint.offset or any(
+                    first <= item.offset < end for first, end in checkpoint.ahead
+                )
+                assert item.done or not counts
+                assert not counts or not any(each.before(item) for each in unfinished)
+                if not counts:
+                    unfinished.append(item)
 
     def begins(self, work: Work, running: Iterable[Work]) -> None:
         """A decoded batch begins; it is one of those `running`."""
