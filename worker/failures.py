@@ -158,16 +158,19 @@ class Failures:
         )
 
     def retried(self, work: Work, failing: list[HandlerRun], delay: float, reason: str) -> None:
-        table = work.unit.table.label
+        table, error = work.unit.table.label, failing[0].error
+        attempt = max(run.attempt for run in failing) - 1
         self._metrics.retry(table)
+        # What the built-in handlers raise says where and why; of another's error the first place is enough.
+        is_told = type(error).__module__.partition(".")[0] == "handlers"
         log.warning(
             "batch_failed",
             table=table,
             handlers=[run.name for run in failing],
-            attempt=max(run.attempt for run in failing) - 1,
+            attempt=attempt,
             error=reason,
             retry_in_seconds=round(delay, 3),
-            exc_info=failing[0].error,
+            exc_info=error if attempt == 1 and not is_told else None,
         )
 
     def halted(self, work: Work, position: str, reason: str) -> None:
@@ -176,7 +179,7 @@ class Failures:
             table=work.unit.table.label,
             position=position,
             error=reason,
-            hint="its later changes wait; mend the cause and restart, or set on_failure: skip",
+            hint="its later changes wait; mend the cause and restart, or change its rule (on_failure: skip)",
         )
 
     def _letters(self) -> DeadLetters:
