@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import pytest
-from debezium_messages import change_of, connect, create, envelope, record, row_of, with_schema
+from debezium_columns import DECIMAL, POSTGRESQL, WKB, assert_same, b64, value_of
+from debezium_messages import change_of, connect, create, envelope, record, with_schema
 
 from worker.formats.debezium.format import Debezium
 from worker.formats.interface import UndecodableRecord
-
-DECIMAL = "org.apache.kafka.connect.data.Decimal"
-WKB = bytes.fromhex("0101000000000000000000f03f0000000000000040")
-POSTGRESQL = {"connector": "postgresql", "schema": "public", "file": None, "pos": None, "lsn": 24_023_128}
-
-
-def b64(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
-def row(
-    value: Any, schema: dict[str, Any] | None = None, *, at: dict[str, Any] | None = None, **known: Any
-) -> Any:
-    """The value of a column as it comes out, with this schema, and this type in the table's history."""
-    format_ = Debezium()
-    if known:
-        format_.learn(create({"c": known["type"]}))
-    message = envelope(after={"c": value}, at=at)
-    return row_of(record(message if schema is None else with_schema(message, {"c": schema})), format_)["c"]
-
-
-def same(found: Any, expected: Any) -> None:
-    assert type(found) is type(expected)
-    assert repr(found) == repr(expected)
-
 
 # ---- types
 
@@ -69,7 +44,7 @@ def test_a_schema_tells_the_type(schema: dict[str, Any], expected: str) -> None:
 
 def test_a_source_type_in_the_schema_counts_as_the_tables_definition() -> None:
     unsigned = connect("int64", **{"__debezium.source.column.type": "BIGINT UNSIGNED"})
-    assert row(-1, unsigned) == 18446744073709551615
+    assert value_of(-1, unsigned) == 18446744073709551615
 
 
 @pytest.mark.parametrize(
@@ -102,7 +77,7 @@ def test_types_are_one_object_for_all_changes_of_a_shape() -> None:
 
 
 def test_a_boolean_of_postgresql_is_a_bool() -> None:
-    same(row(True, connect("boolean"), at=POSTGRESQL), True)
+    assert_same(value_of(True, connect("boolean"), at=POSTGRESQL), True)
     message = with_schema(envelope(after={"c": True}, at=POSTGRESQL), {"c": connect("boolean")})
     assert change_of(record(message)).types == {"c": "boolean"}
 
@@ -136,7 +111,7 @@ def test_a_value_that_the_log_does_not_hold_is_absent(
 
 
 def test_the_placeholder_is_a_text_like_any_other_in_mysql() -> None:
-    assert row(UNAVAILABLE, connect("string")) == UNAVAILABLE
+    assert value_of(UNAVAILABLE, connect("string")) == UNAVAILABLE
 
 
 # ---- values that are none of their type
@@ -187,4 +162,4 @@ def test_a_value_that_is_none_of_its_type_is_told_with_its_column(schema: dict[s
 )
 def test_without_schemas_too(known: Any, value: Any) -> None:
     with pytest.raises(UndecodableRecord, match=r"^column 'c', type "):
-        row(value, type=known)
+        value_of(value, type=known)

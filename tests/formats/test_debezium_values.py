@@ -9,33 +9,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from debezium_messages import change_of, connect, create, envelope, record, row_of, with_schema
+from debezium_columns import DECIMAL, WKB, assert_same, b64, value_of
+from debezium_messages import change_of, connect, create, envelope, record, row_of
 
 from worker.formats.debezium.format import Debezium
-
-DECIMAL = "org.apache.kafka.connect.data.Decimal"
-WKB = bytes.fromhex("0101000000000000000000f03f0000000000000040")
-POSTGRESQL = {"connector": "postgresql", "schema": "public", "file": None, "pos": None, "lsn": 24_023_128}
-
-
-def b64(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
-def row(
-    value: Any, schema: dict[str, Any] | None = None, *, at: dict[str, Any] | None = None, **known: Any
-) -> Any:
-    """The value of a column as it comes out, with this schema, and this type in the table's history."""
-    format_ = Debezium()
-    if known:
-        format_.learn(create({"c": known["type"]}))
-    message = envelope(after={"c": value}, at=at)
-    return row_of(record(message if schema is None else with_schema(message, {"c": schema})), format_)["c"]
-
-
-def same(found: Any, expected: Any) -> None:
-    assert type(found) is type(expected)
-    assert repr(found) == repr(expected)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +107,8 @@ def same(found: Any, expected: Any) -> None:
     ],
 )
 def test_a_value_is_read_by_its_schema(schema: dict[str, Any], value: Any, expected: Any) -> None:
-    same(row(value, schema), expected)
-    assert row(None, schema) is None
+    assert_same(value_of(value, schema), expected)
+    assert value_of(None, schema) is None
 
 
 @pytest.mark.parametrize(
@@ -180,8 +157,8 @@ def test_a_value_is_read_by_its_schema(schema: dict[str, Any], value: Any, expec
 def test_without_schemas_a_value_is_read_by_the_tables_definition(
     known: Any, value: Any, expected: Any
 ) -> None:
-    same(row(value, type=known), expected)
-    assert row(None, type=known) is None
+    assert_same(value_of(value, type=known), expected)
+    assert value_of(None, type=known) is None
 
 
 @pytest.mark.parametrize(
@@ -209,14 +186,14 @@ def test_without_schemas_a_value_is_read_by_the_tables_definition(
 def test_the_schema_tells_the_form_and_the_definition_the_meaning(
     schema: dict[str, Any], known: Any, value: Any, expected: Any
 ) -> None:
-    same(row(value, schema, type=known), expected)
+    assert_same(value_of(value, schema, type=known), expected)
 
 
 @pytest.mark.parametrize("value", [1, 123456789012345678901234567890, 1.5, "Bw==", True, None, [1], {"a": 1}])
 def test_where_nothing_tells_the_type_a_value_stays_as_json_has_it(value: Any) -> None:
     change = change_of(record(envelope(after={"c": value})))
     assert change.types is None
-    same((change.after or {})["c"], value)
+    assert_same((change.after or {})["c"], value)
 
 
 def test_digits_alone_are_a_decimal_as_text_until_one_came_in_base64() -> None:

@@ -13,26 +13,6 @@ from worker.formats.interface import UndecodableRecord
 from worker.formats.maxwell.format import Maxwell
 
 
-@pytest.fixture(params=["first record", "many records"])
-def maxwell(request: pytest.FixtureRequest) -> Maxwell:
-    """Knows the table; read nothing yet, or has a reader for the shape of `row()`."""
-    format_ = knowing(ORDERS)
-    if request.param == "many records":
-        for _ in range(PRACTICE):
-            decode(row(), format_)
-    return format_
-
-
-@pytest.fixture(params=["first record", "many records"])
-def unknowing(request: pytest.FixtureRequest) -> Maxwell:
-    """Knows no table."""
-    format_ = Maxwell()
-    if request.param == "many records":
-        for _ in range(PRACTICE):
-            decode(row(), format_)
-    return format_
-
-
 def test_an_insert_is_its_row_with_types_key_and_place(maxwell: Maxwell) -> None:
     (change,) = decode(row(), maxwell)
     assert change == Change(

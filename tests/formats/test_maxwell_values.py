@@ -31,26 +31,6 @@ text = partial(column, "c", charset="utf8mb4")
 binary = partial(column, "c", charset="binary")
 
 
-@pytest.fixture(params=["first record", "many records"])
-def maxwell(request: pytest.FixtureRequest) -> Maxwell:
-    """Knows the table; read nothing yet, or has a reader for the shape of `row()`."""
-    format_ = knowing(ORDERS)
-    if request.param == "many records":
-        for _ in range(PRACTICE):
-            decode(row(), format_)
-    return format_
-
-
-@pytest.fixture(params=["first record", "many records"])
-def unknowing(request: pytest.FixtureRequest) -> Maxwell:
-    """Knows no table."""
-    format_ = Maxwell()
-    if request.param == "many records":
-        for _ in range(PRACTICE):
-            decode(row(), format_)
-    return format_
-
-
 def test_a_row_is_read_by_the_table_at_its_place_in_the_log() -> None:
     retyped = ddl(
         "table-alter",
