@@ -6,60 +6,49 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import redis
+from redis_lab import RedisLab, orders
 from servers.redis_node import RedisNode
 
-from handlers import Batch, Rejected
+from handlers import Rejected
 from handlers.options import check_options
 from handlers.redis_handler import RedisHandler
 from handlers.testing import make_batch, opened
 
 
 @pytest.fixture
-def url(redis_server: RedisNode) -> str:
-    return redis_server.new_database("redis-keys")
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(url, decode_responses=True) as client:
-        yield client
-
-
-def orders(*changes: dict[str, Any], types: Any = None, key: Any = "id", table: str = "shop.orders") -> Batch:
-    return make_batch(table, changes, key=key, types=types)
-
-
-def apply(url: str, *batches: Batch, **options: Any) -> None:
-    with opened(RedisHandler(url=url, **options)) as handler:
-        for batch in batches:
-            handler.handle(batch)
+def lab(redis_server: RedisNode) -> Iterator[RedisLab]:
+    with RedisLab(redis_server.new_database("redis-keys")) as lab:
+        yield lab
 
 
 # ---- keys
 
 
-def test_values_of_a_key_of_several_columns_are_kept_apart(url: str, client: redis.Redis) -> None:
+def test_values_of_a_key_of_several_columns_are_kept_apart(lab: RedisLab) -> None:
     rows = [{"a": "x:y", "b": "z"}, {"a": "x", "b": "y:z"}, {"a": "x%3Ay", "b": "z"}]
-    apply(url, orders(*rows, key=("a", "b")))
-    assert sorted(client.keys()) == ["shop:orders:x%253Ay:z", "shop:orders:x%3Ay:z", "shop:orders:x:y%3Az"]
+    lab.apply(orders(*rows, key=("a", "b")))
+    assert sorted(lab.client.keys()) == [
+        "shop:orders:x%253Ay:z",
+        "shop:orders:x%3Ay:z",
+        "shop:orders:x:y%3Az",
+    ]
 
 
-def test_the_value_of_a_key_of_one_column_stays_as_it_is(url: str, client: redis.Redis) -> None:
-    apply(url, orders({"id": "urn:x:1%"}, table="a:b.c%"), key="{database}/{table}/{key}")
-    assert client.keys() == ["a%3Ab/c%25/urn:x:1%"]
+def test_the_value_of_a_key_of_one_column_stays_as_it_is(lab: RedisLab) -> None:
+    lab.apply(orders({"id": "urn:x:1%"}, table="a:b.c%"), key="{database}/{table}/{key}")
+    assert lab.client.keys() == ["a%3Ab/c%25/urn:x:1%"]
 
 
-def test_columns_may_make_the_key(url: str, client: redis.Redis) -> None:
-    apply(url, orders({"mail": "a@b", "key": 5}, key=None), key="{{user}}:{mail}:{column:key}")
-    assert client.keys() == ["{user}:a@b:5"]
+def test_columns_may_make_the_key(lab: RedisLab) -> None:
+    lab.apply(orders({"mail": "a@b", "key": 5}, key=None), key="{{user}}:{mail}:{column:key}")
+    assert lab.client.keys() == ["{user}:a@b:5"]
 
 
-def test_a_row_moves_when_a_column_of_its_key_changes(url: str, client: redis.Redis) -> None:
+def test_a_row_moves_when_a_column_of_its_key_changes(lab: RedisLab) -> None:
     row = {"id": 1, "mail": "a@b", "name": "Ann"}
-    apply(url, orders(row), orders({"before": row, "after": row | {"mail": "c@d"}}), key="user:{mail}")
-    assert client.keys() == ["user:c@d"]
-    assert client.hgetall("user:c@d") == {"id": "1", "mail": "c@d", "name": "Ann"}
+    lab.apply(orders(row), orders({"before": row, "after": row | {"mail": "c@d"}}), key="user:{mail}")
+    assert lab.client.keys() == ["user:c@d"]
+    assert lab.client.hgetall("user:c@d") == {"id": "1", "mail": "c@d", "name": "Ann"}
 
 
 @pytest.mark.parametrize(
@@ -78,43 +67,40 @@ def test_a_row_moves_when_a_column_of_its_key_changes(url: str, client: redis.Re
     ],
 )
 def test_a_row_without_a_key_is_rejected_with_its_place(
-    url: str, changes: list[dict[str, Any]], key: str | None, template: str, told: str
+    lab: RedisLab, changes: list[dict[str, Any]], key: str | None, template: str, told: str
 ) -> None:
     batch = make_batch("shop.orders", changes, key=key, topic="cdc", partition=3, offset=40)
     with (
-        opened(RedisHandler(url=url, key=template)) as handler,
+        opened(RedisHandler(url=lab.url, key=template)) as handler,
         pytest.raises(Rejected, match=told) as caught,
     ):
         handler.handle(batch)
     place = 0 if told == "no primary key" else 1
     assert caught.value.at == place
     assert f"shop.orders, cdc[3] offset {40 + place}" in str(caught.value)
-    with redis.Redis.from_url(url) as client:
-        assert client.dbsize() == 0
+    assert lab.client.dbsize() == 0
 
 
-def test_a_value_without_a_form_is_rejected_at_its_row(url: str, client: redis.Redis) -> None:
+def test_a_value_without_a_form_is_rejected_at_its_row(lab: RedisLab) -> None:
     batch = orders({"id": 1, "name": "x"}, {"id": 2, "name": object()})
     for value in ("hash", "json"):
         with (
-            opened(RedisHandler(url=url, value=value)) as handler,
+            opened(RedisHandler(url=lab.url, value=value)) as handler,
             pytest.raises(Rejected, match="type object") as caught,
         ):
             handler.handle(batch)
         assert caught.value.at == 1
-    assert client.dbsize() == 0
+    assert lab.client.dbsize() == 0
 
 
-def test_an_update_of_some_columns_is_rejected_where_the_key_holds_no_hash(
-    url: str, client: redis.Redis
-) -> None:
-    client.set("shop:orders:2", "not a row")
+def test_an_update_of_some_columns_is_rejected_where_the_key_holds_no_hash(lab: RedisLab) -> None:
+    lab.client.set("shop:orders:2", "not a row")
     batch = orders(
         {"id": 1, "name": "x"},
         {"before": {"id": 2}, "after": {"id": 2, "name": "y"}},
         types={"id": "bigint", "name": "text", "note": "text"},
     )
-    with opened(RedisHandler(url=url)) as handler, pytest.raises(Rejected, match="WRONGTYPE") as caught:
+    with opened(RedisHandler(url=lab.url)) as handler, pytest.raises(Rejected, match="WRONGTYPE") as caught:
         handler.handle(batch)
     assert caught.value.at == 1
 

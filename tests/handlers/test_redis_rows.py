@@ -10,46 +10,28 @@ from typing import Any
 
 import pytest
 import redis
+from redis_lab import RedisLab, orders
 from servers.redis_node import RedisNode
-
-from handlers import Batch
-from handlers.redis_handler import RedisHandler
-from handlers.testing import make_batch, opened
 
 TYPES = {"id": "bigint", "name": "varchar(60)", "note": "text"}
 
 
 @pytest.fixture
-def url(redis_server: RedisNode) -> str:
-    return redis_server.new_database("redis-rows")
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(url, decode_responses=True) as client:
-        yield client
-
-
-def orders(*changes: dict[str, Any], types: Any = None, key: Any = "id", table: str = "shop.orders") -> Batch:
-    return make_batch(table, changes, key=key, types=types)
-
-
-def apply(url: str, *batches: Batch, **options: Any) -> None:
-    with opened(RedisHandler(url=url, **options)) as handler:
-        for batch in batches:
-            handler.handle(batch)
+def lab(redis_server: RedisNode) -> Iterator[RedisLab]:
+    with RedisLab(redis_server.new_database("redis-rows")) as lab:
+        yield lab
 
 
 # ---- hashes
 
 
-def test_a_row_is_a_hash_under_the_names_of_its_table_and_its_key(url: str, client: redis.Redis) -> None:
-    apply(url, orders({"id": 7, "name": "Ann", "note": None}))
-    assert client.keys() == ["shop:orders:7"]
-    assert client.hgetall("shop:orders:7") == {"id": "7", "name": "Ann"}
+def test_a_row_is_a_hash_under_the_names_of_its_table_and_its_key(lab: RedisLab) -> None:
+    lab.apply(orders({"id": 7, "name": "Ann", "note": None}))
+    assert lab.client.keys() == ["shop:orders:7"]
+    assert lab.client.hgetall("shop:orders:7") == {"id": "7", "name": "Ann"}
 
 
-def test_every_type_of_value_has_its_text(url: str, client: redis.Redis) -> None:
+def test_every_type_of_value_has_its_text(lab: RedisLab) -> None:
     row = {
         "id": 18446744073709551615,
         "price": Decimal("10.50"),
@@ -62,8 +44,8 @@ def test_every_type_of_value_has_its_text(url: str, client: redis.Redis) -> None
         "raw": "é".encode(),
         "doc": '{"a":1}',
     }
-    apply(url, orders(row))
-    assert client.hgetall("shop:orders:18446744073709551615") == {
+    lab.apply(orders(row))
+    assert lab.client.hgetall("shop:orders:18446744073709551615") == {
         "id": "18446744073709551615",
         "price": "10.50",
         "ratio": "0.5",
@@ -77,45 +59,41 @@ def test_every_type_of_value_has_its_text(url: str, client: redis.Redis) -> None
     }
 
 
-def test_bytes_stay_bytes_in_a_hash(url: str) -> None:
-    apply(url, orders({"id": 1, "raw": b"\x00\xff"}))
-    with redis.Redis.from_url(url) as client:
+def test_bytes_stay_bytes_in_a_hash(lab: RedisLab) -> None:
+    lab.apply(orders({"id": 1, "raw": b"\x00\xff"}))
+    with redis.Redis.from_url(lab.url) as client:
         assert client.hget("shop:orders:1", "raw") == b"\x00\xff"
 
 
-def test_an_update_leaves_no_field_of_a_column_that_went(url: str, client: redis.Redis) -> None:
+def test_an_update_leaves_no_field_of_a_column_that_went(lab: RedisLab) -> None:
     before = {"id": 1, "name": "Ann", "dropped": "x", "note": "old"}
     update = {
         "before": {"id": 1, "name": "Ann", "note": "old"},
         "after": {"id": 1, "name": "Bo", "note": None},
     }
-    apply(url, orders(before), orders(update, types=TYPES))
-    assert client.hgetall("shop:orders:1") == {"id": "1", "name": "Bo"}
+    lab.apply(orders(before), orders(update, types=TYPES))
+    assert lab.client.hgetall("shop:orders:1") == {"id": "1", "name": "Bo"}
 
 
-def test_columns_that_an_update_did_not_send_stay(url: str, client: redis.Redis) -> None:
-    apply(
-        url,
+def test_columns_that_an_update_did_not_send_stay(lab: RedisLab) -> None:
+    lab.apply(
         orders({"id": 1, "name": "Ann", "note": "long text"}, {"id": 2, "name": "Bo", "note": "x"}),
         orders({"before": {"id": 1}, "after": {"id": 1, "name": "Cy"}}, types=TYPES),
         orders({"before": {"id": 2}, "after": {"id": 2, "note": None}, "op": "update"}, types=TYPES),
     )
-    assert client.hgetall("shop:orders:1") == {"id": "1", "name": "Cy", "note": "long text"}
-    assert client.hgetall("shop:orders:2") == {"id": "2", "name": "Bo"}
+    assert lab.client.hgetall("shop:orders:1") == {"id": "1", "name": "Cy", "note": "long text"}
+    assert lab.client.hgetall("shop:orders:2") == {"id": "2", "name": "Bo"}
 
 
-def test_a_column_that_an_update_did_not_send_is_that_of_the_row_before(
-    url: str, client: redis.Redis
-) -> None:
+def test_a_column_that_an_update_did_not_send_is_that_of_the_row_before(lab: RedisLab) -> None:
     before = {"id": 1, "name": "Ann", "note": "long text"}
-    apply(url, orders({"before": before, "after": {"id": 1, "name": "Cy"}}, types=TYPES))
-    assert client.hgetall("shop:orders:1") == {"id": "1", "name": "Cy", "note": "long text"}
+    lab.apply(orders({"before": before, "after": {"id": 1, "name": "Cy"}}, types=TYPES))
+    assert lab.client.hgetall("shop:orders:1") == {"id": "1", "name": "Cy", "note": "long text"}
 
 
-def test_the_last_change_of_a_row_wins_within_a_batch(url: str, client: redis.Redis) -> None:
+def test_the_last_change_of_a_row_wins_within_a_batch(lab: RedisLab) -> None:
     first, second = {"id": 1, "name": "a", "note": "n"}, {"id": 1, "name": "b"}
-    apply(
-        url,
+    lab.apply(
         orders(
             first,
             {"before": first, "after": None},
@@ -128,37 +106,37 @@ def test_the_last_change_of_a_row_wins_within_a_batch(url: str, client: redis.Re
             types=TYPES,
         ),
     )
-    assert client.hgetall("shop:orders:1") == {"id": "1", "name": "b", "note": "again"}
-    assert client.hgetall("shop:orders:2") == {"id": "2", "name": "y", "note": "n"}
-    assert client.exists("shop:orders:3") == 0
+    assert lab.client.hgetall("shop:orders:1") == {"id": "1", "name": "b", "note": "again"}
+    assert lab.client.hgetall("shop:orders:2") == {"id": "2", "name": "y", "note": "n"}
+    assert lab.client.exists("shop:orders:3") == 0
 
 
-def test_a_delete_and_an_insert_move_a_row_to_its_new_key(url: str, client: redis.Redis) -> None:
-    apply(url, orders({"id": 1}), orders({"before": {"id": 1}, "after": None}, {"id": 2}))
-    assert client.keys() == ["shop:orders:2"]
+def test_a_delete_and_an_insert_move_a_row_to_its_new_key(lab: RedisLab) -> None:
+    lab.apply(orders({"id": 1}), orders({"before": {"id": 1}, "after": None}, {"id": 2}))
+    assert lab.client.keys() == ["shop:orders:2"]
 
 
-def test_applying_a_batch_twice_changes_nothing(url: str, client: redis.Redis) -> None:
+def test_applying_a_batch_twice_changes_nothing(lab: RedisLab) -> None:
     batch = orders(
         {"id": 1, "name": "a"}, {"before": {"id": 1}, "after": {"id": 1, "name": "b"}}, {"id": 2, "name": "c"}
     )
-    apply(url, batch)
-    once = {key: client.hgetall(key) for key in client.scan_iter()}
-    apply(url, batch)
-    assert {key: client.hgetall(key) for key in client.scan_iter()} == once
+    lab.apply(batch)
+    once = {key: lab.client.hgetall(key) for key in lab.client.scan_iter()}
+    lab.apply(batch)
+    assert {key: lab.client.hgetall(key) for key in lab.client.scan_iter()} == once
 
 
-def test_more_rows_than_one_transaction_takes_are_all_written(url: str, client: redis.Redis) -> None:
-    apply(url, orders(*({"id": number} for number in range(1201))))
-    assert client.dbsize() == 1201
+def test_more_rows_than_one_transaction_takes_are_all_written(lab: RedisLab) -> None:
+    lab.apply(orders(*({"id": number} for number in range(1201))))
+    assert lab.client.dbsize() == 1201
 
 
 # ---- JSON
 
 
-def test_a_row_is_a_json_text(url: str, client: redis.Redis) -> None:
-    apply(url, orders({"id": 1, "price": Decimal("1.50"), "raw": b"\xff", "note": None}), value="json")
-    assert json.loads(client.get("shop:orders:1") or "") == {
+def test_a_row_is_a_json_text(lab: RedisLab) -> None:
+    lab.apply(orders({"id": 1, "price": Decimal("1.50"), "raw": b"\xff", "note": None}), value="json")
+    assert json.loads(lab.client.get("shop:orders:1") or "") == {
         "id": 1,
         "price": "1.50",
         "raw": {"base64": "/w=="},
@@ -166,54 +144,52 @@ def test_a_row_is_a_json_text(url: str, client: redis.Redis) -> None:
     }
 
 
-def test_columns_that_an_update_did_not_send_stay_in_the_json_text(url: str, client: redis.Redis) -> None:
-    apply(
-        url,
+def test_columns_that_an_update_did_not_send_stay_in_the_json_text(lab: RedisLab) -> None:
+    lab.apply(
         orders({"id": 1, "name": "Ann", "note": "long text"}),
         orders({"before": {"id": 1}, "after": {"id": 1, "name": "Cy"}}, types=TYPES),
         orders({"before": {"id": 2}, "after": {"id": 2, "name": "unknown"}}, types=TYPES),
         value="json",
     )
-    assert json.loads(client.get("shop:orders:1") or "") == {"id": 1, "name": "Cy", "note": "long text"}
-    assert json.loads(client.get("shop:orders:2") or "") == {"id": 2, "name": "unknown"}
+    assert json.loads(lab.client.get("shop:orders:1") or "") == {"id": 1, "name": "Cy", "note": "long text"}
+    assert json.loads(lab.client.get("shop:orders:2") or "") == {"id": 2, "name": "unknown"}
 
 
-def test_a_key_of_another_kind_is_written_over(url: str, client: redis.Redis) -> None:
-    client.set("shop:orders:1", "not a row")
-    client.hset("shop:orders:2", "not", "a row")
-    apply(url, orders({"id": 1, "name": "Ann"}))
-    apply(url, orders({"id": 2, "name": "Bo"}), value="json")
-    assert client.hgetall("shop:orders:1") == {"id": "1", "name": "Ann"}
-    assert json.loads(client.get("shop:orders:2") or "") == {"id": 2, "name": "Bo"}
+def test_a_key_of_another_kind_is_written_over(lab: RedisLab) -> None:
+    lab.client.set("shop:orders:1", "not a row")
+    lab.client.hset("shop:orders:2", "not", "a row")
+    lab.apply(orders({"id": 1, "name": "Ann"}))
+    lab.apply(orders({"id": 2, "name": "Bo"}), value="json")
+    assert lab.client.hgetall("shop:orders:1") == {"id": "1", "name": "Ann"}
+    assert json.loads(lab.client.get("shop:orders:2") or "") == {"id": 2, "name": "Bo"}
 
 
 # ---- columns, expiry, truncate
 
 
-def test_only_chosen_columns_are_kept(url: str, client: redis.Redis) -> None:
-    apply(url, orders({"id": 1, "name": "a", "note": "n"}), columns=["name"])
-    apply(url, orders({"id": 2, "name": "a", "note": "n"}), exclude=["note"])
-    assert client.hgetall("shop:orders:1") == {"name": "a"}
-    assert client.hgetall("shop:orders:2") == {"id": "2", "name": "a"}
+def test_only_chosen_columns_are_kept(lab: RedisLab) -> None:
+    lab.apply(orders({"id": 1, "name": "a", "note": "n"}), columns=["name"])
+    lab.apply(orders({"id": 2, "name": "a", "note": "n"}), exclude=["note"])
+    assert lab.client.hgetall("shop:orders:1") == {"name": "a"}
+    assert lab.client.hgetall("shop:orders:2") == {"id": "2", "name": "a"}
 
 
 @pytest.mark.parametrize("value", ["hash", "json"])
-def test_rows_expire_after_their_last_change(url: str, client: redis.Redis, value: str) -> None:
-    apply(url, orders({"id": 1, "name": "a"}), value=value, expire="1h")
-    assert 3_590_000 < int(client.pttl("shop:orders:1")) <= 3_600_000
-    client.pexpire("shop:orders:1", 60_000)
-    apply(url, orders({"before": {"id": 1}, "after": {"id": 1, "name": "b"}}), value=value, expire="1h")
-    assert int(client.pttl("shop:orders:1")) > 3_590_000
+def test_rows_expire_after_their_last_change(lab: RedisLab, value: str) -> None:
+    lab.apply(orders({"id": 1, "name": "a"}), value=value, expire="1h")
+    assert 3_590_000 < int(lab.client.pttl("shop:orders:1")) <= 3_600_000
+    lab.client.pexpire("shop:orders:1", 60_000)
+    lab.apply(orders({"before": {"id": 1}, "after": {"id": 1, "name": "b"}}), value=value, expire="1h")
+    assert int(lab.client.pttl("shop:orders:1")) > 3_590_000
 
 
 @pytest.mark.parametrize(
     "change", [{"sql": "TRUNCATE orders", "op": "truncate"}, {"sql": "/* x */ drop table `orders`"}]
 )
 def test_truncate_and_drop_remove_the_keys_of_their_table_alone(
-    url: str, client: redis.Redis, change: dict[str, Any]
+    lab: RedisLab, change: dict[str, Any]
 ) -> None:
-    apply(
-        url,
+    lab.apply(
         orders(*({"id": number} for number in range(1500))),
         orders({"id": 1}, table="shop.orders_old"),
         orders({"id": 1}, table="shop.orders:old"),
@@ -221,24 +197,24 @@ def test_truncate_and_drop_remove_the_keys_of_their_table_alone(
         orders({"id": 1}, table="shop.order*"),
         orders(change),
     )
-    assert sorted(client.keys()) == [
+    assert sorted(lab.client.keys()) == [
         "shop:order*:1",
         "shop:orders%3Aold:1",
         "shop:orders_old:1",
         "shopX:orders:1",
     ]
-    apply(url, orders({"sql": "TRUNCATE", "op": "truncate"}, table="shop.order*"))
-    assert client.exists("shop:orders_old:1") == 1
+    lab.apply(orders({"sql": "TRUNCATE", "op": "truncate"}, table="shop.order*"))
+    assert lab.client.exists("shop:orders_old:1") == 1
 
 
 @pytest.mark.parametrize("options", [{"truncate": False}, {"key": "order:{key}"}])
 def test_truncate_removes_nothing_where_it_is_off_or_the_keys_do_not_begin_with_the_table(
-    url: str, client: redis.Redis, options: dict[str, Any]
+    lab: RedisLab, options: dict[str, Any]
 ) -> None:
-    apply(url, orders({"id": 1}), orders({"sql": "TRUNCATE orders", "op": "truncate"}), **options)
-    assert client.dbsize() == 1
+    lab.apply(orders({"id": 1}), orders({"sql": "TRUNCATE orders", "op": "truncate"}), **options)
+    assert lab.client.dbsize() == 1
 
 
-def test_other_ddl_changes_nothing(url: str, client: redis.Redis) -> None:
-    apply(url, orders({"id": 1}), orders({"sql": "ALTER TABLE orders DROP COLUMN x"}))
-    assert client.dbsize() == 1
+def test_other_ddl_changes_nothing(lab: RedisLab) -> None:
+    lab.apply(orders({"id": 1}), orders({"sql": "ALTER TABLE orders DROP COLUMN x"}))
+    assert lab.client.dbsize() == 1
