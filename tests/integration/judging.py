@@ -5,20 +5,18 @@ It writes the same lines as the recording handler, so that a run's judges unders
 
 from __future__ import annotations
 
-import itertools
-import json
-import os
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from handlers import Batch, Change, Handler, HandlerContext, PartialFailure, Rejected, TargetUnavailable
+from event_lines import EventLines, seq_of
+
+from handlers import Batch, Change, PartialFailure, Rejected, TargetUnavailable
 
 __all__ = ["Judging"]
 
 
-class Judging(Handler):
+class Judging(EventLines):
     """Applies batches, unless a row of them is refused or the target is away.
 
     file: where to.
@@ -40,34 +38,12 @@ class Judging(Handler):
         down_while: str | None = None,
         stuck_while: str | None = None,
     ) -> None:
-        self._out = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        super().__init__(file)
         self._reject = reject or {}
         self._reject_while = Path(reject_while) if reject_while else None
         self._how = how
         self._down = Path(down_while) if down_while else None
         self._stuck = Path(stuck_while) if stuck_while else None
-        self._batches = itertools.count()
-        self._names: dict[str, Any] = {}
-        self._lock = threading.Lock()  # guards the counter of batches
-
-    def open(self, context: HandlerContext) -> None:
-        self._names = {"worker": f"{context.worker}:{os.getpid()}", "handler": context.handler}
-        self._write(event="open")
-
-    def handle(self, batch: Batch) -> None:
-        with self._lock:
-            number = next(self._batches)
-        names = {"table": batch.table, "batch": number}
-        self._write(event="start", attempt=batch.attempt, records=batch.records, **names)
-        ok = False
-        try:
-            self._apply(batch, names)
-            ok = True
-        finally:
-            self._write(event="end", ok=ok, **names)
-
-    def close(self) -> None:
-        self._write(event="close")
 
     def _apply(self, batch: Batch, names: dict[str, Any]) -> None:
         while self._stuck is not None and self._stuck.exists():
@@ -80,7 +56,7 @@ class Judging(Handler):
         if refused is None:
             self._record(batch.changes, names)
             return
-        reason = f"row {_seq(batch.changes[refused])} of {batch.table} is refused"
+        reason = f"row {seq_of(batch.changes[refused])} of {batch.table} is refused"
         if self._how == "at":
             raise Rejected(reason, at=refused)
         if self._how == "alone":
@@ -94,25 +70,4 @@ class Judging(Handler):
         if self._reject_while is not None and not self._reject_while.exists():
             return False
         rows = self._reject.get(table, ())
-        return rows == "all" or _seq(change) in rows
-
-    def _record(self, changes: Any, names: dict[str, Any]) -> None:
-        for change in changes:
-            self._write(
-                event="row",
-                topic=change.topic,
-                partition=change.partition,
-                offset=change.offset,
-                index=change.index,
-                op=change.op,
-                seq=_seq(change),
-                **names,
-            )
-
-    def _write(self, **line: Any) -> None:
-        os.write(self._out, json.dumps({**line, **self._names}).encode() + b"\n")
-
-
-def _seq(change: Change) -> int | None:
-    values = change.after or change.before or {}
-    return int(values["seq"]) if "seq" in values else None
+        return rows == "all" or seq_of(change) in rows

@@ -1,29 +1,19 @@
-"""A handler that writes what happens to a file of JSON lines which outlives `kill -9`.
-
-Every worker of a test appends to the same file, one `os.write` a line with O_APPEND: the order of the lines
-is the order of the events, across processes.
-
-Lines: {"event": "start" | "row" | "end", "worker": name:pid, "handler", "table", "batch"} and, of a row,
-"topic", "partition", "offset", "index", "op", "seq" (the row's column `seq`, None where it has none); of an
-end "ok"; of a start "attempt" and "records".
-"""
+"""A handler that writes what happens to it, and waits or fails where its options say so."""
 
 from __future__ import annotations
 
-import itertools
-import json
-import os
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from handlers import Batch, Change, Handler, HandlerContext, PartialFailure
+from event_lines import EventLines, seq_of
+
+from handlers import Batch, Change, PartialFailure
 
 __all__ = ["Recording"]
 
 
-class Recording(Handler):
+class Recording(EventLines):
     """Records each row, after whatever the options make it wait for.
 
     file: where to.
@@ -47,7 +37,7 @@ class Recording(Handler):
         hold: dict[str, str] | None = None,
         hold_rows: dict[str, list[int]] | None = None,
     ) -> None:
-        self._out = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        super().__init__(file)
         self._row_sleep = row_sleep
         self._slow = slow or {}
         self._fail = fail or {}
@@ -55,33 +45,14 @@ class Recording(Handler):
         self._partial = partial
         self._hold = hold or {}
         self._hold_rows = hold_rows or {}
-        self._batches = itertools.count()
-        self._names: dict[str, Any] = {}
-        self._lock = threading.Lock()  # guards the counter of batches
 
-    def open(self, context: HandlerContext) -> None:
-        self._names = {"worker": f"{context.worker}:{os.getpid()}", "handler": context.handler}
-        self._write(event="open")
+    def _apply(self, batch: Batch, names: dict[str, Any]) -> None:
+        for done, change in enumerate(batch.changes):
+            self._wait_or_fail(change, batch.table, done)
+            self._record([change], names)
 
-    def handle(self, batch: Batch) -> None:
-        with self._lock:
-            number = next(self._batches)
-        names = {"table": batch.table, "batch": number}
-        self._write(event="start", attempt=batch.attempt, records=batch.records, **names)
-        ok = False
-        try:
-            for done, change in enumerate(batch.changes):
-                self._row(change, batch.table, done, names)
-            ok = True
-        finally:
-            self._write(event="end", ok=ok, **names)
-
-    def close(self) -> None:
-        self._write(event="close")
-
-    def _row(self, change: Change, table: str, done: int, names: dict[str, Any]) -> None:
-        values = change.after or change.before or {}
-        seq = int(values["seq"]) if "seq" in values else None
+    def _wait_or_fail(self, change: Change, table: str, done: int) -> None:
+        seq = seq_of(change)
         if sleep := self._slow.get(table, self._row_sleep):
             time.sleep(sleep)
         if table in self._hold and seq in self._hold_rows.get(table, [seq]):
@@ -90,16 +61,3 @@ class Recording(Handler):
         if seq in self._fail.get(table, ()) and (self._fail_while is None or self._fail_while.exists()):
             error = RuntimeError(f"row {seq} of {table} is refused")
             raise PartialFailure(done, cause=error) if self._partial else error
-        self._write(
-            event="row",
-            topic=change.topic,
-            partition=change.partition,
-            offset=change.offset,
-            index=change.index,
-            op=change.op,
-            seq=seq,
-            **names,
-        )
-
-    def _write(self, **line: Any) -> None:
-        os.write(self._out, json.dumps({**line, **self._names}).encode() + b"\n")
