@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from confluent_kafka import Consumer, Message, TopicPartition
 from integration.checkers import Run
 from integration.process import WorkerProcess, eventually
 
 from handlers import Change
-from worker.broker import Broker
 from worker.configuration import load
 from worker.formats.choice import FormatChoice
 from worker.formats.interface import SeparateDDL, Skip
@@ -30,7 +28,6 @@ __all__ = [
     "changes_of",
     "configurations",
     "play",
-    "read",
     "sample_of",
     "samples",
 ]
@@ -83,28 +80,6 @@ def changes_of(name: str) -> list[tuple[str, Change]]:
             format_.decode(record, into)
             found += [(f"{route.database}.{route.table}", change) for change in into]
     return found
-
-
-def read(broker: Broker, topic: str, partition: int = 0) -> list[Message]:
-    """Everything in a partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "looking",
-            "enable.partition.eof": True,
-        }
-    )
-    found: list[Message] = []
-    try:
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        while True:
-            message = consumer.poll(20)
-            assert message is not None, "no answer from Kafka"
-            if message.error() is not None:
-                return found
-            found.append(message)
-    finally:
-        consumer.close()
 
 
 class ExampleRun:

@@ -20,10 +20,11 @@ import httpx
 import pyarrow.parquet
 import redis
 import sqlalchemy as sa
-from examples.example_runs import EXAMPLES, RunExample, changes_of, read
+from examples.example_runs import EXAMPLES, RunExample, changes_of
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from servers.redis_node import RedisNode
+from topic_messages import messages
 
 from worker.broker import Broker
 from worker.broker_settings import free_port
@@ -103,10 +104,10 @@ def test_kafka(run_example: RunExample, played: Broker) -> None:
     run_example("targets/kafka")
 
     for database in ("shop", "crm"):
-        messages = read(played, f"example.replica.{database}")
-        tables = Counter(f"{database}.{json.loads(message.value() or b'')['table']}" for message in messages)
+        found = messages(played.bootstrap_servers, f"example.replica.{database}")
+        tables = Counter(f"{database}.{json.loads(message.value() or b'')['table']}" for message in found)
         assert tables == counted(database)
-    [tag] = [json.loads(each.value() or b"") for each in messages if each.key() == b'{"tag":"other"}']
+    [tag] = [json.loads(each.value() or b"") for each in found if each.key() == b'{"tag":"other"}']
     assert (tag["op"], tag["after"]) == ("insert", {"tag": "other", "n": 9})
 
 
@@ -182,7 +183,7 @@ def test_everything(
         run = run_example("targets/everything", WEBHOOK_URL=url, **urls)
         run.stop()
 
-    [letter] = read(played, "example.dead")
+    [letter] = messages(played.bootstrap_servers, "example.dead")
     headers = dict(letter.headers() or [])
     assert headers["binlane.table"] == b"shop.orders"
     assert headers["binlane.handler"] == b"own_handler:LargeOrders"
@@ -195,7 +196,7 @@ def test_everything(
     assert found == ({table: ROWS[table] for table in replicated}, Decimal("1900.40"), 18)
     with redis.Redis.from_url(urls["REDIS_URL"], decode_responses=True) as client:
         assert sorted(client.keys()) == [f"cache:shop:customers:{id_}" for id_ in (1001, 2002, 2003)]
-    orders = [message.value() for message in read(played, "example.orders")]
+    orders = [message.value() for message in messages(played.bootstrap_servers, "example.orders")]
     assert (len(orders), orders.count(None)) == (8, 1), "the delete is a tombstone"
     assert Counter(line.split()[0] for line in lines()) == {
         table: count for table, count in counted("crm").items() if table != "crm.audit"

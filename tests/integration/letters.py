@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from integration.process import WorkerProcess
 from integration.stage import Stage
+from topic_messages import messages
 
 __all__ = ["binlane", "judging", "letters", "listed", "set_topic", "with_dead_letters"]
 
@@ -28,21 +29,8 @@ def judging(stage: Stage, name: str = "judging", **options: Any) -> dict[str, An
 
 
 def letters(stage: Stage) -> list[Message]:
-    """Everything in the dead-letter topic of one partition."""
-    consumer = Consumer(
-        {"bootstrap.servers": stage.bootstrap_servers, "group.id": "looking", "enable.partition.eof": True}
-    )
-    found: list[Message] = []
-    try:
-        consumer.assign([TopicPartition(f"{stage.topic}.dead", 0, 0)])
-        while True:
-            message = consumer.poll(20)
-            assert message is not None, "no answer from Kafka"
-            if message.error() is not None:
-                return found
-            found.append(message)
-    finally:
-        consumer.close()
+    """Everything in the dead-letter topic."""
+    return messages(stage.bootstrap_servers, f"{stage.topic}.dead")
 
 
 def binlane(worker: WorkerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
