@@ -4,8 +4,9 @@ Every worker of a test appends to the same file, one `os.write` a line with O_AP
 is the order of the events, across processes.
 
 Lines: {"event": "start" | "row" | "end", "worker": name:pid, "handler", "table", "batch"} and, of a row,
-"topic", "partition", "offset", "index", "op", "seq" (the row's column `seq`, None where it has none); of an
-end "ok"; of a start "attempt" and "records".
+"topic", "partition", "offset", "index", "op", "id" (the row's column `id`), "seq" (its column `seq`, or the
+number in a statement's comment `seq n`; None where it has none); of an end "ok"; of a start "attempt" and
+"records". With order by row each of them has the "shard".
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -39,7 +41,9 @@ class EventLines(Handler, ABC):
     def handle(self, batch: Batch) -> None:
         with self._lock:
             number = next(self._batches)
-        names = {"table": batch.table, "batch": number}
+        names: dict[str, Any] = {"table": batch.table, "batch": number}
+        if batch.shard is not None:
+            names["shard"] = batch.shard
         self._write(event="start", attempt=batch.attempt, records=batch.records, **names)
         ok = False
         try:
@@ -64,6 +68,7 @@ class EventLines(Handler, ABC):
                 offset=change.offset,
                 index=change.index,
                 op=change.op,
+                id=(change.after or change.before or {}).get("id"),
                 seq=seq_of(change),
                 **names,
             )
@@ -74,4 +79,7 @@ class EventLines(Handler, ABC):
 
 def seq_of(change: Change) -> int | None:
     values = change.after or change.before or {}
-    return int(values["seq"]) if "seq" in values else None
+    if "seq" in values:
+        return int(values["seq"])
+    found = re.search(r"seq (\d+)", change.sql or "")
+    return int(found[1]) if found else None
