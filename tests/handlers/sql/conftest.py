@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ddl_lab import DDLLab
 from sql_lab import SqlLab
 
 MakeLab = Callable[[str], SqlLab]
+MakeDDLLab = Callable[[str], DDLLab]
 
 
 @pytest.fixture
@@ -17,11 +19,7 @@ def make_sql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLab
     labs = []
 
     def make(kind: str) -> SqlLab:
-        if kind == "sqlite":
-            url = f"sqlite:///{tmp_path / 'target.db'}"
-        else:
-            url = request.getfixturevalue(kind).new_database("rows")
-        labs.append(SqlLab(url, tmp_path))
+        labs.append(SqlLab(_empty_database(request, kind, tmp_path), tmp_path))
         return labs[-1]
 
     yield make
@@ -38,3 +36,40 @@ def sql(make_sql: MakeLab, request: pytest.FixtureRequest) -> SqlLab:
 def server(make_sql: MakeLab, request: pytest.FixtureRequest) -> SqlLab:
     """Not SQLite, which takes any value into any column and has one writer at a time."""
     return make_sql(request.param)
+
+
+def _empty_database(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:
+    """Its URL."""
+    if kind == "sqlite":
+        return f"sqlite:///{folder / 'target.db'}"
+    url: str = request.getfixturevalue(kind).new_database("target")
+    return url
+
+
+# ---- DDL
+
+
+@pytest.fixture
+def make_lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeDDLLab]:
+    """`make_lab("postgres")`, `("mariadb")` or `("sqlite")`: a database without tables that follows DDL."""
+    labs = []
+
+    def make(kind: str) -> DDLLab:
+        labs.append(DDLLab(_empty_database(request, kind, tmp_path)))
+        labs[-1].drop_all()
+        return labs[-1]
+
+    yield make
+    for lab in labs:
+        lab.engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+def lab(make_lab: MakeDDLLab, request: pytest.FixtureRequest) -> DDLLab:
+    return make_lab(request.param)
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def server_lab(make_lab: MakeDDLLab, request: pytest.FixtureRequest) -> DDLLab:
+    """Not SQLite, which takes any text for a number."""
+    return make_lab(request.param)

@@ -1,0 +1,127 @@
+"""Columns dropped, renamed and retyped, and keys changed, in each target; the same again changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+from ddl_lab import DDLLab
+
+
+def test_columns_are_dropped(lab: DDLLab) -> None:
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY, a int, `列 %` int, B int)")
+    lab.put({"id": "int", "a": "int", "列 %": "int", "B": "int"}, {"id": 1, "a": 2, "列 %": 3, "B": 4})
+    lab.follow("ALTER TABLE t DROP COLUMN a, DROP `列 %`")
+    lab.follow("ALTER TABLE t DROP b")  # MySQL's names of columns know no case
+    assert lab.columns() == ["id"]
+    assert lab.rows() == [("1",)]
+    assert lab.key() == ["id"]
+
+
+def test_a_column_of_the_key_is_dropped(lab: DDLLab) -> None:
+    lab.follow("CREATE TABLE t (a int, b int, v int, PRIMARY KEY (a, b))")
+    lab.put({"a": "int", "b": "int", "v": "int"}, {"a": 1, "b": 2, "v": 3})
+    lab.follow("ALTER TABLE t DROP COLUMN a")
+    assert lab.rows() == [("2", "3")]
+    assert lab.key() == ["b"]
+
+
+def test_columns_are_renamed(lab: DDLLab) -> None:
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY, a int, b int, c int)")
+    lab.put({"id": "int", "a": "int", "b": "int", "c": "int"}, {"id": 1, "a": 2, "b": 3, "c": 4})
+    lab.follow("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO d, CHANGE c `e ``列` bigint")
+    assert lab.columns() == ["id", "b", "d", "e `列"]
+    assert lab.rows() == [("1", "2", "3", "4")]
+    lab.follow("ALTER TABLE t RENAME COLUMN b TO d, RENAME COLUMN d TO b", times=1)
+    assert lab.columns() == ["id", "d", "b", "e `列"]
+
+
+def test_the_key_goes_on_under_a_new_name(lab: DDLLab) -> None:
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY)")
+    lab.follow("ALTER TABLE t CHANGE id uid bigint unsigned NOT NULL")
+    assert lab.key() == ["uid"]
+    lab.put({"uid": "bigint unsigned"}, {"uid": 2**64 - 1})
+    assert lab.rows() == [(str(2**64 - 1),)]
+
+
+RETYPED = [
+    ("int", 7, "bigint", "7"),
+    ("bigint", 2**63 - 1, "decimal(20,0)", str(2**63 - 1)),
+    ("bigint", 2**63 - 1, "bigint unsigned", str(2**63 - 1)),
+    ("bigint unsigned", 2**64 - 1, "varchar(20)", str(2**64 - 1)),
+    ("int", 5, "decimal(6,2)", "5.00"),
+    ("decimal(6,3)", "1.500", "varchar(20)", "1.500"),
+    ("decimal(6,3)", "1.500", "decimal(8,4)", "1.5000"),
+    ("decimal(6,3)", "2.500", "int", "3"),
+    ("varchar(20)", "12", "int", "12"),
+    ("varchar(20)", "2.5", "decimal(6,2)", "2.50"),
+    ("varchar(20)", "2.5", "double", "2.5"),
+    ("varchar(5)", "abc", "varchar(60)", "abc"),
+    ("varchar(5)", "abc", "text", "abc"),
+    ("text", "abc", "varchar(5)", "abc"),
+    ("text", "é", "blob", "Ã©"),
+    ("date", "2024-02-29", "varchar(20)", "2024-02-29"),
+    ("varchar(20)", "2024-02-29", "date", "2024-02-29"),
+    ("enum('a','b')", "b", "enum('b','c','a')", "b"),
+    ("enum('a','b')", "b", "varchar(9)", "b"),
+    ("set('a','b')", ("a", "b"), "set('c','b','a')", "b,a"),
+    ("set('a','b')", ("a", "b"), "varchar(9)", "a,b"),
+    ("varchar(9)", "a,b", "set('b','a')", "b,a"),
+    ("json", '{"a":[1]}', "text", '{"a":[1]}'),
+    ("text", '{"a":[1]}', "json", '{"a":[1]}'),
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "value", "new", "text"), RETYPED, ids=[f"{one[0]} to {one[2]}" for one in RETYPED]
+)
+def test_values_are_converted_to_a_new_type_as_mysql_does(
+    lab: DDLLab, old: str, value: object, new: str, text: str
+) -> None:
+    lab.follow(f"CREATE TABLE t (id int PRIMARY KEY, c {old})")
+    lab.put({"id": "int", "c": old}, {"id": 1, "c": value}, {"id": 2, "c": None})
+    lab.follow(f"ALTER TABLE t MODIFY COLUMN c {new} NOT NULL")
+    assert lab.rows() == [("1", text), ("2", None)]
+    lab.put({"id": "int", "c": new}, {"id": 3, "c": None})
+
+
+def test_a_value_that_has_no_place_in_the_new_type_stops_the_statement(server_lab: DDLLab) -> None:
+    lab = server_lab
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY, c varchar(20))")
+    lab.put({"id": "int", "c": "varchar(20)"}, {"id": 1, "c": "nine"})
+    with pytest.raises(sa.exc.SQLAlchemyError, match="nine"):
+        lab.follow("ALTER TABLE t MODIFY c int")
+    assert lab.rows() == [("1", "nine")]
+
+
+# ---- keys
+
+
+def test_a_key_made_of_numbers_that_no_record_tells_is_numbered_as_innodb_does(lab: DDLLab) -> None:
+    lab.follow("CREATE TABLE t (o bigint NOT NULL, l smallint unsigned NOT NULL, v int, PRIMARY KEY (o, l))")
+    types = {"o": "bigint", "l": "smallint unsigned"}
+    lab.put(types, {"o": 10, "l": 1}, {"o": 9, "l": 2}, {"o": 9, "l": 1})
+    lab.follow("ALTER TABLE t DROP PRIMARY KEY, ADD COLUMN uid int NOT NULL AUTO_INCREMENT PRIMARY KEY FIRST")
+    assert lab.key() == ["uid"]
+    assert lab.rows("uid, o, l") == [("1", "9", "1"), ("2", "9", "2"), ("3", "10", "1")]
+    lab.put({"uid": "int", **types}, {"uid": 4, "o": 10, "l": 1})  # no key any more
+    assert len(lab.rows()) == 4
+
+
+def test_rows_whose_order_is_not_known_are_not_numbered(lab: DDLLab) -> None:
+    lab.follow("CREATE TABLE t (a varchar(9) PRIMARY KEY)")
+    lab.put({"a": "varchar(9)"}, {"a": "é"}, {"a": "Z"})
+    lab.follow("ALTER TABLE t DROP PRIMARY KEY, ADD uid int NOT NULL AUTO_INCREMENT PRIMARY KEY")
+    assert lab.rows("uid") == [(None,), (None,)]
+    lab.put({"a": "varchar(9)", "uid": "int"}, {"a": "Z", "uid": 3})
+    with pytest.raises(sa.exc.IntegrityError):
+        lab.put({"a": "varchar(9)", "uid": "int"}, {"a": "Z", "uid": 3})
+
+
+def test_a_key_is_added_and_dropped(lab: DDLLab) -> None:
+    lab.follow("CREATE TABLE t (a int, b text)")
+    lab.put({"a": "int", "b": "text"}, {"a": 1, "b": "x"})
+    lab.follow("ALTER TABLE t ADD PRIMARY KEY (a, b(20))")
+    assert lab.key() == ["a", "b"]
+    lab.follow("ALTER TABLE t DROP PRIMARY KEY")
+    assert lab.key() == []
+    assert lab.rows() == [("1", "x")]
