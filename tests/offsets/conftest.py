@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from checkpoint_site import RECORDS, TEN, Site
+from confluent_kafka import Consumer, Producer
 
+from offsets.stores import FileStore
 from worker.broker import Broker
 
 MakeConsumer = Callable[..., Consumer]
@@ -49,3 +52,21 @@ def own_broker() -> Iterator[Broker]:
     """A broker that a test may disturb."""
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    """The file of the group `replica`, which is not there yet."""
+    return FileStore(tmp_path, "replica")
+
+
+@pytest.fixture
+def site(broker: Broker, group: str, tmp_path: Path) -> Site:
+    """Ten records in the first of two partitions; the group never ran."""
+    topic = broker.create_topic(f"cdc.{group}", 2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
+    for hour in range(RECORDS):
+        moment = int(TEN.timestamp() * 1000) + hour * 3_600_000
+        producer.produce(topic, b"{}", partition=0, timestamp=moment)
+    assert producer.flush(20) == 0
+    return Site(broker.bootstrap_servers, topic, group, tmp_path)

@@ -1,0 +1,116 @@
+"""`binlane checkpoint set`: run as a process against a real broker."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from checkpoint_site import AHEAD, RECORDS, Site, checkpoint, complaint, shown
+from confluent_kafka import Consumer
+
+from offsets.stores import FileEntry
+from offsets.types import Checkpoint
+
+
+def set_to(site: Site, config: Path, *where: object) -> subprocess.CompletedProcess[str]:
+    return checkpoint("set", config, "--topic", site.topic, "--partition", 0, *where)
+
+
+def test_a_position_is_moved_in_every_store(site: Site) -> None:
+    site.file.save({site.first: Checkpoint(7, AHEAD[1:])})
+    site.commit(Checkpoint(7, AHEAD[1:]))
+    config = site.config(kafka={"properties": {"group.instance.id": "replica-0"}})
+    done = set_to(site, config, "--offset", 2)
+    assert done.returncode == 0, done.stderr
+    assert f"{site.topic}[0] stands at 2 now" in done.stdout
+    assert site.kafka() == {site.first: Checkpoint(2)}
+    assert site.file.load_entries([site.first]) == {site.first: FileEntry(2, (), 2)}
+    assert "agree on 2" in shown(config)["partitions"][0]["start"]["reason"]
+
+
+def test_a_group_that_never_ran_can_be_placed(site: Site) -> None:
+    assert set_to(site, site.config(), "--offset", RECORDS).returncode == 0
+    assert site.kafka() == {site.first: Checkpoint(RECORDS)}
+
+
+def test_a_time_moves_to_the_first_record_from_then_on_and_says_whose_time_it_is(site: Site) -> None:
+    done = set_to(site, site.config(), "--time", "2026-03-01T14:00:00+01:00")
+    assert done.returncode == 0, done.stderr
+    assert site.kafka() == {site.first: Checkpoint(3)}
+    assert "stands at 3 now" in done.stdout
+    assert "Kafka timestamp (not the source's time) at or after 2026-03-01T13:00:00.000Z" in done.stdout
+
+
+def test_a_time_after_the_last_record_moves_to_the_end_and_says_so(site: Site) -> None:
+    done = set_to(site, site.config(), "--time", "2030-01-01")
+    assert done.returncode == 0, done.stderr
+    assert site.kafka() == {site.first: Checkpoint(RECORDS)}
+    assert "so this is the end" in done.stdout
+
+
+@pytest.fixture(params=["classic", "consumer"])
+def member(request: pytest.FixtureRequest, site: Site) -> Iterator[Consumer]:
+    consumer = site.consumer(**{"group.protocol": request.param, "client.id": "binlane"})
+    consumer.subscribe([site.topic])
+    deadline = time.monotonic() + 30
+    while not consumer.assignment():
+        assert time.monotonic() < deadline
+        consumer.poll(0.1)
+    yield consumer
+    consumer.close()
+
+
+def test_an_active_group_is_left_alone(site: Site, member: Consumer) -> None:
+    site.file.save({site.first: Checkpoint(7)})
+    member.commit(offsets=[confluent_kafka.TopicPartition(*site.first, 7)], asynchronous=False)
+    done = set_to(site, site.config(), "--offset", 2)
+    assert done.returncode == 1
+    said = complaint(done)
+    assert f"group {site.group} is active (binlane at 127.0.0.1)" in said
+    assert "stop its workers first" in said
+    assert site.kafka() == {site.first: Checkpoint(7)}
+    assert site.file.load([site.first]) == {site.first: Checkpoint(7)}
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "said"),
+    [
+        (["--partition", 0, "--offset", 11], 1, "has offsets 0 to 10, found 11; nothing was moved"),
+        (["--partition", 5, "--offset", 0], 1, "no partition 5 of topic"),
+        (["--partition", 0], 2, "either --offset or --time"),
+        (["--partition", 0, "--offset", 1, "--time", "2026-03-01"], 2, "either --offset or --time"),
+        (["--partition", 0, "--time", "noon"], 2, "ISO 8601"),
+    ],
+)
+def test_what_cannot_be_done_is_told_and_changes_nothing(
+    site: Site, where: Sequence[object], code: int, said: str
+) -> None:
+    site.commit(Checkpoint(4))
+    done = checkpoint("set", site.config(), "--topic", site.topic, *where)
+    assert done.returncode == code
+    assert said in complaint(done)
+    assert site.kafka() == {site.first: Checkpoint(4)}
+
+
+def test_a_missing_topic_is_told(site: Site) -> None:
+    done = checkpoint("set", site.config(), "--topic", "cdc.nowhere", "--partition", 0, "--offset", 0)
+    assert done.returncode == 1
+    assert "there is no such topic" in complaint(done)
+
+
+def test_a_local_file_that_cannot_be_written_is_told(site: Site) -> None:
+    (site.folder / "state").write_text("not a folder")
+    done = set_to(site, site.config(), "--offset", 2)
+    assert done.returncode == 1
+    assert "moved in Kafka, but not in the local file" in complaint(done)
+    assert site.kafka() == {site.first: Checkpoint(2)}
+
+
+def test_an_unusable_configuration_is_told_by_its_key(site: Site) -> None:
+    done = set_to(site, site.config(initial="earlyest"), "--offset", 2)
+    assert done.returncode == 2
+    assert "checkpoint.initial" in complaint(done)

@@ -1,0 +1,107 @@
+"""`binlane checkpoint show`: run as a process against a real broker."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from checkpoint_site import AHEAD, RECORDS, Site, checkpoint, complaint, shown
+
+from offsets.types import Checkpoint, OffsetRange
+
+
+def test_a_group_without_a_past_begins_at_initial(site: Site) -> None:
+    found = shown(site.config(initial="latest"))
+    assert found["group"] == site.group
+    assert [(each["topic"], each["partition"]) for each in found["partitions"]] == [
+        (site.topic, 0),
+        (site.topic, 1),
+    ]
+    first = found["partitions"][0]
+    assert (first["beginning"], first["end"]) == (0, RECORDS)
+    assert first["stores"] == {"file": None, "kafka": None}
+    assert (first["start"]["offset"], first["start"]["place"]) == (RECORDS, "latest")
+    assert first["start"]["source"] == "initial"
+    assert "neither the local file nor Kafka" in first["start"]["reason"]
+
+
+def test_every_store_is_shown_with_what_is_finished_ahead(site: Site) -> None:
+    site.file.save({site.first: Checkpoint(3, AHEAD)})
+    site.file.acknowledge({site.first: 3})
+    site.commit(Checkpoint(3, (OffsetRange(6, 7),)))
+    first = shown(site.config())["partitions"][0]
+    assert first["stores"] == {
+        "file": {"offset": 3, "finished_ahead": 3, "ahead": [[5, 6], [8, 10]], "acknowledged": 3},
+        "kafka": {"offset": 3, "finished_ahead": 1, "ahead": [[6, 7]]},
+    }
+    assert first["start"]["offset"] == 3
+    assert first["start"]["ahead"] == [[5, 7], [8, 10]]
+    assert "agree on 3" in first["start"]["reason"]
+
+
+def test_a_position_that_somebody_moved_in_kafka_wins(site: Site) -> None:
+    site.file.save({site.first: Checkpoint(7)})
+    site.file.acknowledge({site.first: 7})
+    site.commit(Checkpoint(2))
+    start = shown(site.config())["partitions"][0]["start"]
+    assert (start["offset"], start["source"]) == (2, "kafka")
+    assert "moved" in start["reason"]
+
+
+@pytest.mark.parametrize(
+    ("initial", "offset"),
+    [("2026-03-01T12:30:00Z", 3), ("2030-01-01T00:00:00Z", RECORDS), ("2020-01-01T00:00:00Z", 0)],
+)
+def test_a_time_begins_at_the_first_record_from_then_on(site: Site, initial: str, offset: int) -> None:
+    site.commit(Checkpoint(5))
+    start = shown(site.config(initial=initial, force=True))["partitions"][0]["start"]
+    assert (start["offset"], start["source"]) == (offset, "force")
+
+
+def test_an_offset_that_kafka_does_not_have_is_told(site: Site) -> None:
+    site.commit(Checkpoint(400))
+    start = shown(site.config())["partitions"][0]["start"]
+    assert (start["place"], start["offset"]) == (400, 0)
+    assert start["lost"] == f"Kafka has nothing from {RECORDS} on: the topic was made anew or cut"
+
+
+def test_topics_are_found_by_regular_expression_and_missing_ones_told(site: Site) -> None:
+    config = site.config(kafka={"topics": [f"^{site.topic[:-3]}", "cdc.no.such"]})
+    found = shown(config)
+    assert {each["topic"] for each in found["partitions"]} == {site.topic}
+    assert found["warnings"] == ["no topic matches cdc.no.such of kafka.topics"]
+
+
+def test_people_get_a_table(site: Site) -> None:
+    site.file.save({site.first: Checkpoint(3, AHEAD)})
+    site.commit(Checkpoint(3))
+    done = checkpoint("show", site.config())
+    assert done.returncode == 0
+    assert done.stderr == ""
+    for text in (f"group {site.group}", f"{site.topic}[0]", "0 to 10", "+3 ahead", "agree on 3", "(file)"):
+        assert text in done.stdout
+
+
+def test_a_damaged_file_is_told_and_kafka_shown(site: Site) -> None:
+    site.commit(Checkpoint(3))
+    site.file.path.parent.mkdir()
+    site.file.path.write_text("scribble")
+    done = checkpoint("show", site.config(), "--json")
+    found = json.loads(done.stdout)
+    assert "is damaged" in found["warnings"][0]
+    assert found["partitions"][0]["start"]["source"] == "kafka"
+    assert "checkpoint_file_damaged" in done.stderr
+
+
+def test_a_file_of_a_newer_version_is_told(site: Site) -> None:
+    site.file.path.parent.mkdir()
+    site.file.path.write_text('{"binlane_checkpoint":99}\n')
+    done = checkpoint("show", site.config())
+    assert done.returncode == 1
+    assert "newer binlane" in complaint(done)
+
+
+def test_an_unreachable_broker_is_told(site: Site) -> None:
+    done = checkpoint("show", site.config(kafka={"bootstrap_servers": "127.0.0.1:1"}))
+    assert done.returncode == 1
+    assert "127.0.0.1:1" in complaint(done)
