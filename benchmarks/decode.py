@@ -14,7 +14,8 @@ from confluent_kafka import Message
 from pydantic import BaseModel, ConfigDict, Field, Json
 
 from benchmarks.context import Context
-from benchmarks.decode_records import DEFINITIONS, VALUES, Encode, message
+from benchmarks.decode_records import VALUES, Encode, message
+from benchmarks.decode_table import DEFINITIONS
 from benchmarks.processes import BenchmarkError
 from benchmarks.results import Report, at_least
 from benchmarks.topics import canal_value
