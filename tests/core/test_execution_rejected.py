@@ -1,17 +1,16 @@
-"""Changes that are never tried again, targets that are down, and dead letters, in one handler's run."""
+"""Changes that are never tried again, and dead letters, in one handler's run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
-from building import Clock, Scripted, Undecoded, assignment, chunk, record, runs_of, seen, unit, work
+from building import Scripted, Undecoded, assignment, chunk, record, runs_of, seen, unit, work
 from execution_building import Notes, batch_of, failing_at, steps_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers import Batch, PartialFailure, Rejected, TargetUnavailable
-from worker.circuit import Circuit
+from handlers import Batch, PartialFailure, Rejected
 from worker.witness import MustHalt, MustWait, Step
 
 Script = Callable[[Batch], None]
@@ -215,93 +214,3 @@ def test_nothing_of_a_batch_that_was_called_off_becomes_a_dead_letter() -> None:
     made, run = batch_of(handler, 1, on_failure="dead_letter")
     assert run.step(made, notes, lambda: 0.5) is Step.STOPPED
     assert notes.letters == []
-
-
-def down(_batch: Batch) -> None:
-    raise TargetUnavailable("connection refused")
-
-
-def test_a_target_that_is_down_uses_up_no_attempt_and_is_waited_for_ever_longer() -> None:
-    clock, handler, notes = Clock(), Scripted(down), Notes()
-    made, run = batch_of(handler, 3, attempts=2)
-    run.circuit = Circuit(clock)
-    waits = []
-    for _ in range(8):
-        assert run.step(made, notes, lambda: 0.5) is Step.BLOCKED
-        waits.append(round(run.delay, 1))
-        clock.now += run.delay
-    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
-    assert notes.downs == ["connection refused"], "told once"
-    handler.script = lambda _: None
-    assert run.step(made, notes, lambda: 0.5) is Step.DONE
-    assert [attempt for attempt, _ in handler.calls] == [1] * 9
-    assert notes.ups == [pytest.approx(sum(waits), rel=0.01)]
-
-
-@pytest.mark.parametrize(
-    ("asked", "wait"),
-    [
-        (None, 1.0),
-        (0.2, 1.0),
-        (20, 20.0),
-        (86_400, 900.0),
-        (-5, 1.0),
-        (float("nan"), 1.0),
-        (float("inf"), 900.0),
-        ("20", 1.0),
-    ],
-)
-def test_a_target_may_ask_for_a_longer_wait_within_reason(asked: object, wait: float) -> None:
-    def script(batch: Batch) -> None:
-        raise TargetUnavailable("busy", retry_after=asked)  # type: ignore[arg-type]  # a faulty handler
-
-    made, run = batch_of(Scripted(script), 1)
-    run.circuit = Circuit(Clock())
-    assert run.step(made, Notes(), lambda: 0.5) is Step.BLOCKED
-    assert run.delay == pytest.approx(wait, abs=0.02)
-
-
-def test_while_the_target_is_down_others_are_not_even_tried() -> None:
-    clock, notes = Clock(), Notes()
-    circuit = Circuit(clock)
-    first, second = Scripted(down), Scripted()
-    made, run = batch_of(first, 1)
-    other, other_run = batch_of(second, 1)
-    run.circuit = other_run.circuit = circuit
-    assert run.step(made, notes, lambda: 0.5) is Step.BLOCKED
-    assert other_run.step(other, notes, lambda: 0.5) is Step.BLOCKED
-    assert second.calls == []
-    assert other_run.delay == pytest.approx(1.0)
-    assert str(other_run.error) == "connection refused"
-    clock.now += 1.0
-    assert other_run.step(other, notes, lambda: 0.5) is Step.DONE, "the probe"
-    assert circuit.closed
-
-
-def test_what_was_done_before_the_target_went_down_stays_done() -> None:
-    def script(batch: Batch) -> None:
-        if len(handler.calls) == 1:
-            raise PartialFailure(3, TargetUnavailable("cut off"))
-
-    clock, handler = Clock(), Scripted(script)
-    made, run = batch_of(handler, 5)
-    run.circuit = Circuit(clock)
-    assert run.step(made, Notes(), lambda: 0.5) is Step.BLOCKED
-    clock.now += run.delay
-    assert run.step(made, Notes(), lambda: 0.5) is Step.DONE
-    assert seen(handler) == [[0, 1, 2, 3, 4], [3, 4]]
-
-
-def test_a_target_that_goes_down_in_an_undecoded_batch_has_it_decoded_only_if_a_part_is_done() -> None:
-    for done, wanted in ((0, False), (2, True)):
-        error: BaseException = TargetUnavailable("cut off")
-        if done:
-            error = PartialFailure(done, error)
-
-        def script(batch: Batch, error: BaseException = error) -> None:
-            raise error
-
-        made = work(unit("a", Undecoded(script)), chunk(assignment(), [record(n) for n in range(5)]))
-        run = runs_of(made)[0]
-        assert run.step(made, Notes(), lambda: 0.5) is Step.BLOCKED
-        assert run.wants_changes is wanted
