@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 from collections import Counter
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from captured import CapturedRecord, records
 
 from handlers import Change
 from worker.demo.shop import Shop
@@ -18,32 +17,10 @@ from worker.demo.source import Message
 from worker.formats.canal.format import Canal
 from worker.formats.interface import Skip
 
-RECORDED = Path(__file__).parents[1] / "data" / "canal-flat.jsonl.gz"
 
-
-class Record(NamedTuple):
+def record(number: int, text: bytes) -> CapturedRecord:
     """A Kafka message as formats read it."""
-
-    number: int
-    text: bytes
-
-    def value(self) -> bytes:
-        return self.text
-
-    def key(self) -> None:
-        return None
-
-    def headers(self) -> None:
-        return None
-
-    def topic(self) -> str:
-        return "cdc"
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self.number
+    return CapturedRecord("cdc", 0, number, 0, None, text, [])
 
 
 def played(changes: int = 4_000, seed: int = 7) -> tuple[Shop, list[Message]]:
@@ -61,7 +38,7 @@ def decoded(messages: list[Message]) -> dict[str, list[Change]]:
     canal, changes = Canal(), dict[str, list[Change]]()
     for number, message in enumerate(messages):
         into: list[Change] = []
-        canal.decode(Record(number, message.value), into)
+        canal.decode(record(number, message.value), into)
         assert len(into) == message.rows or into[0].op in ("ddl", "truncate")
         changes.setdefault(message.table, []).extend(into)
     return changes
@@ -151,12 +128,11 @@ def test_a_column_is_added_between_rows_that_lack_it_and_rows_that_have_it() -> 
 def test_a_statement_about_the_database_has_no_table() -> None:
     first = played()[1][0]
     assert first.table == ""
-    assert Canal().explain(Record(0, first.value)) == Skip("database_ddl")
+    assert Canal().explain(record(0, first.value)) == Skip("database_ddl")
 
 
 def test_messages_are_shaped_as_canal_shapes_them() -> None:
-    with gzip.open(RECORDED, "rt", encoding="utf-8") as lines:
-        recorded = [json.loads(json.loads(line)["value"]) for line in lines]
+    recorded = [json.loads(each.value() or b"") for each in records("canal")]
     ours = [json.loads(message.value) for message in played()[1]]
     shapes = {shape(message) for message in recorded}
     for message in ours:

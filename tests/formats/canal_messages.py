@@ -3,45 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Sent", "message", "row", "without"]
+from captured import CapturedRecord
+
+__all__ = ["message", "row", "sent", "without"]
 
 
-@dataclass
-class Sent:
+def sent(value: bytes | None) -> CapturedRecord:
     """A record with this value."""
-
-    bytes: bytes | None
-    at: int = 42
-
-    def value(self) -> bytes | None:
-        return self.bytes
-
-    def key(self) -> bytes | None:
-        return None
-
-    def headers(self) -> None:
-        return None
-
-    def topic(self) -> str:
-        return "cdc.shop"
-
-    def partition(self) -> int:
-        return 3
-
-    def offset(self) -> int:
-        return self.at
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1763000000123
-
-    def __len__(self) -> int:
-        return len(self.bytes or b"")
+    return CapturedRecord("cdc.shop", 3, 42, 1763000000123, None, value, [])
 
 
-def message(**fields: Any) -> Sent:
+def message(**fields: Any) -> CapturedRecord:
     """An insert of one order, as Canal writes it, with other fields where they are given."""
     whole = {
         "data": [{"id": "7", "total": "9061.0", "note": None}],
@@ -59,13 +33,13 @@ def message(**fields: Any) -> Sent:
         "ts": 1763000000123,
         "type": "INSERT",
     }
-    return Sent(json.dumps(whole | fields, ensure_ascii=False).encode())
+    return sent(json.dumps(whole | fields, ensure_ascii=False).encode())
 
 
-def without(*names: str) -> Sent:
-    whole = json.loads(message().bytes or b"")
-    return Sent(json.dumps({name: value for name, value in whole.items() if name not in names}).encode())
+def without(*names: str) -> CapturedRecord:
+    whole = json.loads(message().value() or b"")
+    return sent(json.dumps({name: value for name, value in whole.items() if name not in names}).encode())
 
 
-def row(**columns: Any) -> Sent:
+def row(**columns: Any) -> CapturedRecord:
     return message(data=[{"id": "7", "total": "1.00", "note": None} | columns])

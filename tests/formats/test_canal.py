@@ -6,7 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 
 import pytest
-from canal_messages import Sent, message, row, without
+from canal_messages import message, row, sent, without
+from captured import CapturedRecord
 
 from handlers import Change
 from worker.formats.canal.format import Canal
@@ -15,7 +16,7 @@ from worker.formats.interface import UndecodableRecord
 PRACTICE = 100  # more messages of one shape than a decoder of its own takes
 
 
-def decode(*records: Sent, format_: Canal | None = None) -> list[Change]:
+def decode(*records: CapturedRecord, format_: Canal | None = None) -> list[Change]:
     changes: list[Change] = []
     for record in records:
         (format_ or Canal()).decode(record, changes)
@@ -140,9 +141,9 @@ def test_truncate_is_an_operation_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "record", [Sent(None), message(data=None), message(data=[]), message(data=None, type="QUERY")]
+    "record", [sent(None), message(data=None), message(data=[]), message(data=None, type="QUERY")]
 )
-def test_a_record_without_rows_makes_no_change(canal: Canal, record: Sent) -> None:
+def test_a_record_without_rows_makes_no_change(canal: Canal, record: CapturedRecord) -> None:
     assert decode(record, format_=canal) == []
 
 
@@ -163,8 +164,8 @@ def test_a_column_that_the_row_does_not_have_is_not_made_up(canal: Canal) -> Non
 
 
 def test_numbers_in_json_count_as_their_text(canal: Canal) -> None:
-    raw = (message().bytes or b"").replace(b'"7"', b"7").replace(b'"9061.0"', b"9061.0")
-    (change,) = decode(Sent(raw.replace(b'"note": null', b'"note": 12')), format_=canal)
+    raw = (message().value() or b"").replace(b'"7"', b"7").replace(b'"9061.0"', b"9061.0")
+    (change,) = decode(sent(raw.replace(b'"note": null', b'"note": 12')), format_=canal)
     assert repr(change.after) == "{'id': 7, 'total': Decimal('9061.00'), 'note': '12'}"
 
 
@@ -208,8 +209,8 @@ def test_a_zero_date_does_not_disturb_the_messages_after_it() -> None:
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        (Sent(b"{}"), "missing required field"),
-        (Sent(b'{"es": 1, "type": "INSERT", "data": [{"id": "\xff"}]}'), "no Canal message"),
+        (sent(b"{}"), "missing required field"),
+        (sent(b'{"es": 1, "type": "INSERT", "data": [{"id": "\xff"}]}'), "no Canal message"),
         (without("es"), "missing required field `es`"),
         (message(es="soon"), r"got `str` - at `\$.es`"),
         (message(data={"id": "7"}), r"Expected `array \| null`, got `object` - at `\$.data`"),
@@ -224,7 +225,9 @@ def test_a_zero_date_does_not_disturb_the_messages_after_it() -> None:
         (message(type="UPDATE", old=[{"id": "none"}]), "'id' of type bigint holds 'none'"),
     ],
 )  # fmt: skip
-def test_what_is_no_canal_message_says_why_and_changes_nothing(canal: Canal, record: Sent, said: str) -> None:
+def test_what_is_no_canal_message_says_why_and_changes_nothing(
+    canal: Canal, record: CapturedRecord, said: str
+) -> None:
     changes: list[Change] = []
     with pytest.raises(UndecodableRecord, match=said):
         canal.decode(record, changes)

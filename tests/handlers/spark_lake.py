@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from handlers import Batch, Change, HandlerContext
 from handlers.spark import SparkHandler
 
-__all__ = ["QUICK", "TYPES", "FakeMessage", "Lake", "change"]
+__all__ = ["QUICK", "TYPES", "Lake", "change"]
 
 Rows = list[dict[str, Any]]
 
@@ -17,31 +17,6 @@ Rows = list[dict[str, Any]]
 QUICK = {"conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}}
 
 TYPES = {"id": "int", "name": "varchar(20)"}
-
-
-class FakeMessage(NamedTuple):
-    """A Kafka message as formats read it."""
-
-    text: bytes
-    place: int = 0
-
-    def value(self) -> bytes:
-        return self.text
-
-    def key(self) -> None:
-        return None
-
-    def headers(self) -> None:
-        return None
-
-    def topic(self) -> str:
-        return "cdc"
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self.place
 
 
 class Lake:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from spark_lake import TYPES, FakeMessage, Lake, change
+from captured import CapturedRecord
+from spark_lake import TYPES, Lake, change
 
 from handlers import Change, PartialFailure
 from handlers.spark.changelog import IncompatibleSchema, SparkFailure, path_safe
@@ -96,7 +97,7 @@ def test_every_type_is_read_back_as_it_was_in_the_source(lake: Lake) -> None:
         "type": "INSERT",
     }
     changes: list[Change] = []
-    Canal().decode(FakeMessage(msgspec.json.encode(message), 41), changes)
+    Canal().decode(CapturedRecord("cdc", 0, 41, 0, None, msgspec.json.encode(message), []), changes)
     lake.append(*changes, table="shop.all_types")
 
     types, [row] = lake.types("lake/shop/all_types"), lake.rows("lake/shop/all_types")
