@@ -7,11 +7,12 @@ from typing import Any
 from building import Clock, assignment, chunk, ddl, delivery, record
 
 from worker.assignment import Assignment
+from worker.chunk import Delivery
 from worker.lanes import Lanes
 from worker.unit import Unit
 from worker.work import Work
 
-__all__ = ["BIG", "Source", "closed", "lanes_of", "offsets", "taken"]
+__all__ = ["BIG", "Source", "closed", "has_room", "lanes_of", "offsets", "taken"]
 
 BIG = 10**9
 
@@ -58,3 +59,12 @@ def closed(*assignments: Assignment) -> set[Assignment]:
     for each in assignments:
         each.closed = True
     return set(assignments)
+
+
+def has_room(lanes: Lanes, what: Delivery, *, max_records: int, max_bytes: int) -> bool:
+    """Whether the lanes must take it: empty they take anything, else what stays within their bounds."""
+    held = [lane.records for lane in lanes.lanes]
+    size = sum(lane.bytes for lane in lanes.lanes)
+    return all(
+        not held[number] or held[number] + records <= max_records for number, records in what.records.items()
+    ) and (not size or size + what.bytes <= max_bytes)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Sequence
 from enum import Enum
 
 from building import Clock
 
 from worker.lanes import Lanes
+from worker.unit import Unit, UnitState
 from worker.work import Work
 
-__all__ = ["Doing", "SteppedProcessor"]
+__all__ = ["Doing", "SteppedProcessor", "nobody_sleeps_while_there_is_work"]
 
 _PATIENCE = 10.0
 
@@ -115,3 +117,19 @@ class SteppedProcessor:
                 self._answers.put(self._lanes.take(self.number))
             except BaseException as error:
                 self._answers.put(error)
+
+
+def nobody_sleeps_while_there_is_work(
+    processors: Sequence[SteppedProcessor], units: Sequence[Unit], *, stealing: bool
+) -> None:
+    """Assert that for every ready unit somebody looks for work, and that somebody watches the next timer."""
+    asleep = [p for p in processors if p.asleep]
+    awake = [p for p in processors if p.doing is not Doing.WORKING and not p.asleep]
+    ready = [each for each in units if each.state is UnitState.READY]
+    if stealing:
+        assert not asleep or len(ready) <= len(awake)
+    else:
+        assert not {p.number for p in asleep} & {each.lane for each in ready}
+    timed = [each.due for each in units if each.state in (UnitState.WAITING, UnitState.BACKOFF)]
+    if timed and asleep and not awake:
+        assert min(p.until for p in asleep) <= min(timed), "nobody watches the next timer"

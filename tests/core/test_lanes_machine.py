@@ -8,7 +8,8 @@ from building import Clock, assignment, chunk, ddl, delivery, record, unit
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from stepping import Doing, SteppedProcessor
+from lane_building import has_room
+from stepping import Doing, SteppedProcessor, nobody_sleeps_while_there_is_work
 
 from worker.assignment import Assignment
 from worker.chunk import Delivery
@@ -67,11 +68,7 @@ class LanesMachine(RuleBasedStateMachine):
             self.offer(delivery(*made))
 
     def offer(self, what: Delivery) -> None:
-        before = [lane.records for lane in self.lanes.lanes], sum(lane.bytes for lane in self.lanes.lanes)
-        fits = all(
-            not before[0][number] or before[0][number] + records <= MAX_RECORDS
-            for number, records in what.records.items()
-        ) and (not before[1] or before[1] + what.bytes <= MAX_BYTES)
+        fits = has_room(self.lanes, what, max_records=MAX_RECORDS, max_bytes=MAX_BYTES)
         assert self.lanes.offer(what) == fits
         assert self.lanes.pressed == (not fits)
         self.held = None if fits else what
@@ -209,16 +206,7 @@ class LanesMachine(RuleBasedStateMachine):
     def nobody_sleeps_while_there_is_work_for_it(self) -> None:
         if not hasattr(self, "lanes"):
             return
-        asleep = [p for p in self.processors if p.asleep]
-        awake = [p for p in self.processors if p.doing is not Doing.WORKING and not p.asleep]
-        ready = [each for each in self.units if each.state is UnitState.READY]
-        if self.stealing:
-            assert not asleep or len(ready) <= len(awake)
-        else:
-            assert not {p.number for p in asleep} & {each.lane for each in ready}
-        timed = [e.due for e in self.units if e.state in (UnitState.WAITING, UnitState.BACKOFF)]
-        if timed and asleep and not awake:
-            assert min(p.until for p in asleep) <= min(timed), "nobody watches the next timer"
+        nobody_sleeps_while_there_is_work(self.processors, self.units, stealing=self.stealing)
 
     def teardown(self) -> None:
         if not hasattr(self, "lanes"):

@@ -8,9 +8,10 @@ from building import Clock, assignment
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from lane_building import has_room
 from row_building import Routed
 from row_model import POLLS, RULES, TABLES, Model
-from stepping import Doing, SteppedProcessor
+from stepping import Doing, SteppedProcessor, nobody_sleeps_while_there_is_work
 
 from worker.assignment import Assignment
 from worker.chunk import RECORD_OVERHEAD, Chunk, Delivery
@@ -72,11 +73,7 @@ class RowOrderMachine(RuleBasedStateMachine):
     def offer(self, what: Delivery | None) -> None:
         if what is None:
             return
-        before = [lane.records for lane in self.lanes.lanes], sum(lane.bytes for lane in self.lanes.lanes)
-        fits = all(
-            not before[0][number] or before[0][number] + records <= MAX_RECORDS
-            for number, records in what.records.items()
-        ) and (not before[1] or before[1] + what.bytes <= MAX_BYTES)
+        fits = has_room(self.lanes, what, max_records=MAX_RECORDS, max_bytes=MAX_BYTES)
         assert self.lanes.offer(what) == fits
         self.held = None if fits else what
         if not fits:
@@ -227,16 +224,7 @@ class RowOrderMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_sleeps_while_there_is_work_for_it(self) -> None:
-        asleep = [p for p in self.processors if p.asleep]
-        awake = [p for p in self.processors if not p.asleep and p.doing is not Doing.WORKING]
-        ready = [each for each in self.members() if each.state is UnitState.READY]
-        if self.stealing:
-            assert not asleep or len(ready) <= len(awake)
-        else:
-            assert not {p.number for p in asleep} & {each.lane for each in ready}
-        timed = [e.due for e in self.members() if e.state in (UnitState.WAITING, UnitState.BACKOFF)]
-        if timed and asleep and not awake:
-            assert min(p.until for p in asleep) <= min(timed), "nobody watches the next timer"
+        nobody_sleeps_while_there_is_work(self.processors, self.members(), stealing=self.stealing)
 
     def teardown(self) -> None:
         if not hasattr(self, "lanes"):
