@@ -64,6 +64,7 @@ class Router:
         """
         tracker = assignment.tracker
         offsets = list(map(_offset, messages))
+        end = offsets[-1] + 1
         if offsets[0] < tracker.fresh_from:
             messages, offsets = self._unknown(assignment, messages, offsets)
             if not messages:
@@ -88,6 +89,8 @@ class Router:
             run.finish(passed)
         if halt is not None:
             raise halt
+        if end > offsets[-1] + 1:  # the poll ends with what is finished already
+            tracker.reach(end)
 
     def _sort(
         self, assignment: Assignment, messages: list[Record], routes: Sequence[Route | None]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from building import Scripted, assignment, configuration, ddl, record
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
 from structlog.testing import capture_logs
@@ -234,6 +234,7 @@ def made(offset: int, kind: str) -> Record:
     restored=st.sets(st.integers(0, 60), max_size=20),
     skip=st.booleans(),
 )
+@example(polls=[[("unmatched", 3), ("a", 3)]], restored={0, 6}, skip=False)
 def test_whatever_comes_each_offset_is_delivered_or_finished_exactly_once(
     polls: list[list[tuple[str, int]]], restored: set[int], skip: bool
 ) -> None:
