@@ -17,7 +17,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     run = subprocess.run(
         [
-            *(sys.executable, "-m", "benchmarks", "tracker", "no_work"),
+            *(sys.executable, "-m", "benchmarks", "tracker", "no_work", "row_order"),
             *("--quick", "--no-peers", "--json", str(folder)),
         ],
         cwd=ROOT,
@@ -31,7 +31,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_benchmark_writes_its_figures_goals_and_machine(results: Path) -> None:
-    for name in ("tracker", "no_work"):
+    for name in ("tracker", "no_work", "row_order"):
         report = json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
         assert report["name"] == name
         assert report["quick"] is True
@@ -104,3 +104,10 @@ def test_an_unknown_benchmark_is_refused_with_the_known_ones() -> None:
     assert run.returncode == 2
     assert "no benchmark speed" in run.stdout
     assert "tracker" in run.stdout
+
+
+def test_one_hot_table_keeps_more_than_one_lane_busy_in_row_order(results: Path) -> None:
+    by_table, by_row = json.loads((results / "row_order.json").read_text(encoding="utf-8"))["rows"]
+    assert (by_table["order"], by_row["order"]) == ("table", "row")
+    assert by_table["busy"] <= 1.0
+    assert by_row["busy"] > 4.0

@@ -119,3 +119,26 @@ def test_a_rename_goes_between_all_before_and_all_after_of_each_table_it_names(s
         if row["op"] == "ddl":
             seen.append(count)
     assert seen == [30, 60, 90, 120], "so many rows of t1 are before each statement of t0"
+
+
+def test_rows_keep_their_order_while_partitions_move_between_workers(make_stage: MakeStage) -> None:
+    stage = make_stage(partitions=4)
+    sender = stage.source()
+    source = RowSource(sender, tables=6, keys=40)
+    source.change(3_000)
+    sender.flush()
+    handlers = [stage.recording(row_sleep=0.002)]
+    first = stage.worker("first", handlers=handlers, lanes=ROW).start()
+    stage.wait_rows(800)
+    second = stage.worker("second", handlers=handlers, lanes=ROW).start()
+    eventually(lambda: all(len(worker.status()["partitions"]) == 2 for worker in (first, second)))
+    handled = stage.run.handled()
+    source.change(2_000)
+    sender.flush()
+    stage.wait_rows(handled + 1_000)
+    assert first.sigterm() == 0
+    stage.wait_rows(source.count, within=90)
+    stage.wait_committed_to_the_end()
+
+    assert second.sigterm() == 0
+    stage.check(*guarantees(source))
