@@ -97,7 +97,12 @@ class Committer(threading.Thread):
                     self._acknowledge(acknowledged)
             if not self._errors:
                 self._last_success = datetime.now(UTC)
-            return self._kafka.name not in self._errors
+            return self.in_kafka
+
+    @property
+    def in_kafka(self) -> bool:
+        """Whether the last commit to Kafka succeeded."""
+        return self._kafka.name not in self._errors
 
     def status(self) -> CheckpointStatus:
         last = self._last_success

@@ -205,10 +205,11 @@ class Worker:
             clean = self._drained()
             halted = self._halted()  # leaving the group forgets what its partitions held
             self.parts.committer.stop()
-            clean = self.parts.committer.commit() and clean
+            self.parts.committer.commit()
             self.parts.fetcher.close()
             self.parts.fetcher.join(KAFKA_DEADLINE + self._configuration.revoke_timeout)
-            clean = clean and not self.parts.fetcher.is_alive()
+            # Leaving the group commits once more: what Kafka refused in a rebalance it may have taken then.
+            clean = clean and self.parts.committer.in_kafka and not self.parts.fetcher.is_alive()
         if opened and not any(processor.is_alive() for processor in self.parts.processors):
             clean = self.parts.handlers.close() and clean
         self._state = "stopped"
