@@ -18,8 +18,7 @@ from handlers.api import Batch, Handler, HandlerContext, Rejected, TargetUnavail
 from handlers.change_json import line
 from handlers.table_file import TableFile, recover, safe_name
 from handlers.templates import place_of
-from worker.configuration.units import parse_duration, parse_size
-from worker.configuration.values import PositiveDuration, PositiveSize
+from worker.configuration.values import PositiveDuration, PositiveSize, duration, size
 
 __all__ = ["FilesHandler", "FilesOptions"]
 
@@ -42,15 +41,9 @@ class FilesOptions(BaseModel):
     directory: str = Field(
         min_length=1, description="Where the files go, relative to the configuration file's folder."
     )
-    rotate_bytes: PositiveSize = Field(
-        default=parse_size("64MiB"),
-        json_schema_extra={"default": "64MiB"},
-        description="A file that has this size on disk is finished.",
-    )
-    rotate_every: PositiveDuration = Field(
-        default=parse_duration("10m"),
-        json_schema_extra={"default": "10m"},
-        description="A file of this age is finished, also when its table is idle.",
+    rotate_bytes: PositiveSize = size("64MiB", "A file that has this size on disk is finished.")
+    rotate_every: PositiveDuration = duration(
+        "10m", "A file of this age is finished, also when its table is idle."
     )
     compress: Literal["none", "gzip"] = Field("none", description="gzip: one member for each batch.")
 

@@ -26,8 +26,7 @@ from handlers.kafka_delivery import UNKNOWN_TOPIC, KafkaMessage, Outbox
 from handlers.kafka_settings import PropertyFault, check_properties, client_settings, producer_settings
 from handlers.rows import row_after
 from handlers.templates import Template, TemplateError, place_of
-from worker.configuration.units import parse_duration
-from worker.configuration.values import PositiveDuration, PropertyValue
+from worker.configuration.values import PositiveDuration, PropertyValue, duration
 from worker.kafka_errors import client_logger
 
 __all__ = ["KafkaHandler", "KafkaOptions", "Undelivered"]
@@ -88,11 +87,7 @@ class KafkaOptions(BaseModel):
         default="change",
         description="The whole change; or the row as it is now, with a tombstone for a delete.",
     )
-    timeout: PositiveDuration = Field(
-        default=parse_duration("10s"),
-        json_schema_extra={"default": "10s"},
-        description="How long a message may take until the brokers have it.",
-    )
+    timeout: PositiveDuration = duration("10s", "How long a message may take until the brokers have it.")
     properties: dict[str, PropertyValue] = Field(
         default={}, description="Any other librdkafka property (TLS, SASL, compression.type, batch.size ...)."
     )

@@ -13,8 +13,7 @@ from handlers.redis_rows import KeyState, hash_commands, json_commands, last_sta
 from handlers.redis_target import Command, CommandRefused, RedisTarget, check_url
 from handlers.rows import ColumnChoice
 from handlers.templates import Template, TemplateError, place_of
-from worker.configuration.units import parse_duration
-from worker.configuration.values import PositiveDuration, not_allowed
+from worker.configuration.values import PositiveDuration, duration, not_allowed
 
 __all__ = ["RedisHandler", "RedisOptions"]
 
@@ -47,11 +46,7 @@ class RedisOptions(ColumnChoice):
         description="Whether TRUNCATE and DROP TABLE remove the table's keys. "
         "When not set: if they begin with the table's name and a colon.",
     )
-    timeout: PositiveDuration = Field(
-        default=parse_duration("10s"),
-        json_schema_extra={"default": "10s"},
-        description="How long to wait for a connection, and for an answer.",
-    )
+    timeout: PositiveDuration = duration("10s", "How long to wait for a connection, and for an answer.")
 
     @field_validator("url")
     @classmethod

@@ -10,8 +10,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from handlers.templates import Template, TemplateError
-from worker.configuration.units import parse_duration
-from worker.configuration.values import PositiveDuration, not_allowed
+from worker.configuration.values import PositiveDuration, duration, not_allowed
 
 __all__ = ["SignatureOptions", "TlsOptions", "WebhookOptions", "address", "literal_start"]
 
@@ -68,10 +67,8 @@ class WebhookOptions(BaseModel):
         default="json", description="A JSON object with a list of changes, or a change on each line."
     )
     max_changes: int = Field(default=500, ge=1, le=100_000, description="Changes in one request, at most.")
-    timeout: PositiveDuration = Field(
-        default=parse_duration("30s"),
-        json_schema_extra={"default": "30s"},
-        description="How long to wait for a connection, and for each part of the answer.",
+    timeout: PositiveDuration = duration(
+        "30s", "How long to wait for a connection, and for each part of the answer."
     )
     signature: SignatureOptions | None = Field(default=None, description="Sign each request (HMAC-SHA256).")
     tls: TlsOptions = Field(default=TlsOptions(), description="Certificates.")

@@ -288,11 +288,12 @@ def rebound(
     """One run for each of a table's handlers: where the same one, or one of its name, was, it goes on."""
     runs = []
     for bound in handlers:
-        likely = sorted(known, key=lambda pair: (pair[0] is not bound, pair[0].name != bound.name))
-        if likely and likely[0][0].name == bound.name:
-            known.remove(likely[0])
-            likely[0][1].begin_anew()
-            runs.append(likely[0][1])
+        same = [pair for pair in known if pair[0].name == bound.name]
+        if same:
+            own = min(same, key=lambda pair: pair[0] is not bound)
+            known.remove(own)
+            own[1].begin_anew()
+            runs.append(own[1])
         else:
             runs.append(HandlerRun(bound.name, bound.of(0), total, bound.circuit))
     return runs

@@ -50,8 +50,6 @@ class Lanes:
         self._stealing = work_stealing
         self._clock = clock
         self._schedule = Schedule(self.lanes, self._room, stealing=work_stealing)
-        self.count = count
-        """Lanes in use: those beyond it were given up, and end when their last batch does."""
         self._held: Delivery | None = None  # the delivery that did not fit
         self._withdrawing = False
         self._stopping = False
@@ -112,7 +110,7 @@ class Lanes:
         Returns the lanes that need a processor. The fetcher's thread only: what it holds must be counted anew
         (`Delivery.recount`)."""
         with self._lock:
-            self.count, self._stealing = rule.count, rule.work_stealing
+            self._stealing = rule.work_stealing
             free = resize(
                 self.lanes, rule, self._room, self._schedule, home=home, units=units, lock=self._lock
             )
@@ -150,7 +148,7 @@ class Lanes:
             schedule = self._schedule
             timers = schedule.timers
             while not self._stopping:
-                if number >= self.count:
+                if number >= schedule.count:
                     lane.manned = False
                     return None
                 now = self._clock()
@@ -227,6 +225,11 @@ class Lanes:
             schedule.put_back(unit, spread.rest)
             self._wake(woken + schedule.arrange(unit))
             self._tell()
+
+    @property
+    def count(self) -> int:
+        """Lanes in use."""
+        return self._schedule.count
 
     @property
     def queued(self) -> int:

@@ -113,6 +113,5 @@ class Reloader:
 
     def _in_use(self) -> set[BoundHandler]:
         """Handlers that a table still has, or a batch that runs."""
-        running = self._parts.lanes.running()
-        used = {bound for work in running for bound in (*work.table.handlers, *work.unit.table.handlers)}
+        used = {bound for work in self._parts.lanes.running() for bound in work.table.handlers}
         return used | {bound for unit in self._parts.book.busy() for bound in unit.table.handlers}

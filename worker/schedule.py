@@ -29,7 +29,8 @@ class Schedule:
         self.timers = Timers()
         self.idle = IdleProcessors(lanes, self.timers, stealing=stealing)
         self._lanes = lanes
-        self._count = len(lanes)
+        self.count = len(lanes)
+        """Lanes in use: those beyond it were given up, and end when their last batch does."""
         self._room = room
         self._stealing = stealing
         self._tickets = 0
@@ -39,7 +40,7 @@ class Schedule:
         self, count: int, home: Callable[[Unit], int], units: Iterable[Unit], *, stealing: bool
     ) -> None:
         """Give every table another home lane; who is ready stays so, in the same order."""
-        self._count, self._stealing, self.idle.stealing = count, stealing, stealing
+        self.count, self._stealing, self.idle.stealing = count, stealing, stealing
         ready = sorted((unit for lane in self._lanes for unit in lane.ready), key=lambda unit: unit.ticket)
         for table in units:
             table.lane = home(table)
@@ -101,7 +102,7 @@ class Schedule:
             if chunk.assignment.closed:
                 self._room.release(unit, *chunk.leave())
                 continue
-            shard = shards.get(unit, number, self._count)
+            shard = shards.get(unit, number, self.count)
             shard.push(chunk)
             shards.records += len(chunk.messages)
             shards.bytes += chunk.bytes

@@ -144,7 +144,12 @@ class SourceOrder:
     def due(self) -> list[Run]:
         """What may go on now, in its order: runs of records of one partition, each with DDL alone."""
         now = self._clock()
-        counts = {one: self._free(one, now) for one in self._inputs.values() if one.held}
+        at_end = {
+            one
+            for one in self._inputs.values()
+            if one.end is not None and one.high == self._high(one.assignment)
+        }
+        counts = {one: self._free(one, at_end, now) for one in self._inputs.values() if one.held}
         # What waits, even for the grace only, keeps back what follows it in the log.
         waiting = [(one.held[count], one) for one, count in counts.items() if count < len(one.held)]
         ready = []
@@ -175,14 +180,14 @@ class SourceOrder:
         """Partitions of which nothing is held any more and that are read to their end, with that offset."""
         return [(a, one.end) for a, one in self._inputs.items() if one.end is not None and not one.held]
 
-    def _free(self, one: _Input, now: float) -> int:
+    def _free(self, one: _Input, at_end: set[_Input], now: float) -> int:
         """How many of its first records nothing can precede any more that has not come yet."""
         # Every other partition has told all up to this key; of one with DDL an equal key may still follow.
         limit, strict, ends = None, False, False
         for other in self._inputs.values():
             if other is one or not _same_log(other, one):
                 continue
-            if other.end is not None and other.high == self._high(other.assignment):
+            if other in at_end:
                 ends = True
             elif limit is None or other.reached < limit or (other.reached == limit and other.has_ddl):
                 limit, strict = other.reached, other.has_ddl

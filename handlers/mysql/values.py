@@ -18,7 +18,7 @@ import msgspec
 
 from handlers.mysql.types import MySQLType, read_type
 
-__all__ = ["Converter", "compact_json", "converter_of"]
+__all__ = ["Converter", "compact_json", "converter_of", "single"]
 
 
 class Converter(NamedTuple):
@@ -60,7 +60,7 @@ def _double(text: str) -> float:
         raise ValueError("no number") from None
 
 
-def _single(value: float) -> float:
+def single(value: float) -> float:
     """A FLOAT as the server widens it: the stored value itself, 0.1 -> 0.10000000149011612."""
     try:
         widened: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
@@ -211,7 +211,7 @@ def _set_of(labels: Sequence[str]) -> Converter:
 
 _INTEGER = Converter(int, _integer)
 _DOUBLE = Converter(float, _double)
-_FLOAT = Converter(float, lambda text: _single(_double(text)), finish=_single)
+_FLOAT = Converter(float, lambda text: single(_double(text)), finish=single)
 _DECIMAL = Converter(Decimal, _decimal)
 # Without `tz=False` a bare number would pass as seconds since 1970.
 _WALL_CLOCK = Annotated[datetime, msgspec.Meta(tz=False)]

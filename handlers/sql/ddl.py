@@ -28,9 +28,9 @@ from handlers.mysql_ddl import (
     TruncateTable,
     parse,
 )
+from handlers.mysql_ddl.rules import DDLRules
 from handlers.sql.ddl_columns import add_column, drop_column, modify_column, rename_column
 from handlers.sql.ddl_keys import change_key
-from handlers.sql.ddl_rules import DDLRules
 from handlers.sql.ddl_tables import create_table, drop_table, rename_table, truncate_table
 from handlers.sql.ddl_target import Target, TargetTable
 from handlers.sql.naming import Naming

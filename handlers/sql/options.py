@@ -6,11 +6,10 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from handlers.sql.ddl_rules import DDLRules
+from handlers.mysql_ddl.rules import DDLRules
 from handlers.sql.engine import check_url
 from handlers.sql.naming import check_template
-from worker.configuration.units import parse_duration
-from worker.configuration.values import PositiveDuration
+from worker.configuration.values import PositiveDuration, duration
 
 __all__ = ["SqlOptions"]
 
@@ -68,11 +67,7 @@ class SqlOptions(BaseModel):
     pool_size: int | None = Field(
         None, ge=1, le=1000, description="Connections at most. Default: one for each lane, at most 32."
     )
-    timeout: PositiveDuration = Field(
-        default=parse_duration("10m"),
-        json_schema_extra={"default": "10m"},
-        description="How long one statement may take, DDL included.",
-    )
+    timeout: PositiveDuration = duration("10m", "How long one statement may take, DDL included.")
 
     @field_validator("url")
     @classmethod

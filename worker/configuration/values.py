@@ -57,14 +57,16 @@ def not_allowed(allowed: str, nearest: str | None = None) -> PydanticCustomError
     return PydanticCustomError("not_allowed", "allowed: {allowed}", {"allowed": allowed, "nearest": nearest})
 
 
-def duration(default: str) -> Any:
+def duration(default: str, description: str | None = None) -> Any:
     """A field of type Duration whose default is written, and shown in the schema, as a text."""
-    return Field(default=parse_duration(default), json_schema_extra={"default": default})
+    return Field(
+        default=parse_duration(default), json_schema_extra={"default": default}, description=description
+    )
 
 
-def size(default: str) -> Any:
+def size(default: str, description: str | None = None) -> Any:
     """A field of type PositiveSize whose default is written, and shown in the schema, as a text."""
-    return Field(default=parse_size(default), json_schema_extra={"default": default})
+    return Field(default=parse_size(default), json_schema_extra={"default": default}, description=description)
 
 
 def _from_program(value: object, info: ValidationInfo) -> bool:

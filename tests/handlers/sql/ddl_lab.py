@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from psycopg.types.json import set_json_loads
 
 from handlers import Change
+from handlers.mysql_ddl.rules import DDLRules
 from handlers.sql.column_types import sql_type
 from handlers.sql.ddl import DDLResult, apply
-from handlers.sql.ddl_rules import DDLRules
 from handlers.sql.naming import Naming
 from handlers.sql.values import encode, kind_of
 

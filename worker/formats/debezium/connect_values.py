@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import binascii
 import re
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Context, Decimal
@@ -16,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from handlers.mysql.values import single
 from worker.formats.debezium.connect_schema import Field, unquoted_list
 from worker.formats.debezium.connect_times import (
     beyond_calendar,
@@ -75,7 +75,6 @@ AS_IT_IS = Reader(Any)
 _MILLI, _MICRO = timedelta(milliseconds=1), timedelta(microseconds=1)
 # Wide enough for PostgreSQL's longest numbers.
 _EXACT = Context(prec=150_000)
-_SINGLE = struct.Struct("<f")
 _OTHER_SPACE = re.compile(r"[\t\r\n]")
 
 
@@ -95,15 +94,6 @@ def scaled(scale: int) -> Callable[[bytes], Decimal]:
 
 def _any_scale(value: _AnyScale) -> Decimal:
     return scaled(value.scale)(value.value)
-
-
-def _single(value: float) -> float:
-    """FLOAT travels as its shortest text: 0.1 is 0.10000000149011612, the stored value itself."""
-    try:
-        widened: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
-    except OverflowError:
-        raise ValueError("beyond the range of FLOAT") from None
-    return widened
 
 
 def _bits(value: bytes) -> int:
@@ -224,7 +214,7 @@ _BY_MEANING: Mapping[str, Reader] = {
 }
 _BY_TYPE: Mapping[str, Reader] = {
     **dict.fromkeys(("int8", "int16", "int32", "int64"), Reader(int, None, _integer_other)),
-    "float": Reader(float, _single, _float_text),
+    "float": Reader(float, single, _float_text),
     "double": Reader(float, None, _float_text),
     "boolean": Reader(bool),
     "string": Reader(str),

@@ -1,4 +1,4 @@
-"""Which DDL statements of the source the `sql` handler follows."""
+"""Which DDL statements of the source a handler follows in its target."""
 
 from __future__ import annotations
 
