@@ -1,6 +1,7 @@
 """Handlers that write to Spark tables."""
 
 from handlers.spark.handler import SparkHandler
-from handlers.spark.options import ChangelogOptions, SparkSection
+from handlers.spark.options import SparkOptions
+from handlers.spark.section import SparkSection
 
-__all__ = ["ChangelogOptions", "SparkHandler", "SparkSection"]
+__all__ = ["SparkHandler", "SparkOptions", "SparkSection"]

@@ -12,8 +12,9 @@ from pyspark.errors import PySparkException
 from handlers.api import Batch, Change, HandlerContext, PartialFailure
 from handlers.spark import session
 from handlers.spark.delta import IncompatibleColumn, append
-from handlers.spark.options import ChangelogOptions, SparkSection
+from handlers.spark.options import SparkOptions
 from handlers.spark.rows import runs
+from handlers.spark.section import SparkSection
 
 __all__ = ["Changelog", "IncompatibleSchema", "SparkFailure", "path_safe"]
 
@@ -29,7 +30,7 @@ class SparkFailure(RuntimeError):
 class Changelog:
     """Appends batches; several threads may, each with another table."""
 
-    def __init__(self, options: ChangelogOptions, context: HandlerContext) -> None:
+    def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
         section = SparkSection.model_validate(dict(context.spark))
         self._prefix = options.prefix
         path = options.path or f"{_braces(section.warehouse.rstrip('/'))}/{{database}}/{{table}}"

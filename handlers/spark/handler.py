@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from handlers.api import Batch, Handler, HandlerContext
-from handlers.spark.options import ChangelogOptions
+from handlers.spark.options import SparkOptions
 
 if TYPE_CHECKING:
     from handlers.spark.changelog import Changelog
@@ -16,10 +16,10 @@ __all__ = ["SparkHandler"]
 class SparkHandler(Handler):
     """`mode: changelog`: every change of a source table is appended as a row to one Delta table."""
 
-    options_model: ClassVar[type[ChangelogOptions]] = ChangelogOptions
+    options_model: ClassVar[type[SparkOptions]] = SparkOptions
 
     def __init__(self, **options: Any) -> None:
-        self._options = ChangelogOptions.model_validate(options)
+        self._options = SparkOptions.model_validate(options)
         self._changelog: Changelog | None = None
 
     def open(self, context: HandlerContext) -> None:

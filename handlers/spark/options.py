@@ -1,94 +1,142 @@
-"""What can be set for Spark: the configuration's `spark:` section and a Spark handler's own keys."""
+"""The keys of a `type: spark` entry."""
 
 from __future__ import annotations
 
 import re
 from string import Formatter
-from typing import Annotated, Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
-__all__ = ["ChangelogOptions", "SparkSection"]
+from handlers.mysql_ddl.rules import DDLRules
+from worker.configuration.values import Duration, PositiveDuration, PositiveSize, duration, size
 
-_MODES = ("changelog",)
-_PATH_FIELDS = ("database", "table")
+__all__ = ["MergeOptions", "SparkOptions", "UpkeepOptions"]
 
-Memory = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*[kmgt]$")]
-Coordinate = Annotated[str, StringConstraints(pattern=r"^[^:\s]+:[^:\s]+:[^:\s]+$")]
+_FIELDS = ("database", "table")
+_NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")
 
 
-class SparkSection(BaseModel):
-    """The `spark:` section: one Spark session serves all Spark handlers of a worker."""
+class MergeOptions(BaseModel):
+    """When what was received is brought into the table. Until then it is kept beside the table, durably."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    master: str = Field("local[2]", min_length=1, description="Spark's master URL.")
-    warehouse: str = Field(
-        "lake",
-        min_length=1,
-        description="Where tables are kept: a URI, or a folder (relative to the configuration file's).",
+    max_age: Duration = duration("10s", "The oldest change waits so long, if Spark is free by then.")
+    max_rows: PositiveInt = Field(200_000, description="So many waiting rows are brought in at once.")
+    max_waiting: PositiveSize = size(
+        "1GiB", "Waiting for one table at most; beyond that, its batches wait for Spark."
     )
-    driver_memory: Memory = Field("2g", description="The Java heap, as Spark writes sizes: 512m, 2g.")
-    concurrency: int = Field(
-        2, ge=1, le=64, description="How many batches may be written at once; the others wait in their lanes."
+    keep: Duration = duration(
+        "1m", "How long received files stay after they were brought in, for queries that are reading them."
     )
-    packages: list[Coordinate] = Field(
-        [], description="More Maven coordinates (group:artifact:version), e.g. a storage connector."
-    )
-    conf: dict[str, str | int | float | bool] = Field(
-        {}, description="Any other Spark property; wins over binlane's defaults."
-    )
-
-    @field_validator("conf")
-    @classmethod
-    def _only_spark_properties(cls, conf: dict[str, object]) -> dict[str, object]:
-        for key in conf:
-            if not key.startswith("spark."):
-                raise ValueError(f"{key!r} is no Spark property: their names begin with 'spark.'")
-        if "spark.master" in conf or "spark.driver.memory" in conf:
-            raise ValueError("set master and driver_memory beside conf, not in it")
-        return conf
+    at_close: Duration = duration("10s", "How long a worker that stops goes on bringing in what waits.")
 
 
-class ChangelogOptions(BaseModel):
+class UpkeepOptions(BaseModel):
+    """Delta's own housekeeping. 0s: never."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    optimize_every: Duration = duration("1h", "How often small files are rewritten as larger ones.")
+    min_files: PositiveInt = Field(16, description="OPTIMIZE passes over tables with fewer small files.")
+    vacuum_every: Duration = duration("24h", "How often files that no version needs any more are removed.")
+    retention: PositiveDuration = duration("168h", "VACUUM keeps what was needed so long ago.")
+
+
+class SparkOptions(BaseModel):
     """The keys of a `type: spark` entry."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    mode: Literal["changelog"] = Field(description="changelog: every change is appended as one row.")
+    mode: Literal["replica", "history", "changelog", "function"] = Field(
+        description="replica: the table as it is in the source; history: every version of each row, with the "
+        "time from which and to which it was valid; changelog: every change as a row; function: your own "
+        "function is given each batch as a DataFrame."
+    )
+    format: Literal["delta", "parquet", "iceberg"] = Field(
+        "delta", description="parquet: plain files, for mode changelog."
+    )
     path: str | None = Field(
         None,
         min_length=1,
-        description="The Delta table's place; {database} and {table} are replaced. "
-        "Default: {database}/{table} in the warehouse.",
+        description="The table's place; {database} and {table} are replaced. Default: {database}/{table} in "
+        "the warehouse.",
+    )
+    table: str | None = Field(
+        None,
+        min_length=1,
+        description="Instead of a path: a table of Spark's catalog, as in lake.{database}.{table}.",
     )
     prefix: str = Field(
         "_",
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Begins the names of the columns that binlane adds (_op, _offset ...).",
+        description="Begins the names of the columns that binlane adds (_op, _valid_from ...).",
     )
-
-    @field_validator("mode", mode="before")
-    @classmethod
-    def _known_mode(cls, mode: object) -> object:
-        if mode not in _MODES:
-            raise ValueError(f"mode {mode!r} is not available in this version; allowed: {', '.join(_MODES)}")
-        return mode
+    columns: dict[str, str] = Field(
+        {},
+        description="Column -> Spark type, as in {price: 'decimal(12,2)'}: wins over what the source tells.",
+    )
+    without_key: Literal["match", "refuse"] = Field(
+        "match",
+        description="Replicas of tables without a primary key. match: an update or delete changes one row "
+        "that equals the old one; refuse: their changes are rejected.",
+    )
+    ddl: DDLRules = Field(DDLRules.model_validate(True), description="Which DDL of the source is followed.")
+    merge: MergeOptions = Field(MergeOptions.model_validate({}), description="When tables are brought up.")
+    upkeep: UpkeepOptions = Field(UpkeepOptions.model_validate({}), description="Housekeeping.")
+    partition_by: list[str] = Field([], description="Columns that a new table is partitioned by.")
+    properties: dict[str, str | int | float | bool] = Field(
+        {}, description="Table properties of a new table, such as delta.enableDeletionVectors."
+    )
+    function: str | None = Field(
+        None,
+        pattern=r"^[\w.]+:[A-Za-z_]\w*$",
+        description="With mode: function, package.module:function; it is called as f(frame, batch).",
+    )
 
     @field_validator("path")
     @classmethod
-    def _known_fields(cls, path: str | None) -> str | None:
-        if path is None:
+    def _usable_path(cls, path: str | None) -> str | None:
+        return None if path is None else _template(path, "path")
+
+    @field_validator("table")
+    @classmethod
+    def _usable_table(cls, table: str | None) -> str | None:
+        if table is None:
             return None
-        try:
-            fields = [field for _, field, _, _ in Formatter().parse(path) if field is not None]
-        except ValueError as error:
-            raise ValueError(f"{path!r} is no template: {error}") from None
-        for field in fields:
-            if field not in _PATH_FIELDS:
-                raise ValueError(f"{{{field}}} is unknown in a path; allowed: {{database}}, {{table}}")
-        if "table" not in fields:
-            raise ValueError("a path needs {table}: each source table has a Delta table of its own")
-        if re.search(r"[?*\[\]]", path):
-            raise ValueError("a path must not hold ? * [ ]: Spark would read them as a pattern")
-        return path
+        if not _NAME_PART.match(_template(table, "table")):
+            raise ValueError(f"{table!r} is no table of a catalog: write [catalog.][schema.]table")
+        return table
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.format == "iceberg":
+            raise ValueError(
+                "format iceberg is not available: Iceberg publishes no runtime for Spark 4.2 yet; "
+                "allowed: delta, parquet"
+            )
+        if self.format == "parquet" and self.mode != "changelog":
+            raise ValueError(f"format parquet is for mode changelog: a {self.mode} needs format delta")
+        if self.format == "parquet" and self.table is not None:
+            raise ValueError("format parquet has a path, not a table")
+        if self.path is not None and self.table is not None:
+            raise ValueError("give path or table, not both")
+        if (self.mode == "function") != (self.function is not None):
+            raise ValueError("mode function and the key function belong together")
+        return self
+
+
+def _template(text: str, kind: str) -> str:
+    try:
+        fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no template: {error}") from None
+    for field in fields:
+        if field not in _FIELDS:
+            raise ValueError(f"{{{field}}} is unknown in a {kind}; allowed: {{database}}, {{table}}")
+    if "table" not in fields:
+        raise ValueError(f"a {kind} needs {{table}}: each source table has a table of its own")
+    if re.search(r"[?*\[\]]", text):
+        raise ValueError(f"a {kind} must not hold ? * [ ]: Spark would read them as a pattern")
+    return text

@@ -18,7 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from handlers.api import StopWorker
-from handlers.spark.options import SparkSection
+from handlers.spark.section import SparkSection
 from worker.jars import delta_jars, resolve
 from worker.java import find_java
 from worker.logs import get_logger

@@ -31,7 +31,11 @@ class Refusal(NamedTuple):
 _HANDLER = ("tables", "*", "handlers", "*")
 
 NOT_YET = (
-    NotYet((*_HANDLER, "mode"), ("replica",), "this version's Spark handler has the mode changelog only"),
+    NotYet(
+        (*_HANDLER, "mode"),
+        ("replica", "history", "function"),
+        "this version's Spark handler has the mode changelog only",
+    ),
 )
 
 

@@ -1,0 +1,65 @@
+"""The configuration's `spark:` section: one Spark session serves all Spark handlers of a worker."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+__all__ = ["SparkSection"]
+
+Memory = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*[kmgt]$")]
+Coordinate = Annotated[str, StringConstraints(pattern=r"^[^:\s]+:[^:\s]+:[^:\s]+$")]
+_OF_THE_SERVER = ("master", "driver_memory", "packages", "ui")
+
+
+class SparkSection(BaseModel):
+    """Where Spark runs, and where its tables are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    master: str = Field(
+        "local[2]",
+        min_length=1,
+        description="Spark's master URL: local[N], spark://host:port, yarn, k8s://...; the driver runs in "
+        "the worker's pod.",
+    )
+    remote: str | None = Field(
+        None,
+        pattern=r"^sc://.+",
+        description="The address of a Spark Connect server, sc://host:port: Spark runs there and no Java "
+        "here. The server needs Delta's jars, and the worker must reach the warehouse, too.",
+    )
+    warehouse: str = Field(
+        "lake",
+        min_length=1,
+        description="Where tables are kept: a URI, or a folder (relative to the configuration file's).",
+    )
+    driver_memory: Memory = Field("2g", description="The Java heap, as Spark writes sizes: 512m, 2g.")
+    concurrency: int = Field(2, ge=1, le=64, description="How many tables may be written at once.")
+    ui: bool = Field(True, description="Spark's own web pages, while it runs; `binlane status` tells where.")
+    packages: list[Coordinate] = Field(
+        [], description="More Maven coordinates (group:artifact:version), e.g. a storage connector."
+    )
+    conf: dict[str, str | int | float | bool] = Field(
+        {}, description="Any other Spark property; wins over binlane's defaults."
+    )
+
+    @field_validator("conf")
+    @classmethod
+    def _only_spark_properties(cls, conf: dict[str, object]) -> dict[str, object]:
+        for key in conf:
+            if not key.startswith("spark."):
+                raise ValueError(f"{key!r} is no Spark property: their names begin with 'spark.'")
+        if "spark.master" in conf or "spark.driver.memory" in conf:
+            raise ValueError("set master and driver_memory beside conf, not in it")
+        return conf
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        given = sorted(self.model_fields_set.intersection(_OF_THE_SERVER))
+        if self.remote is not None and given:
+            raise ValueError(
+                f"with remote, {', '.join(given)} cannot be set here: they belong to the Connect server"
+            )
+        return self

@@ -1,0 +1,46 @@
+"""Where a source table's Spark table is, and where its segments wait."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["TableRef", "path_safe", "quoted"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableRef:
+    """One target table."""
+
+    sql: str
+    """As it stands in a statement: delta.`/lake/shop/orders`, or `lake`.`shop`.`orders`."""
+    path: str | None
+    """The folder or URI of a table that is addressed by its place; None for one of a catalog."""
+    log_folder: str
+    """The folder or URI of its segments."""
+
+    @classmethod
+    def at(cls, path: str) -> TableRef:
+        """A Delta table addressed by its place."""
+        return cls(f"delta.{quoted(path)}", path, f"{path}/_binlane/pending")
+
+    def __str__(self) -> str:
+        return self.path or self.sql
+
+
+def quoted(name: str) -> str:
+    """A name, or a path, as an identifier of Spark's SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def path_safe(name: str) -> str:
+    """A database's or table's name as one path component; different names stay different.
+
+    Letters and digits of any script, `_`, `-` and `.` stay; all else is percent-encoded, and so is a leading
+    dot, so that no name leads out of its folder or is hidden in it.
+    """
+    return re.sub(r"[^\w.\-]|^\.", _percent_encoded, name)
+
+
+def _percent_encoded(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode())
