@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 from handlers.api import Batch, Change, HandlerContext, PartialFailure
 from handlers.spark import session
-from handlers.spark.delta import IncompatibleColumn, append
+from handlers.spark.old_delta import IncompatibleColumn, append
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows import runs
 from handlers.spark.section import SparkSection

@@ -1,0 +1,1 @@
+"""Segments of changes into Delta tables: one commit each, exactly once."""
