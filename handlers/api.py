@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
+from handlers.metrics import NO_METRICS, HandlerMetrics
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -127,6 +129,12 @@ class HandlerContext(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration file's folder: relative paths in options start here."""
     spark: Mapping[str, Any] = {}
     """The `spark:` section of the configuration."""
+    stop_worker: Callable[[BaseException], None] | None = None
+    """For a handler with threads of its own: tell the error without which it cannot go on (StopWorker, as
+    `handle` would raise it) and the worker drains and stops with exit code 1. Returns at once; any thread.
+    None where no worker runs that could be stopped."""
+    metrics: HandlerMetrics = NO_METRICS
+    """Counts what happens outside of `handle`."""
 
 
 class Handler:
@@ -156,6 +164,17 @@ class Handler:
 
     def close(self) -> None:
         """Called once, after the last batch."""
+
+    def status(self) -> Mapping[str, Any] | None:
+        """What there is to tell besides what the worker knows itself: shown by `/api/status`, the status page
+        and `binlane status`. None: nothing.
+
+        Between `open` and `close`, from any thread, every second or so: answer at once, from memory. Plain
+        values (str, int, float, bool, None, lists, dicts). Keys that are shown with their meaning:
+        `spark`: {"master", "version", "ui"}; `tables`: a list of {"table", "waiting_rows", "waiting_bytes",
+        "waiting_seconds", "merged_source_time_ms", "error"}, what was received and is not in its table yet.
+        """
+        return None
 
     def check(self, context: HandlerContext) -> None:
         """Reach the target without changing it (`binlane check --connect`). Raise when it cannot be
