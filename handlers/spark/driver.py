@@ -1,0 +1,123 @@
+"""A Spark whose driver runs beside the worker: local, or of a cluster."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from handlers.api import StopWorker
+from handlers.spark.errors import is_connection_error
+from handlers.spark.java_process import JavaProcess
+from handlers.spark.section import SparkSection
+from handlers.spark.spark_conf import on_loopback, spark_conf
+from worker.logs import get_logger
+
+__all__ = ["Driver"]
+
+_DEATH_SECONDS = 3.0
+
+_log = get_logger("spark")
+
+# pyspark's own logger writes each failed query, with Java's whole stack, to standard error; what failed is
+# raised, and told by whoever handles it.
+logging.getLogger("SQLQueryContextLogger").disabled = True
+
+
+class Driver:
+    """A Spark context in a Java process of its own (see JavaProcess)."""
+
+    def __init__(self, section: SparkSection, folder: Path, name: str) -> None:
+        """Raises JavaError, JarsError, and RuntimeError when Spark does not start."""
+        self.master = section.master
+        self._started: SparkSession | BaseException | None = None
+        # Not in the main thread: there SparkContext would replace the worker's SIGINT handler by its own.
+        starter = threading.Thread(target=self._start, args=(section, folder, name), name="spark-start")
+        starter.start()
+        starter.join()
+        if isinstance(self._started, BaseException):
+            raise self._started
+        assert self._started is not None
+        self.session: SparkSession = self._started
+        self.version: str = self.session.version
+        self.ui_url: str | None = self.session.sparkContext.uiWebUrl
+
+    def fresh(self) -> SparkSession:
+        return self.session.newSession()
+
+    def renewed(self, session: SparkSession) -> SparkSession:
+        return session
+
+    def drop(self, session: SparkSession) -> None:
+        """Nothing: its `stop` would stop Spark itself, and the JVM forgets it by itself."""
+
+    def alive(self) -> bool:
+        """True while the Java process runs and its Spark has not stopped."""
+        if not self._process.runs:
+            return False
+        try:
+            return not self._context().isStopped()
+        except Exception:  # whatever it is: nobody answered
+            return False
+
+    def raise_if_gone(self, error: BaseException) -> None:
+        """Raises StopWorker when Spark itself is gone."""
+        # A process that was killed closes its sockets a moment before it can be waited for.
+        ended = self._process.ends_within(_DEATH_SECONDS if is_connection_error(error) else 0)
+        if ended or not self.alive():
+            raise self.gone() from error
+
+    def gone(self) -> StopWorker:
+        return StopWorker(f"Spark is gone: it {self._process.end()}")
+
+    def idles_without_executors(self) -> bool | None:
+        """Whether jobs wait and there is no executor to run them; None: there are executors, or no jobs.
+
+        A local Spark is its own executor.
+        """
+        tracker = self._context().statusTracker()
+        waits = len(tracker.getActiveJobIds()) > 0
+        return waits and len(tracker.getExecutorInfos()) < 2  # the driver is one
+
+    def stop(self) -> None:
+        """Stop Spark and wait for its Java process to end."""
+        try:
+            if self._process.runs:
+                self.session.stop()
+                self._process.gateway.shutdown()
+        except Exception as error:
+            _log.warning("spark_stop_failed", error=str(error))
+        finally:
+            # pyspark keeps its gateway for the life of the process; the next session needs a new one.
+            SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+            SparkSession._instantiatedSession = None
+        self._process.stop()
+
+    def _context(self) -> Any:
+        return self.session.sparkContext._jsc.sc()
+
+    def _start(self, section: SparkSection, folder: Path, name: str) -> None:
+        try:
+            self._started = self._launch(section, folder, name)
+        except BaseException as error:  # raised again in the thread that asked
+            self._started = error
+
+    def _launch(self, section: SparkSection, folder: Path, name: str) -> SparkSession:
+        if SparkContext._active_spark_context is not None:
+            raise RuntimeError("another Spark session already runs in this process")
+        conf = SparkConf(loadDefaults=False)
+        conf.setAll(list(spark_conf(section, folder, name).items()))
+        self._process = JavaProcess(conf, loopback=on_loopback(section.master))
+        try:
+            context = SparkContext(conf=conf, gateway=self._process.gateway)
+        except Exception:
+            SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+            self._process.stop()
+            raise
+        self._process.started()
+        _log.info("spark_started", pid=self._process.pid, master=self.master, version=context.version)
+        return SparkSession(context)

@@ -1,0 +1,71 @@
+"""Looking after a Spark that nobody may be using: when it is gone, the worker must stop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from handlers.api import StopWorker
+from handlers.spark.driver import Driver
+from worker.logs import get_logger
+
+__all__ = ["Watch"]
+
+_LOOK_SECONDS = 2.0
+_ABANDONED_SECONDS = 60.0
+
+_log = get_logger("spark")
+
+
+class Watch:
+    """Tells each callback once when Spark is gone. Owned by SharedSpark; its thread `spark-watch` runs from
+    the first `add` to `stop`."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        look_seconds: float = _LOOK_SECONDS,
+        abandoned_seconds: float = _ABANDONED_SECONDS,
+    ) -> None:
+        """`abandoned_seconds`: so long may work wait for executors after all of them were lost."""
+        self._driver = driver
+        self._look_seconds = look_seconds
+        self._abandoned_seconds = abandoned_seconds
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()  # guards the callbacks and the thread
+        self._callbacks: list[Callable[[BaseException], None]] = []
+        self._thread: threading.Thread | None = None
+        self._had_executors = False
+        self._without_since: float | None = None
+
+    def add(self, stop_worker: Callable[[BaseException], None]) -> None:
+        with self._lock:
+            if stop_worker not in self._callbacks:
+                self._callbacks.append(stop_worker)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="spark-watch", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(10)  # a frozen JVM may not answer it; then it ends with the JVM
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._look_seconds):
+            reason = self._reason()
+            if reason is None:
+                continue
+            if self._stopped.is_set():  # it is us who stop it
+                return
+            with self._lock:
+                callbacks = list(self._callbacks)
+            for callback in callbacks:
+                callback(reason)
+            return
+
+    def _reason(self) -> StopWorker | None:
+        if not self._driver.alive():
+            return self._driver.gone()
+        return None
