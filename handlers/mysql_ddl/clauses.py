@@ -120,12 +120,12 @@ def _clause(clause: Tokens, table: TableName) -> list[Operation]:  # noqa: PLR09
         return _drop(clause, table)
     if clause.take("MODIFY"):
         _pass_column(clause)
-        return [ModifyColumn(table, read_definition(clause).column)]
+        return [_modify(clause, table)]
     if clause.take("CHANGE"):
         _pass_column(clause)
-        old, column = clause.name(), read_definition(clause).column
-        rename = [RenameColumn(table, old, column.name)] if old != column.name else []
-        return [*rename, ModifyColumn(table, column)]
+        old, modify = clause.name(), _modify(clause, table)
+        new = modify.column.name
+        return [*([RenameColumn(table, old, new)] if old != new else []), modify]
     if clause.take("RENAME", "COLUMN"):
         clause.take("IF", "EXISTS")
         old = clause.name()
@@ -153,11 +153,16 @@ def _add(clause: Tokens, table: TableName) -> list[Operation]:
         key = read_key(part)
         if key is None:
             definition = read_definition(part)
-            operations.append(AddColumn(table, definition.column))
+            operations.append(AddColumn(table, definition.column, definition.after))
             key = Key(definition.primary, (definition.column.name,))
         if key.primary:
             operations.append(ChangeKey(table, key.columns))
     return operations
+
+
+def _modify(clause: Tokens, table: TableName) -> ModifyColumn:
+    definition = read_definition(clause)
+    return ModifyColumn(table, definition.column, definition.after)
 
 
 def _drop(clause: Tokens, table: TableName) -> list[Operation]:

@@ -18,6 +18,8 @@ class Definition:
     column: Column
     primary: bool
     unique: bool
+    after: str | None
+    """The column behind which it stands; empty: it is the first; None: not said."""
 
 
 # MySQL's synonyms: https://dev.mysql.com/doc/refman/8.0/en/other-vendor-data-types.html and `SERIAL`.
@@ -50,13 +52,14 @@ _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "UTC_TIMESTAM
 
 
 def read_definition(tokens: Tokens) -> Definition:
-    """Read a column's name, type and attributes; the place (FIRST, AFTER) is passed over.
+    """Read a column's name, type, attributes and place.
 
     Raises StatementError.
     """
     name = tokens.name()
     type_text, numbered = _type(tokens)
     nullable, default, generated, primary, unique = not numbered, None, None, False, numbered
+    after: str | None = None
     while not tokens.at_end:
         if tokens.take("NOT", "NULL"):
             nullable = False
@@ -75,12 +78,14 @@ def read_definition(tokens: Tokens) -> Definition:
             tokens.take("KEY")
         elif tokens.take("REFERENCES"):
             break
-        elif tokens.take("COMMENT") or tokens.take("AFTER") or tokens.take("COLLATE"):
+        elif tokens.take("COMMENT") or tokens.take("COLLATE"):
             tokens.next()
-        else:  # NULL, FIRST, ON UPDATE now(), CHECK (…), VIRTUAL, CHARACTER SET x, INVISIBLE, SRID 0 …
+        elif tokens.word in ("FIRST", "AFTER"):
+            after = "" if tokens.next().text == "FIRST" else tokens.name()
+        else:  # NULL, ON UPDATE now(), CHECK (…), VIRTUAL, CHARACTER SET x, INVISIBLE, SRID 0 …
             tokens.skip()
     column = Column(name, type_text, nullable and not primary, default, generated, numbered)
-    return Definition(column, primary, unique)
+    return Definition(column, primary, unique, after)
 
 
 def _type(tokens: Tokens) -> tuple[str, bool]:

@@ -90,6 +90,8 @@ class RenameTable:
 class AddColumn:
     table: TableName
     column: Column
+    after: str | None = None
+    """The column that it stands behind; empty: it is the first; None: the statement does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ class ModifyColumn:
 
     table: TableName
     column: Column
+    after: str | None = None
+    """As of AddColumn: where it moves to; None: it stays where it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from sqlalchemy.dialects import postgresql
 
 from handlers.mysql.types import read_type
 from handlers.mysql_ddl import Column
+from handlers.mysql_ddl.values import default_value, formula_of, set_in_order
 from handlers.sql.column_types import sql_type
 from handlers.sql.ddl_conversions import in_postgresql, in_sqlite
 from handlers.sql.ddl_keys import change_key, number_rows
 from handlers.sql.ddl_sqlite import declared_types, rebuild
 from handlers.sql.ddl_target import Target, TargetTable
-from handlers.sql.ddl_values import default_value, formula_of, set_in_order
 
 __all__ = ["add_column", "drop_column", "modify_column", "rename_column"]
 

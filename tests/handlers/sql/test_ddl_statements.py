@@ -46,8 +46,8 @@ def number(value: str) -> Default:
 COLUMNS = [
     ("a int", Column("a", "int")),
     ("a INT(11) UNSIGNED ZEROFILL NOT NULL", Column("a", "int(11) unsigned", nullable=False)),
-    ("a int not null default 18 after `b`", Column("a", "int", nullable=False, default=number("18"))),
-    ("a int DEFAULT -1 COMMENT 'it''s, (odd' FIRST", Column("a", "int", default=number("-1"))),
+    ("a int not null default 18", Column("a", "int", nullable=False, default=number("18"))),
+    ("a int DEFAULT -1 COMMENT 'it''s, (odd'", Column("a", "int", default=number("-1"))),
     ("a int DEFAULT + 7", Column("a", "int", default=number("7"))),
     ("a bigint AUTO_INCREMENT", Column("a", "bigint", numbered=True)),
     ("a SERIAL", Column("a", "bigint unsigned", nullable=False, numbered=True)),
@@ -135,7 +135,7 @@ STATEMENTS: list[tuple[str, list[Operation]]] = [
      [CreateTable(T, (Column("a", "int"),), ())]),
     ("ALTER TABLE t DROP PRIMARY KEY", [ChangeKey(T, ())]),
     ("ALTER TABLE t DROP PRIMARY KEY, ADD COLUMN uid int NOT NULL AUTO_INCREMENT PRIMARY KEY FIRST",
-     [AddColumn(T, Column("uid", "int", nullable=False, numbered=True)), ChangeKey(T, ("uid",))]),
+     [AddColumn(T, Column("uid", "int", nullable=False, numbered=True), ""), ChangeKey(T, ("uid",))]),
     ("ALTER TABLE t ADD CONSTRAINT PRIMARY KEY (a, b), DROP PRIMARY KEY, DROP FOREIGN KEY f, DROP INDEX i",
      [ChangeKey(T, ())]),
     # columns
@@ -229,6 +229,15 @@ def captured_statements() -> Iterator[tuple[str, str]]:
                 continue
             if sql := body.get("ddl") or body.get("sql"):
                 yield body.get("databaseName") or body.get("database") or "", sql
+
+
+def test_the_place_of_a_column_is_told_where_the_statement_says_it() -> None:
+    a = Column("a", "int")
+    for place, after in (("FIRST", ""), ("after `b c`", "b c"), ("", None)):
+        assert parse(f"ALTER TABLE t ADD a int {place}", "db") == [AddColumn(T, a, after)]
+        assert parse(f"ALTER TABLE t MODIFY a int COMMENT 'first' {place}", "db") == [
+            ModifyColumn(T, a, after)
+        ]
 
 
 def test_every_captured_statement_is_read() -> None:

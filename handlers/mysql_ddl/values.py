@@ -11,6 +11,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.dialects.postgres import Postgres
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from handlers.mysql.types import MySQLType, read_type
@@ -22,6 +23,8 @@ __all__ = ["Formula", "default_value", "formula_of", "set_in_order"]
 _NUMBERS = ["tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "bit", "year"]
 _TEXTS = ["char", "varchar", "tinytext", "text", "mediumtext", "longtext"]
 _BYTES = ["binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"]
+_DIALECTS = {"postgresql": Postgres, "mysql": MySQL, "spark": Spark}
+_EXACT = {"postgresql": "numeric", "spark": "decimal(20, 0)"}
 # An exact sum, difference or product of columns and numbers.
 _FORMULA = (exp.Column, exp.Identifier, exp.Literal, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren)
 
@@ -104,12 +107,13 @@ class Formula:
         self.columns = sorted({found.name for found in tree.find_all(exp.Column)})
 
     def sql(self, family: str, integers: Collection[str]) -> str:
-        """As an expression of PostgreSQL or MySQL. `integers`: columns whose type may be too small for it."""
+        """As an expression of `postgresql`, `mysql` or `spark`. `integers`: columns whose type may be too
+        small for it."""
         tree = self._tree.copy()
         for column in list(tree.find_all(exp.Column)):
-            if family == "postgresql" and column.name in integers:
-                column.replace(exp.cast(column.copy(), "numeric"))
-        return tree.sql(dialect=Postgres if family == "postgresql" else MySQL, identify=True)
+            if family in _EXACT and column.name in integers:
+                column.replace(exp.cast(column.copy(), _EXACT[family]))
+        return tree.sql(dialect=_DIALECTS[family], identify=True)
 
     def value(self, row: Mapping[str, Any]) -> Any:
         """Of one row, exactly, in the column's type; None where a column is NULL."""
