@@ -1,36 +1,26 @@
 """How far each source table was applied, kept in the target and written with the rows.
 
-A mark is the (offset, index) of the last change that was applied, for each topic and partition that the
-table's changes come from. Reading it locks it until the transaction ends, so of two workers that hold the
-same change (after a rebalance one may not know yet that it has lost the partition) the second sees what the
-first has done.
+The rules are those of `handlers.marks`. Reading a mark locks it until the transaction ends, so of two workers
+that hold the same change (after a rebalance one may not know yet that it has lost the partition) the second
+sees what the first has done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from handlers.api import Change
-from handlers.sharding import shard_of
+from handlers.marks import BEFORE_ALL, WHOLE, Partition, Place, beyond, reached
 
 __all__ = ["WHOLE", "Marks", "Pending", "Source"]
 
-WHOLE = -1
-"""The shard of marks of a whole table."""
-
-_BEFORE_ALL = (-1, -1)
-_PARTITION = attrgetter("topic", "partition")
 _NAMES = {"worker": 190, "handler": 100, "source_table": 200}
 """Characters; with the topic's 249 they fit into InnoDB's longest key."""
-
-Partition = tuple[str, int]
-Place = tuple[int, int]
 
 
 class Source(NamedTuple):
@@ -111,20 +101,11 @@ class Marks:
         """
         if len(source.table) > _NAMES["source_table"]:
             raise ValueError(f"the table's name is too long for the marks: {source.table}")
-        partitions: set[Partition] = set(map(_PARTITION, changes))
+        partitions = {(change.topic, change.partition) for change in changes}
         marks = self._locked(connection, source, partitions)
         has_shards = any(shard != WHOLE for known in marks.values() for shard in known)
-        reached = {
-            (last.topic, last.partition): place
-            for last in _first_of_each(reversed(changes), partitions)
-            if (place := (last.offset, last.index)) > marks[last.topic, last.partition][source.shard]
-        }
-        if all(_covers_none(change, marks) for change in _first_of_each(changes, partitions)):
-            return Pending(changes, range(len(changes)), reached, has_shards)
-        places = [
-            place for place, change in enumerate(changes) if not _is_applied(change, marks, source.shard)
-        ]
-        return Pending([changes[place] for place in places], places, reached, has_shards)
+        pending, places = beyond(changes, marks, source.shard)
+        return Pending(pending, places, reached(changes, marks, source.shard), has_shards)
 
     def advance(self, connection: sa.Connection, source: Source, pending: Pending) -> None:
         """The pending changes, and all before them, are applied by this transaction."""
@@ -175,35 +156,9 @@ class Marks:
             "shard": shard,
             "topic": topic,
             "kafka_partition": partition,
-            "kafka_offset": _BEFORE_ALL[0],
-            "change_index": _BEFORE_ALL[1],
+            "kafka_offset": BEFORE_ALL[0],
+            "change_index": BEFORE_ALL[1],
         }
-
-
-def _first_of_each(changes: Iterable[Change], partitions: set[Partition]) -> Collection[Change]:
-    """The first of the changes for each partition; their offsets only grow, so most need no look."""
-    firsts: dict[Partition, Change] = {}
-    for change in changes:
-        firsts.setdefault((change.topic, change.partition), change)
-        if len(firsts) == len(partitions):
-            break
-    return firsts.values()
-
-
-def _covers_none(first: Change, marks: Mapping[Partition, Mapping[int, Place]]) -> bool:
-    known = marks.get((first.topic, first.partition), {})
-    return all((first.offset, first.index) > mark for mark in known.values())
-
-
-def _is_applied(change: Change, marks: Mapping[Partition, Mapping[int, Place]], shard: int) -> bool:
-    known = marks.get((change.topic, change.partition), {})
-    place = (change.offset, change.index)
-    if place <= known.get(WHOLE, _BEFORE_ALL):
-        return True
-    if shard == WHOLE and len(known) > 1:
-        own = shard_of(change)
-        shard = WHOLE if own is None else own
-    return place <= known.get(shard, _BEFORE_ALL)
 
 
 def _table(name: str, schema: str | None) -> sa.Table:
