@@ -1,0 +1,226 @@
+"""Segments in any store that Spark's Hadoop libraries reach: HDFS, S3, Azure, Google Cloud Storage ..."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException
+
+from handlers.spark.log.files import AlreadyThere, Entry, FilesError, scheme_of, temporary_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["HadoopFiles", "hadoop_conf"]
+
+# https://hadoop.apache.org/docs/r3.5.0/api/org/apache/hadoop/fs/Options.CreateFileOptionKeys.html
+_IF_ABSENT = "fs.option.create.conditional.overwrite"
+_ABORTABLE = "fs.capability.outputstream.abortable"
+# Stores in which a file appears, whole, when its stream is closed; a rename would copy it.
+_OBJECT_STORES = {"s3a", "s3", "gs"}
+_TAKEN = {
+    "org.apache.hadoop.fs.FileAlreadyExistsException",
+    "org.apache.hadoop.fs.s3a.RemoteFileChangedException",
+    "java.nio.file.FileAlreadyExistsException",
+}
+_MISSING = {"java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"}
+_CHUNK = 4 << 20
+"""Bytes handed to Java at once: it holds them as text for a moment."""
+
+
+class HadoopFiles:
+    """One file system of Hadoop's, as the session is configured for it; through py4j.
+
+    Put-if-absent, by store: where the store can (S3A of Hadoop 3.4.2 and later tells so), a conditional
+    create; in other object stores, a create that does not overwrite (atomic in Google Cloud Storage; S3A
+    without conditional creates looks first and puts then, as Delta's log store for a single driver does);
+    anywhere else a temporary file and a rename that does not overwrite, atomic in HDFS and Azure, as Delta's
+    log stores do. (Hadoop's own driver of `file:` looks first and renames then: `LocalFiles` is for that.)
+    """
+
+    def __init__(self, session: SparkSession, uri: str) -> None:
+        """`uri`: any place in the file system. Raises FilesError when it cannot be reached."""
+        self._jvm: Any = session.sparkContext._jvm
+        self._gateway: Any = session.sparkContext._gateway
+        self._conf = hadoop_conf(session)
+        with _explained(uri, "reach"):
+            place = self._path(uri)
+            self._fs = place.getFileSystem(self._conf)
+            root = self._fs.makeQualified(place)
+            self._is_conditional = bool(self._fs.hasPathCapability(root, _IF_ABSENT))
+        self._root_uri = root.toUri()
+        self._lands_whole = self._is_conditional or scheme_of(str(self._root_uri)) in _OBJECT_STORES
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        try:
+            with _explained(folder, "list"):
+                return [_entry(status) for status in self._fs.listStatus(self._path(folder))]
+        except FileNotFoundError:
+            return []
+
+    def read(self, path: str) -> bytes:
+        with _explained(path, "read"):
+            stream = self._fs.open(self._path(path))
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[pa.NativeFile]:
+        with _explained(path, "read"):
+            place = self._path(path)
+            size = int(self._fs.getFileStatus(place).getLen())
+            stream = self._fs.open(place)
+        try:
+            with pa.PythonFile(_Input(stream, size, path), mode="r") as file:
+                yield file
+        finally:
+            stream.close()
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        target = self._path(path)
+        with _explained(path, "write"):
+            if self._lands_whole:
+                self._write(self._created(target), data)
+                return
+            temporary = self._jvm.org.apache.hadoop.fs.Path(target.getParent(), temporary_name())
+            try:
+                self._write(self._fs.create(temporary, False), data)
+                self._rename(temporary, target)
+            except BaseException:
+                with suppress(Exception):  # it is hidden, and removed when it is old
+                    self._fs.delete(temporary, False)
+                raise
+
+    def delete(self, path: str) -> None:
+        with _explained(path, "remove"):
+            self._fs.delete(self._path(path), False)
+
+    def delete_tree(self, folder: str) -> None:
+        with _explained(folder, "remove"):
+            self._fs.delete(self._path(folder), True)
+
+    def rename(self, source: str, target: str) -> None:
+        old, new = self._path(source), self._path(target)
+        with _explained(target, "write"):
+            self._fs.getFileStatus(old)
+            self._fs.mkdirs(new.getParent())
+            self._rename(old, new)
+
+    def exists(self, path: str) -> bool:
+        with _explained(path, "find"):
+            return bool(self._fs.exists(self._path(path)))
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
+
+    def _created(self, target: Any) -> Any:
+        builder = self._fs.createFile(target).create().recursive()
+        if self._is_conditional:
+            return builder.must(_IF_ABSENT, True).build()
+        return builder.overwrite(False).build()
+
+    def _write(self, stream: Any, data: bytes | pa.Buffer) -> None:
+        rest = memoryview(data)
+        try:
+            for start in range(0, len(rest), _CHUNK):
+                stream.write(bytes(rest[start : start + _CHUNK]))
+            if stream.hasCapability("hsync"):
+                stream.hsync()
+        except BaseException:
+            with suppress(Exception):  # what went wrong first is what is told
+                if stream.hasCapability(_ABORTABLE):
+                    stream.abort()  # closing would make the half of it a file
+                stream.close()
+            raise
+        stream.close()
+
+    def _rename(self, source: Any, target: Any) -> None:
+        # FileSystem.rename of one file over another is left to each store; this one is told not to.
+        hadoop = self._jvm.org.apache.hadoop.fs
+        context = hadoop.FileContext.getFileContext(self._root_uri, self._conf)
+        none = self._gateway.new_array(getattr(hadoop, "Options$Rename"), 0)
+        context.rename(source, target, none)
+
+
+class _Input(io.RawIOBase):
+    """A file of Hadoop's as Python's."""
+
+    def __init__(self, stream: Any, size: int, path: str) -> None:
+        super().__init__()
+        self._stream = stream
+        self._size = size
+        self._path = path
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(self._size - self._at, 0)
+        wanted = left if size is None or size < 0 else min(size, left)
+        with _explained(self._path, "read"):
+            self._stream.seek(self._at)
+            found = bytes(self._stream.readNBytes(wanted))
+        self._at += len(found)
+        return found
+
+
+def hadoop_conf(session: SparkSession) -> Any:
+    """Hadoop's configuration as the session has it."""
+    return session._jsparkSession.sessionState().newHadoopConf()
+
+
+def _entry(status: Any) -> Entry:
+    is_folder = bool(status.isDirectory())
+    size = 0 if is_folder else int(status.getLen())
+    return Entry(status.getPath().getName(), size, int(status.getModificationTime()), is_folder)
+
+
+@contextmanager
+def _explained(path: str, what: str) -> Iterator[None]:
+    """Java's errors as Python's; an error of the connection to Java stays what it is."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        cause = error.java_exception
+        name = cause.getClass().getName()
+        if name in _TAKEN:
+            raise AlreadyThere(path) from None
+        if name in _MISSING:
+            raise FileNotFoundError(f"there is no {path}") from None
+        raise FilesError(_told(path, what, name, cause.getMessage())) from None
+    except PySparkException as error:
+        raise FilesError(_told(path, what, type(error).__name__, str(error))) from None
+
+
+def _told(path: str, what: str, kind: str, message: str | None) -> str:
+    kind = kind.rpartition(".")[2]
+    first = (message or "").strip().partition("\n")[0]
+    said = f"{kind}: {first}" if first else kind
+    if kind in ("UnsupportedFileSystemException", "ClassNotFoundException"):
+        advice = "name the store's connector under spark.packages, and its classes under spark.conf"
+    elif kind == "AccessControlException":
+        advice = "let the worker's user write there"
+    elif "Quota" in kind or "No space left" in first:
+        advice = "free space there, or raise the quota"
+    else:
+        advice = "see to it that Spark reaches that place (credentials, rights, space)"
+    return f"cannot {what} {path}: {said}; {advice}"

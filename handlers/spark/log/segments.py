@@ -1,0 +1,278 @@
+"""The log of one table: numbered segments in a folder, of which any worker may put the next."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import pyarrow as pa
+
+from handlers.spark.log.files import AlreadyThere, Entry, Files, is_temporary
+from handlers.spark.log.marks import Marks
+from handlers.spark.log.segment_file import BrokenLog, Head, Segment, encoded, read_head
+
+__all__ = ["BrokenLog", "Segment", "SegmentLog", "SegmentTaken"]
+
+_NAME = re.compile(r"(\d{20})\.parquet")
+_REMOVED = "_removed"
+_LOOKS = 5
+"""At a folder in which other workers put and remove meanwhile."""
+_LEFT_OVER_MS = 3_600_000
+"""A temporary file so old is nobody's any more."""
+
+
+class SegmentTaken(Exception):
+    """Another worker put a segment of this number: load the log, and look again what it holds."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} was put by another worker")
+
+
+class SegmentLog:
+    """The segments in one folder. Any thread may call any method; appends and loads are to be called by one
+    at a time (the table's lock), while others read and remove.
+
+    Segments are numbered from 1, without gaps. A put fails when its number is taken, so of two workers that
+    hold the same changes the second must look again, and finds them in the marks of the last segment. That
+    one is never removed. The others may be, oldest first; which numbers are used up is then told by the name
+    of an empty file in the folder `_removed`, written before the first of them goes: so a worker that had
+    not looked for a while cannot put a number that was used and removed long ago.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        *,
+        is_table: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Nothing is read before `load`. `clock`: seconds since 1970. `is_table`: see `for_table`."""
+        self.folder = folder
+        self._files = files
+        self._is_table = is_table
+        self._clock = clock
+        # Guards the three below: appends and loads change them, and so does the thread that removes.
+        self._lock = threading.Lock()
+        self._known: dict[
+            int, Segment | int
+        ] = {}  # by number, ascending; the size of one not yet looked into
+        self._removed = 0
+        self._head: Head | None = None
+
+    @classmethod
+    def for_table(cls, files: Files, folder: str, *, clock: Callable[[], float] = time.time) -> SegmentLog:
+        """A folder of segments that is a table by itself: they are never removed.
+
+        Somebody else may remove old ones, to keep the table small, though never the last one.
+        """
+        return cls(files, folder, is_table=True, clock=clock)
+
+    @property
+    def last(self) -> int:
+        """The last segment's number; 0: the log is empty."""
+        head = self._head
+        return 0 if head is None else head.segment.number
+
+    @property
+    def marks(self) -> Marks:
+        """How far the table was applied, with all segments."""
+        head = self._head
+        return Marks() if head is None else head.marks
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Of the last segment: binlane's columns and the source's; None: the log is empty."""
+        head = self._head
+        return None if head is None else head.schema
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key columns that the last segment names."""
+        head = self._head
+        return () if head is None else head.key
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """All there are, in order. See `after`."""
+        return self.after(0)
+
+    def after(self, number: int) -> Sequence[Segment]:
+        """The segments beyond this one, in order.
+
+        Those that this object did not put are looked into once, when first asked for. Raises BrokenLog, and
+        what the store raises.
+        """
+        with self._lock:
+            known = [(each, segment) for each, segment in self._known.items() if each > number]
+        found: list[Segment] = []
+        for each, segment in known:
+            if isinstance(segment, Segment):
+                found.append(segment)
+                continue
+            try:
+                read = read_head(self._files, self._path(each), each, segment).segment
+            except FileNotFoundError:
+                self._see_removed()
+                if each > self._removed and not self._is_table:
+                    raise BrokenLog(_missing(self._path(each))) from None
+                continue
+            with self._lock:
+                if each in self._known:
+                    self._known[each] = read
+            found.append(read)
+        return found
+
+    def load(self) -> None:
+        """Look what the folder holds. Cheap: of all files but the last only the names are read.
+
+        Left-overs of crashed writers are removed. Raises BrokenLog for a file that is none of ours, for one
+        that is missing, and for a last one that cannot be read; and what the store raises.
+        """
+        for look in range(1, _LOOKS + 1):
+            try:
+                found = self._listed()
+                head = None
+                if found:
+                    number = max(found)
+                    head = read_head(self._files, self._path(number), number, found[number])
+            except (BrokenLog, FileNotFoundError) as error:
+                # A listing is no snapshot: while others put and remove, it may have holes.
+                if look < _LOOKS and isinstance(error, _Missing | FileNotFoundError):
+                    continue
+                if isinstance(error, FileNotFoundError):
+                    raise BrokenLog(f"the log {self.folder} changes faster than it can be read") from error
+                raise
+            break
+        with self._lock:
+            old = self._known
+            self._known = {}
+            for number in sorted(found):
+                known = old.get(number)
+                is_same = isinstance(known, Segment) and known.bytes == found[number]
+                if number > self._removed or self._is_table:
+                    self._known[number] = known if known is not None and is_same else found[number]
+            if head is not None:
+                self._known[head.segment.number] = head.segment
+            self._head = head
+
+    def append(
+        self, table: pa.Table, marks: Marks, *, key: Sequence[str] = (), partial: bool = False
+    ) -> Segment:
+        """Put the next segment; when this returns, it is durable and in the log.
+
+        `table`: binlane's columns, of which the second is the source time, then the source's; `marks`: the
+        table's, once these rows are applied, complete. Raises SegmentTaken: nothing was put, or what was put
+        is in the log already, as `load` will show. Raises what the store raises: the same holds then.
+        """
+        number = self.last + 1
+        path = self._path(number)
+        data, head = encoded(
+            table,
+            marks,
+            number=number,
+            path=path,
+            key=tuple(key),
+            partial=partial,
+            written_ms=self._now(),
+        )
+        try:
+            self._files.put(path, data)
+        except AlreadyThere:
+            raise SegmentTaken(path) from None
+        if not self._is_table:
+            self._see_removed()
+            if number <= self._removed:
+                self._files.delete(path)
+                raise SegmentTaken(path)
+        with self._lock:
+            self._known[number] = head.segment
+            self._head = head
+        return head.segment
+
+    def remove(self, up_to: int) -> None:
+        """Remove the segments up to and including this number, never the last one.
+
+        They must have been merged. Raises what the store raises; the next call tries again.
+        """
+        if self._is_table:
+            raise RuntimeError(f"{self.folder} is a table: its segments are its rows")
+        with self._lock:
+            up_to = min(up_to, self.last - 1)
+            numbers = [number for number in self._known if number <= up_to]
+        if not numbers:
+            return
+        with suppress(AlreadyThere):  # put by an earlier attempt, or by another worker
+            self._files.put(f"{self.folder}/{_REMOVED}/{up_to:020d}", b"")
+        written = self._see_removed()
+        for number in written:
+            if number < max(written):
+                self._files.delete(f"{self.folder}/{_REMOVED}/{number:020d}")
+        # Oldest first: were it to stop midway, what is left has no holes.
+        for number in numbers:
+            self._files.delete(self._path(number))
+            with self._lock:
+                self._known.pop(number, None)
+
+    def _listed(self) -> dict[int, int]:
+        """The size of each segment's file by its number."""
+        found: dict[int, int] = {}
+        for entry in self._files.list(self.folder):
+            name = _NAME.fullmatch(entry.name)
+            if name is not None and not entry.is_folder:
+                found[int(name[1])] = entry.size
+            elif not self._is_hidden(entry):
+                raise BrokenLog(
+                    f"{self.folder}/{entry.name} is no segment: move it away. This folder is for what "
+                    f"binlane puts there, and readers would take it for a part of the table"
+                )
+        if self._is_table:
+            return found
+        with self._lock:
+            self._removed = 0  # somebody may have removed the whole folder, and the log begins anew
+        # Looked at after the listing: what is removed meanwhile is no hole then.
+        self._see_removed()
+        for number in sorted(found):
+            if number <= self._removed:  # left by a removal that stopped midway
+                self._files.delete(self._path(number))
+                del found[number]
+        first = self._removed + 1
+        if found or self._removed:  # the last one is never removed
+            for number in range(first, max(found, default=first) + 1):
+                if number not in found:
+                    raise _Missing(_missing(self._path(number)))
+        return found
+
+    def _is_hidden(self, entry: Entry) -> bool:
+        """Whether Spark passes it over. A temporary file that a crash left is removed in passing."""
+        if is_temporary(entry.name) and entry.modified_ms + _LEFT_OVER_MS < self._now():
+            self._files.delete(f"{self.folder}/{entry.name}")
+        return entry.name.startswith((".", "_"))
+
+    def _see_removed(self) -> Sequence[int]:
+        """Look which numbers are used up; returns all that are written down."""
+        entries = self._files.list(f"{self.folder}/{_REMOVED}")
+        numbers = [int(entry.name) for entry in entries if entry.name.isdecimal()]
+        with self._lock:
+            self._removed = max([self._removed, *numbers])
+        return numbers
+
+    def _path(self, number: int) -> str:
+        return f"{self.folder}/{number:020d}.parquet"
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
+
+
+class _Missing(BrokenLog):
+    """A number is not there."""
+
+
+def _missing(path: str) -> str:
+    return (
+        f"{path} is missing, though it was never removed by binlane: restore it from a backup; without one, "
+        f"remove the table with its log and read the source anew"
+    )
