@@ -14,9 +14,7 @@ _STACK_LINE = re.compile(
     r"^\s*(at [\w.$]+[(/]|\.\.\. \d+ more|Driver stacktrace:|JVM stacktrace:|Traceback )"
 )
 # What only wraps the reason.
-_WRAPPERS = re.compile(
-    r"Job aborted|Writing job aborted|\[(TASK_WRITE_FAILED|FAILED_READ_FILE|INTERNAL_ERROR)"
-)
+_WRAPPERS = re.compile(r"Job aborted|Writing job aborted|\[(TASK_WRITE_FAILED|FAILED_READ|INTERNAL_ERROR)")
 _QUERY_LINE = re.compile(r"^(== |'[A-Z]|\+- |:- )")
 
 
