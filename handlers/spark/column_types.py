@@ -5,78 +5,45 @@ docs/spark.md has the whole table. A type that is not known here becomes a strin
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta
-from decimal import Decimal
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
 
-import msgspec
 import pyarrow as pa
 
 from handlers.mysql.types import read_type
+from handlers.spark.conversions import ColumnType, fitting, singles, text, time_text
+from handlers.spark.spark_types import MOST_DIGITS, read_spark_type
 
-__all__ = ["STRING", "ColumnType", "column_type"]
+__all__ = ["STRING", "ColumnType", "column_type", "override", "spark_name", "text", "time_text"]
 
+STRING = fitting(pa.string())
 
-class ColumnType(NamedTuple):
-    """How one source column is kept."""
-
-    arrow: pa.DataType
-    convert: Callable[[Any], Any] | None = None
-    """Applied to every value that is not None; None: Arrow takes the values as they are."""
-
-
-def time_text(value: Any, digits: int) -> str:
-    """A TIME as MySQL writes it. It runs from -838:59:59 to 838:59:59, which no time of day can hold."""
-    if not isinstance(value, timedelta):
-        return text(value)
-    microseconds = value // timedelta(microseconds=1)
-    sign = "-" if microseconds < 0 else ""
-    seconds, microseconds = divmod(abs(microseconds), 1_000_000)
-    fraction = f".{microseconds:06d}"[: digits + 1] if digits else ""
-    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
-
-
-def text(value: Any) -> str:
-    """Any value as text: bytes in base64, lists and objects as JSON, times in ISO 8601."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    if isinstance(value, bool | dict | list | tuple):
-        return msgspec.json.encode(value, enc_hook=text).decode("utf-8")
-    return str(value)
-
-
-STRING = ColumnType(pa.string(), text)
-"""Also of columns whose type the source does not tell."""
-
-_LONG_DECIMAL = ColumnType(pa.decimal128(20, 0), Decimal)  # bigint unsigned and bit(64) pass a long's range
-_BINARY = ColumnType(pa.binary())
+_LONG_DECIMAL = fitting(pa.decimal128(20, 0))  # bigint unsigned and bit(64) pass a long's range
+_BINARY = fitting(pa.binary())
+# A server has rounded its values: what Arrow rounds is but their notation.
+_FLOAT = ColumnType(pa.float32(), fitting(pa.float64()).convert, frozenset((float,)), singles)
+_TINYINT, _SMALLINT, _INT, _BIGINT = map(fitting, (pa.int8(), pa.int16(), pa.int32(), pa.int64()))
+# MySQL's is a tinyint, PostgreSQL's holds true and false: the values tell.
+_BOOLEAN = _TINYINT._replace(is_open=True)
 
 # Signed and unsigned; the next wider type holds what the unsigned one can.
 _INTEGERS: Mapping[str, tuple[ColumnType, ColumnType]] = {
-    **dict.fromkeys(("tinyint", "int1", "bool", "boolean"), (ColumnType(pa.int8()), ColumnType(pa.int16()))),
-    **dict.fromkeys(("smallint", "int2"), (ColumnType(pa.int16()), ColumnType(pa.int32()))),
-    **dict.fromkeys(("mediumint", "middleint", "int3"), (ColumnType(pa.int32()), ColumnType(pa.int32()))),
-    **dict.fromkeys(("int", "integer", "int4"), (ColumnType(pa.int32()), ColumnType(pa.int64()))),
-    **dict.fromkeys(("bigint", "int8"), (ColumnType(pa.int64()), _LONG_DECIMAL)),
+    **dict.fromkeys(("tinyint", "int1", "bool"), (_TINYINT, _SMALLINT)),
+    **dict.fromkeys(("smallint", "int2"), (_SMALLINT, _INT)),
+    **dict.fromkeys(("mediumint", "middleint", "int3"), (_INT, _INT)),
+    **dict.fromkeys(("int", "integer", "int4"), (_INT, _BIGINT)),
+    **dict.fromkeys(("bigint", "int8"), (_BIGINT, _LONG_DECIMAL)),
 }
 
 _PLAIN: Mapping[str, ColumnType] = {
+    "boolean": _BOOLEAN,
     "serial": _LONG_DECIMAL,
-    "year": ColumnType(pa.int16()),
-    **dict.fromkeys(("double", "double precision", "real", "float8"), ColumnType(pa.float64())),
-    "date": ColumnType(pa.date32()),
-    "datetime": ColumnType(pa.timestamp("us")),
-    "timestamp": ColumnType(pa.timestamp("us", tz="UTC")),
-    "set": ColumnType(pa.list_(pa.string())),
+    "year": _SMALLINT,
+    **dict.fromkeys(("double", "double precision", "real", "float8"), fitting(pa.float64())),
+    "date": fitting(pa.date32()),
+    "datetime": fitting(pa.timestamp("us")),
+    "timestamp": fitting(pa.timestamp("us", tz="UTC")),
+    "set": fitting(pa.list_(pa.string())),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _BINARY),
     **dict.fromkeys(("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"), _BINARY),
     **dict.fromkeys(("multipolygon", "geometrycollection", "geomcollection", "vector"), _BINARY),
@@ -92,27 +59,31 @@ def column_type(type_text: str) -> ColumnType:
         return _INTEGERS[name][mysql_type.unsigned]
     if name in _SIZED:
         return _SIZED[name](sizes)
-    if name == "set" and not mysql_type.labels:
-        return STRING  # without its labels a set stays the text it came as
     return _PLAIN.get(name, STRING)
 
 
 def _decimal(sizes: tuple[int, ...]) -> ColumnType:
-    """Spark's decimals have up to 38 digits, MySQL's up to 65: those keep all their digits as text."""
+    """Spark's decimals have up to 38 digits, MySQL's up to 65: those keep all their digits as text.
+
+    Open: one without sizes, which is decimal(10,0) in MySQL's DDL and has any digits in PostgreSQL and in
+    streams that tell none; and decimal(65,30), which DTS says of all decimals (docs/formats.md).
+    """
     precision = sizes[0] if sizes else 10
     scale = sizes[1] if len(sizes) > 1 else 0
-    return STRING if precision > 38 else ColumnType(pa.decimal128(precision, scale))
+    kept = STRING if precision > MOST_DIGITS else fitting(pa.decimal128(precision, scale))
+    return kept._replace(is_open=not sizes or sizes == (65, 30))
 
 
 def _float(sizes: tuple[int, ...]) -> ColumnType:
     # FLOAT(25) to FLOAT(53) are doubles; FLOAT(7,4) is not, its numbers are digits.
-    return ColumnType(pa.float64() if len(sizes) == 1 and sizes[0] > 24 else pa.float32())
+    return fitting(pa.float64()) if len(sizes) == 1 and sizes[0] > 24 else _FLOAT
 
 
 def _bit(sizes: tuple[int, ...]) -> ColumnType:
-    return _LONG_DECIMAL if sizes[:1] == (64,) else ColumnType(pa.int64())
+    return _LONG_DECIMAL if sizes[:1] == (64,) else _BIGINT
 
 
+@lru_cache(maxsize=16)
 def _time(sizes: tuple[int, ...]) -> ColumnType:
     return ColumnType(pa.string(), partial(time_text, digits=sizes[0] if sizes else 0))
 
@@ -123,3 +94,37 @@ _SIZED: Mapping[str, Callable[[tuple[int, ...]], ColumnType]] = {
     "bit": _bit,
     "time": _time,
 }
+
+# ---- Spark's own spelling
+
+_NAMES: Mapping[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "array<string>": pa.list_(pa.string()),
+}
+_BY_TYPE = {arrow: name for name, arrow in _NAMES.items()}
+
+
+def override(type_text: str) -> pa.DataType:
+    """The Arrow type of a Spark type text, as in the option `columns`. Raises ValueError."""
+    spark_type = read_spark_type(type_text)
+    return pa.decimal128(*spark_type.sizes) if spark_type.sizes else _NAMES[spark_type.name]
+
+
+def spark_name(arrow: pa.DataType) -> str:
+    """The type as Spark writes it: `decimal(12,2)`."""
+    if pa.types.is_decimal128(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})"
+    if pa.types.is_list(arrow):
+        return f"array<{spark_name(arrow.value_type)}>"
+    return _BY_TYPE.get(arrow, str(arrow))

@@ -9,6 +9,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
 from handlers.mysql_ddl.rules import DDLRules
+from handlers.spark.spark_types import read_spark_type
 from worker.configuration.values import Duration, PositiveDuration, PositiveSize, duration, size
 
 __all__ = ["MergeOptions", "SparkOptions", "UpkeepOptions"]
@@ -94,6 +95,20 @@ class SparkOptions(BaseModel):
         pattern=r"^[\w.]+:[A-Za-z_]\w*$",
         description="With mode: function, package.module:function; it is called as f(frame, batch).",
     )
+
+    @field_validator("columns")
+    @classmethod
+    def _types_of_spark(cls, columns: dict[str, str]) -> dict[str, str]:
+        for column, type_text in columns.items():
+            try:
+                read_spark_type(type_text)
+            except ValueError as error:
+                raise ValueError(f"{column}: {error}") from None
+        lowered = [column.lower() for column in columns]
+        for column in columns:
+            if lowered.count(column.lower()) > 1:
+                raise ValueError(f"{column} is there twice: Spark's names have no case")
+        return columns
 
     @field_validator("path")
     @classmethod

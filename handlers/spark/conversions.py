@@ -1,0 +1,270 @@
+"""Python values as columns of Arrow: at once where Arrow takes them as they are, else one by one.
+
+A value that a type cannot hold without losing something is refused, never cut.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from types import NoneType
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from handlers.mysql.values import single
+
+__all__ = ["UNFIT", "ColumnType", "array_of", "fitting", "singles", "text", "time_text"]
+
+UNFIT = (pa.ArrowException, ValueError, TypeError, ArithmeticError)
+"""What `array_of` raises for values that do not fit."""
+
+_MOST_DIGITS = 40  # a short text must not become a number of a million digits
+_NAIVE_EPOCH = datetime(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FINER = re.compile(r"[.,]\d{6}0*[1-9]")  # digits below a microsecond: fromisoformat would drop them
+
+
+class ColumnType(NamedTuple):
+    """How one column is kept."""
+
+    arrow: pa.DataType
+    convert: Callable[[Any], Any]
+    """Any value but None, as Arrow takes it. Raises one of UNFIT."""
+    natives: frozenset[type] = frozenset()
+    """Values of these types need no `convert`."""
+    build: Callable[[Sequence[Any]], pa.Array] | None = None
+    """Of natives and Nones, where there is a faster way than Arrow's own."""
+    is_open: bool = False
+    """Whether the type text leaves open what values may come: then they decide (see `inferred`), and `arrow`
+    is what a statement of DDL means by it."""
+
+
+def array_of(values: Sequence[Any], kept: ColumnType) -> pa.Array:
+    """The column. Raises one of UNFIT."""
+    types = set(map(type, values))
+    types.discard(NoneType)
+    if not types:
+        return pa.nulls(len(values), kept.arrow)
+    if types <= kept.natives:
+        # What is wrong shows below, where each value is looked at.
+        with suppress(*UNFIT):
+            return pa.array(values, kept.arrow) if kept.build is None else kept.build(values)
+    convert = kept.convert
+    return pa.array([None if value is None else convert(value) for value in values], kept.arrow)
+
+
+# ---- text
+
+
+def time_text(value: Any, digits: int) -> str:
+    """A TIME as MySQL writes it. It runs from -838:59:59 to 838:59:59, which no time of day can hold."""
+    if not isinstance(value, timedelta):
+        return text(value)
+    microseconds = value // timedelta(microseconds=1)
+    sign = "-" if microseconds < 0 else ""
+    seconds, microseconds = divmod(abs(microseconds), 1_000_000)
+    fraction = f".{microseconds:06d}"[: digits + 1] if digits else ""
+    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
+
+
+def text(value: Any) -> str:
+    """Any value as text: bytes in base64, objects as JSON, labels with commas, times in ISO 8601."""
+    return next((form(value) for kinds, form in _TEXTS.items() if isinstance(value, kinds)), str(value))
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=text).decode("utf-8")
+
+
+# The first that fits: a datetime is a date, a bool an int.
+_TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
+    str: lambda value: value,
+    (bytes, bytearray, memoryview): lambda value: base64.b64encode(value).decode("ascii"),
+    (datetime, date, time): lambda value: value.isoformat(),
+    Decimal: lambda value: format(value, "f"),
+    timedelta: lambda value: time_text(value, 6 if value.microseconds else 0),
+    tuple: lambda value: ",".join(map(text, value)),
+    (bool, dict, list): _json,
+}
+
+
+# ---- numbers
+
+
+def _number(value: Any) -> Decimal:
+    """What the value is worth, to the last digit."""
+    if isinstance(value, Decimal):
+        return value
+    if isinstance(value, float):
+        return Decimal(repr(value))
+    if isinstance(value, int | str):
+        return Decimal(value)
+    raise ValueError("it is no number")
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, int):
+        return int(value)
+    number = _number(value)
+    if not number.is_finite() or number.adjusted() > _MOST_DIGITS or number != number.to_integral_value():
+        raise ValueError("it is no whole number")
+    return int(number)
+
+
+def _double(value: Any) -> float:
+    if isinstance(value, float):
+        return value
+    number = _number(value)
+    rounded = float(number)
+    if number.is_finite() and Decimal(repr(rounded)) != number:
+        raise ValueError("a double would round it")
+    return rounded
+
+
+def _single(value: Any) -> float:
+    """Also a double whose seven digits the single has: 0.1 is one, 0.1234567890 is not."""
+    wanted = _double(value)
+    kept = single(wanted)
+    if kept == wanted or wanted != wanted or float(f"{kept:.7g}") == wanted:  # noqa: PLR0124 - NaN
+        return kept
+    raise ValueError("a float would round it")
+
+
+def singles(values: Sequence[Any]) -> pa.Array:
+    """Floats as singles, as a server rounds them. Raises ValueError for one beyond their range."""
+    array = pa.array(values, pa.float32())
+    infinite = pc.sum(pc.is_inf(array)).as_py()
+    if infinite and infinite != sum(value in (float("inf"), float("-inf")) for value in values):
+        raise ValueError("beyond the range of a float")
+    return array
+
+
+_TRUTHS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, str):
+        value = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}.get(
+            value.lower()
+        )
+    if isinstance(value, bool | int | float | Decimal) and value in (0, 1):
+        return bool(value)
+    raise ValueError("it is neither true nor false")
+
+
+# ---- dates and times
+
+
+def _time(value: str) -> datetime:
+    if _FINER.search(value):
+        raise ValueError("it has digits below a microsecond")
+    return datetime.fromisoformat(value)
+
+
+def _date(value: Any) -> date:
+    if isinstance(value, str):
+        value = _time(value)
+    if not isinstance(value, datetime):
+        if isinstance(value, date):
+            return value
+        raise ValueError("it is no date")
+    if value.time() != time() or value.tzinfo is not None:
+        raise ValueError("it has a time of day or a zone, which a date would lose")
+    return value.date()
+
+
+def _wall_clock(value: Any) -> datetime:
+    """A time with a zone becomes that of UTC, without it."""
+    if isinstance(value, str):
+        value = _time(value)
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(value, date):
+        return datetime.combine(value, time())
+    raise ValueError("it is no time")
+
+
+def _moment(value: Any) -> datetime:
+    """A time without a zone is one in UTC."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value
+    return _wall_clock(value).replace(tzinfo=UTC)
+
+
+# Arrow asks each time for its zone: 0.2 µs a time, and 1 µs in UTC. This way it is 0.06.
+def _wall_clocks(values: Sequence[Any]) -> pa.Array:
+    since = [None if value is None else value - _NAIVE_EPOCH for value in values]
+    return pa.array(since, pa.duration("us")).view(pa.timestamp("us"))
+
+
+def _moments(values: Sequence[Any]) -> pa.Array:
+    since = [None if value is None else value - _EPOCH for value in values]
+    return pa.array(since, pa.duration("us")).view(pa.timestamp("us", tz="UTC"))
+
+
+# ---- the rest
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8")
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise ValueError("it is not bytes")
+
+
+def _labels(value: Any) -> Sequence[str]:
+    if isinstance(value, str):
+        return value.split(",") if value else ()
+    if isinstance(value, tuple | list) and all(isinstance(label, str) for label in value):
+        return value
+    raise ValueError("it is no list of texts")
+
+
+def _unsigned_longs(values: Sequence[Any]) -> pa.Array:
+    return pa.array(values, pa.uint64()).cast(pa.decimal128(20, 0))
+
+
+_INT, _STR, _FLOAT = frozenset((int,)), frozenset((str,)), frozenset((float,))
+_TIMES = frozenset((datetime,))
+_FITTING: Mapping[pa.DataType, ColumnType] = {
+    kept.arrow: kept
+    for kept in (
+        ColumnType(pa.bool_(), _boolean, frozenset((bool,))),
+        *(ColumnType(arrow, _whole, _INT) for arrow in (pa.int8(), pa.int16(), pa.int32(), pa.int64())),
+        ColumnType(pa.float32(), _single),
+        ColumnType(pa.float64(), _double, _FLOAT),
+        ColumnType(pa.decimal128(20, 0), _number, _INT, _unsigned_longs),
+        ColumnType(pa.string(), text, _STR),
+        ColumnType(pa.binary(), _bytes, frozenset((bytes,))),
+        ColumnType(pa.date32(), _date, frozenset((date,))),
+        ColumnType(pa.timestamp("us"), _wall_clock, _TIMES, _wall_clocks),
+        ColumnType(pa.timestamp("us", tz="UTC"), _moment, _TIMES, _moments),
+        ColumnType(pa.list_(pa.string()), _labels, frozenset((tuple,))),
+    )
+}
+_DECIMALS = frozenset((Decimal, int))
+
+
+@lru_cache(maxsize=1000)
+def fitting(arrow: pa.DataType) -> ColumnType:
+    """A column of this type, for any value that fits it without loss: texts are read, too.
+
+    A date and time without a zone counts as one in UTC, where the type has one. Raises ValueError for an
+    Arrow type that no column here has.
+    """
+    # Lists are equal whatever their items are called, but found by their hash only under one name.
+    known = _FITTING.get(pa.list_(arrow.value_type) if pa.types.is_list(arrow) else arrow)
+    if known is not None:
+        return known
+    if pa.types.is_decimal128(arrow):
+        return ColumnType(arrow, _number, _DECIMALS)
+    raise ValueError(f"no column is kept as {arrow}")
