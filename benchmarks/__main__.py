@@ -20,6 +20,11 @@ from benchmarks.peers import Peers
 from benchmarks.processes import BenchmarkError
 from benchmarks.results import Report, show, write
 from benchmarks.servers import ServerError
+from benchmarks.spark import append as spark_changelog
+from benchmarks.spark import backlog as spark_backlog
+from benchmarks.spark import fresh as spark_freshness
+from benchmarks.spark import restart as spark_crash
+from benchmarks.spark import slow_table as spark_slow_table
 from worker.broker import Broker, BrokerError
 from worker.jars import JarsError
 from worker.java import JavaError
@@ -35,6 +40,11 @@ _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "backlog": backlog.run,
     "no_work": no_work.run,
     "stuck": stuck.run,
+    "spark_backlog": spark_backlog.run,
+    "spark_freshness": spark_freshness.run,
+    "spark_slow_table": spark_slow_table.run,
+    "spark_crash": spark_crash.run,
+    "spark_changelog": spark_changelog.run,
 }
 _RESULTS = Path(__file__).with_name("results")
 _FAULTS = (BenchmarkError, BrokerError, JarsError, JavaError, KafkaException, ServerError)
@@ -44,9 +54,11 @@ def main(
     names: Annotated[
         list[str] | None, typer.Argument(help=f"Which to run (default: all): {', '.join(_BENCHMARKS)}.")
     ] = None,
+    *,
     json: Annotated[Path, typer.Option(help="The folder for NAME.json.")] = _RESULTS,
     quick: Annotated[bool, typer.Option("--quick", help="Small numbers: does everything run?")] = False,
     peers: Annotated[bool, typer.Option(help="Measure the JVM peers in the same run.")] = True,
+    plots: Annotated[Path | None, typer.Option(help="The folder for plots; needs the extra `plots`.")] = None,
     broker_directory: Annotated[
         Path | None, typer.Option(help="Keep the broker and its topics here for later runs.")
     ] = None,
@@ -64,7 +76,7 @@ def main(
         def start_broker() -> str:
             return stack.enter_context(Broker(broker_directory)).bootstrap_servers
 
-        context = Context(console, quick, start_broker, lambda: Peers(wanted=peers))
+        context = Context(console, quick, start_broker, lambda: Peers(wanted=peers), peers, plots)
         for name in names or _BENCHMARKS:
             console.print(f"[bold]{name}[/]")
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
@@ -26,6 +27,10 @@ class Context:
     start_broker: Callable[[], str]
     """Starts the broker and gives its address."""
     start_peers: Callable[[], Peers]
+    with_peers: bool = True
+    """Measure peers, too."""
+    plots: Path | None = None
+    """The folder for plots; None: draw none."""
     _bootstrap: str | None = field(default=None, init=False)
     _peers: Peers | None = field(default=None, init=False)
 

@@ -11,7 +11,7 @@ from benchmarks.tally import FIRST, LAST, RECORDS, SLEPT, Tally
 from benchmarks.topics import micros
 from handlers import Batch, Handler
 
-__all__ = ["Counting", "Reading", "Sleeping", "Stuck"]
+__all__ = ["Counting", "Reading", "Sleeping", "Slow", "Stuck"]
 
 
 class _Tallying(Handler):
@@ -124,3 +124,15 @@ class Sleeping(_Tallying):
             begin = time.monotonic_ns()
             time.sleep(seconds)
             self._cells[row + SLEPT] += time.monotonic_ns() - begin
+
+
+class Slow(Handler):
+    """Sleeps for every batch."""
+
+    reads_changes = False
+
+    def __init__(self, *, seconds: float) -> None:
+        self._seconds = seconds
+
+    def handle(self, batch: Batch) -> None:
+        time.sleep(self._seconds)

@@ -28,12 +28,13 @@ def child(
     *,
     stdout: IO[bytes] | int,
     stderr: IO[bytes] | int,
+    stdin: int = subprocess.DEVNULL,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run the command in a process group of its own (Ctrl-C is ours to handle) and kill it at the end."""
     process = subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=stdout,
         stderr=stderr,
         env={**os.environ, **(environment or {})},

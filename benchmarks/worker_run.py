@@ -21,7 +21,7 @@ import yaml
 from benchmarks.processes import BenchmarkError, child, ended
 from benchmarks.tally import Tally, Totals
 
-__all__ = ["Outcome", "WorkerRun", "running_worker"]
+__all__ = ["Outcome", "WorkerRun", "binlane_command", "running_worker"]
 
 _ROOT = Path(__file__).parent.parent
 _LOOK_SECONDS = 0.02
@@ -176,16 +176,15 @@ def running_worker(
         path.write_text(yaml.safe_dump(configuration, sort_keys=False), encoding="utf-8")
         search = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
         log_path = work / "worker.log"
+        command = [binlane_command(), "run", str(path)]
         with (
             log_path.open("wb") as log,
-            child(
-                [_binlane(), "run", str(path)], stdout=log, stderr=log, environment={"PYTHONPATH": search}
-            ) as process,
+            child(command, stdout=log, stderr=log, environment={"PYTHONPATH": search}) as process,
         ):
             yield WorkerRun(process, tally, log_path)
 
 
-def _binlane() -> str:
+def binlane_command() -> str:
     beside = Path(sys.executable).with_name("binlane")
     command = str(beside) if beside.exists() else shutil.which("binlane")
     if command is None:

@@ -1,0 +1,1 @@
+"""The `spark` handler beside a Structured Streaming job that does the same."""

@@ -1,0 +1,77 @@
+"""A backlog of changes until all are in the tables: binlane's replicas and the peer's MERGE."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.context import Context
+from benchmarks.processes import BenchmarkError
+from benchmarks.results import Report, at_least
+from benchmarks.spark.feed import FileTarget, TopicTarget, write_backlog
+from benchmarks.spark.load import Load
+from benchmarks.spark.reached import BACKLOG_COLUMNS, add_row, reach
+from benchmarks.spark.reader import differences, reader
+from benchmarks.spark.sides import REPLICA, binlane, peer, table_folders
+from benchmarks.spark.watch import Watch
+
+__all__ = ["run"]
+
+_FASTER = 4
+_FILES_AT_ONCE = 50
+"""Of 2,000 changes: batches of 100,000."""
+
+
+def run(context: Context) -> Report:
+    """500,000 changes of 20 tables wait; each side begins cold, with empty tables."""
+    records, tables = context.pick((500_000, 20), (4_000, 2))
+    report = Report(
+        "spark_backlog",
+        f"A backlog of {records:,} changes of {tables} tables into Delta replicas",
+        BACKLOG_COLUMNS,
+    )
+    load = Load(tables)
+    with tempfile.TemporaryDirectory(prefix="binlane-spark-") as temporary:
+        folder = Path(temporary)
+        topic = TopicTarget(context.bootstrap, f"spark-backlog-{time.time_ns()}")
+        files = FileTarget(folder / "files")
+        write_backlog(load, [topic, files], records)
+        last = load.last()
+        replicas = {"binlane": table_folders(folder / "binlane", tables)}
+
+        watch = Watch(replicas["binlane"])
+        with binlane(
+            bootstrap=context.bootstrap, topic=topic.topic, folder=folder / "binlane", tables=[REPLICA]
+        ) as side:
+            reading = side.wait_until_reading()
+            durable = reach(side, watch, last, reading, durable=True)
+            merged = reach(side, watch, last, reading)
+            side.stop()
+        watch.close()
+        add_row(report, "binlane", "queryable, by the view", durable, changes=records)
+        add_row(report, "binlane", "merged", merged, changes=records, commits=watch.merges)
+
+        if context.with_peers:
+            name = "Structured Streaming"
+            replicas[name] = table_folders(folder / "peer", tables)
+            watch = Watch(replicas[name])
+            with peer(source=files.folder, folder=folder / "peer", max_files=_FILES_AT_ONCE) as side:
+                theirs = reach(side, watch, last, side.wait_until_reading())
+            watch.close()
+            add_row(report, name, "merged", theirs, changes=records, commits=watch.merges)
+            target = _FASTER * theirs.rate(records)
+            report.goals.append(
+                at_least(target, merged.rate(records), "changes/s", f"merged: {_FASTER} times", name)
+            )
+        truth = load.truth()
+        with reader() as asked:
+            for who, folders in replicas.items():
+                if found := differences(asked, folders, truth):
+                    raise BenchmarkError(f"{who}: " + "\n".join(found))
+    report.notes.append(
+        "Changes/s from the moment it reads (Spark is up), and from the start of its process; both begin "
+        "cold. CPU of the process and its JVM, with the start. Afterwards every table of both equals the "
+        "source."
+    )
+    return report

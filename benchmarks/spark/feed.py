@@ -1,0 +1,173 @@
+"""The load brought to a topic, or to files of JSON lines: all at once, or so many changes a second."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks.spark.load import DATABASE, Load, Record, table_name
+
+__all__ = ["BACKLOG_TIME", "FileTarget", "SteadyFeed", "Target", "TopicTarget", "write_backlog"]
+
+BACKLOG_TIME = 1_763_000_000_000
+"""The source time of a backlog's changes."""
+
+_AT_ONCE = 2_000
+
+
+class Target(Protocol):
+    """Where changes go."""
+
+    tick: float
+    """Seconds between two writes of a steady load."""
+
+    def write(self, records: Sequence[Record]) -> None: ...
+
+    def flush(self) -> None:
+        """Returns when all can be read."""
+        ...
+
+
+class TopicTarget:
+    """A new topic of one partition, so that a change's number is its offset."""
+
+    tick = 0.05
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        """Raises KafkaException when the broker refuses."""
+        self.topic = topic
+        AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        self._failed: list[KafkaError] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "linger.ms": 5,
+                "batch.size": 200_000,
+                "queue.buffering.max.messages": 200_000,
+                "partitioner": "murmur2_random",
+                "enable.idempotence": True,  # else a retried batch overtakes the next one on a new topic
+                "log_level": 3,
+            }
+        )
+
+    def write(self, records: Sequence[Record]) -> None:
+        for record in records:
+            key = f"{DATABASE}.{table_name(record.table)}"
+            while True:
+                try:
+                    self._producer.produce(self.topic, record.value, key, on_delivery=self._delivered)
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Raises KafkaException when a record did not arrive."""
+        if self._producer.flush(120) or self._failed:
+            raise KafkaException(self._failed[0] if self._failed else KafkaError(KafkaError._TIMED_OUT))
+
+    def _delivered(self, error: KafkaError | None, _message: object) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+
+class FileTarget:
+    """A folder; every write is a file that appears whole, and whose name and time follow the order."""
+
+    tick = 0.25
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        self.files = 0
+        """How many were written."""
+        self._time_ms = 0
+
+    def write(self, records: Sequence[Record]) -> None:
+        hidden = self.folder / f".{self.files:08d}.json"
+        with hidden.open("wb") as file:
+            file.writelines(record.value + b"\n" for record in records)
+        # Spark takes files by their time, in milliseconds.
+        self._time_ms = max(time.time_ns() // 1_000_000, self._time_ms + 1)
+        os.utime(hidden, ns=(self._time_ms * 1_000_000, self._time_ms * 1_000_000))
+        hidden.rename(self.folder / hidden.name[1:])
+        self.files += 1
+
+    def flush(self) -> None:
+        pass
+
+
+def write_backlog(load: Load, targets: Sequence[Target], records: int) -> None:
+    """The load's next changes to all targets, in writes of 2,000."""
+    for begin in range(0, records, _AT_ONCE):
+        taken = list(load.take(min(_AT_ONCE, records - begin), BACKLOG_TIME + begin))
+        for target in targets:
+            target.write(taken)
+    for target in targets:
+        target.flush()
+
+
+class SteadyFeed:
+    """A thread that writes so many changes a second, each with the time at which it was made."""
+
+    def __init__(self, load: Load, target: Target, rate: int) -> None:
+        self.load = load
+        self.tables = array("B")
+        """The table of each change, from change `first` on."""
+        self.first = load.made
+        self._target = target
+        self._rate = rate
+        self._numbers: list[int] = []
+        self._times: list[int] = []
+        self._stopping = threading.Event()
+        self._fault: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when all can be read. Raises what made the thread end."""
+        self._stopping.set()
+        self._thread.join()
+        self.check()
+
+    def check(self) -> None:
+        """Raises what made the thread end before it was asked to."""
+        if self._fault is not None:
+            raise self._fault
+
+    def source_time(self, number: int) -> int:
+        """When change `number` was made, milliseconds since 1970."""
+        return self._times[bisect_right(self._numbers, number) - 1]
+
+    def made_at(self, time_ms: int) -> int:
+        """The first change that was made at `time_ms` or later; the next one when there is none."""
+        place = bisect_right(self._times, time_ms - 1)
+        return self._numbers[place] if place < len(self._numbers) else self.load.made
+
+    def _run(self) -> None:
+        try:
+            begin = time.monotonic()
+            while not self._stopping.wait(self._target.tick):
+                due = int((time.monotonic() - begin) * self._rate) - len(self.tables)
+                now = time.time_ns() // 1_000_000
+                first = self.load.made
+                records = list(self.load.take(due, now))
+                self._target.write(records)
+                self.tables.extend(record.table for record in records)
+                self._numbers.append(first)
+                self._times.append(now)
+            self._target.flush()
+        except BaseException as fault:  # raised again in the thread that asks
+            self._fault = fault

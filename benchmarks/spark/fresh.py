@@ -1,0 +1,149 @@
+"""A steady load: how long until a change can be queried, through the view and in the table itself."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.context import Context
+from benchmarks.processes import BenchmarkError
+from benchmarks.results import Report, at_most
+from benchmarks.spark.feed import FileTarget, SteadyFeed, TopicTarget
+from benchmarks.spark.freshness import Freshness, measure, plot
+from benchmarks.spark.load import Load
+from benchmarks.spark.reader import Reader, delta, differences, reader, view
+from benchmarks.spark.sides import REPLICA, binlane, peer, table_folders
+from benchmarks.spark.steady import Observed, Pace, Queries, observe
+from benchmarks.spark.watch import Watch
+
+__all__ = ["run"]
+
+_QUERY_EVERY = 10.0
+_STREAMING = "Structured Streaming"
+
+
+def run(context: Context) -> Report:
+    """2,000 changes a second of 20 tables for three minutes, after half a minute that does not count."""
+    pace = context.pick(Pace(2_000, 30, 180, 120), Pace(200, 2, 6, 60))
+    tables = context.pick(20, 2)
+    report = Report(
+        "spark_freshness",
+        f"A steady load of {pace.rate:,} changes/s of {tables} tables for {pace.seconds:.0f} s: seconds from "
+        "the source's commit until queryable",
+        {
+            "who": "Job",
+            "where": "Queried",
+            "p50": "p50",
+            "p95": "p95",
+            "max": "max",
+            "query": "A query takes (p50)",
+            "behind": "Its newest row is old (p50)",
+            "cpu": "CPU s a second",
+            "unseen": "Changes not seen",
+        },
+    )
+    lines: dict[str, Freshness] = {}
+    with tempfile.TemporaryDirectory(prefix="binlane-spark-") as temporary, reader() as asked:
+        ours = _Run(report, Path(temporary, "binlane"), tables, pace, asked)
+        lines |= ours.binlane(context.bootstrap)
+        if context.with_peers:
+            lines |= _Run(report, Path(temporary, "peer"), tables, pace, asked).peer()
+    if context.with_peers:
+        by_view, merged, theirs = lines.values()
+        report.goals += [
+            at_most(theirs.at(0.5) / 3, by_view.at(0.5), "s", "by the view, p50: a third", _STREAMING),
+            at_most(theirs.at(0.95) / 3, by_view.at(0.95), "s", "by the view, p95: a third", _STREAMING),
+            at_most(10, by_view.at(0.95), "s", "by the view, p95"),
+            at_most(theirs.at(0.5), merged.at(0.5), "s", "merged, p50: no worse", _STREAMING),
+            at_most(theirs.at(0.95), merged.at(0.95), "s", "merged, p95: no worse", _STREAMING),
+        ]
+    if context.plots is not None:
+        plot(context.plots / "spark-freshness.png", report.title, lines)
+    report.notes.append(
+        "Of every change of that time: until its segment was put (view), until the Delta commit that holds "
+        f"it was made (merged). A query counts and sums one whole table, every {_QUERY_EVERY:.0f} s, in "
+        "another Spark on the same machine. Afterwards every table equals the source."
+    )
+    return report
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One side's run."""
+
+    report: Report
+    folder: Path
+    tables: int
+    pace: Pace
+    asked: Reader
+
+    def binlane(self, bootstrap: str) -> dict[str, Freshness]:
+        load = Load(self.tables)
+        topic = TopicTarget(bootstrap, f"spark-freshness-{time.time_ns()}")
+        folders = table_folders(self.folder, self.tables)
+        feed = SteadyFeed(load, topic, self.pace.rate)
+        watch = Watch(folders)
+        with binlane(bootstrap=bootstrap, topic=topic.topic, folder=self.folder, tables=[REPLICA]) as side:
+            side.wait_until_reading()
+            queries = Queries(self.asked, folders, view, feed, every=_QUERY_EVERY)
+            observed = observe(side, feed, watch, self.pace)
+            queries.close()
+            side.stop()
+        watch.close()
+        by_view = measure(feed, watch.durable, observed.window, observed.end_ms)
+        merged = measure(feed, watch.merged, observed.window, observed.end_ms)
+        self._row("binlane", "view", by_view, observed, queries)
+        self._row("binlane", "merged table", merged, observed)
+        self._judge(folders, load)
+        return {"binlane, view": by_view, "binlane, merged": merged}
+
+    def peer(self) -> dict[str, Freshness]:
+        load = Load(self.tables)
+        files = FileTarget(self.folder / "files")
+        folders = table_folders(self.folder, self.tables)
+        feed = SteadyFeed(load, files, self.pace.rate)
+        watch = Watch(folders)
+        with peer(source=files.folder, folder=self.folder, max_files=200) as side:
+            side.wait_until_reading()
+            queries = Queries(self.asked, folders, delta, feed, every=_QUERY_EVERY)
+            observed = observe(side, feed, watch, self.pace)
+            queries.close()
+        watch.close()
+        merged = measure(feed, watch.merged, observed.window, observed.end_ms)
+        self._row(_STREAMING, "merged table", merged, observed, queries)
+        if observed.merged:
+            self._judge(folders, load)
+        return {f"{_STREAMING}, merged": merged}
+
+    def _judge(self, folders: Mapping[int, Path], load: Load) -> None:
+        if found := differences(self.asked, folders, load.truth()):
+            raise BenchmarkError("\n".join(found))
+
+    def _row(
+        self,
+        who: str,
+        where: str,
+        freshness: Freshness,
+        observed: Observed,
+        queries: Queries | None = None,
+    ) -> None:
+        samples = [] if queries is None else queries.samples
+        self.report.row(
+            who=who,
+            where=where,
+            p50=freshness.at(0.5),
+            p95=freshness.at(0.95),
+            max=freshness.longest,
+            query=_median([sample.seconds for sample in samples]),
+            behind=_median([sample.behind for sample in samples]),
+            cpu=observed.cpu_seconds / self.pace.seconds,
+            rss_mib=observed.rss_mib,
+            unseen=freshness.unseen,
+        )
+
+
+def _median(values: list[float]) -> float | None:
+    return sorted(values)[len(values) // 2] if values else None

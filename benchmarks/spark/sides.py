@@ -1,0 +1,198 @@
+"""The two sides as processes: `binlane run` with a Spark table for each source table, and the peer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from benchmarks.processes import BenchmarkError, child, ended
+from benchmarks.spark.load import COLUMNS, DATABASE, table_name
+from benchmarks.worker_run import binlane_command
+
+__all__ = ["CHANGELOG", "HEAP", "REPLICA", "Side", "binlane", "peer", "peer_batches", "table_folders"]
+
+HEAP = "2g"
+REPLICA: dict[str, Any] = {
+    "match": f"{DATABASE}.*",
+    "batch": {"max_records": 20_000, "max_wait": "1s"},
+    "handlers": [{"type": "spark", "mode": "replica"}],
+}
+"""All tables as replicas, with the handler's own defaults."""
+CHANGELOG: dict[str, Any] = {**REPLICA, "handlers": [{"type": "spark", "mode": "changelog"}]}
+_ROOT = Path(__file__).parents[2]
+_PEER = _ROOT / "benchmarks" / "peers" / "structured_streaming.py"
+_DRAIN_SECONDS = 120
+_READY_SECONDS = 120
+_LOOK_SECONDS = 0.1
+
+
+class Side:
+    """A running process, its Java process included."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path, ready: bytes) -> None:
+        self.name = name
+        self.process = process
+        self.started = time.time()
+        """Seconds since 1970."""
+        self.log = log
+        self._ready = ready
+        self._root = psutil.Process(process.pid)
+
+    def wait_until_reading(self) -> float:
+        """Seconds from its start until it reads. Raises BenchmarkError when it does not come to it."""
+        self.wait(lambda: self._ready in self.log.read_bytes(), _READY_SECONDS, "begin to read")
+        return time.time() - self.started
+
+    def wait(self, done: Callable[[], bool], limit: float, what: str) -> None:
+        """Raises BenchmarkError when it ends before, or does not do it in `limit` seconds."""
+        deadline = time.monotonic() + limit
+        while not done():
+            self.check()
+            if time.monotonic() > deadline:
+                raise BenchmarkError(f"{self.name} did not {what} within {limit:.0f} s:\n{self._tail()}")
+            time.sleep(_LOOK_SECONDS)
+
+    def check(self) -> None:
+        """Raises BenchmarkError with the end of the log when it is no longer there."""
+        if self.process.poll() is not None:
+            raise BenchmarkError(f"{self.name} ended with {self.process.returncode}:\n{self._tail()}")
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far, of all its processes."""
+        return sum(_cpu(process) for process in self._processes())
+
+    def rss_mib(self) -> float:
+        """Resident memory now, of all its processes."""
+        return sum(_rss(process) for process in self._processes()) / 2**20
+
+    def kill(self) -> None:
+        """SIGKILL to the process and its Java process, at once."""
+        for process in self._processes():
+            process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM, and wait. Raises BenchmarkError unless it ends with 0."""
+        if not ended(self.process, _DRAIN_SECONDS) or self.process.returncode != 0:
+            raise BenchmarkError(f"{self.name} did not stop ({self.process.returncode}):\n{self._tail()}")
+
+    def _processes(self) -> list[psutil.Process]:
+        try:
+            return [self._root, *self._root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def _tail(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")[-4000:]
+
+
+@contextmanager
+def binlane(
+    *,
+    bootstrap: str,
+    topic: str,
+    folder: Path,
+    tables: Sequence[Mapping[str, Any]],
+    spark: Mapping[str, Any] | None = None,
+    lanes: Mapping[str, Any] | None = None,
+) -> Iterator[Side]:
+    """`binlane run`; killed at the end. The same `folder` again: a restart.
+
+    `tables` is that section of the configuration. The warehouse is `<folder>/lake`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    configuration = {
+        "name": "bench",
+        "kafka": {
+            "bootstrap_servers": bootstrap,
+            "group_id": topic,
+            "topics": [topic],
+            "properties": {"session.timeout.ms": 6000},
+        },
+        "format": "canal",
+        "lanes": dict(lanes or {}),
+        "checkpoint": {"directory": "state", "initial": "earliest"},
+        "http": None,
+        "logging": {"level": "info", "format": "json"},
+        "tables": list(tables),
+        "spark": {"warehouse": "lake", "driver_memory": HEAP, "ui": False, **(spark or {})},
+    }
+    path = folder / "binlane.yaml"
+    path.write_text(yaml.safe_dump(configuration, sort_keys=False), encoding="utf-8")
+    log_path = folder / "worker.log"
+    command = [binlane_command(), "run", str(path)]
+    with log_path.open("wb") as log, _child(command, stdout=log, stderr=log) as process:
+        yield Side("binlane", process, log_path, b"spark_started")
+
+
+@contextmanager
+def peer(
+    *, source: Path, folder: Path, mode: str = "replica", max_files: int = 50, options: Sequence[str] = ()
+) -> Iterator[Side]:
+    """The Structured Streaming job; killed at the end. The same `folder` again: a restart.
+
+    Its tables are `<folder>/lake/shop/<table>`, as binlane's.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [
+        *(sys.executable, str(_PEER), "--mode", mode, "--source", str(source), "--heap", HEAP),
+        *("--lake", str(folder / "lake" / DATABASE), "--checkpoint", str(folder / "checkpoint")),
+        *("--max-files", str(max_files), *options),
+        *(f"--column={name}={kind}" for name, kind in COLUMNS.items()),
+    ]
+    log_path, errors_path = folder / "peer.log", folder / "peer.errors"
+    with (
+        log_path.open("wb") as log,
+        errors_path.open("wb") as errors,
+        _child(command, stdout=log, stderr=errors) as process,
+    ):
+        yield Side("the Structured Streaming job", process, log_path, b'"ready"')
+
+
+def peer_batches(side: Side) -> list[dict[str, Any]]:
+    """What the peer said of its batches: batch, rows, began, seconds."""
+    lines = [json.loads(line) for line in side.log.read_bytes().split(b"\n")[:-1]]
+    return [line for line in lines if line["event"] == "batch"]
+
+
+def table_folders(folder: Path, tables: int) -> dict[int, Path]:
+    """Table -> its Delta folder, of either side."""
+    return {table: folder / "lake" / DATABASE / table_name(table) for table in range(tables)}
+
+
+@contextmanager
+def _child(command: Sequence[str | Path], **files: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Also Java ends with it, however this ends: it leads a session of its own."""
+    search = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    with child(command, environment={"PYTHONPATH": search}, **files) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                for one in psutil.Process(process.pid).children(recursive=True):
+                    one.kill()
+
+
+def _cpu(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
+def _rss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0

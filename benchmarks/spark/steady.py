@@ -1,0 +1,128 @@
+"""A steady load, and how fresh what it changes is on either side."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.spark.feed import SteadyFeed
+from benchmarks.spark.reader import Reader, summary
+from benchmarks.spark.sides import Side
+from benchmarks.spark.watch import Watch
+
+__all__ = ["Observed", "Pace", "Queries", "observe"]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Of a steady run."""
+
+    rate: int
+    """Changes a second."""
+    warm: float
+    """Seconds before it is looked at: both sides have just started."""
+    seconds: float
+    """It is looked at."""
+    tail: float
+    """Seconds at most until what was made until then is merged."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    window: tuple[int, int]
+    """The first change that was looked at, and one beyond the last."""
+    end_ms: int
+    """When it was looked last."""
+    cpu_seconds: float
+    """Of the side, while it was looked at."""
+    rss_mib: float
+    merged: bool
+    """Everything was, within the tail."""
+
+
+def observe(side: Side, feed: SteadyFeed, watch: Watch, pace: Pace) -> Observed:
+    """Start the feed, wait, stop it, and wait for the rest.
+
+    Raises BenchmarkError when the side ends before.
+    """
+    feed.start()
+    _sleep(side, feed, pace.warm)
+    first, cpu = feed.load.made, side.cpu_seconds()
+    _sleep(side, feed, pace.seconds)
+    cpu, rss = side.cpu_seconds() - cpu, side.rss_mib()
+    feed.stop()
+    last = feed.load.last()
+    deadline = time.monotonic() + pace.tail
+    while watch.missing(last) and time.monotonic() < deadline:
+        side.check()
+        time.sleep(0.2)
+    return Observed(
+        (first, feed.load.made), time.time_ns() // 1_000_000, cpu, rss, merged=not watch.missing(last)
+    )
+
+
+def _sleep(side: Side, feed: SteadyFeed, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        side.check()
+        feed.check()
+        time.sleep(min(0.5, left))
+
+
+@dataclass(frozen=True)
+class _Sample:
+    seconds: float
+    """The query took."""
+    behind: float
+    """Seconds that the newest row it returned was old when it returned."""
+
+
+class Queries:
+    """A thread that queries one table after the other, every so many seconds."""
+
+    def __init__(
+        self,
+        asked: Reader,
+        folders: Mapping[int, Path],
+        source: Callable[[Path], str],
+        feed: SteadyFeed,
+        *,
+        every: float,
+    ) -> None:
+        """`source` makes of a table's folder what stands in a statement's FROM."""
+        self.samples: list[_Sample] = []
+        self._asked = asked
+        self._folders = list(folders.values())
+        self._source = source
+        self._feed = feed
+        self._every = every
+        self._stopping = threading.Event()
+        self._fault: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="queries", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Raises what made the thread end."""
+        self._stopping.set()
+        self._thread.join()
+        if self._fault is not None:
+            raise self._fault
+
+    def _run(self) -> None:
+        try:
+            turn = 0
+            while not self._stopping.wait(self._every):
+                folder = self._folders[turn % len(self._folders)]
+                turn += 1
+                if not (folder / "_delta_log").exists():
+                    continue
+                answer = self._asked.ask(summary(self._source(folder)))
+                newest = answer.row[2]
+                if newest is not None:
+                    behind = time.time() - self._feed.source_time(newest) / 1e3
+                    self.samples.append(_Sample(answer.seconds, behind))
+        except BaseException as fault:  # raised again by close
+            self._fault = fault

@@ -1,0 +1,152 @@
+"""When changes became visible in tables, seen from outside: by Delta's commits and by segments.
+
+A commit and a segment say up to which offset their table is complete (binlane), a commit of the peer up to
+which change; offsets are the changes' numbers here. Files appear whole, under consecutive numbers, so that
+one look for the next number tells.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from handlers.spark.log.marks import Marks
+
+__all__ = ["History", "Watch"]
+
+_LOOK_SECONDS = 0.2
+
+
+@dataclass
+class History:
+    """What one table showed, and when."""
+
+    upto: list[int] = field(default_factory=list)
+    """Numbers of changes, ascending."""
+    times_ms: list[int] = field(default_factory=list)
+    """Since when all changes up to that one are visible, milliseconds since 1970."""
+
+    @property
+    def last(self) -> int:
+        """The greatest visible change; -1 for none."""
+        return self.upto[-1] if self.upto else -1
+
+    def visible_at(self, number: int) -> int | None:
+        """When change `number` became visible; None if it did not."""
+        place = bisect_left(self.upto, number)
+        return self.times_ms[place] if place < len(self.upto) else None
+
+    def add(self, upto: int, time_ms: int) -> None:
+        if upto > self.last:
+            self.upto.append(upto)
+            self.times_ms.append(time_ms)
+
+
+class _Files:
+    """Files under consecutive numbers, each seen once."""
+
+    def __init__(self, folder: Path, first: int, suffix: str) -> None:
+        self._folder = folder
+        self._next = first
+        self._suffix = suffix
+
+    def seen(self) -> list[tuple[Path, int]]:
+        """The new ones, and when each appeared: its inode's last change, which is its rename or link."""
+        found = []
+        while True:
+            path = self._folder / f"{self._next:020d}{self._suffix}"
+            try:
+                found.append((path, path.stat().st_ctime_ns // 1_000_000))
+            except FileNotFoundError:
+                return found
+            self._next += 1
+
+
+class Watch:
+    """A thread that looks at the tables in `folders` (table -> its Delta folder) until it is closed."""
+
+    def __init__(self, folders: Mapping[int, Path]) -> None:
+        self.merged = {table: History() for table in folders}
+        """By Delta's commits."""
+        self.durable = {table: History() for table in folders}
+        """By segments; empty for the peer."""
+        self.merges = 0
+        """Commits that brought changes in."""
+        self._commits = {t: _Files(folder / "_delta_log", 0, ".json") for t, folder in folders.items()}
+        self._segments = {
+            t: _Files(folder / "_binlane" / "pending", 1, ".parquet") for t, folder in folders.items()
+        }
+        self._stopping = threading.Event()
+        self._fault: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def missing(self, last: list[int], *, durable: bool = False) -> int:
+        """In how many tables the change `last[table]` is not visible yet.
+
+        Raises what made the thread end.
+        """
+        if self._fault is not None:
+            raise self._fault
+        histories = self.durable if durable else self.merged
+        return sum(history.last < last[table] for table, history in histories.items())
+
+    def showing(self, last: list[int], *, durable: bool = False) -> Callable[[], bool]:
+        """What tells whether all tables show their change `last[table]`."""
+        return lambda: self.missing(last, durable=durable) == 0
+
+    def complete_at(self, last: list[int], *, durable: bool = False) -> int:
+        """When all tables showed their change `last[table]`; milliseconds since 1970."""
+        histories = self.durable if durable else self.merged
+        return max(history.visible_at(last[table]) or 0 for table, history in histories.items())
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.wait(_LOOK_SECONDS):
+                self._look()
+            self._look()
+        except BaseException as fault:  # raised again in the thread that asks
+            self._fault = fault
+
+    def _look(self) -> None:
+        for table, files in self._segments.items():
+            for path, time_ms in files.seen():
+                self.durable[table].add(_segment_end(path), time_ms)
+        for table, files in self._commits.items():
+            for path, time_ms in files.seen():
+                upto = _commit_end(path)
+                if upto is not None:
+                    self.merges += upto > self.merged[table].last
+                    self.merged[table].add(upto, time_ms)
+
+
+def _commit_end(path: Path) -> int | None:
+    for line in path.read_bytes().splitlines():
+        if line.startswith(b'{"commitInfo"'):
+            note = json.loads(line)["commitInfo"].get("userMetadata")
+            if note is None:
+                return None
+            told = json.loads(note)
+            return told if isinstance(told, int) else _greatest(told["binlane"]["marks"])
+    return None
+
+
+def _segment_end(path: Path) -> int:
+    footer = json.loads(pq.read_metadata(path).metadata[b"binlane"])
+    marks = Marks.from_json(json.dumps(footer["marks"]))
+    return max((offset for offset, _ in marks.highest().values()), default=-1)
+
+
+def _greatest(marks: Mapping[str, Mapping[str, tuple[int, int]]]) -> int:
+    """Of {topic: {partition: (offset, index)}}."""
+    return max((place[0] for partitions in marks.values() for place in partitions.values()), default=-1)
