@@ -1,0 +1,156 @@
+"""The worker's own file system, and Arrow's, hold what a store promises."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from files_contract import FilesContract
+
+from handlers.spark.log.arrow_files import ArrowFiles
+from handlers.spark.log.files import AlreadyThere, Files, FilesError, files_for
+from handlers.spark.log.local_files import LocalFiles
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+class TestPlainPaths(FilesContract):
+    @pytest.fixture
+    def files(self) -> Files:
+        return LocalFiles()
+
+    @pytest.fixture
+    def root(self, folder: Path) -> str:
+        return str(folder)
+
+
+class TestFileURIs(FilesContract):
+    @pytest.fixture
+    def files(self) -> Files:
+        return LocalFiles()
+
+    @pytest.fixture(params=["file:", "file://", "file://localhost"])
+    def root(self, folder: Path, request: pytest.FixtureRequest) -> str:
+        return f"{request.param}{folder}"
+
+
+class TestArrow(FilesContract):
+    @pytest.fixture
+    def files(self) -> Files:
+        return ArrowFiles("file:///")
+
+    @pytest.fixture
+    def root(self, folder: Path) -> str:
+        return f"file://{folder}"
+
+
+class TestWithoutHardLinks(FilesContract):
+    """As on CIFS, whose answer to link(2) this is."""
+
+    @pytest.fixture
+    def files(self, monkeypatch: pytest.MonkeyPatch) -> Files:
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+        monkeypatch.setattr(os, "link", refuse)
+        return LocalFiles()
+
+    @pytest.fixture
+    def root(self, folder: Path) -> str:
+        return str(folder)
+
+
+@pytest.mark.parametrize("kind", ["local", "arrow"])
+def test_of_threads_that_put_one_path_at_once_exactly_one_does(tmp_path: Path, kind: str) -> None:
+    files: Files = LocalFiles() if kind == "local" else ArrowFiles("file:///")
+    prefix = "" if kind == "local" else "file://"
+    for turn in range(20):
+        path = f"{prefix}{tmp_path}/{turn}/one"
+        won: list[bytes] = []
+        start = threading.Barrier(8)
+
+        def put(name: bytes, path: str = path, won: list[bytes] = won, start: Any = start) -> None:
+            start.wait()
+            try:
+                files.put(path, name * 1000)
+            except AlreadyThere:
+                return
+            won.append(name * 1000)
+
+        threads = [threading.Thread(target=put, args=(b"%d" % number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert won == [files.read(path)]
+        assert os.listdir(tmp_path / str(turn)) == ["one"]
+
+
+def test_a_put_is_durable_before_its_name_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, list[str]]] = []
+    sync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        synced = os.readlink(f"/proc/self/fd/{descriptor}").replace(str(tmp_path), "")
+        names = [name for name in os.listdir(tmp_path / "log") if name == "one"]
+        seen.append(("file" if synced.endswith(".tmp") else synced or "/", names))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    LocalFiles().put(f"{tmp_path}/log/one", b"x")
+    # Its folder's own name, the file, then the file's name.
+    assert seen == [("/", []), ("file", []), ("/log", ["one"])]
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_write_that_fails_midway_leaves_nothing(tmp_path: Path) -> None:
+    with files_no_larger_than(10_000), pytest.raises(FilesError) as told:
+        LocalFiles().put(f"{tmp_path}/one", b"x" * 20_000)
+    assert str(told.value).startswith(f"cannot write {tmp_path}/one: File too large; ")
+    assert told.value.errno == errno.EFBIG
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_place_that_cannot_be_written_is_told() -> None:
+    with pytest.raises(FilesError, match=r"cannot write /sys/binlane/one: .+; (let the worker's|mount it)"):
+        LocalFiles().put("/sys/binlane/one", b"x")
+
+
+def test_another_hosts_file_is_refused() -> None:
+    with pytest.raises(FilesError, match=r"another host \(nas\): write file:///lake/one"):
+        LocalFiles().put("file://nas/lake/one", b"x")
+
+
+def test_with_connect_a_folder_is_the_workers_own() -> None:
+    spark: Any = SimpleNamespace(is_classic=False, session=None)
+    assert isinstance(files_for("/lake", spark), LocalFiles)
+    assert isinstance(files_for("file:///lake", spark), LocalFiles)
+
+
+def test_with_connect_an_object_store_is_arrows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    spark: Any = SimpleNamespace(is_classic=False, session=None)
+    assert isinstance(files_for("s3a://lake/shop", spark), ArrowFiles)
+    with pytest.raises(FilesError, match="cannot reach oss://lake/shop: .*with Spark Connect the warehouse"):
+        files_for("oss://lake/shop", spark)
