@@ -18,10 +18,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.processes import BenchmarkError, child
-from benchmarks.spark.load import CHECKSUM, TableTruth
+import pyarrow as pa
 
-__all__ = ["Answer", "Reader", "delta", "differences", "reader", "summary", "view"]
+from benchmarks.processes import BenchmarkError, child
+from benchmarks.spark.load import CHECKSUM, COLUMNS, TableTruth
+from benchmarks.spark.watch import pending
+from handlers.spark.shape import Shape
+from handlers.spark.table_ref import TableRef
+from handlers.spark.view import view_sql
+
+__all__ = ["Answer", "Reader", "delta", "differences", "is_there", "reader", "summary", "view"]
 
 _ROOT = Path(__file__).parents[2]
 
@@ -82,13 +88,22 @@ def summary(source: str) -> str:
     return f"SELECT count(*), {CHECKSUM}, max(n) FROM {source}"
 
 
+def is_there(folder: Path) -> bool:
+    """Whether the Delta table has its first commit."""
+    return (folder / "_delta_log" / f"{0:020d}.json").exists()
+
+
 def delta(folder: Path) -> str:
     """The Delta table in a statement's FROM."""
     return f"delta.`{folder}`"
 
 
 def view(folder: Path) -> str:
-    return delta(folder)
+    """binlane's view of the table and of what waits beside it, in a statement's FROM."""
+    schema = pa.schema([(name, pa.null()) for name in COLUMNS])
+    columns = list(COLUMNS) if is_there(folder) else None
+    ref = TableRef(delta(folder), str(folder), str(pending(folder)), "")
+    return f"({view_sql(ref, Shape(schema, ('id',)), mode='replica', columns=columns)})"
 
 
 def differences(asked: Reader, folders: Mapping[int, Path], truth: Sequence[TableTruth]) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.spark.feed import SteadyFeed
-from benchmarks.spark.reader import Reader, summary
+from benchmarks.spark.reader import Reader, is_there, summary
 from benchmarks.spark.sides import Side
 from benchmarks.spark.watch import Watch
 
@@ -117,7 +117,7 @@ class Queries:
             while not self._stopping.wait(self._every):
                 folder = self._folders[turn % len(self._folders)]
                 turn += 1
-                if not (folder / "_delta_log").exists():
+                if not is_there(folder):
                     continue
                 answer = self._asked.ask(summary(self._source(folder)))
                 newest = answer.row[2]

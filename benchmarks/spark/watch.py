@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from handlers.spark.log.marks import Marks
 
-__all__ = ["History", "Watch"]
+__all__ = ["History", "Watch", "pending"]
 
 _LOOK_SECONDS = 0.2
 
@@ -46,6 +46,12 @@ class History:
         if upto > self.last:
             self.upto.append(upto)
             self.times_ms.append(time_ms)
+
+
+def pending(folder: Path) -> Path:
+    """Where the segments of a Delta table in the warehouse's `<database>/<table>` are."""
+    database, table = folder.parts[-2:]
+    return folder.parents[1] / "_binlane" / database / table / "pending"
 
 
 class _Files:
@@ -79,9 +85,7 @@ class Watch:
         self.merges = 0
         """Commits that brought changes in."""
         self._commits = {t: _Files(folder / "_delta_log", 0, ".json") for t, folder in folders.items()}
-        self._segments = {
-            t: _Files(folder / "_binlane" / "pending", 1, ".parquet") for t, folder in folders.items()
-        }
+        self._segments = {t: _Files(pending(folder), 1, ".parquet") for t, folder in folders.items()}
         self._stopping = threading.Event()
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
