@@ -1,0 +1,128 @@
+"""Columns: added, dropped, renamed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+
+from handlers.mysql_ddl import AddColumn, ModifyColumn, TableName
+from handlers.spark.ddl.filling import compute, fill, number
+from handlers.spark.ddl.retyping import modify_columns
+from handlers.spark.ddl.target import Target, find
+from handlers.spark.table_ref import TableRef, quoted
+
+__all__ = ["add_columns", "drop_columns", "rename_column"]
+
+log = structlog.stdlib.get_logger("handlers.spark")
+
+_ASIDE = "_binlane_aside"
+
+
+def drop_columns(target: Target, ref: TableRef, names: Sequence[str], step: str) -> None:
+    """In a history they stay: its older versions have their values."""
+    if target.is_history:
+        return
+    columns = target.columns(ref)
+    own = [found for name in names if (found := find(columns, name)) is not None]
+    if not own or step in target.steps(ref):
+        return
+    if len(own) == len(columns):
+        # Delta keeps no table without columns. The next row brings the others.
+        log.warning("ddl_columns_not_dropped", table=str(ref), columns=own, because="it has no others")
+        return
+    target.map_names(ref)
+    target.run(ref, step, f"ALTER TABLE {ref.sql} DROP COLUMNS ({', '.join(map(quoted, own))})")
+
+
+def rename_column(target: Target, ref: TableRef, name: str, new: str, step: str) -> bool:
+    """Whether the table has the column under its new name now."""
+    if step in target.steps(ref):
+        return True
+    columns = target.columns(ref)
+    own, taken = find(columns, name), find(columns, new)
+    is_case = name.casefold() == new.casefold()
+    if is_case and f"{step}.aside" in target.steps(ref):
+        _rename(target, ref, _ASIDE, new, step)
+        return True
+    if own is None or own == new:
+        return False
+    target.map_names(ref)
+    if is_case:  # which Spark takes for the same name
+        _rename(target, ref, own, _ASIDE, f"{step}.aside")
+        own = _ASIDE
+    elif taken is not None:
+        if not target.is_history:
+            log.warning("ddl_column_not_renamed", table=str(ref), column=own, to=new, because="it exists")
+            return False
+        # A column that the source has dropped, kept for the older versions.
+        _rename(target, ref, taken, _old_name(taken, columns), f"{step}.kept")
+    _rename(target, ref, own, new, step)
+    return True
+
+
+def _rename(target: Target, ref: TableRef, name: str, new: str, step: str) -> None:
+    target.run(ref, step, f"ALTER TABLE {ref.sql} RENAME COLUMN {quoted(name)} TO {quoted(new)}")
+
+
+def _old_name(name: str, columns: Sequence[str] | dict[str, str]) -> str:
+    number, new = 1, f"{name}_old"
+    while find(columns, new) is not None:
+        number += 1
+        new = f"{name}_old{number}"
+    return new
+
+
+def add_columns(
+    target: Target, table: TableName, operations: Sequence[AddColumn], step: str, *, key: Sequence[str] | None
+) -> None:
+    """Add them at their places, and give the rows that are there what the source gave them; of a history,
+    the current versions: what older ones had is past.
+
+    A column that a replica has already keeps its values. In a history it is one that the source has dropped
+    before: it is the new column from now on, in its type.
+    """
+    ref = target.ref(table)
+    columns = target.columns(ref)
+    step_add = f"{step}.add"
+    if step_add in target.steps(ref):
+        added = list(target.steps(ref)[step_add])
+    else:
+        new = [one for one in operations if find(columns, one.column.name) is None]
+        added = [one.column.name for one in new]
+        if new:
+            if target.needs_mapping(added):
+                target.map_names(ref)
+            clauses = ", ".join(_clauses(target, ref, new))
+            target.run(ref, step_add, f"ALTER TABLE {ref.sql} ADD COLUMNS ({clauses})", added)
+    taken = [one for one in operations if one.column.name not in added]
+    if target.is_history and taken:
+        again = [ModifyColumn(table, one.column) for one in taken]
+        modify_columns(target, table, again, f"{step}.again")
+    given = operations if target.is_history else [one for one in operations if one.column.name in added]
+    fill(target, ref, [one.column for one in given], f"{step}.fill", taken=[one.column for one in taken])
+    compute(target, ref, [one.column for one in operations if one.column.generated], f"{step}.compute")
+    for one in operations:
+        if one.column.numbered:
+            number(target, ref, one.column.name, f"{step}.number", key=key)
+
+
+def _clauses(target: Target, ref: TableRef, operations: Sequence[AddColumn]) -> list[str]:
+    """`name type [FIRST | AFTER column]`; without a place they stand behind the source's last column."""
+    names = list(target.source_columns(ref))
+    is_last_the_sources = not target.is_history
+    clauses = []
+    for one in operations:
+        name = one.column.name
+        after = None if one.after is None else one.after and find(names, one.after)
+        if after == "":
+            place, at = " FIRST", 0
+        elif after is None:
+            at = len(names)
+            place = "" if is_last_the_sources or not names else f" AFTER {quoted(names[-1])}"
+        else:
+            at = names.index(after) + 1
+            place = f" AFTER {quoted(after)}"
+        clauses.append(f"{quoted(name)} {target.type_of(one.column)}{place}")
+        names.insert(at, name)
+    return clauses

@@ -1,0 +1,221 @@
+"""Values that are there when a column's type changes: as MySQL converts them, in Spark's SQL.
+
+What the column held before is known as Spark's type alone: an enum, a JSON and a varchar are all strings.
+https://dev.mysql.com/doc/refman/8.0/en/type-conversion.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from handlers.mysql.types import MySQLType, read_type
+from handlers.spark.ddl.filling import literal
+
+__all__ = ["can_widen", "converted", "kind_of"]
+
+_INTEGERS = {"tinyint": 0, "smallint": 1, "int": 2, "bigint": 3}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_KINDS = {
+    **dict.fromkeys(_INTEGERS, "integer"),
+    **dict.fromkeys(("float", "double"), "float"),
+    "array<string>": "labels",
+    "timestamp": "moment",
+    "timestamp_ntz": "moment",
+}
+
+
+def kind_of(spark_type: str) -> str:
+    """`integer`, `decimal`, `float`, `string`, `binary`, `labels`, `date`, `moment` (with a zone or without),
+    or the type itself."""
+    return _KINDS.get(spark_type, spark_type.partition("(")[0])
+
+
+def can_widen(old: str, new: str) -> bool:  # noqa: PLR0911 - one return for each kind
+    """Whether Delta makes a column of one Spark type one of the other without a rewrite.
+
+    https://docs.delta.io/delta-type-widening/#supported-type-changes
+    """
+    if old in _INTEGERS and new in _INTEGERS:
+        return _INTEGERS[old] < _INTEGERS[new]
+    if (old, new) in (("float", "double"), ("date", "timestamp_ntz")):
+        return True
+    if new == "double":
+        return old in ("tinyint", "smallint", "int")
+    wide, narrow = _DECIMAL.fullmatch(new), _DECIMAL.fullmatch(old)
+    if wide is None:
+        return False
+    digits, scale = int(wide[1]), int(wide[2])
+    if old in _INTEGERS:
+        return digits - scale >= (20 if old == "bigint" else 10)
+    if narrow is None:
+        return False
+    return digits - scale >= int(narrow[1]) - int(narrow[2]) and scale >= int(narrow[2]) and old != new
+
+
+def converted(column: str, old: str, new: str, source_type: str) -> str | None:
+    """The column's value in its new type; null where it has no place in it.
+
+    `column`: quoted. `old`, `new`: Spark's types. `source_type`: the new type as MySQL spells it. None: there
+    is no conversion between the two.
+    """
+    source = read_type(source_type)
+    conversion = _CONVERSIONS.get(kind_of(new))
+    return None if conversion is None else conversion(column, old, new, source)
+
+
+# ---- numbers
+
+
+def _to_number(  # noqa: PLR0911 - one return for each kind
+    column: str, old: str, new: str, _: MySQLType
+) -> str | None:
+    kind = kind_of(old)
+    whole = kind_of(new) == "integer"
+    if kind == "labels":
+        return None  # their places in the type's list are not known
+    if kind == "integer":
+        return f"try_cast({column} AS {new})"
+    if kind == "float":  # MySQL rounds these as C does, to the even one
+        return f"try_cast({f'rint({column})' if whole else column} AS {new})"
+    if kind in ("date", "moment"):
+        form = "yyyyMMdd" if kind == "date" else "yyyyMMddHHmmss"
+        return f"try_cast(date_format({column}, '{form}') AS {new})"
+    if kind in ("string", "binary"):
+        text = _trusted_text(column) if kind == "binary" else column
+        if kind_of(new) == "float":
+            return f"try_cast({text} AS {new})"
+        # Digits as they are; of `1e3`, which is no decimal, what a double makes of it.
+        digits = "decimal(38, 12)"
+        column = f"coalesce(try_cast({text} AS {digits}), try_cast(try_cast({text} AS double) AS {digits}))"
+        if new == "decimal(38,0)":
+            return f"coalesce(try_cast({text} AS {new}), try_cast({column} AS {new}))"
+    elif kind != "decimal":
+        return None
+    return f"try_cast({f'round({column})' if whole else column} AS {new})"
+
+
+# ---- texts
+
+
+def _to_string(  # noqa: PLR0911 - one return for each kind
+    column: str, old: str, new: str, source: MySQLType
+) -> str | None:
+    kind = kind_of(old)
+    if source.name == "time":
+        return _to_time(column, kind, source.sizes[0] if source.sizes else 0)
+    if kind == "string":
+        return column
+    if kind == "labels":
+        return f"array_join({column}, ',')"
+    if kind == "binary":
+        return _trusted_text(column)
+    if kind == "float":
+        return _number_text(column)
+    if kind == "decimal" or (kind == "integer" and source.name == "decimal"):
+        return _digits(column, old, source)
+    return f"CAST({column} AS string)" if kind in ("integer", "date", "moment") else None
+
+
+def _number_text(column: str) -> str:
+    """A float or double: MySQL writes 2, 2.5, 1e20."""
+    text = f"CAST({column} AS string)"
+    whole = f"CAST(CAST({column} AS bigint) AS string)"
+    shortened = f"replace(replace({text}, '.0E', 'e'), 'E', 'e')"
+    return f"CASE WHEN {column} = rint({column}) AND abs({column}) < 1e15 THEN {whole} ELSE {shortened} END"
+
+
+def _digits(column: str, old: str, source: MySQLType) -> str:
+    """A decimal of more digits than Spark has is a text; its zeros stand in it."""
+    text = f"CAST({column} AS string)"
+    if source.name != "decimal":
+        return text
+    found = _DECIMAL.fullmatch(old)
+    scale, wanted = int(found[2]) if found else 0, source.sizes[1] if len(source.sizes) > 1 else 0
+    if wanted <= scale:
+        return f"CAST(CAST({column} AS decimal(38, {wanted})) AS string)" if wanted < scale else text
+    point = "" if scale else "."
+    return f"concat({text}, '{point}{'0' * (wanted - scale)}')"
+
+
+def _trusted_text(column: str) -> str:
+    """Bytes of UTF-8."""
+    return f"CASE WHEN is_valid_utf8(CAST({column} AS string)) THEN CAST({column} AS string) END"
+
+
+def _to_time(column: str, kind: str, digits: int) -> str | None:
+    if kind == "date":
+        return f"CASE WHEN {column} IS NOT NULL THEN '00:00:00{'.' + '0' * digits if digits else ''}' END"
+    if kind == "moment":
+        # Rounded, which date_format does not.
+        column = (
+            f"timestamp_micros(CAST(round(unix_micros(CAST({column} AS timestamp)), {digits - 6}) AS bigint))"
+        )
+        return f"date_format({column}, 'HH:mm:ss{'.' + 'S' * digits if digits else ''}')"
+    if kind != "string":
+        return None
+    sign = f"CASE WHEN {column} LIKE '-%' THEN '-' ELSE '' END"
+    parts = f"split(ltrim('-', {column}), '[:.]')"
+    hours, minutes, seconds = (f"int(element_at({parts}, {place}))" for place in (1, 2, 3))
+    fraction = f"int(rpad(coalesce(get({parts}, 3), '0'), 6, '0'))"
+    micros = f"((({hours} * 60L + {minutes}) * 60 + {seconds}) * 1000000 + {fraction})"
+    rounded = f"round({micros}, {digits - 6})"
+    clock = (
+        f"format_string('%02d:%02d:%02d', {rounded} div 3600000000L, {rounded} div 60000000L % 60, "
+        f"{rounded} div 1000000L % 60)"
+    )
+    fraction = f", '.', left(format_string('%06d', {rounded} % 1000000L), {digits})" if digits else ""
+    is_time = f"{column} RLIKE '^-?[0-9]{{1,3}}:[0-9]{{2}}:[0-9]{{2}}(\\\\.[0-9]{{1,6}})?$'"
+    return f"CASE WHEN {is_time} THEN concat({sign}, {clock}{fraction}) END"
+
+
+# ---- bytes, labels, dates
+
+
+def _to_binary(column: str, old: str, new: str, source: MySQLType) -> str | None:
+    kind = kind_of(old)
+    if kind != "binary":
+        text = _to_string(column, old, "string", MySQLType("text"))
+        if text is None:
+            return None
+        column = f"encode({text}, 'UTF-8')"
+    if source.name == "binary":
+        length = source.sizes[0] if source.sizes else 1
+        return f"CASE WHEN length({column}) <= {length} THEN rpad({column}, {length}, X'00') END"
+    return column
+
+
+def _to_labels(column: str, old: str, new: str, source: MySQLType) -> str | None:
+    kind = kind_of(old)
+    if kind == "string":
+        column = f"filter(split({column}, ','), one -> one <> '')"
+    elif kind != "labels":
+        return None
+    order = literal(source.labels, new)
+    # In the order of the type; what it does not hold is dropped.
+    return f"CASE WHEN {column} IS NOT NULL THEN filter({order}, one -> array_contains({column}, one)) END"
+
+
+def _to_date(column: str, old: str, new: str, _: MySQLType) -> str | None:
+    kind = kind_of(old)
+    if kind in ("date", "moment"):
+        return f"CAST({column} AS {new})"
+    if kind == "binary":
+        return f"try_cast({_trusted_text(column)} AS {new})"
+    if kind in ("integer", "decimal", "float"):
+        whole = f"CAST(CAST({column} AS decimal(20, 0)) AS string)"
+        form = f"CASE length({whole}) WHEN 8 THEN 'yyyyMMdd' ELSE 'yyyyMMddHHmmss' END"
+        return f"CAST(try_to_timestamp({whole}, {form}) AS {new})"
+    return f"try_cast({column} AS {new})" if kind == "string" else None
+
+
+_CONVERSIONS: Mapping[str, Callable[[str, str, str, MySQLType], str | None]] = {
+    "integer": _to_number,
+    "decimal": _to_number,
+    "float": _to_number,
+    "string": _to_string,
+    "binary": _to_binary,
+    "labels": _to_labels,
+    "date": _to_date,
+    "moment": _to_date,
+}

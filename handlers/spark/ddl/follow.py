@@ -1,0 +1,217 @@
+"""One statement of the source: what it does to Delta tables, step by step.
+
+A Delta commit is atomic, a statement may need several, and after a crash it comes again. Every commit says in
+its user metadata which step of which statement it was: an attempt finds in the table's history what the last
+one did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+import structlog
+from pyspark.sql import SparkSession
+
+from handlers.api import Change, Rejected
+from handlers.mysql_ddl import (
+    AddColumn,
+    ChangeKey,
+    CreateTable,
+    DropColumn,
+    DropTable,
+    LoseRows,
+    ModifyColumn,
+    Operation,
+    RenameColumn,
+    RenameTable,
+    StatementError,
+    TableName,
+    TruncateTable,
+    parse,
+)
+from handlers.mysql_ddl.rules import DDLRules
+from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
+from handlers.spark.ddl.renames import rename_table
+from handlers.spark.ddl.retyping import check_values, modify_columns
+from handlers.spark.ddl.tables import create_table, drop_table, truncate_table
+from handlers.spark.ddl.target import Note, Surroundings, Target, find
+
+__all__ = ["DDLResult", "follow"]
+
+log = structlog.stdlib.get_logger("handlers.spark")
+
+Key = tuple[str, ...]
+
+_SWITCHES: dict[type[Operation], str] = {
+    CreateTable: "create_tables",
+    DropTable: "drop_tables",
+    TruncateTable: "truncate",
+    RenameTable: "rename_tables",
+    AddColumn: "add_columns",
+    DropColumn: "drop_columns",
+    RenameColumn: "rename_columns",
+    ModifyColumn: "retype_columns",
+    ChangeKey: "retype_columns",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DDLResult:
+    """What a statement has changed."""
+
+    touched: tuple[TableName, ...]
+    """The source tables whose Delta tables it is about, under their old and their new names: forget what was
+    known of them."""
+    moved: tuple[tuple[TableName, TableName], ...]
+    """(old, new) names of tables that were renamed, in their order."""
+    done: tuple[str, ...]
+    """The statements, and what else, that were executed in this attempt."""
+    key: Key | None
+    """The key columns of the change's own table after it; empty: it has none; None: not known."""
+
+
+def follow(
+    session: SparkSession,
+    change: Change,
+    around: Surroundings,
+    *,
+    database: str,
+    table: str,
+    rules: DDLRules,
+    note: Note,
+    mode: str,
+    prefix: str = "_",
+    key: Key | None = None,
+) -> DDLResult:
+    """Do in the Delta tables what a change with op `ddl` or `truncate` did in the source.
+
+    All earlier changes of `database.table` (where the change's record belongs) are in its Delta table.
+    `session` is the caller's own: its confs are set and unset. `mode`: `replica` or `history`. `key`: the
+    table's key columns so far, where they are known. What `rules` switch off, and what an earlier attempt
+    did, is passed over.
+
+    Raises Rejected for a statement that cannot be read or followed, of which nothing was done then, and what
+    Spark and the files raise: it can be called again.
+    """
+    own = TableName(database, table)
+    target = Target(
+        session, around, mode, prefix, _place(change), change.source_time_ms, note.to_json()
+    )  # fmt: skip
+    work = _Work(target, {} if key is None else {own: key})
+    statement = _operations(change, own)
+    _check(target, statement, rules)
+    for step, operations in enumerate(_groups(statement)):
+        switch = _SWITCHES.get(type(operations[0]))
+        if switch is not None and not getattr(rules, switch):
+            log.info("ddl_switched_off", table=f"{database}.{table}", switch=switch, sql=change.sql)
+            continue
+        work.follow(f"{step}", operations)
+    if target.done:
+        log.info("ddl_followed", table=f"{database}.{table}", sql=change.sql, statements=target.done)
+    return DDLResult(tuple(work.touched), tuple(work.moved), tuple(target.done), work.keys.get(own))
+
+
+def _place(change: Change) -> tuple[str, int, int, int]:
+    return change.topic, change.partition, change.offset, change.index
+
+
+def _operations(change: Change, own: TableName) -> list[Operation]:
+    if change.op == "truncate":
+        return [TruncateTable(own)]
+    try:
+        return parse(change.sql or "", own.database)
+    except StatementError as error:
+        name = f"{own.database}.{own.table}"
+        raise Rejected(f"DDL of {name} not understood: {error}: {change.sql}") from error
+
+
+def _groups(operations: list[Operation]) -> Iterator[list[Operation]]:
+    """What one commit can do for all: columns that one statement adds, drops or retypes."""
+    together = (AddColumn, DropColumn, ModifyColumn)
+    for (kind, _), group in groupby(operations, lambda one: (type(one), one.table)):
+        if kind in together:
+            yield list(group)
+        else:
+            yield from ([one] for one in group)
+
+
+def _check(target: Target, statement: list[Operation], rules: DDLRules) -> None:
+    """Raises Rejected when a column cannot get its new type, before any other clause is followed."""
+    retyped = [one for one in statement if isinstance(one, ModifyColumn)]
+    if not retyped or not rules.retype_columns:
+        return
+    moved = [one.table for one in statement if isinstance(one, RenameTable)]
+    table = target.named(moved[0] if moved and rules.rename_tables else retyped[0].table)
+    if not target.exists(target.ref(table)) or target.steps(target.ref(table)):
+        return  # or some of it is done, so that it was checked
+    names: dict[str, str] = {}
+    for one in statement:
+        if isinstance(one, RenameColumn) and rules.rename_columns:
+            names[one.to.casefold()] = names.pop(one.name.casefold(), one.name)
+    check_values(target, table, retyped, names)
+
+
+class _Work:
+    """The tables that a statement has touched so far."""
+
+    def __init__(self, target: Target, keys: dict[TableName, Key]) -> None:
+        self._target = target
+        self.keys = keys
+        self.touched: dict[TableName, None] = {}
+        self.moved: list[tuple[TableName, TableName]] = []
+
+    def follow(self, step: str, operations: list[Operation]) -> None:
+        """Operations of one group."""
+        target, first = self._target, operations[0]
+        name = target.named(first.table)
+        self.touched[name] = None
+        match first:
+            case RenameTable(to=to):
+                self.touched[to] = None
+                if rename_table(target, name, to, step):
+                    self._moved(name, to)
+            case CreateTable():
+                if create_table(target, name, first, step) and first.columns:
+                    self.keys[name] = first.key
+            case DropTable():
+                drop_table(target, name, step)
+                self.keys.pop(name, None)
+            case TruncateTable():
+                truncate_table(target, target.ref(name), step)
+            case ChangeKey(columns=columns):
+                self.keys[name] = columns
+            case LoseRows(clause=clause):
+                log.warning("ddl_rows_not_followed", table=".".join(name), clause=clause)
+            case _ if not target.exists(target.ref(name)):
+                # Its first row makes it, as it is by then.
+                log.info("ddl_of_a_table_that_is_not_there", table=".".join(name))
+            case _:
+                self._columns(name, step, operations)
+
+    def _columns(self, name: TableName, step: str, operations: list[Operation]) -> None:
+        target, key = self._target, self.keys.get(name)
+        match operations[0]:
+            case RenameColumn(name=old, to=new):
+                if rename_column(target, target.ref(name), old, new, step) and key is not None:
+                    renamed = {old.casefold(): new}
+                    self.keys[name] = tuple(renamed.get(one.casefold(), one) for one in key)
+            case DropColumn():
+                dropped = [one.name for one in operations if isinstance(one, DropColumn)]
+                drop_columns(target, target.ref(name), dropped, step)
+                if key is not None:
+                    self.keys[name] = tuple(one for one in key if find(dropped, one) is None)
+            case ModifyColumn():
+                retyped = [one for one in operations if isinstance(one, ModifyColumn)]
+                modify_columns(target, name, retyped, step)
+            case AddColumn():
+                added = [one for one in operations if isinstance(one, AddColumn)]
+                add_columns(target, name, added, step, key=key)
+
+    def _moved(self, old: TableName, new: TableName) -> None:
+        self.moved.append((old, new))
+        key = self.keys.pop(old, None)
+        self.keys.pop(new, None)
+        if key is not None:
+            self.keys[new] = key

@@ -1,0 +1,103 @@
+"""Tables renamed: a folder moves with all that Delta keeps in it; a catalog's table gets another name.
+
+A statement may rename several tables, and swap their names (`a TO tmp, b TO a, tmp TO b`): whether a step is
+done cannot be seen from which names are taken. Each step leaves a mark before and after it.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from handlers.mysql_ddl import ANY_DATABASE, TableName
+from handlers.spark.ddl.progress import Progress
+from handlers.spark.ddl.tables import has_current_rows, make_room, make_schema
+from handlers.spark.ddl.target import DELTA_LOG, Target
+from handlers.spark.log.files import Files
+from handlers.spark.table_ref import TableRef
+
+__all__ = ["rename_table"]
+
+log = structlog.stdlib.get_logger("handlers.spark")
+
+
+def rename_table(target: Target, table: TableName, to: TableName, step: str) -> bool:
+    """Whether the table has its new name now, be it from an earlier attempt."""
+    old, new = target.ref(table), target.ref(to)
+    if table.database == ANY_DATABASE or old == new:
+        return False  # no database has such a table
+    what = f"{'.'.join(table)} to {'.'.join(to)}"
+    progress = Progress(target.around, target.at, step)
+    if progress.is_done:
+        return True
+    if not progress.has_begun:
+        if not target.exists(old):
+            return False
+        if target.exists(new) and not _set_aside(target, to, f"{step}.aside"):
+            # The source would not have done it: it is a table that the target had by itself.
+            log.warning("ddl_table_not_renamed", table=str(old), to=str(new), because="it exists")
+            return False
+    target.around.settle(table)
+    target.around.settle(to)
+    if not progress.has_begun:
+        if new.path is not None:
+            make_room(target.around.files, new.path)
+        progress.begin(what)
+    if old.path is not None and new.path is not None:
+        _move(target.around.files, old.path, new.path)
+    else:
+        _rename(target, old, new)
+    progress.finish(what)
+    target.done.append(f"renamed {what}")
+    for ref in (old, new):
+        target.forget(ref)
+    return True
+
+
+def _set_aside(target: Target, table: TableName, step: str) -> bool:
+    """Whether the table was an ended history, of a table that the source has dropped, and is renamed."""
+    if not target.is_history or has_current_rows(target, target.ref(table)):
+        return False
+    number, name = 1, f"{table.table}_old"
+    while target.exists(target.ref(table._replace(table=name))):
+        number += 1
+        name = f"{table.table}_old{number}"
+    return rename_table(target, table, table._replace(table=name), step)
+
+
+def _move(files: Files, old: str, new: str) -> None:
+    """Also one that is half done, where a store cannot move a folder at once: its log comes last."""
+    if not files.exists(old):
+        return
+    if not files.exists(new):
+        files.rename(old, new)
+        return
+    entries = files.list(old)
+    for entry in sorted(entries, key=lambda one: one.name == DELTA_LOG):
+        source, goal = f"{old}/{entry.name}", f"{new}/{entry.name}"
+        if entry.is_folder:
+            _move(files, source, goal)
+        elif not files.exists(goal):
+            files.rename(source, goal)
+        else:
+            files.delete(source)
+    files.delete_tree(old)
+
+
+def _rename(target: Target, old: TableRef, new: TableRef) -> None:
+    session = target.session
+    if not target.exists(old):
+        return  # it was done, and its mark was not left
+    make_schema(target, new)
+    if old.sql.rpartition(".")[0] == new.sql.rpartition(".")[0]:
+        session.sql(f"ALTER TABLE {old.sql} RENAME TO {new.sql}")
+        return
+    # Into another schema a table goes as a copy: Spark's own catalogs rename within one.
+    detail = target.detail(old)
+    writer = session.table(old.sql).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    for name, value in detail.properties.items():
+        if not name.startswith("delta.columnMapping.max"):
+            writer = writer.option(name, value)
+    if detail.partitionColumns:
+        writer = writer.partitionBy(*detail.partitionColumns)
+    writer.saveAsTable(new.sql)
+    session.sql(f"DROP TABLE {old.sql}")

@@ -1,0 +1,157 @@
+"""Columns that get another type, with the values that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from handlers.api import Rejected
+from handlers.mysql.types import read_type
+from handlers.mysql_ddl import ModifyColumn, TableName
+from handlers.spark.ddl.conversions import can_widen, converted
+from handlers.spark.ddl.target import Target, find
+from handlers.spark.table_ref import TableRef, quoted
+
+__all__ = ["check_values", "modify_columns"]
+
+log = structlog.stdlib.get_logger("handlers.spark")
+
+# Their values are texts in Spark that say what the type was: the type may change though Spark's does not.
+_SPELLED = ("time", "set", "binary")
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversion:
+    column: str
+    is_other: bool
+    """Spark's type changes; else values may."""
+    source_type: str
+    expression: str
+    """The value in the new type; null where there is none."""
+
+
+def modify_columns(target: Target, table: TableName, operations: Sequence[ModifyColumn], step: str) -> None:
+    """Types that Delta can widen are widened, for which no file is written anew; else the whole table is
+    written anew in one commit, all columns at once. Raises Rejected, before anything is done, when a value
+    does not fit."""
+    ref = target.ref(table)
+    columns = target.columns(ref)
+    wider, conversions = _changes(target, table, columns, operations, {})
+    changed = _checked(target, ref, table, conversions)
+    if changed:
+        every = {one.column: one.expression for one in changed}
+        every |= {name: f"CAST({quoted(name)} AS {type_})" for name, type_ in wider.items()}
+        _rewrite(target, ref, columns, every, f"{step}.convert")
+    elif wider:
+        target.widen_types(ref)
+        clauses = ", ".join(f"{quoted(name)} TYPE {type_}" for name, type_ in wider.items())
+        target.run(ref, f"{step}.widen", f"ALTER TABLE {ref.sql} ALTER COLUMN {clauses}")
+    _move(target, ref, operations, step)
+
+
+def check_values(
+    target: Target, table: TableName, operations: Sequence[ModifyColumn], renamed: Mapping[str, str]
+) -> None:
+    """Raises Rejected when a value of `table` does not fit. `renamed`: new name of a column, without case ->
+    the one that it has still."""
+    ref = target.ref(table)
+    _, conversions = _changes(target, table, target.columns(ref), operations, renamed)
+    _checked(target, ref, table, conversions)
+
+
+def _changes(
+    target: Target,
+    table: TableName,
+    columns: Mapping[str, str],
+    operations: Sequence[ModifyColumn],
+    renamed: Mapping[str, str],
+) -> tuple[dict[str, str], list[_Conversion]]:
+    """Columns that are widened, with their types, and those that are converted."""
+    wider: dict[str, str] = {}
+    conversions: list[_Conversion] = []
+    for operation in operations:
+        name, type_text = operation.column.name, operation.column.type
+        own = find(columns, renamed.get(name.casefold(), name))
+        if own is None:
+            continue
+        old, new = columns[own], target.type_of(operation.column)
+        if old == new and (read_type(type_text).name not in _SPELLED or name in target.around.overrides):
+            continue
+        if can_widen(old, new):
+            wider[own] = new
+        else:
+            conversions.append(_conversion(table, own, old, new, type_text))
+    return wider, conversions
+
+
+def _conversion(table: TableName, column: str, old: str, new: str, type_text: str) -> _Conversion:
+    expression = converted(quoted(column), old, new, type_text)
+    if expression is None:
+        raise Rejected(
+            f"column {column} of {'.'.join(table)} is {old} in the Delta table and cannot become {type_text}:"
+            f" there is no conversion of its values"
+        )
+    return _Conversion(column, old != new, type_text, expression)
+
+
+def _checked(
+    target: Target, ref: TableRef, table: TableName, conversions: Sequence[_Conversion]
+) -> list[_Conversion]:
+    """Those that change anything. Raises Rejected for a value that has no place in its new type."""
+    if not conversions:
+        return []
+    wanted = []
+    for number, one in enumerate(conversions):
+        name = quoted(one.column)
+        lost = f"{name} IS NOT NULL AND ({one.expression}) IS NULL"
+        wanted += [
+            f"count_if({lost}) AS lost{number}",
+            f"min(CASE WHEN {lost} THEN CAST({name} AS string) END) AS example{number}",
+            f"1 AS changed{number}"
+            if one.is_other
+            else f"count_if(NOT ({name} <=> ({one.expression}))) AS changed{number}",
+        ]
+    found = target.session.sql(f"SELECT {', '.join(wanted)} FROM {ref.sql}").collect()[0]
+    for number, one in enumerate(conversions):
+        if found[f"lost{number}"]:
+            raise Rejected(
+                f"column {one.column} of {'.'.join(table)} cannot become {one.source_type}: "
+                f"{found[f'lost{number}']} of its values in the Delta table have no place in it, such as "
+                f"{str(found[f'example{number}'])[:60]!r}"
+            )
+    return [one for number, one in enumerate(conversions) if found[f"changed{number}"]]
+
+
+def _rewrite(
+    target: Target, ref: TableRef, columns: Mapping[str, str], values: Mapping[str, str], step: str
+) -> None:
+    if step in target.steps(ref):
+        return
+    listed = [f"{values.get(name, quoted(name))} AS {quoted(name)}" for name in columns]
+    sql = f"SELECT {', '.join(listed)} FROM {ref.sql}"
+    partitions = target.detail(ref).partitionColumns
+    writer = target.session.sql(sql).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    if partitions:
+        writer = writer.partitionBy(*partitions)
+    if ref.path is not None:
+        target.noted(ref, step, (), lambda: writer.save(ref.path))
+    else:
+        target.noted(ref, step, (), lambda: writer.saveAsTable(ref.sql))
+    target.done.append(f"overwrite {ref.sql}: {sql}")
+
+
+def _move(target: Target, ref: TableRef, operations: Sequence[ModifyColumn], step: str) -> None:
+    """Columns to the places that the statement gives them."""
+    for number, operation in enumerate(operations):
+        names = list(target.columns(ref)) if operation.after is not None else []
+        own = find(names, operation.column.name)
+        after = operation.after and find(names, operation.after)
+        if own is None or after is None or (after and after == own):
+            continue
+        at = names.index(own)
+        if (names[at - 1] if at else "") == after:
+            continue
+        place = f"AFTER {quoted(after)}" if after else "FIRST"
+        target.run(ref, f"{step}.move{number}", f"ALTER TABLE {ref.sql} ALTER COLUMN {quoted(own)} {place}")

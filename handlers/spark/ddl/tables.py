@@ -1,0 +1,165 @@
+"""Whole tables: created, dropped, emptied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import structlog
+
+from handlers.api import Rejected
+from handlers.mysql_ddl import AddColumn, CreateTable, ModifyColumn, TableName
+from handlers.spark.ddl.columns import add_columns
+from handlers.spark.ddl.filling import literal
+from handlers.spark.ddl.progress import Progress
+from handlers.spark.ddl.retyping import modify_columns
+from handlers.spark.ddl.target import DELTA_LOG, Target, find
+from handlers.spark.log.files import Files
+from handlers.spark.table_ref import TableRef, quoted
+
+__all__ = ["create_table", "drop_table", "has_current_rows", "make_room", "make_schema", "truncate_table"]
+
+log = structlog.stdlib.get_logger("handlers.spark")
+
+_OF_HISTORY = {
+    "valid_from": "timestamp",
+    "valid_to": "timestamp",
+    "current": "boolean",
+    "op": "string",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "index": "int",
+}
+
+
+def create_table(target: Target, table: TableName, operation: CreateTable, step: str) -> bool:
+    """An empty table with the columns of the source's; whether the statement has made it. One that is there
+    stays. A history of an earlier table of that name goes on: it gets the columns that it lacks, and their
+    types."""
+    ref = target.ref(table)
+    if target.exists(ref):
+        if step in target.steps(ref):
+            return True
+        if target.is_history and operation.columns and not has_current_rows(target, ref):
+            _adapt(target, table, operation, step)
+        return False
+    if operation.like is not None:
+        source = target.ref(target.named(operation.like))
+        if not target.exists(source):
+            return False  # its first row makes it
+        columns = target.columns(source)
+    else:
+        columns = {column.name: target.type_of(column) for column in operation.columns}
+        if not columns:
+            return False
+        if target.is_history:
+            columns |= {target.added(name): type_ for name, type_ in _OF_HISTORY.items()}
+    _create(target, ref, columns, step)
+    return True
+
+
+def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str) -> None:
+    around = target.around
+    properties = {name: str(value) for name, value in around.properties.items()}
+    properties |= {
+        name: str(value).lower() for name, value in around.properties.items() if value in (True, False)
+    }
+    if target.needs_mapping(columns):
+        properties["delta.columnMapping.mode"] = "name"
+    partitions = [quoted(found) for name in around.partition_by if (found := find(columns, name)) is not None]
+    if ref.path is not None:
+        make_room(around.files, ref.path)
+    else:
+        make_schema(target, ref)
+    parts = [
+        f"CREATE TABLE {ref.sql} ({', '.join(f'{quoted(name)} {type_}' for name, type_ in columns.items())})",
+        "USING delta",
+    ]
+    if partitions:
+        parts.append(f"PARTITIONED BY ({', '.join(partitions)})")
+    if properties:
+        listed = (f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+        parts.append(f"TBLPROPERTIES ({', '.join(listed)})")
+    target.make(ref, step, " ".join(parts))
+
+
+def make_room(files: Files, path: str) -> None:
+    """See to it that nothing is where a table is to be: Spark takes any folder for one. Raises Rejected."""
+    if files.list(path):
+        raise Rejected(f"{path} holds files, but no Delta table: move them away")
+    if files.exists(path):
+        files.delete_tree(path)
+
+
+def make_schema(target: Target, ref: TableRef) -> None:
+    """The schema that a table of a catalog needs, if it is not there."""
+    parts = ref.sql.rpartition(".")
+    if parts[0]:
+        target.session.sql(f"CREATE SCHEMA IF NOT EXISTS {parts[0]}")
+
+
+def has_current_rows(target: Target, ref: TableRef) -> bool:
+    """Of a history, whether it has rows that the source has now."""
+    return bool(target.session.sql(f"SELECT 1 FROM {ref.sql}{target.current()} LIMIT 1").collect())
+
+
+def _adapt(target: Target, table: TableName, operation: CreateTable, step: str) -> None:
+    """Whose rows are all of the past, so that no default is to be filled in."""
+    columns = target.columns(target.ref(table))
+    lacking = [one for one in operation.columns if find(columns, one.name) is None]
+    plain = [replace(one, nullable=True, default=None, generated=None, numbered=False) for one in lacking]
+    if plain:
+        add_columns(target, table, [AddColumn(table, one) for one in plain], f"{step}.columns", key=None)
+    there = [ModifyColumn(table, one) for one in operation.columns if one not in lacking]
+    modify_columns(target, table, there, f"{step}.types")
+
+
+def drop_table(target: Target, table: TableName, step: str) -> None:
+    """Its files, too. Of a history the versions end, and stay."""
+    ref = target.ref(table)
+    if target.is_history:
+        truncate_table(target, ref, step)
+        return
+    if ref.path is None:
+        if target.exists(ref):
+            target.around.settle(table)
+            target.session.sql(f"DROP TABLE {ref.sql}")
+            target.done.append(f"DROP TABLE {ref.sql}")
+        return
+    # Without the mark, a folder that is no table is somebody else's.
+    progress = Progress(target.around, target.at, step)
+    if not target.exists(ref) and not progress.has_begun:
+        return
+    target.around.settle(table)
+    progress.begin(f"drop {ref}")
+    _remove_log(target.around.files, f"{ref.path}/{DELTA_LOG}")
+    target.around.files.delete_tree(ref.path)
+    target.done.append(f"removed {ref}")
+
+
+def _remove_log(files: Files, folder: str) -> None:
+    """In an order in which, after a crash, what is left is an earlier version of the table, or none."""
+    names = [entry.name for entry in files.list(folder) if not entry.is_folder]
+    checkpoints = sorted(name for name in names if ".checkpoint." in name and name[:20].isdigit())
+    base = checkpoints[-1][:20] if checkpoints else ""
+    commits = sorted(
+        name for name in names if name.endswith(".json") and name[:20].isdigit() and name not in checkpoints
+    )
+    later = [name for name in reversed(commits) if name[:20] > base]
+    last = [name for name in names if base and name[:20] == base and name in checkpoints]
+    others = [name for name in names if name not in later and name not in last]
+    for name in (*others, *later, *last):
+        files.delete(f"{folder}/{name}")
+
+
+def truncate_table(target: Target, ref: TableRef, step: str) -> None:
+    """No rows any more; of a history, no current ones."""
+    if not target.exists(ref):
+        return
+    if not target.is_history:
+        target.run(ref, step, f"DELETE FROM {ref.sql}")
+        return
+    to, current = quoted(target.added("valid_to")), quoted(target.added("current"))
+    moment = f"timestamp_millis({target.time_ms})"
+    target.run(ref, step, f"UPDATE {ref.sql} SET {to} = {moment}, {current} = false WHERE {current}")

@@ -1,0 +1,230 @@
+"""The Delta tables, as a DDL statement sees and changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_type
+
+from handlers.api import Rejected
+from handlers.mysql_ddl import ANY_DATABASE, Column, TableName
+from handlers.spark.column_types import column_type
+from handlers.spark.log.files import Files
+from handlers.spark.table_ref import TableRef, quoted
+
+__all__ = ["DELTA_LOG", "Note", "Place", "Surroundings", "Target", "find"]
+
+DELTA_LOG = "_delta_log"
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_NAMES_MAPPED = ("delta.columnMapping.mode", "name")
+_TYPES_WIDENED = ("delta.enableTypeWidening", "true")
+# https://docs.delta.io/delta-column-mapping/: names with these need the table's columns to be mapped.
+_SPECIAL = frozenset(" ,;{}()\n\t=")
+
+Place = tuple[str, int, int, int]
+"""(topic, partition, offset, index) of the statement."""
+
+
+class Note(Protocol):
+    """What each commit tells of its worker."""
+
+    def to_json(self) -> str:
+        """A JSON object whose member `binlane` is an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a statement may have to do with, besides its own table."""
+
+    ref_of: Callable[[TableName], TableRef]
+    files: Files
+    root: str
+    """A folder or URI of the worker's own, where it keeps which renames are done."""
+    settle: Callable[[TableName], None] = lambda _: None
+    """Bring all that waits for a source table into its Delta table, and leave one segment without rows in its
+    log: called for every table that is about to be moved or dropped. What is left in a log, the next start
+    would bring into whatever table has that name by then."""
+    databases_of: Callable[[str], Iterable[str]] = lambda _: ()
+    """The databases in which a source table of this name is known."""
+    partition_by: Sequence[str] = ()
+    """Columns that a new table is partitioned by."""
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    """Table properties of a new table."""
+    overrides: Mapping[str, pa.DataType] = field(default_factory=dict)
+    """Column -> its type, whatever the source says."""
+
+
+@dataclass(slots=True)
+class Target:
+    """One statement's view. Of the tables nothing is remembered: DDL changed them a moment ago."""
+
+    session: SparkSession
+    around: Surroundings
+    mode: str
+    prefix: str
+    at: Place
+    time_ms: int
+    """When the source ran the statement, milliseconds since 1970 in UTC."""
+    note: str
+    """The commits' user metadata."""
+    done: list[str] = field(default_factory=list)
+    """Every statement that was executed."""
+    _steps: dict[str, dict[str, Sequence[str]]] = field(default_factory=dict)
+
+    @property
+    def is_history(self) -> bool:
+        return self.mode == "history"
+
+    # ---- names
+
+    def named(self, name: TableName) -> TableName:
+        """The table that a statement means. Raises Rejected where several could be meant."""
+        if name.database != ANY_DATABASE:
+            return name
+        known = sorted(set(self.around.databases_of(name.table)))
+        found = [one for one in known if self.exists(self.ref(TableName(one, name.table)))]
+        if len(found) > 1:
+            listed = ", ".join(f"{one}.{name.table}" for one in found)
+            raise Rejected(f"the statement does not say which database's {name.table} it means: {listed}")
+        return TableName(found[0], name.table) if found else name
+
+    def ref(self, name: TableName) -> TableRef:
+        return self.around.ref_of(name)
+
+    def added(self, name: str) -> str:
+        """The name of a column that binlane adds."""
+        return f"{self.prefix}{name}"
+
+    def current(self) -> str:
+        """The condition of the rows that the source has now; empty: all."""
+        return f" WHERE {quoted(self.added('current'))}" if self.is_history else ""
+
+    def type_of(self, column: Column) -> str:
+        """A column's type, as Spark spells it."""
+        arrow = self.around.overrides.get(column.name)
+        if arrow is None:
+            arrow = column_type(column.type).arrow
+        return from_arrow_type(arrow, prefer_timestamp_ntz=True).simpleString()
+
+    # ---- what there is
+
+    def exists(self, ref: TableRef) -> bool:
+        if ref.path is not None:
+            return self.around.files.exists(f"{ref.path}/{DELTA_LOG}")
+        return self.session.catalog.tableExists(ref.sql)
+
+    def columns(self, ref: TableRef) -> dict[str, str]:
+        """Column -> type, in the table's order, as Spark spells it."""
+        fields = self.session.table(ref.sql).schema.fields
+        return {one.name: one.dataType.simpleString() for one in fields}
+
+    def source_columns(self, ref: TableRef) -> dict[str, str]:
+        """Without those that binlane adds."""
+        added = {self.added(name) for name in _OF_HISTORY} if self.is_history else set()
+        return {name: type_ for name, type_ in self.columns(ref).items() if name not in added}
+
+    def detail(self, ref: TableRef) -> Any:
+        """The row of DESCRIBE DETAIL."""
+        return self.session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]
+
+    def steps(self, ref: TableRef) -> dict[str, Sequence[str]]:
+        """Step of this statement that an earlier attempt committed -> the columns that it noted."""
+        if ref.sql not in self._steps:
+            found: dict[str, Sequence[str]] = {}
+            # Nothing else changes the table between two attempts but housekeeping.
+            for row in self.session.sql(f"DESCRIBE HISTORY {ref.sql} LIMIT 50").collect():
+                step = _step(row.userMetadata, self.at)
+                if step is not None:
+                    found[step.step] = step.columns
+            self._steps[ref.sql] = found
+        return self._steps[ref.sql]
+
+    # ---- changing it
+
+    def run(self, ref: TableRef, step: str, sql: str, columns: Sequence[str] = ()) -> None:
+        """Execute a statement that makes one commit, unless an earlier attempt did."""
+        if step not in self.steps(ref):
+            self.noted(ref, step, columns, lambda: self.session.sql(sql))
+            self.done.append(sql)
+
+    def make(self, ref: TableRef, step: str, sql: str) -> None:
+        """Execute a statement that makes the table."""
+        self._steps[ref.sql] = {}
+        self.noted(ref, step, (), lambda: self.session.sql(sql))
+        self.done.append(sql)
+
+    def noted(self, ref: TableRef, step: str, columns: Sequence[str], commit: Callable[[], object]) -> None:
+        """Do what makes a commit, with a note of which step it is."""
+        self.session.conf.set(_USER_METADATA, _noted(self.note, _Step(self.at, step, tuple(columns))))
+        try:
+            commit()
+        finally:
+            self.session.conf.unset(_USER_METADATA)
+        self._steps.setdefault(ref.sql, {})[step] = columns
+
+    def forget(self, ref: TableRef) -> None:
+        """Another table has this name now."""
+        self._steps.pop(ref.sql, None)
+
+    def map_names(self, ref: TableRef) -> None:
+        """Let columns be renamed and dropped."""
+        self._set(ref, *_NAMES_MAPPED)
+
+    def needs_mapping(self, names: Iterable[str]) -> bool:
+        """Whether Parquet takes these names of columns only when Delta maps them."""
+        return any(_SPECIAL.intersection(name) for name in names)
+
+    def widen_types(self, ref: TableRef) -> None:
+        """Let columns get wider types without a rewrite."""
+        self._set(ref, *_TYPES_WIDENED)
+
+    def _set(self, ref: TableRef, key: str, value: str) -> None:
+        if self.detail(ref).properties.get(key) == value:
+            return
+        sql = f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('{key}' = '{value}')"
+        self.noted(ref, f"set {key}", (), lambda: self.session.sql(sql))
+        self.done.append(sql)
+
+
+_OF_HISTORY = (
+    "valid_from", "valid_to", "current", "op", "topic", "partition", "offset", "index",
+)  # fmt: skip
+
+
+def find(columns: Iterable[str], name: str) -> str | None:
+    """The column in the table's spelling (MySQL's names know no case, as Spark's); None: there is none."""
+    return next((one for one in columns if one.casefold() == name.casefold()), None)
+
+
+class _Step(msgspec.Struct, frozen=True):
+    at: Place
+    step: str
+    columns: tuple[str, ...] = ()
+
+
+class _Binlane(msgspec.Struct, frozen=True):
+    ddl: _Step | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    binlane: _Binlane | None = None
+
+
+def _noted(note: str, step: _Step) -> str:
+    metadata = msgspec.json.decode(note)
+    metadata.setdefault("binlane", {})["ddl"] = msgspec.to_builtins(step)
+    return msgspec.json.encode(metadata).decode()
+
+
+def _step(metadata: str | None, at: Place) -> _Step | None:
+    try:
+        found = msgspec.json.decode(metadata or "null", type=_Metadata | None)
+    except msgspec.DecodeError:
+        return None  # a commit of somebody else
+    step = None if found is None or found.binlane is None else found.binlane.ddl
+    return step if step is not None and step.at == at else None

@@ -1,0 +1,207 @@
+"""A folder of Delta tables, in which statements of a source are followed, with a crash before every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from handlers import Change
+from handlers.mysql_ddl import TableName
+from handlers.mysql_ddl.rules import DDLRules
+from handlers.spark.ddl import DDLResult, Surroundings, follow
+from handlers.spark.log.local_files import LocalFiles
+from handlers.spark.session import SharedSpark
+from handlers.spark.table_ref import TableRef, path_safe
+
+__all__ = ["TIME_MS", "DDLLake"]
+
+TIME_MS = 1_750_000_000_000  # 2025-06-15T15:06:40Z
+
+
+class Crashed(Exception):
+    """The worker dies here."""
+
+
+class Life:
+    """Of one worker: it dies before it has done more than so much."""
+
+    def __init__(self, steps: int | None) -> None:
+        self._left = steps
+
+    def step(self) -> None:
+        if self._left is not None:
+            if self._left == 0:
+                raise Crashed
+            self._left -= 1
+
+
+class MortalFiles(LocalFiles):
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def put(self, path: str, data: Any) -> None:
+        self._life.step()
+        super().put(path, data)
+
+    def delete(self, path: str) -> None:
+        self._life.step()
+        super().delete(path)
+
+    def delete_tree(self, folder: str) -> None:
+        self._life.step()
+        super().delete_tree(folder)
+
+    def rename(self, source: str, target: str) -> None:
+        self._life.step()
+        super().rename(source, target)
+
+
+class MortalConf:
+    def __init__(self, conf: Any, life: Life) -> None:
+        self._conf = conf
+        self._life = life
+
+    def set(self, key: str, value: str) -> None:
+        """The confs are set right before each commit."""
+        self._life.step()
+        self._conf.set(key, value)
+
+    def unset(self, key: str) -> None:
+        self._conf.unset(key)
+
+
+class MortalSession:
+    def __init__(self, session: Any, life: Life) -> None:
+        self._session = session
+        self._life = life
+        self.conf = MortalConf(session.conf, life)
+
+    def sql(self, text: str) -> Any:
+        if text.startswith(("DROP TABLE", "CREATE SCHEMA")) or " RENAME TO " in text:
+            self._life.step()  # these make no commit
+        return self._session.sql(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+
+class Note:
+    def to_json(self) -> str:
+        return '{"binlane": {"worker": "test", "handler": "spark"}}'
+
+
+@dataclass
+class DDLLake:
+    spark: SharedSpark
+    folder: Path
+    mode: str = "replica"
+    catalog: str | None = None
+    """A template: the tables are in Spark's catalog."""
+    overrides: dict[str, pa.DataType] = field(default_factory=dict)
+    properties: dict[str, Any] = field(default_factory=dict)
+    partition_by: Sequence[str] = ()
+    settled: list[str] = field(default_factory=list)
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        self.session = self.spark.fresh()
+
+    def ref(self, name: TableName) -> TableRef:
+        if self.catalog is not None:
+            return TableRef(self.catalog.format(**name._asdict()), None, f"{self.folder}/logs")
+        return TableRef.at(f"{self.folder}/{path_safe(name.database)}/{path_safe(name.table)}")
+
+    def sql_of(self, table: str, database: str = "db") -> str:
+        return self.ref(TableName(database, table)).sql
+
+    def put(self, table: str, columns: str, *rows: str, database: str = "db") -> None:
+        """A table of these columns and rows (as SQL values)."""
+        parts = [part.strip().rpartition(" ") for part in columns.split(";")]
+        sources = [f"c{at}" for at in range(len(parts))]
+        listed = [
+            f"CAST({one} AS {type_}) AS {name}" for one, (name, _, type_) in zip(sources, parts, strict=True)
+        ]
+        values = ", ".join(f"({row})" for row in rows) or f"({', '.join(['null'] * len(parts))})"
+        mapping = "name" if "`" in columns else "none"
+        self.session.sql(
+            f"CREATE TABLE {self.sql_of(table, database)} USING delta "
+            f"TBLPROPERTIES ('delta.columnMapping.mode' = '{mapping}') "
+            f"AS SELECT {', '.join(listed)} FROM VALUES {values} AS v({', '.join(sources)})"
+            f"{'' if rows else ' WHERE false'}"
+        )
+
+    def follow(
+        self,
+        sql: str | None,
+        *,
+        table: str = "t",
+        database: str = "db",
+        rules: DDLRules | None = None,
+        key: tuple[str, ...] | None = None,
+        mortal: bool = True,
+    ) -> DDLResult:
+        """The statement by workers that die after one step each, until one has nothing left to do; the last
+        result in which something was done. Not `mortal`: by one worker, once."""
+        self.offset += 1
+        done: tuple[str, ...] = ()
+        while True:
+            life = Life(1 if mortal else None)
+            try:
+                result = self._follow(sql, TableName(database, table), life, rules, key)
+            except Crashed:
+                continue
+            done = result.done or done
+            if not result.done or not mortal:
+                return DDLResult(result.touched, result.moved, done, result.key)
+
+    def _follow(
+        self, sql: str | None, own: TableName, life: Life, rules: DDLRules | None, key: Any
+    ) -> DDLResult:
+        op: Any = "truncate" if sql is None else "ddl"
+        change = Change(op, None, None, None, sql, TIME_MS, "cdc", 0, self.offset, 0, None, None)
+        around = Surroundings(
+            self.ref,
+            MortalFiles(life),
+            f"{self.folder}/_binlane",
+            settle=lambda name: self.settled.append(".".join(name)),
+            databases_of=lambda _: ["db", "other"],
+            overrides=self.overrides,
+            properties=self.properties,
+            partition_by=self.partition_by,
+        )
+        session: Any = MortalSession(self.session, life)
+        return follow(
+            session,
+            change,
+            around,
+            database=own.database,
+            table=own.table,
+            rules=rules or DDLRules.model_validate(True),
+            note=Note(),
+            mode=self.mode,
+            key=key,
+        )
+
+    # ---- what there is
+
+    def exists(self, table: str, database: str = "db") -> bool:
+        ref = self.ref(TableName(database, table))
+        return self.session.catalog.tableExists(ref.sql) if ref.path is None else Path(ref.path).exists()
+
+    def rows(self, what: str = "*", table: str = "t", database: str = "db") -> list[tuple[Any, ...]]:
+        """Ordered by the first column."""
+        found = self.session.sql(f"SELECT {what} FROM {self.sql_of(table, database)} ORDER BY 1").collect()
+        return [tuple(row) for row in found]
+
+    def columns(self, table: str = "t", database: str = "db") -> dict[str, str]:
+        fields = self.session.table(self.sql_of(table, database)).schema.fields
+        return {one.name: one.dataType.simpleString() for one in fields}
+
+    def commits(self, table: str = "t", database: str = "db") -> list[str]:
+        """Operations since the table was made, oldest first."""
+        history = self.session.sql(f"DESCRIBE HISTORY {self.sql_of(table, database)}").collect()
+        return [row.operation for row in reversed(history)][1:]

@@ -1,0 +1,131 @@
+"""Columns of a replica that get another type, with their values."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import MakeLake
+from spark_ddl_lab import DDLLake
+
+from handlers import Rejected
+
+# Spark's type and value, the new type of the source, the value in it.
+RETYPED: list[tuple[str, str, str, Any]] = [
+    ("int", "7", "bigint", 7),
+    ("bigint", "9223372036854775807", "decimal(20,0)", Decimal(2**63 - 1)),
+    ("bigint", "9223372036854775807", "bigint unsigned", Decimal(2**63 - 1)),
+    ("decimal(20,0)", "18446744073709551615", "varchar(20)", str(2**64 - 1)),
+    ("decimal(20,0)", "18446744073709551615", "decimal(40,2)", f"{2**64 - 1}.00"),
+    ("int", "5", "decimal(6,2)", Decimal("5.00")),
+    ("int", "20240229", "date", date(2024, 2, 29)),
+    ("bigint", "300", "smallint", 300),
+    ("int", "2024", "year", 2024),
+    ("decimal(6,3)", "1.500", "varchar(20)", "1.500"),
+    ("decimal(6,3)", "1.500", "decimal(8,4)", Decimal("1.5000")),
+    ("decimal(6,3)", "1.555", "decimal(6,2)", Decimal("1.56")),
+    ("decimal(6,3)", "2.500", "int", 3),
+    ("decimal(6,3)", "2.500", "double", 2.5),
+    ("double", "2.5D", "int", 2),
+    ("double", "2D", "varchar(20)", "2"),
+    ("double", "2.5D", "varchar(20)", "2.5"),
+    ("double", "1e20D", "varchar(20)", "1e20"),
+    ("float", "1.5D", "double", 1.5),
+    ("double", "1.5D", "float", 1.5),
+    ("string", "'12'", "int", 12),
+    ("string", "'2.5'", "int", 3),
+    ("string", "'9007199254740993'", "bigint", 9007199254740993),
+    ("string", "'18446744073709551615'", "bigint unsigned", Decimal(2**64 - 1)),
+    ("string", "'2.5'", "decimal(6,2)", Decimal("2.50")),
+    ("string", "'1e2'", "decimal(6,2)", Decimal("100.00")),
+    ("string", "'2.5'", "double", 2.5),
+    ("string", "'abc'", "text", "abc"),
+    ("string", "'é'", "blob", "é".encode()),
+    ("string", "'ab'", "binary(3)", b"ab\0"),
+    ("binary", "X'c3a9'", "text", "é"),
+    ("date", "DATE'2024-02-29'", "varchar(20)", "2024-02-29"),
+    ("date", "DATE'2024-02-29'", "datetime", datetime(2024, 2, 29)),
+    ("date", "DATE'2024-02-29'", "int", 20240229),
+    ("string", "'2024-02-29'", "date", date(2024, 2, 29)),
+    ("string", "'2024-02-29 01:02:03.5'", "datetime(1)", datetime(2024, 2, 29, 1, 2, 3, 500_000)),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 01:02:03'", "timestamp",
+     datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC)),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 01:02:03'", "date", date(2024, 2, 29)),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 01:02:03.5'", "time(2)", "01:02:03.50"),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 01:02:03'", "varchar(30)", "2024-02-29 01:02:03"),
+    ("timestamp", "TIMESTAMP'2024-02-29 01:02:03'", "bigint", 20240229010203),
+    ("string", "'-838:59:58.75'", "time", "-838:59:59"),
+    ("string", "'01:02:03'", "time(3)", "01:02:03.000"),
+    ("string", "'01:02:03.45'", "time(2)", "01:02:03.45"),
+    ("string", "'b'", "enum('b','c','a')", "b"),
+    ("array<string>", "array('a', 'b')", "set('c','b','a')", ["b", "a"]),
+    ("array<string>", "array('a', 'b')", "varchar(9)", "a,b"),
+    ("string", "'a,b'", "set('b','a')", ["b", "a"]),
+    ("string", "''", "set('b','a')", []),
+    ("string", "'{\"a\":[1]}'", "json", '{"a":[1]}'),
+]  # fmt: skip
+
+
+def test_values_are_converted_as_mysql_does_in_one_commit(lake: DDLLake) -> None:
+    columns = "; ".join(f"c{at} {old}" for at, (old, *_) in enumerate(RETYPED))
+    values = ", ".join(value for _, value, *_ in RETYPED)
+    lake.put("t", f"id int; {columns}", f"1, {values}", f"2{', null' * len(RETYPED)}")
+    clauses = ", ".join(f"MODIFY c{at} {new}" for at, (_, _, new, _) in enumerate(RETYPED))
+    lake.follow(f"ALTER TABLE t {clauses}")
+    first, second = lake.session.sql(f"SELECT * FROM {lake.sql_of('t')} ORDER BY id").toArrow().to_pylist()
+    assert [first[f"c{at}"] for at in range(len(RETYPED))] == [value for *_, value in RETYPED]
+    assert set(second.values()) == {2, None}
+    assert lake.commits() == ["WRITE"]
+
+
+def test_what_delta_can_widen_is_not_written_anew(lake: DDLLake) -> None:
+    lake.put("t", "id int; a tinyint; b decimal(6,1); c float; d date", "1, 2, 3.5, 4.5, DATE'2024-02-29'")
+    lake.follow("ALTER TABLE t MODIFY A int, MODIFY b decimal(12,3), MODIFY c double, MODIFY d datetime(3)")
+    assert lake.commits() == ["SET TBLPROPERTIES", "CHANGE COLUMNS"]
+    assert lake.rows() == [(1, 2, Decimal("3.500"), 4.5, datetime(2024, 2, 29))]
+    lake.follow("ALTER TABLE t MODIFY a int unsigned, MODIFY b decimal(12,3) NOT NULL")
+    assert lake.columns()["a"] == "bigint"
+
+
+def test_a_value_that_has_no_place_in_the_new_type_stops_the_statement(lake: DDLLake) -> None:
+    lake.put(
+        "t",
+        "id int; c string; s array<string>; n int",
+        "1, 'nine', array('a'), 1",
+        "2, '9', null, -300",
+        "3, 'ten', null, 1",
+    )
+    told = r"column c of db\.t cannot become int: 2 of its values .* such as 'nine'"
+    with pytest.raises(Rejected, match=told):
+        lake.follow("ALTER TABLE t DROP n, MODIFY c int")
+    with pytest.raises(Rejected, match=r"column n of db\.t cannot become tinyint: 1 of .* '-300'"):
+        lake.follow("ALTER TABLE t MODIFY n tinyint")
+    with pytest.raises(Rejected, match=told):
+        lake.follow("ALTER TABLE t CHANGE n c int, CHANGE c n int")
+    with pytest.raises(
+        Rejected, match=r"column s of db\.t is array<string> .* cannot become int: there is no"
+    ):
+        lake.follow("ALTER TABLE t RENAME TO v, CHANGE s x int")
+    with pytest.raises(Rejected, match=r"DDL of db\.t not understood: .*: ALTER TABLE t DROP c, FROBNICATE"):
+        lake.follow("ALTER TABLE t DROP c, FROBNICATE")
+    assert lake.commits() == []
+    assert lake.columns() == {"id": "int", "c": "string", "s": "array<string>", "n": "int"}
+
+
+def test_a_rewritten_table_keeps_its_partitions_and_properties(make_lake: MakeLake) -> None:
+    lake = make_lake(
+        partition_by=["day"],
+        properties={"delta.enableDeletionVectors": True, "lake.owner": "it's me"},
+        overrides={"price": pa.decimal128(12, 2)},
+    )
+    lake.follow("CREATE TABLE t (id int PRIMARY KEY, `p,q` int, price double, day date)")
+    lake.session.sql(f"INSERT INTO {lake.sql_of('t')} VALUES (1, 2, 3.5, DATE'2024-02-29')")
+    lake.follow("ALTER TABLE t MODIFY `p,q` varchar(9), MODIFY price float")
+    assert lake.rows() == [(1, "2", Decimal("3.50"), date(2024, 2, 29))]
+    detail = lake.session.sql(f"DESCRIBE DETAIL {lake.sql_of('t')}").collect()[0]
+    assert detail.partitionColumns == ["day"]
+    assert detail.properties["delta.enableDeletionVectors"] == "true"
+    assert detail.properties["lake.owner"] == "it's me"
