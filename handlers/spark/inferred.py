@@ -23,7 +23,7 @@ _STRING = pa.string()
 _LABELS = pa.list_(pa.string())
 _LONG_DIGITS = 19
 _SCALES = (0, 2, 4, 6, 10, 14, 18, 24, 30)
-_WHOLE_DIGITS = (18, 28)
+_WHOLE_DIGITS = (18, 28, 38)
 # Of a column that is kept as one of these: the types of values that may fit it. `fitting` would take more (a
 # text of digits for a number), but where nobody says that a text is a number it stays a text.
 _WELCOME: Mapping[pa.DataType, frozenset[type]] = {
@@ -109,21 +109,24 @@ def _own_type(values: Sequence[Any], types: set[type]) -> pa.DataType:
 
 
 def _number_type(values: Sequence[Any], types: set[type]) -> pa.DataType:
-    candidates = [pa.float64()] if float in types else [pa.int64(), pa.decimal128(MOST_DIGITS, 0)]
     if Decimal not in types:
-        return next((each for each in candidates if _holds(each, values, types)), _STRING)
+        binary = pa.float64() if float in types else pa.int64()
+        if _holds(binary, values, types):
+            return binary
+        if float in types:
+            return _STRING
     numbers = [Decimal(repr(each) if type(each) is float else each) for each in values if each is not None]
     if not all(number.is_finite() for number in numbers):
         return _STRING
-    scale = max(max(0, -int(number.as_tuple().exponent)) for number in numbers)
-    return _decimal(max(number.adjusted() + 1 for number in numbers), scale, room=True)
+    whole = max(number.adjusted() + 1 for number in numbers)
+    return _decimal(whole, max(-int(number.as_tuple().exponent) for number in numbers), room=True)
 
 
 def _decimal(whole: int, scale: int, *, room: bool) -> pa.DataType:
     """A decimal with so many digits before and after the point, with room for more if there is some."""
-    roomy_whole = next((digits for digits in _WHOLE_DIGITS if digits >= whole), MOST_DIGITS)
-    roomy_scale = next((digits for digits in _SCALES if digits >= scale), MOST_DIGITS)
-    whole = max(whole, 0)
+    whole, scale = max(whole, 0), max(scale, 0)
+    roomy_whole = next((digits for digits in _WHOLE_DIGITS if digits >= whole), whole)
+    roomy_scale = next((digits for digits in _SCALES if digits >= scale), scale)
     if room and roomy_whole + roomy_scale <= MOST_DIGITS:
         return pa.decimal128(roomy_whole + roomy_scale, roomy_scale)
     return pa.decimal128(max(whole + scale, 1), scale) if whole + scale <= MOST_DIGITS else _STRING

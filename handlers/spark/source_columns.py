@@ -60,7 +60,7 @@ class Columns:
         self._found = frozenset().union(*images)
         self._known = {} if run.known is None else {f.name.lower(): f.type for f in run.known.schema}
         self.names = self._names(images)
-        self._check_names(images, reserved, prefix)
+        self._check_names(reserved, prefix)
         self.wanted = frozenset(self.names)
         """What a row carries that is whole."""
         self.are_all_whole = self.wanted <= self._found and set(map(len, images)) == {len(self._found)}
@@ -82,29 +82,34 @@ class Columns:
             kept = [name for name in before if name in own or name.lower() not in spelled]
         return list(dict.fromkeys(chain(kept, own)))
 
-    def _check_names(self, images: Sequence[Row], reserved: frozenset[str], prefix: str) -> None:
+    def _check_names(self, reserved: frozenset[str], prefix: str) -> None:
         seen: dict[str, str] = {}
         for name in self.names:
             lower = name.lower()
             other = seen.setdefault(lower, name)
             if lower in reserved:
                 raise self._rejected_column(
-                    images,
                     name,
                     f"the source has a column {name!r}, which is also the name of one that binlane adds: "
                     f"set `prefix` to something else than {prefix!r}",
                 )
             if other != name:
                 raise self._rejected_column(
-                    images,
                     name,
                     f"the source has columns {other!r} and {name!r}, which are one name in Spark: rename one "
                     f"of them at the source",
                 )
 
-    def _rejected_column(self, images: Sequence[Row], name: str, what: str) -> Rejected:
-        place = next((place for place, image in enumerate(images) if name in image), 0)
-        place = min(place, len(self._run.changes) - 1)
+    def _rejected_column(self, name: str, what: str) -> Rejected:
+        changes = enumerate(self._run.changes)
+        place = next(
+            (
+                place
+                for place, change in changes
+                if name in (change.after or ()) or name in (change.before or ())
+            ),
+            0,
+        )
         return self._run.rejected(place, lambda where: f"{what} ({where})")
 
     def lacking(self, images: Sequence[Row], ops: Sequence[str]) -> frozenset[int]:
