@@ -87,14 +87,23 @@ def make_batch(
 def opened(handler: AnyHandler, folder: Path | str = ".", **context: Any) -> Iterator[AnyHandler]:
     """The handler, opened as the worker opens it, and closed at the end.
 
-    `folder` is what relative paths of its options start from; `context`: other fields of HandlerContext.
+    `folder` is what relative paths of its options start from; `context`: other fields of HandlerContext. What
+    a thread of the handler tells `stop_worker` is raised when the block is left.
     """
-    names = {"worker": "test", "handler": type(handler).__name__, **context}
+    told: list[BaseException] = []
+    names = {
+        "worker": "test",
+        "handler": type(handler).__name__,
+        "stop_worker": told.append,
+        **context,
+    }
     handler.open(HandlerContext(folder=Path(folder), **names))
     try:
         yield handler
     finally:
         handler.close()
+    if told:
+        raise told[0]
 
 
 def _is_change(given: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -46,6 +47,10 @@ PROMISED = {
     "binlane_commits_total": {"store", "result"},
     "binlane_rebalances_total": {"kind"},
     "binlane_reloads_total": {"result"},
+    "binlane_spark_waiting_rows": {"table"},
+    "binlane_spark_waiting_seconds": {"table"},
+    "binlane_spark_merge_seconds": set(),
+    "binlane_spark_merges_total": {"result"},
     "binlane_info": {"version"},
 }
 """The public promise, written out: dashboards and alerts rest on it."""
@@ -63,7 +68,11 @@ def partition(number: int = 0, **more: object) -> PartitionStatus:
     return PartitionStatus(**(fields | more))  # type: ignore[arg-type]  # one dict for fields of many types
 
 
-def worker_status(tables: list[TableStatus], partitions: list[PartitionStatus] | None = None) -> WorkerStatus:
+def worker_status(
+    tables: list[TableStatus],
+    partitions: list[PartitionStatus] | None = None,
+    handlers: list[dict[str, Any]] | None = None,
+) -> WorkerStatus:
     lane = LaneStatus(
         lane=3, queued_records=7, queued_bytes=700, running_table=None, running_seconds=None, busy_seconds=1.5
     )
@@ -77,7 +86,16 @@ def worker_status(tables: list[TableStatus], partitions: list[PartitionStatus] |
         tables=tables,
         targets=[TargetStatus(handler="spark", up=True), TargetStatus(handler="sql", up=False, error="no")],
         checkpoint=CheckpointStatus(last_success=None, last_error=None),
+        handlers=handlers or [],
     )
+
+
+def spark(*waiting: tuple[str, int, float | None]) -> dict[str, Any]:
+    """What a Spark handler tells: (table, waiting rows, waiting seconds)."""
+    tables = [
+        {"table": name, "waiting_rows": rows, "waiting_seconds": seconds} for name, rows, seconds in waiting
+    ]
+    return {"handler": "spark", "type": "spark", "spark": {"master": "local[2]"}, "tables": tables}
 
 
 def samples(metrics: Metrics) -> Iterator[Sample]:
@@ -97,7 +115,9 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 def metrics() -> Metrics:
     """Every event has happened once."""
     metrics = Metrics("1.2.3")
-    metrics.attach(lambda: worker_status([table("shop.orders", 12), table("shop.stock", 3, state="blocked")]))
+    tables = [table("shop.orders", 12), table("shop.stock", 3, state="blocked")]
+    metrics.attach(lambda: worker_status(tables, handlers=[spark(("shop.orders", 70, 2.5))]))
+    metrics.handlers.observe("binlane_spark_merge_seconds", 1.5)
     metrics.consumed("cdc", 0, 20)
     metrics.skipped("tombstone", 4)
     metrics.handler_failure("spark")
@@ -116,8 +136,8 @@ def test_every_promised_metric_is_there_with_exactly_its_labels(metrics: Metrics
         if each.name.startswith("binlane_"):
             name = each.name
             for suffix in ("_bucket", "_count", "_sum"):
-                if name.removesuffix(suffix) == "binlane_handler_seconds":
-                    name = "binlane_handler_seconds"
+                if name.endswith(f"_seconds{suffix}"):
+                    name = name.removesuffix(suffix)
             found.setdefault(name, set()).update(set(each.labels) - {"le"})
     assert found == PROMISED
 
@@ -230,6 +250,52 @@ def test_a_table_that_several_lanes_serve_is_one_series() -> None:
     metrics = Metrics()
     metrics.attach(lambda: worker_status([table("shop.orders", 4), table("shop.orders", 5, lane=1)]))
     assert values(metrics, "binlane_records_finished_total", "table") == {"shop.orders": 9}
+
+
+def test_what_waits_for_spark_is_read_from_the_handlers_status_at_each_scrape() -> None:
+    metrics = Metrics()
+    replica, history = (
+        spark(("shop.orders", 70, 2.5), ("shop.stock", 0, None)),
+        spark(("shop.orders", 5, 9.0)),
+    )
+    metrics.attach(lambda: worker_status([], handlers=[replica, history, {"handler": "own", "type": "a:B"}]))
+    assert values(metrics, "binlane_spark_waiting_rows", "table") == {"shop.orders": 75, "shop.stock": 0}
+    assert values(metrics, "binlane_spark_waiting_seconds", "table") == {"shop.orders": 9, "shop.stock": 0}
+    assert values(metrics, "binlane_spark_merges_total", "result") == {"success": 0, "failure": 0}
+
+
+def test_tables_beyond_the_limit_show_the_longest_wait_and_the_sum_of_rows() -> None:
+    metrics = Metrics()
+    waiting = [(f"shop.t{number}", 2, float(number)) for number in range(1_500)]
+    metrics.attach(lambda: worker_status([], handlers=[spark(*waiting)]))
+    rows = values(metrics, "binlane_spark_waiting_rows", "table")
+    assert len(rows) <= MAX_TABLE_LABELS
+    assert sum(rows.values()) == 3_000
+    assert values(metrics, "binlane_spark_waiting_seconds", "table")[OTHER_TABLES] == 1_499
+
+
+def test_a_handler_counts_and_measures_what_it_does_behind_its_batches() -> None:
+    metrics = Metrics()
+    metrics.handlers.count("binlane_spark_merges_total", result="failure")
+    metrics.handlers.observe("binlane_spark_merge_seconds", 1.5)
+    metrics.handlers.observe("binlane_spark_merge_seconds", 0.25)
+    assert value(metrics, "binlane_spark_merges_total", result="failure") == 1
+    assert value(metrics, "binlane_spark_merge_seconds_sum") == 1.75
+    assert value(metrics, "binlane_spark_merge_seconds_bucket", le="0.25") == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["binlane_spark_rows", "binlane_retries_total", "binlane_spark_merge_seconds"]
+)
+def test_a_handler_cannot_count_what_is_not_its_own_or_no_counter(name: str) -> None:
+    with pytest.raises(KeyError, match=name):
+        Metrics().handlers.count(name)
+
+
+def test_a_worker_without_spark_shows_no_metrics_of_spark() -> None:
+    metrics = Metrics()
+    metrics.attach(lambda: worker_status([table("shop.orders")]))
+    assert not [each for each in samples(metrics) if each.name.startswith("binlane_spark")]
 
 
 OPERATIONS = Path(__file__).parents[1].joinpath("docs", "operations.md")

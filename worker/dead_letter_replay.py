@@ -140,9 +140,12 @@ class Replay:
         self._configuration = configuration
         self._handlers: list[tuple[HandlerEntry, Handler]] = []
         self._failed = _Failed()
+        self._stopped: list[BaseException] = []  # what threads of handlers cannot go on without
 
     def apply(self, plan: Plan) -> None:
         """Give the letter's changes to its handlers. Raises ReplayFault, and StopWorker."""
+        if self._stopped:
+            raise StopWorker(str(self._stopped[0])) from self._stopped[0]
         earlier = self._failed.before(plan)
         if earlier is not None:
             self._failed.add(plan)
@@ -198,6 +201,7 @@ class Replay:
                     lane=0 if made.per_lane else None,
                     folder=configuration.folder,
                     spark=configuration.spark,
+                    stop_worker=self._stopped.append,
                 )
             )
         except (HandlerTypeError, OptionsError) as error:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from handlers import Handler, HandlerContext
+from handlers.metrics import NO_METRICS, HandlerMetrics
 from handlers.registry import create
 from worker.backoff import describe
 from worker.circuit import Circuit
 from worker.configuration import Configuration, HandlerEntry, TableRule
+from worker.handler_status import OpenHandler, statuses
 from worker.logs import get_logger
 from worker.tables import BoundHandler
 
@@ -36,7 +39,7 @@ class HandlerPlan:
 
     configuration: Configuration
     rules: list[_Rule] = field(default_factory=list)
-    opened: list[tuple[str, Handler]] = field(default_factory=list)
+    opened: list[OpenHandler] = field(default_factory=list)
     grown: list[tuple[BoundHandler, tuple[Handler, ...]]] = field(default_factory=list)
     """Objects for lanes that are new."""
 
@@ -44,17 +47,27 @@ class HandlerPlan:
 class HandlerSet:
     """One object for each configured handler; one for each lane where the class says `per_lane`.
 
-    The main thread's own, but for `of`.
+    The main thread's own, but for `of`, `circuits` and `statuses`.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
-        """Raises HandlerTypeError and OptionsError."""
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        fail: Callable[[BaseException], None] | None = None,
+        metrics: HandlerMetrics = NO_METRICS,
+    ) -> None:
+        """`fail` and `metrics` are what handlers are given as `stop_worker` and `metrics`.
+
+        Raises HandlerTypeError and OptionsError."""
         self._configuration = configuration
+        self._fail = fail
+        self._metrics = metrics
         self._rules = [
             _Rule(rule, [_bind(configuration, entry) for entry in rule.handlers])
             for rule in configuration.tables
         ]
-        self._opened: list[tuple[str, Handler]] = []
+        self._opened: list[OpenHandler] = []
         self._left: list[BoundHandler] = []
 
     def of(self, rule: TableRule) -> list[BoundHandler]:
@@ -65,10 +78,15 @@ class HandlerSet:
         for bound in self._all():
             yield bound.name, bound.circuit
 
+    def statuses(self) -> list[dict[str, Any]]:
+        """What each open handler tells of itself. Any thread."""
+        return statuses(self._opened, self._configuration.secrets.redact)
+
     def open(self) -> None:
         """Open every handler. Raises HandlerOpenError; those opened before are closed again by `close`."""
-        for bound in self._all():
-            _open(self._configuration, bound, bound.objects, 0, self._opened)
+        for known in self._rules:
+            for entry, bound in _pairs(known):
+                self._open(self._configuration, entry, bound.objects, 0, self._opened)
 
     def plan(self, configuration: Configuration) -> HandlerPlan:
         """Make and open what another configuration has beside the handlers that are there; they stay where
@@ -101,8 +119,8 @@ class HandlerSet:
         gone = [bound for bound in self._left if id(bound) not in used]
         for bound in gone:
             self._left.remove(bound)
-            own = [pair for pair in self._opened if any(pair[1] is handler for handler in bound.objects)]
-            self._opened = [pair for pair in self._opened if pair not in own]
+            own = [each for each in self._opened if any(each.handler is one for one in bound.objects)]
+            self._opened = [each for each in self._opened if each not in own]
             _close(own)
             log.info("handler_closed", handler=bound.name)
 
@@ -129,7 +147,7 @@ class HandlerSet:
                 self._grow(plan, entry, bound)
                 return bound
         bound = _bind(configuration, entry)
-        _open(configuration, bound, bound.objects, 0, plan.opened)
+        self._open(configuration, entry, bound.objects, 0, plan.opened)
         return bound
 
     def _grow(self, plan: HandlerPlan, entry: HandlerEntry, bound: BoundHandler) -> None:
@@ -137,8 +155,34 @@ class HandlerSet:
         if not bound.objects[0].per_lane or have >= wanted:
             return
         more = tuple(create(entry, plan.configuration.folder) for _ in range(wanted - have))
-        _open(plan.configuration, bound, more, have, plan.opened)
+        self._open(plan.configuration, entry, more, have, plan.opened)
         plan.grown.append((bound, more))
+
+    def _open(
+        self,
+        configuration: Configuration,
+        entry: HandlerEntry,
+        objects: tuple[Handler, ...],
+        first_lane: int,
+        opened: list[OpenHandler],
+    ) -> None:
+        for number, handler in enumerate(objects, first_lane):
+            lane = number if handler.per_lane else None
+            context = HandlerContext(
+                worker=configuration.name,
+                handler=entry.name,
+                lane=lane,
+                lanes=configuration.lanes.count,
+                folder=configuration.folder,
+                spark=configuration.spark,
+                stop_worker=self._fail,
+                metrics=self._metrics,
+            )
+            try:
+                handler.open(context)
+            except Exception as error:
+                raise HandlerOpenError(f"handler {entry.name} could not open: {describe(error)}") from error
+            opened.append(OpenHandler(entry.name, entry.type, lane, handler))
 
 
 def _pairs(known: _Rule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:
@@ -152,37 +196,14 @@ def _bind(configuration: Configuration, entry: HandlerEntry) -> BoundHandler:
     return BoundHandler(entry.name, (first, *others))
 
 
-def _open(
-    configuration: Configuration,
-    bound: BoundHandler,
-    objects: tuple[Handler, ...],
-    first_lane: int,
-    opened: list[tuple[str, Handler]],
-) -> None:
-    for lane, handler in enumerate(objects, first_lane):
-        context = HandlerContext(
-            worker=configuration.name,
-            handler=bound.name,
-            lane=lane if handler.per_lane else None,
-            lanes=configuration.lanes.count,
-            folder=configuration.folder,
-            spark=configuration.spark,
-        )
-        try:
-            handler.open(context)
-        except Exception as error:
-            raise HandlerOpenError(f"handler {bound.name} could not open: {describe(error)}") from error
-        opened.append((bound.name, handler))
-
-
-def _close(opened: list[tuple[str, Handler]]) -> bool:
+def _close(opened: list[OpenHandler]) -> bool:
     """Close them in reverse; False if one of them raised."""
     clean = True
     while opened:
-        name, handler = opened.pop()
+        last = opened.pop()
         try:
-            handler.close()
+            last.handler.close()
         except Exception as error:
             clean = False
-            log.error("handler_close_failed", handler=name, error=describe(error), exc_info=error)
+            log.error("handler_close_failed", handler=last.name, error=describe(error), exc_info=error)
     return clean

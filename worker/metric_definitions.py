@@ -15,6 +15,8 @@ class MetricDefinition(NamedTuple):
     kind: MetricKind
     labels: tuple[str, ...]
     help: str
+    by: Literal["worker", "handler"] = "worker"
+    """Who reports it: of a handler's metrics each shows from its first value on."""
 
     @property
     def family(self) -> str:
@@ -157,6 +159,34 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "counter",
         ("result",),
         "Changed configuration files; result is success (taken over) or refused.",
+    ),
+    MetricDefinition(
+        "binlane_spark_waiting_rows",
+        "gauge",
+        ("table",),
+        "Received rows that are durable and in the table's view, but not in the Spark table yet.",
+        "handler",
+    ),
+    MetricDefinition(
+        "binlane_spark_waiting_seconds",
+        "gauge",
+        ("table",),
+        "How long the oldest of them has waited; 0 when none does.",
+        "handler",
+    ),
+    MetricDefinition(
+        "binlane_spark_merge_seconds",
+        "histogram",
+        (),
+        "How long it took to bring what waited into one Spark table.",
+        "handler",
+    ),
+    MetricDefinition(
+        "binlane_spark_merges_total",
+        "counter",
+        ("result",),
+        "Times that what waited was brought into a Spark table; result is success or failure.",
+        "handler",
     ),
     MetricDefinition(
         "binlane_info",

@@ -19,21 +19,19 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
 from worker import __version__
+from worker.handler_metrics import HandlerMeters
 from worker.histogram import HandlerTimes, merge
 from worker.metric_definitions import definition
 from worker.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
+from worker.table_labels import MAX_TABLE_LABELS, OTHER_TABLES, TableLabels
 
 __all__ = ["MAX_TABLE_LABELS", "OTHER_TABLES", "CommitResult", "Metrics", "RebalanceKind", "ReloadResult"]
 
 CommitResult = Literal["success", "failure"]
 ReloadResult = Literal["success", "refused"]
 RebalanceKind = Literal["assign", "revoke", "lost"]
-
-MAX_TABLE_LABELS = 1_000
-OTHER_TABLES = "__other__"
 
 
 class Metrics:
@@ -46,7 +44,9 @@ class Metrics:
         self.registry = CollectorRegistry(auto_describe=False)
         self._version = version
         self._status: Callable[[], WorkerStatus] | None = None
-        self._tables = _TableLabels(MAX_TABLE_LABELS)
+        self._tables = TableLabels(MAX_TABLE_LABELS)
+        self.handlers = HandlerMeters(self._tables)
+        """What handlers report."""
         self._times: dict[int, HandlerTimes] = {}
         self._times_lock = threading.Lock()  # guards _times: lanes are added while a scrape reads
 
@@ -130,6 +130,7 @@ class Metrics:
             for target in status.targets:
                 up.add_metric([target.handler], target.up)
             yield up
+        yield from self.handlers.collect(status.handlers if status is not None else ())
 
         for counter in (
             self._consumed,
@@ -213,44 +214,6 @@ class _Scrape(Collector):
 
     def collect(self) -> Iterator[Metric]:
         return self._collect()
-
-
-class _TableLabels:
-    """Keeps the values of the label `table` within a limit, over all metrics that have it.
-
-    The first tables keep their names. Up to `limit` tables, each has its own; as soon as there are more, the
-    last of the named ones joins the rest, so that `__other__` is counted within the limit too.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._names: set[str] = set()
-        self._last = ""
-        self._over = False
-        self._lock = threading.Lock()  # guards all of the above; membership may be read without it
-
-    def label(self, table: str) -> str:
-        if table in self._names:
-            return table
-        with self._lock:
-            if table not in self._names:
-                if len(self._names) >= self._limit:
-                    self._over = True
-                    return OTHER_TABLES
-                self._names.add(table)
-                self._last = table
-        return table
-
-    def fold(self, samples: Sequence[Sample]) -> list[Sample]:
-        """The samples with those that have no name of their own added up into one."""
-        with self._lock:
-            rest = {OTHER_TABLES, self._last} if self._over else {OTHER_TABLES}
-        kept = [sample for sample in samples if sample.labels["table"] not in rest]
-        folded = [sample for sample in samples if sample.labels["table"] in rest]
-        if folded:
-            total = sum(sample.value for sample in folded)
-            kept.append(Sample(folded[0].name, {"table": OTHER_TABLES}, total))
-        return kept
 
 
 def _counter(name: str) -> Counter:

@@ -55,7 +55,7 @@ class Parts:
         """
         lanes, checkpoint = configuration.lanes, configuration.checkpoint
         self.metrics = Metrics()
-        self.handlers = HandlerSet(configuration)
+        self.handlers = HandlerSet(configuration, fail=fail, metrics=self.metrics.handlers)
         self.errors = KafkaErrors(clock)
         self.assignments = Assignments()
         self.book = TableBook(configuration, self.handlers.of)

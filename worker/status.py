@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -82,6 +82,8 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     tables: list[TableStatus]
     checkpoint: CheckpointStatus
     targets: list[TargetStatus] = []
+    handlers: list[dict[str, Any]] = []
+    """`{"handler", "type"}` and what the handler tells of itself (`Handler.status`), if it does."""
     error: str | None = None
     lane_max_records: int | None = None
     """How many records a lane may hold (`lanes.max_records`): what its queue is measured against."""

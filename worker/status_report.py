@@ -60,6 +60,7 @@ class StatusReport:
         self._committer = parts.committer
         self._fetcher = parts.fetcher
         self._circuits = parts.circuits
+        self._handlers = parts.handlers
         self._state = state
         self._error = error
         self._clock = clock
@@ -108,6 +109,7 @@ class StatusReport:
             tables=rows,
             checkpoint=self._committer.status(),
             targets=self._targets(),
+            handlers=self._handlers.statuses(),
             error=self._redacted(self._error()),
             lane_max_records=self.configuration.lanes.max_records,
             max_bytes=self.configuration.lanes.max_bytes,

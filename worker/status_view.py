@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from worker.status import LaneStatus, WorkerStatus
+from worker.status_handlers import handler_alarms, handler_lines, waiting_grid, waiting_tables
 from worker.status_rates import Rates, lanes_by_trouble, partitions_by_trouble, tables_by_trouble
 from worker.status_text import age, count, duration, printable, size
 
@@ -47,13 +48,12 @@ def full_view(snapshot: Snapshot) -> RenderableType:
     """Everything, as long as it gets."""
     status = snapshot.status
     parts: list[RenderableType] = [_title(status), _summary(snapshot, None)]
+    parts += handler_lines(status)
     parts += [Text(printable(line), style="red") for line in _alarms(status)]
-    return Group(
-        *parts,
-        _tables(status, None, None, box.SIMPLE_HEAD),
-        _lane_table(status),
-        _partitions(status, None, None, box.SIMPLE_HEAD),
-    )
+    parts.append(_tables(status, None, None, box.SIMPLE_HEAD))
+    if waiting := waiting_tables(status):
+        parts.append(waiting_grid(waiting, snapshot.as_of, box.SIMPLE_HEAD))
+    return Group(*parts, _lane_table(status), _partitions(status, None, None, box.SIMPLE_HEAD))
 
 
 def summary_line(snapshot: Snapshot, rates: Rates) -> str:
@@ -81,16 +81,21 @@ class LiveView:
         title.add_column(no_wrap=True, overflow="ellipsis")
         title.add_column(justify="right", style="dim", no_wrap=True)
         title.add_row(_title(status), self.address)
-        parts: list[RenderableType] = [title, _summary(self.snapshot, self.rates)]
+        handlers = handler_lines(status)[: max(1, height // 8)]
+        parts: list[RenderableType] = [title, _summary(self.snapshot, self.rates), *handlers]
         parts += [_one_line(line, "red") for line in alarms[:shown_alarms]]
         parts += _more(len(alarms) - shown_alarms)
 
         # What is left of the screen, less three headings and the last line; tables get what others leave.
-        rows = height - 2 - min(len(alarms), max(2, height // 8)) - 4
+        rows = height - 2 - len(handlers) - min(len(alarms), max(2, height // 8)) - 4
         columns = max(1, width // _LANE_CELL)
         lane_rows = -(-len(status.lanes) // columns)
         for_lanes = min(lane_rows, max(2, rows // 3))
         for_partitions = min(len(status.partitions), max(2, rows // 4))
+        waiting = [table for table in waiting_tables(status) if table.rows or table.error]
+        for_waiting = min(len(waiting), rows // 5)
+        if for_waiting:
+            rows -= for_waiting + 1  # and a heading
         for_tables = min(len(status.tables), max(2, rows - for_lanes - for_partitions))
         spare = max(0, rows - for_lanes - for_partitions - for_tables)
         for_lanes = min(lane_rows, for_lanes + spare)
@@ -100,6 +105,10 @@ class LiveView:
         shown = _fit(len(status.tables), for_tables)
         parts.append(_tables(status, self.rates, shown, None))
         parts += _more(len(status.tables) - shown)
+        if for_waiting:
+            shown = _fit(len(waiting), for_waiting)
+            parts.append(waiting_grid(waiting[:shown], self.snapshot.as_of, None))
+            parts += _more(len(waiting) - shown)
         shown_rows = _fit(lane_rows, for_lanes)
         parts.append(_lane_grid(status, columns, shown_rows))
         parts += _more(len(status.lanes) - columns * shown_rows)
@@ -164,7 +173,8 @@ def _alarms(status: WorkerStatus) -> list[str]:
     lines = [status.error] if status.error else []
     if status.checkpoint.last_error:
         lines.append(f"checkpoint: {status.checkpoint.last_error}")
-    return lines + [f"{table.table}: {table.error}" for table in tables_by_trouble(status) if table.error]
+    lines += [f"{table.table}: {table.error}" for table in tables_by_trouble(status) if table.error]
+    return lines + handler_alarms(status)
 
 
 def _tables(status: WorkerStatus, rates: Rates | None, limit: int | None, lines: box.Box | None) -> Table:

@@ -13,7 +13,7 @@ from building import configuration
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handlers import Batch, Handler, PartialFailure, StopWorker
+from handlers import Batch, Handler, HandlerContext, PartialFailure, StopWorker
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.configuration import Configuration
 from worker.dead_letter_record import DeadLetter
@@ -181,6 +181,26 @@ def test_a_handler_whose_means_are_gone_ends_the_run() -> None:
     FAILING["a"] = StopWorker("the JVM is gone")
     with pytest.raises(StopWorker):
         Replay(config).apply(Reader(config).plan(letter(1)))
+
+
+class Losing(Noting):
+    """A thread of it finds that its means are gone, after its first letter."""
+
+    def open(self, context: HandlerContext) -> None:
+        self.stop_worker = context.stop_worker
+
+    def handle(self, batch: Batch) -> None:
+        assert self.stop_worker is not None
+        self.stop_worker(StopWorker("the JVM is gone"))
+
+
+def test_a_handler_whose_thread_cannot_go_on_ends_the_run_before_the_next_letter() -> None:
+    entry = {"type": f"{__name__}:Losing", "name_": "a"}
+    config = configuration({"match": "*", "handlers": [entry]})
+    reader, replay = Reader(config), Replay(config)
+    replay.apply(reader.plan(letter(1)))
+    with pytest.raises(StopWorker, match="the JVM is gone"):
+        replay.apply(reader.plan(letter(2)))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import handlers.testing
-from handlers import Batch, Handler, HandlerContext
+from handlers import Batch, Handler, HandlerContext, StopWorker
 from handlers.testing import make_batch, opened
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "handlers.md"
@@ -97,3 +97,18 @@ def test_the_handler_and_the_test_of_the_documentation_work(tmp_path: Path) -> N
         check=False,
     )
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_what_a_thread_of_the_handler_tells_is_raised_when_the_block_is_left(tmp_path: Path) -> None:
+    class Losing(Handler):
+        def open(self, context: HandlerContext) -> None:
+            assert context.stop_worker is not None
+            context.stop_worker(StopWorker("the engine is gone"))
+
+        def close(self) -> None:
+            closed.append(self)
+
+    closed: list[Handler] = []
+    with pytest.raises(StopWorker, match="the engine is gone"), opened(Losing(), tmp_path):
+        pass
+    assert len(closed) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from worker.status import (
     CheckpointStatus,
     LaneStatus,
@@ -29,8 +31,10 @@ _SHOP = (
 )
 
 
-def status_at(seconds: float, *, shards: int = 6, lanes: int = 16, partitions: int = 12) -> WorkerStatus:
-    """The status `seconds` after the start, with `8 * shards` tables."""
+def status_at(
+    seconds: float, *, shards: int = 6, lanes: int = 16, partitions: int = 12, waiting: int = 0
+) -> WorkerStatus:
+    """The status `seconds` after the start, with `8 * shards` tables and `waiting` Spark tables."""
     tables = []
     for shard in range(shards):
         for number, (name, rate) in enumerate(_SHOP):
@@ -65,7 +69,24 @@ def status_at(seconds: float, *, shards: int = 6, lanes: int = 16, partitions: i
         checkpoint=CheckpointStatus(last_success="2026-11-21T10:00:05Z", last_error=None),
         lane_max_records=10_000,
         max_bytes=256 * 2**20,
+        handlers=[_spark(waiting)] if waiting else [],
     )
+
+
+def _spark(waiting: int) -> dict[str, Any]:
+    tables = [
+        {
+            "table": f"shop_{number:02d}.orders",
+            "waiting_rows": 1_500 * number,
+            "waiting_bytes": 96_000 * number,
+            "waiting_seconds": 1.5 * number if number else None,
+            "merged_source_time_ms": 1_795_255_205_000 - 2_000 * number,
+            "error": ERROR if number == 1 else None,
+        }
+        for number in range(waiting)
+    ]
+    place = {"master": "local[2]", "version": "4.2.0", "ui": "http://127.0.0.1:4040"}
+    return {"handler": "replica", "type": "spark", "spark": place, "tables": tables}
 
 
 def _partition(seconds: float, number: int) -> PartitionStatus:

@@ -30,7 +30,7 @@ class Worker:
 
     def status(self) -> WorkerStatus:
         self.answers.wait(30)
-        return status_at(self.seconds)
+        return status_at(self.seconds, waiting=3)
 
 
 @pytest.fixture
@@ -129,6 +129,7 @@ def test_the_page_asks_for_keys_that_the_status_has(client: httpx.Client) -> Non
     used = set(re.findall(r"\b(?:now|before)\.(\w+)", script))
     used |= set(re.findall(r"\b(?:table|lane|item)\.([a-z_]+)\b(?!\()", script))
     known = set(status) | {key for part in ("tables", "lanes", "partitions") for key in status[part][0]}
+    known |= set(status["handlers"][0]["tables"][0])
     assert used <= known
     assert {"tables", "lanes", "partitions", "checkpoint", "queued_records", "committed"} <= used
 

@@ -136,6 +136,46 @@ function showPartitions() {
   at("partitions").tBodies[0].replaceChildren(...rows);
   at("partitions-count").textContent = rows.length ? count(rows.length) : "none assigned";
 }
+// Handlers of one worker share its Spark.
+function showHandlers() {
+  const lines = new Map();
+  const tables = [];
+  for (const handler of now.handlers ?? []) {
+    const { handler: name, type, lane, spark, tables: own, error, ...rest } = handler;
+    if (spark) {
+      const line = make("li", `Spark ${spark.version ?? ""} · ${spark.master} `);
+      if (/^https?:/.test(spark.ui ?? "")) {
+        const link = make("a", spark.ui);
+        link.href = spark.ui;
+        link.rel = "noreferrer";
+        line.append("· ", link);
+      }
+      lines.set(`spark ${spark.master}`, line);
+    }
+    const told = Object.entries(rest).map(([key, value]) => `${key} ${typeof value === "object" ? JSON.stringify(value) : value}`);
+    if (told.length) lines.set(`${name} ${lane ?? ""}`, make("li", `${name} · ${told.join(" · ")}`));
+    for (const table of own ?? []) tables.push(table);
+  }
+  at("handlers").replaceChildren(...lines.values());
+  const sorted = order(tables, table => !table.error, table => -by("waiting_seconds")(table), by("table"));
+  const rows = [];
+  for (const table of sorted.slice(0, FIRST_ROWS)) {
+    const behind = table.waiting_rows && table.merged_source_time_ms
+      ? Math.max(0, (asOf - table.merged_source_time_ms) / 1000) : null;
+    rows.push(make("tr", null, table.error ? "has-error" : "", make("td", table.table),
+      make("td", count(table.waiting_rows), "n"), make("td", bytes(table.waiting_bytes ?? 0), "n"),
+      make("td", time(table.waiting_seconds), "n"), make("td", time(behind), "n")));
+    if (table.error) {
+      const cell = make("td", table.error, "error");
+      cell.colSpan = 5;
+      rows.push(make("tr", null, "", cell));
+    }
+  }
+  at("waiting").tBodies[0].replaceChildren(...rows);
+  at("waiting-section").hidden = !tables.length;
+  at("waiting-count").textContent = `${count(sum(tables, "waiting_rows"))} rows wait to be merged`
+    + (sorted.length > FIRST_ROWS ? `, ${FIRST_ROWS} of ${count(sorted.length)} tables shown` : "");
+}
 function showHead() {
   document.title = `${now.name} · ${now.state}`;
   at("name").textContent = now.name;
@@ -149,11 +189,12 @@ function showAlarms() {
   if (lost) alarms.push(`No answer from the worker (${lost}). What follows is old.`);
   if (now?.error) alarms.push(now.error);
   if (now?.checkpoint.last_error) alarms.push(`Checkpoint: ${now.checkpoint.last_error}`);
+  for (const handler of now?.handlers ?? []) if (handler.error) alarms.push(`Handler ${handler.handler}: ${handler.error}`);
   at("alarms").replaceChildren(...alarms.map(text => make("p", text, "alarm")));
   document.body.classList.toggle("stale", lost !== null);
 }
 function show() {
-  if (now) { showHead(); showFigures(); showTables(); showLanes(); showPartitions(); }
+  if (now) { showHead(); showFigures(); showTables(); showHandlers(); showLanes(); showPartitions(); }
   showAlarms();
 }
 async function poll() {

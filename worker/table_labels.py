@@ -1,0 +1,53 @@
+"""The label `table` of the metrics, kept within a limit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from prometheus_client.samples import Sample
+
+__all__ = ["MAX_TABLE_LABELS", "OTHER_TABLES", "TableLabels"]
+
+MAX_TABLE_LABELS = 1_000
+OTHER_TABLES = "__other__"
+
+
+class TableLabels:
+    """Keeps the values of the label `table` within a limit, over all metrics that have it.
+
+    The first tables keep their names. Up to `limit` tables, each has its own; as soon as there are more, the
+    last of the named ones joins the rest, so that `__other__` is counted within the limit too.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._names: set[str] = set()
+        self._last = ""
+        self._over = False
+        self._lock = threading.Lock()  # guards all of the above; membership may be read without it
+
+    def label(self, table: str) -> str:
+        if table in self._names:
+            return table
+        with self._lock:
+            if table not in self._names:
+                if len(self._names) >= self._limit:
+                    self._over = True
+                    return OTHER_TABLES
+                self._names.add(table)
+                self._last = table
+        return table
+
+    def fold(
+        self, samples: Sequence[Sample], combine: Callable[[Iterable[float]], float] = sum
+    ) -> list[Sample]:
+        """The samples with those that have no name of their own `combine`d into one."""
+        with self._lock:
+            rest = {OTHER_TABLES, self._last} if self._over else {OTHER_TABLES}
+        kept = [sample for sample in samples if sample.labels["table"] not in rest]
+        folded = [sample for sample in samples if sample.labels["table"] in rest]
+        if folded:
+            value = combine(sample.value for sample in folded)
+            kept.append(Sample(folded[0].name, {"table": OTHER_TABLES}, value))
+        return kept
