@@ -36,7 +36,7 @@ BUILT_IN = {
 }
 """Imported only when asked for: Spark takes its time."""
 
-_SECTIONS = {"spark": "handlers.spark.options:SparkSection"}
+_SECTIONS = {"spark": "handlers.spark.section:SparkSection"}
 
 _ALLOWED = f"{', '.join(BUILT_IN)}, or an import path such as my_package.module:MyHandler"
 

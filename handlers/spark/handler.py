@@ -1,26 +1,33 @@
-"""The `spark` handler: batches go to Delta tables."""
+"""The `spark` handler: batches go to Spark tables."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from handlers.api import Batch, Handler, HandlerContext
 from handlers.spark.options import SparkOptions
 
 if TYPE_CHECKING:
-    from handlers.spark.changelog import Changelog
+    from handlers.spark.function import FunctionCalls
+    from handlers.spark.lake import Lake
 
 __all__ = ["SparkHandler"]
 
 
 class SparkHandler(Handler):
-    """`mode: changelog`: every change of a source table is appended as a row to one Delta table."""
+    """Keeps Spark tables: replicas of the source's tables, their history, or all changes; or calls an own
+    function with each batch as a DataFrame.
+
+    A batch of a table is done when it is durable beside the table; it is brought into the table behind that,
+    exactly once.
+    """
 
     options_model: ClassVar[type[SparkOptions]] = SparkOptions
 
     def __init__(self, **options: Any) -> None:
         self._options = SparkOptions.model_validate(options)
-        self._changelog: Changelog | None = None
+        self._open: Lake | FunctionCalls | None = None
 
     def open(self, context: HandlerContext) -> None:
         """Start Spark, unless another handler has.
@@ -29,31 +36,45 @@ class SparkHandler(Handler):
         RuntimeError when Spark does not start.
         """
         # Spark's modules take a second to import, which `binlane check` need not pay.
-        from handlers.spark.changelog import Changelog  # noqa: PLC0415 (see above)
+        if self._options.mode == "function":
+            from handlers.spark.function import FunctionCalls  # noqa: PLC0415 (see above)
 
-        self._changelog = Changelog(self._options, context)
+            self._open = FunctionCalls(self._options, context)
+        else:
+            from handlers.spark.lake import Lake  # noqa: PLC0415 (see above)
+
+            self._open = lake = Lake(self._options, context)
+            lake.start()
 
     def handle(self, batch: Batch) -> None:
-        """Append the batch: one Delta commit, or several when the table's columns change within it.
+        """Put the batch beside its table, or call the function.
 
-        Raises UnfitValue and IncompatibleSchema (trying again does not help), PartialFailure after the first
-        of several commits, StopWorker when Spark is gone, else what Spark raises.
+        Raises Rejected for what no table can hold, PartialFailure, StopWorker when Spark is gone, else what
+        Spark or the file system raises.
         """
-        if self._changelog is None:
+        if self._open is None:
             raise RuntimeError("handle was called before open")
-        self._changelog.append(batch)
+        self._open.handle(batch)
+
+    def status(self) -> Mapping[str, Any] | None:
+        return None if self._open is None else self._open.status()
 
     def close(self) -> None:
-        """Stop Spark, if no other handler uses it."""
-        if self._changelog is not None:
-            self._changelog.close()
-            self._changelog = None
+        """Bring in what waits, as far as `merge.at_close` allows; stop Spark, if no other handler uses it."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
 
     def check(self, context: HandlerContext) -> None:
         """Start Spark and ask the file system that the tables are on."""
-        self.open(context)
-        try:
-            if self._changelog is not None:
-                self._changelog.check()
-        finally:
+        from handlers.spark.lake import Lake  # noqa: PLC0415 (see open)
+
+        if self._options.mode == "function":
+            self.open(context)
             self.close()
+            return
+        lake = Lake(self._options, context)
+        try:
+            lake.check()
+        finally:
+            lake.close()

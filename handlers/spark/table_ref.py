@@ -17,11 +17,15 @@ class TableRef:
     path: str | None
     """The folder or URI of a table that is addressed by its place; None for one of a catalog."""
     log_folder: str
-    """The folder or URI of its segments."""
+    """The folder or URI of its segments. It goes by the source table's name and stays where it is when the
+    table is renamed or dropped: what was applied stays known."""
+    app_id: str = "binlane"
+    """Whose transactions say how many of the log's segments the table holds: of one log, as a renamed table
+    takes over another's rows, but not its log."""
 
     @classmethod
     def at(cls, path: str) -> TableRef:
-        """A Delta table addressed by its place."""
+        """A Delta table addressed by its place, with its segments inside."""
         return cls(f"delta.{quoted(path)}", path, f"{path}/_binlane/pending")
 
     def __str__(self) -> str:

@@ -147,7 +147,7 @@ def test_defaults_of_the_schema_are_those_of_the_model(schema: dict[str, Any]) -
 
 def test_the_documentation_names_every_key(schema: dict[str, Any]) -> None:
     text = DOCUMENTATION.read_text()
-    of_handlers = {"SparkSection", "SparkOptions", "DDLRules"}
+    of_handlers = {"SparkSection", "SparkOptions", "DDLRules", "MergeOptions", "UpkeepOptions"}
     missing = [
         f"{name}.{key}"
         for name, key, _ in keys_of(schema)

@@ -1,0 +1,136 @@
+"""Brings what waits into the Spark tables, in the background: the oldest first, several at once."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import Protocol
+
+from handlers.api import StopWorker
+from handlers.spark.options import MergeOptions
+from handlers.spark.waiting import Waiting
+from worker.logs import get_logger
+
+__all__ = ["Mergeable", "Merger"]
+
+_LONGEST_RETRY = 60.0
+_FIRST_RETRY = 1.0
+
+_log = get_logger("spark")
+
+
+class Mergeable(Protocol):
+    """What a table has to offer."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def waiting(self) -> Waiting: ...
+    @property
+    def faults(self) -> int: ...
+    @property
+    def fault(self) -> str | None: ...
+    def merge(self) -> None: ...
+
+
+class Merger:
+    """Threads that merge tables when they are due: the oldest change waits `max_age`, or `max_rows` wait.
+
+    Any thread may offer. A table whose merge fails is tried again later, and later each time; the others go
+    on.
+    """
+
+    def __init__(self, options: MergeOptions, *, threads: int) -> None:
+        self._options = options
+        self._changed = threading.Condition()  # guards all below
+        self._waiting: dict[Mergeable, float] = {}  # not before this moment (seconds since 1970)
+        self._running: set[Mergeable] = set()
+        self._ends_at: float | None = None  # monotonic
+        self._threads = [
+            threading.Thread(target=self._run, name=f"spark-merge-{number}", daemon=True)
+            for number in range(threads)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def offer(self, table: Mergeable) -> None:
+        """Something waits in this table."""
+        with self._changed:
+            if table not in self._waiting:
+                self._waiting[table] = 0.0
+                self._changed.notify()
+            elif table.waiting.rows >= self._options.max_rows:
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Go on with what waits for `at_close` at most, then wait for what runs."""
+        with self._changed:
+            self._ends_at = time.monotonic() + self._options.at_close
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    def _run(self) -> None:
+        while (table := self._next()) is not None:
+            self._merge(table)
+
+    def _next(self) -> Mergeable | None:
+        """Wait for a table that is due; None: it is time to end."""
+        with self._changed:
+            while True:
+                table, wait = self._due()
+                left = None if self._ends_at is None else self._ends_at - time.monotonic()
+                if left is not None and (table is None or left <= 0):
+                    return None
+                if table is not None and wait <= 0:
+                    self._running.add(table)
+                    return table
+                limits = [each for each in (left, None if table is None else wait) if each is not None]
+                self._changed.wait(min(limits, default=None))
+
+    def _due(self) -> tuple[Mergeable | None, float]:
+        """The table that is due first, and in how many seconds."""
+        now = time.time()
+        best: tuple[float, Mergeable] | None = None
+        for table, not_before in list(self._waiting.items()):
+            if table in self._running:
+                continue
+            waiting = table.waiting
+            if waiting.since is None:
+                del self._waiting[table]
+                continue
+            at_once = self._ends_at is not None or waiting.rows >= self._options.max_rows
+            due = waiting.since + (0.0 if at_once else self._options.max_age)
+            due = max(due, not_before)
+            if best is None or due < best[0]:
+                best = (due, table)
+        return (None, 0.0) if best is None else (best[1], best[0] - now)
+
+    def _merge(self, table: Mergeable) -> None:
+        not_before = 0.0
+        try:
+            table.merge()
+        except StopWorker:
+            not_before = time.time() + _LONGEST_RETRY  # whoever watches Spark stops the worker
+        except Exception as error:
+            wait = min(_LONGEST_RETRY, _FIRST_RETRY * 2.0 ** min(table.faults - 1, 10))
+            not_before = time.time() + wait * random.uniform(0.8, 1.2)
+            _log.warning(
+                "spark_merge_failed",
+                table=table.name,
+                error=table.fault or str(error),
+                attempt=table.faults,
+                next_in_seconds=round(wait, 1),
+            )
+        finally:
+            with self._changed:
+                self._running.discard(table)
+                if table.waiting.since is None:
+                    self._waiting.pop(table, None)
+                else:
+                    self._waiting[table] = not_before
+                self._changed.notify_all()

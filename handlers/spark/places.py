@@ -1,0 +1,85 @@
+"""Where the tables of one handler are, and beside them what waits to be brought in.
+
+lake/shop/orders/                        the Delta table
+lake/_binlane/shop/orders/table.json     which source table the log beside it belongs to
+lake/_binlane/shop/orders/pending/       its segments
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import Formatter
+
+from handlers.spark.options import SparkOptions
+from handlers.spark.section import SparkSection
+from handlers.spark.table_ref import TableRef, path_safe, quoted
+
+__all__ = ["LOGS", "PENDING", "Places"]
+
+LOGS = "_binlane"
+"""The folder of all logs; Spark and Delta pass over names that begin with an underscore."""
+PENDING = "pending"
+
+
+class Places:
+    """Names of source tables -> places of Spark tables."""
+
+    def __init__(self, options: SparkOptions, section: SparkSection, folder: Path) -> None:
+        """`folder`: where relative places begin (the configuration file's)."""
+        warehouse = place(section.warehouse.rstrip("/"), folder)
+        self._catalog = options.table
+        template = options.path or f"{_braces(section.warehouse.rstrip('/'))}/{{database}}/{{table}}"
+        self._path = _place_template(template, folder)
+        # The folder above the first one that holds a name.
+        self._root = warehouse if self._catalog else _before_fields(self._path).rpartition("/")[0]
+        self._is_log = options.format == "parquet"
+
+    @property
+    def logs(self) -> str:
+        """The folder of the logs of all tables."""
+        return f"{self._root}/{LOGS}"
+
+    @property
+    def root(self) -> str:
+        """The folder that all the tables are in; of a catalog's tables, the warehouse."""
+        return self._root
+
+    def ref(self, database: str, table: str) -> TableRef:
+        """The table of a source table."""
+        app_id = f"binlane:{database}.{table}"
+        if self._catalog is not None:
+            parts = (part.format(database=database, table=table) for part in self._catalog.split("."))
+            log = f"{self.logs}/{path_safe(database)}/{path_safe(table)}/{PENDING}"
+            return TableRef(".".join(map(quoted, parts)), None, log, app_id)
+        path = self._path.format(database=path_safe(database), table=path_safe(table))
+        if self._is_log:
+            return TableRef(f"parquet.{quoted(path)}", path, path, app_id)
+        log = f"{self.logs}{path.removeprefix(self._root)}/{PENDING}"
+        return TableRef(f"delta.{quoted(path)}", path, log, app_id)
+
+
+def place(path: str, folder: Path) -> str:
+    """`path` as Spark takes it: a URI as it is, a relative path beginning at `folder`."""
+    return path if _is_uri(path) else str(Path(folder.absolute(), path))
+
+
+def _place_template(template: str, folder: Path) -> str:
+    return template if _is_uri(template) else str(Path(_braces(str(folder.absolute())), template))
+
+
+def _is_uri(path: str) -> bool:
+    return "://" in path or path.startswith("file:")
+
+
+def _before_fields(template: str) -> str:
+    before = ""
+    for literal, field, _, _ in Formatter().parse(template):
+        before += literal
+        if field is not None:
+            break
+    return before
+
+
+def _braces(text: str) -> str:
+    """Text that stands for itself in a template."""
+    return text.replace("{", "{{").replace("}", "}}")

@@ -1,0 +1,216 @@
+"""What is done to one Spark table: commits of segments, changes of its columns, DDL."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from handlers.api import Batch, Change, HandlerContext, Rejected, StopWorker, TargetUnavailable
+from handlers.mysql_ddl import TableName
+from handlers.spark.added import log_schema, shape_of_log
+from handlers.spark.ddl import DDLResult, Surroundings, follow
+from handlers.spark.delta import Applier
+from handlers.spark.delta.commits import CommitNote, MergeConflict, merged_segment
+from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
+from handlers.spark.delta.upkeep import optimize, vacuum
+from handlers.spark.log.files import Files, FilesError
+from handlers.spark.log.segment_file import Segment, read_head
+from handlers.spark.options import SparkOptions
+from handlers.spark.pieces import Piece, pieces
+from handlers.spark.places import Places
+from handlers.spark.session import SharedSpark
+from handlers.spark.shape import Shape
+from handlers.spark.table_ref import TableRef
+from handlers.templates import place_of
+
+__all__ = ["MergeConflict", "SparkFailure", "TableWork", "World"]
+
+
+class SparkFailure(RuntimeError):
+    """Spark, or the file system of its tables, could not do what it was asked; the message says what, for
+    which table and from which offset on."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What all tables of a handler share."""
+
+    options: SparkOptions
+    context: HandlerContext
+    spark: SharedSpark
+    places: Places
+    files: Files
+    applier: Applier | None
+    """None: segments are the table itself."""
+    overrides: Mapping[str, pa.DataType]
+    settle: Callable[[TableName], None]
+    """See Surroundings.settle; for tables other than the statement's own."""
+    databases_of: Callable[[str], Sequence[str]]
+    own: threading.local
+    """The session of each thread that writes."""
+
+
+class TableWork:
+    """The Spark side of one table. The caller sees to it that one thing is done at a time."""
+
+    def __init__(self, database: str, table: str, world: World) -> None:
+        self.database = database
+        self.table = table
+        self.ref: TableRef = world.places.ref(database, table)
+        self.options = world.options
+        self._world = world
+
+    @property
+    def merges(self) -> bool:
+        """Whether segments are brought into a table, and not the table themselves."""
+        return self._world.applier is not None
+
+    @property
+    def keeps_ddl(self) -> bool:
+        """Whether DDL and truncates are rows, and not followed."""
+        return self.options.mode == "changelog"
+
+    def pieces(self, changes: Sequence[Change], known: Shape | None) -> Iterator[Piece]:
+        """The changes cut and typed for the log."""
+        return pieces(
+            changes,
+            mode=self.options.mode,
+            prefix=self.options.prefix,
+            overrides=self._world.overrides,
+            known=known,
+            table=f"{self.database}.{self.table}",
+        )
+
+    def no_rows(self, shape: Shape) -> pa.Table:
+        """A segment without rows."""
+        return log_schema(shape, mode=self.options.mode, prefix=self.options.prefix).empty_table()
+
+    def shape_of_log(self, found: pa.Schema, key: tuple[str, ...]) -> Shape:
+        """The shape of the rows in segments with these columns."""
+        return shape_of_log(found, key, mode=self.options.mode, prefix=self.options.prefix)
+
+    # ---- Spark
+
+    def merged(self) -> int:
+        """The number of the last segment that the table holds; 0: none."""
+        with self._session() as session:
+            return merged_segment(session, self.ref, self._world.spark.is_classic)
+
+    def apply(self, segments: Sequence[Segment], shape: Shape) -> None:
+        """Bring the segments into the table in one commit. Raises MergeConflict, and what Spark raises."""
+        applier = self._world.applier
+        assert applier is not None  # see `merges`
+        metrics = self._world.context.metrics
+        result = "failed"
+        with self._world.spark.slots, self._session() as session:
+            began = time.monotonic()
+            try:
+                applier.apply(session, self.ref, segments, shape, self._note(segments[-1]))
+                result = "ok"
+            except MergeConflict:
+                result = "conflict"
+                raise
+            finally:
+                metrics.observe("binlane_spark_merge_seconds", time.monotonic() - began)
+                metrics.count("binlane_spark_merges_total", result=result)
+
+    def fit(self, shape: Shape) -> None:
+        """See to it that the table, if there is one, holds rows of this shape. Raises Rejected."""
+        with self._world.spark.slots, self._session() as session:
+            try:
+                evolve(session, self.ref, shape, self.options)
+            except IncompatibleColumn as error:
+                raise Rejected(str(error)) from error
+
+    def shape(self, key: tuple[str, ...]) -> Shape:
+        """The shape of the table as it is now, without the columns that binlane adds; none: no columns."""
+        with self._session() as session:
+            found = schema(session, self.ref)
+        if found is None:
+            return Shape(pa.schema([]), ())
+        arrow = to_arrow_schema(found, timezone="UTC")
+        whole = self.shape_of_log(pa.schema([pa.field(each.name, each.type) for each in arrow]), key)
+        there = set(whole.schema.names)
+        return Shape(whole.schema, tuple(column for column in key if column in there))
+
+    def follow(self, change: Change, batch: Batch, key: tuple[str, ...] | None) -> DDLResult:
+        """Do what a `ddl` or `truncate` change did in the source; nothing of this table waits.
+
+        Raises Rejected, and what Spark raises.
+        """
+        world = self._world
+        own = TableName(self.database, self.table)
+        around = Surroundings(
+            ref_of=lambda name: world.places.ref(name.database, name.table),
+            files=world.files,
+            root=world.places.logs,
+            settle=lambda name: None if name == own else world.settle(name),
+            databases_of=world.databases_of,
+            partition_by=self.options.partition_by,
+            properties=self.options.properties,
+            overrides=world.overrides,
+        )
+        note = CommitNote(world.context.worker, world.context.handler, 0, change.source_time_ms, {})
+        with self._session() as session:  # without a slot: to settle another table takes one
+            return follow(
+                session,
+                change,
+                around,
+                database=batch.database,
+                table=batch.name,
+                rules=self.options.ddl,
+                note=note,
+                mode=self.options.mode,
+                prefix=self.options.prefix,
+                key=key,
+            )
+
+    def optimize(self, min_files: int) -> None:
+        with self._world.spark.slots, self._session() as session:
+            optimize(session, self.ref, min_files)
+
+    def vacuum(self, retention: float) -> None:
+        with self._world.spark.slots, self._session() as session:
+            vacuum(session, self.ref, retention)
+
+    # ---- errors
+
+    def explained(self, error: Exception, change: Change | None) -> Exception:
+        """The error for whoever handles the batch: with the table, and the offset from which on."""
+        if isinstance(error, StopWorker | TargetUnavailable | Rejected | SparkFailure):
+            return error
+        name = f"{self.database}.{self.table}"
+        where = name if change is None else f"{place_of(change, name)} on"
+        if isinstance(error, FilesError):
+            return SparkFailure(f"{where}: {error}")
+        try:
+            self._world.spark.stop_worker_if_gone(error)
+        except (StopWorker, TargetUnavailable) as gone:
+            return gone
+        return SparkFailure(f"{where}: {self._world.spark.told(error)}")
+
+    def _note(self, segment: Segment) -> CommitNote:
+        context = self._world.context
+        head = read_head(self._world.files, segment.path, segment.number, segment.bytes)
+        return CommitNote(
+            context.worker,
+            context.handler,
+            segment.number,
+            segment.last_source_ms or 0,
+            head.marks.highest(),
+        )
+
+    @contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        """This thread's session."""
+        own, spark = self._world.own, self._world.spark
+        session = getattr(own, "session", None)
+        own.session = spark.fresh() if session is None else spark.renewed(session)
+        yield own.session

@@ -1,0 +1,92 @@
+"""What of a table is durable, but not in its Spark table yet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from handlers.spark.log.segments import Segment
+from handlers.spark.shape import Shape
+
+__all__ = ["Unmerged", "Waiting"]
+
+
+class Waiting(NamedTuple):
+    """How much waits."""
+
+    segments: int
+    rows: int
+    bytes: int
+    since: float | None
+    """When the oldest was put, seconds since 1970; None: nothing waits."""
+
+
+class _One(NamedTuple):
+    segment: Segment
+    shape: Shape
+
+
+class Unmerged:
+    """The segments of one log that its table does not hold yet, in their order. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards all below
+        self._waiting: list[_One] = []
+        self._kept: list[tuple[float, int]] = []  # when it was merged (monotonic), last segment
+        self._merged_source_ms: int | None = None
+
+    @property
+    def merged_source_ms(self) -> int | None:
+        """The source time of the newest change that was merged here."""
+        return self._merged_source_ms
+
+    @property
+    def has_partial(self) -> bool:
+        """Whether rows wait that do not carry all their columns."""
+        return any(one.segment.partial for one in self._waiting)
+
+    def add(self, segment: Segment, shape: Shape) -> None:
+        with self._lock:
+            self._waiting.append(_One(segment, shape))
+
+    def replace(self, segments: Iterable[Segment], shape: Shape) -> None:
+        """What was found in the log, instead of what was known."""
+        with self._lock:
+            self._waiting = [_One(segment, shape) for segment in segments]
+
+    def waiting(self) -> Waiting:
+        with self._lock:
+            segments = [one.segment for one in self._waiting if one.segment.rows]
+        since = segments[0].written_ms / 1000 if segments else None
+        rows, size = sum(each.rows for each in segments), sum(each.bytes for each in segments)
+        return Waiting(len(segments), rows, size, since)
+
+    def groups(self) -> list[tuple[Sequence[Segment], Shape]]:
+        """What may be merged in one commit, in order: one shape; what lacks columns, by itself."""
+        with self._lock:
+            waiting = list(self._waiting)
+        found: list[tuple[Sequence[Segment], Shape]] = []
+        for (shape, partial), group in groupby(waiting, lambda one: (one.shape, one.segment.partial)):
+            segments = [one.segment for one in group]
+            found += [([each], shape) for each in segments] if partial else [(segments, shape)]
+        return found
+
+    def merged(self, number: int) -> None:
+        """The table holds all up to this segment."""
+        with self._lock:
+            done = [one.segment for one in self._waiting if one.segment.number <= number]
+            self._waiting = self._waiting[len(done) :]
+            if done:
+                self._kept.append((time.monotonic(), number))
+                times = [each.last_source_ms for each in done if each.last_source_ms is not None]
+                self._merged_source_ms = max(times, default=self._merged_source_ms)
+
+    def merged_before(self, moment: float) -> int | None:
+        """The last segment that was merged before `moment` (monotonic), told once."""
+        with self._lock:
+            found = [number for merged, number in self._kept if merged <= moment]
+            self._kept = self._kept[len(found) :]
+        return found[-1] if found else None
