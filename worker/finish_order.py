@@ -69,9 +69,10 @@ class FinishOrder:
     ) -> int:
         """The shard has done these of the chunk's records, some `shared` with other shards. Returns how many
         count as finished by it."""
-        if chunk.assignment.forgotten:
-            return 0
         with self._lock:
+            # Under the lock: `forget` is past it, or has yet to come, and finds what is queued here.
+            if chunk.assignment.forgotten:
+                return 0
             queue = self._queues.setdefault(shard, deque())
             offsets: list[int] = []
             for message in messages:
