@@ -43,7 +43,7 @@ class Barrier:
         return (
             unit.state is UnitState.BEHIND
             and unit.chunks[0].barrier is self
-            and (unit.shards is None or unit.shards.records == 0)
+            and (unit.shards is None or unit.shards.through)
         )
 
 

@@ -122,9 +122,10 @@ class Delivery:
 
     def recount(self) -> None:
         """Tables have other home lanes now."""
-        self.records = {}
+        records: dict[int, int] = {}
         for unit, chunk in self.parts:
-            self.records[unit.lane] = self.records.get(unit.lane, 0) + len(chunk.messages)
+            records[unit.lane] = records.get(unit.lane, 0) + len(chunk.messages)
+        self.records = records  # at once: processors look whether it fits
 
     def pieces(self, max_records: int, max_bytes: int) -> list[Delivery]:
         """The same in as few deliveries as stay within the bounds of each lane and of the worker, in order.

@@ -149,7 +149,7 @@ class Lanes:
             timers = schedule.timers
             while not self._stopping:
                 if number >= schedule.count:
-                    lane.manned = False
+                    schedule.retire(lane)
                     return None
                 now = self._clock()
                 if timers:
@@ -185,8 +185,8 @@ class Lanes:
                 self._wake(self._schedule.unfold(unit))
             elif delay > 0:
                 self._schedule.set_timer(unit)
-            else:
-                self._schedule.make_ready(unit)
+            else:  # its lane may be another's by now
+                self._schedule.let_run((unit,))
             self._tell()
 
     def halt(self, number: int, work: Work, error: str) -> None:
@@ -250,9 +250,9 @@ class Lanes:
         """A delivery waits for room that only halted tables could give."""
         still = (UnitState.IDLE, UnitState.HALTED, UnitState.BEHIND)
         with self._lock:
-            return self._held is not None and all(
-                unit.state in still for table in units for unit in table.members()
-            )
+            if self._held is None or self._room.fits(self._held):
+                return False
+            return all(unit.state in still for table in units for unit in table.members())
 
     @property
     def lock(self) -> threading.Lock:

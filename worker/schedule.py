@@ -52,6 +52,12 @@ class Schedule:
         for unit in ready:
             self._lanes[unit.lane].ready.append(unit)
 
+    def retire(self, lane: Lane) -> None:
+        """Its processor ends. What that was told of, or watched, or left to itself, is another's now."""
+        lane.manned = False
+        self.idle.wake(self.ready)
+        self.idle.left_for_work()
+
     def arrange(self, unit: Unit) -> int:
         """Let a unit that neither runs nor keeps a batch go on with what it has queued."""
         if not unit.chunks:
@@ -168,7 +174,7 @@ class Schedule:
         front, shards = chunks[0], unit.shards
         if front.alone:
             unit.state = UnitState.BEHIND
-            if shards is not None and shards.records:
+            if shards is not None and not shards.through:
                 return self._hurry(unit)
             if front.barrier is not None:
                 if not front.barrier.reached():

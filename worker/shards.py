@@ -74,6 +74,9 @@ class ShardChunk(DecodedChunk):
     def finish(self, messages: Sequence[Record]) -> int:
         if self.shared or self.order.holds(self.shard):
             return self.order.done(self.shard, self, messages, self.shared)
+        # In this order: when it is forgotten, what held it back is gone, and was never finished.
+        if self.assignment.forgotten:
+            return 0
         return super().finish(messages)
 
     def leave(self) -> tuple[int, int]:
@@ -137,6 +140,12 @@ class Shards:
         self.finished_records = 0
         """By shards that are not there any more."""
         self.failed_batches = 0
+
+    @property
+    def through(self) -> bool:
+        """Whether all that was spread is finished. What is held back may also wait until a partition that
+        leaves is forgotten, when the shards are empty already."""
+        return self.records == 0 and self.order.held_back == 0
 
     def get(self, whole: Unit, number: int, lanes: int) -> Shard:
         """The shard, made if it has nothing to do so far."""

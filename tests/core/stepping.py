@@ -1,19 +1,22 @@
-"""Processors' threads that a test moves one at a time, so that every interleaving can be had on purpose."""
+"""Threads of processors and of the fetcher that a test moves one at a time, so that every interleaving can be
+had on purpose."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 
 from building import Clock
 
+from worker.assignment import Assignment
 from worker.lanes import Lanes
 from worker.unit import Unit, UnitState
 from worker.work import Work
 
-__all__ = ["Doing", "SteppedProcessor", "nobody_sleeps_while_there_is_work"]
+__all__ = ["Doing", "SteppedProcessor", "SteppedWithdrawal", "nobody_sleeps_while_there_is_work"]
 
 _PATIENCE = 10.0
 
@@ -119,12 +122,57 @@ class SteppedProcessor:
                 self._answers.put(error)
 
 
+class SteppedWithdrawal:
+    """The fetcher while a partition leaves: it waits for what runs of it, and the processors go on."""
+
+    def __init__(
+        self, lanes: Lanes, clock: Clock, units: Sequence[Unit], gone: Assignment, patience: float
+    ) -> None:
+        """`patience`: seconds that it waits at most. It has begun when this returns."""
+        self.gone = gone
+        self.still: list[str] | None = None
+        """The tables that still run of it; None while they are waited for."""
+        self._clock = clock
+        self._answers: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._parking = _Parking(lanes.lock, self._answers, clock)
+        lanes._settled = self._parking  # type: ignore[assignment]  # the part that is used
+        self._end = clock.now + patience
+        withdraw = partial(lanes.withdraw, units, {gone}, patience)
+        self._thread = threading.Thread(target=self._run, args=(withdraw,), name="withdrawal", daemon=True)
+        self._thread.start()
+        self._hear()
+
+    @property
+    def asleep(self) -> bool:
+        """It waits, was not told to look again, and its patience lasts."""
+        return self.still is None and not self._parking.told and self._end > self._clock.now
+
+    def step(self) -> None:
+        """Look again whether anything of the partition still runs."""
+        self._parking.resume()
+        self._hear()
+
+    def _hear(self) -> None:
+        answer = self._answers.get(timeout=_PATIENCE)
+        if answer is self._parking:
+            return
+        self._thread.join(_PATIENCE)
+        assert isinstance(answer, list), answer
+        self.still = answer
+
+    def _run(self, withdraw: Callable[[], list[str]]) -> None:
+        try:
+            self._answers.put(withdraw())
+        except BaseException as error:
+            self._answers.put(error)
+
+
 def nobody_sleeps_while_there_is_work(
     processors: Sequence[SteppedProcessor], units: Sequence[Unit], *, stealing: bool
 ) -> None:
     """Assert that for every ready unit somebody looks for work, and that somebody watches the next timer."""
     asleep = [p for p in processors if p.asleep]
-    awake = [p for p in processors if p.doing is not Doing.WORKING and not p.asleep]
+    awake = [p for p in processors if p.doing in (Doing.NOTHING, Doing.WAITING) and not p.asleep]
     ready = [each for each in units if each.state is UnitState.READY]
     if stealing:
         assert not asleep or len(ready) <= len(awake)

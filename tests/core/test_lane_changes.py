@@ -7,10 +7,12 @@ import threading
 import pytest
 from building import Clock, chunk, delivery, record, unit
 from lane_building import Source, lanes_of, offsets, taken
+from stepping import Doing, SteppedProcessor, nobody_sleeps_while_there_is_work
 
 from handlers import Batch, Handler
 from worker.configuration import LanesRule, TableRule
 from worker.execution import HandlerRun, rebound
+from worker.lanes import Lanes
 from worker.tables import BoundHandler, Table
 from worker.unit import Unit, UnitState
 
@@ -101,6 +103,70 @@ def test_an_idle_processor_whose_lane_is_given_up_ends(clock: Clock) -> None:
     threading.Thread(target=wait_for_work, daemon=True).start()
     lanes.resize(rule(1), lambda _: 0, [])
     assert ended.wait(5)
+
+
+def test_who_ends_leaves_the_timer_it_watched_to_another(clock: Clock) -> None:
+    lanes = lanes_of(clock)
+    staying, ending = (SteppedProcessor(lanes, number, clock) for number in range(2))
+    a = unit("a", lane=1, batch={"max_wait": 4.0})
+    Source(lanes).offer((a, 1))
+    ending.step()
+    staying.step()
+    assert (ending.until, staying.until) == (clock.now + 4.0, float("inf"))
+    lanes.resize(rule(1), lambda _: 0, [a])
+    staying.step()
+    ending.step()
+    assert ending.doing is Doing.STOPPED
+    nobody_sleeps_while_there_is_work([staying, ending], [a], stealing=True)
+    staying.step()
+    assert staying.until == clock.now + 4.0
+    close(lanes, staying, ending)
+
+
+def test_who_ends_tells_another_of_what_its_last_batch_made_ready(clock: Clock) -> None:
+    lanes = lanes_of(clock)
+    source = Source(lanes)
+    staying, ending = (SteppedProcessor(lanes, number, clock) for number in range(2))
+    a = unit("a", lane=1)
+    source.offer((a, 1))
+    ending.step()
+    source.offer((a, 1))
+    lanes.resize(rule(1), lambda _: 0, [a])
+    staying.step()
+    assert staying.asleep
+    assert ending.work is not None
+    lanes.finish(1, ending.work)
+    ending.put_down()
+    ending.step()
+    nobody_sleeps_while_there_is_work([staying, ending], [a], stealing=True)
+    staying.step()
+    assert staying.work is not None
+    assert offsets(staying.work) == [1]
+    close(lanes, staying, ending)
+
+
+def test_a_batch_given_back_by_one_that_took_it_elsewhere_goes_on_in_its_own_lane(clock: Clock) -> None:
+    lanes = lanes_of(clock)
+    here, elsewhere = (SteppedProcessor(lanes, number, clock) for number in range(2))
+    a = unit("a", lane=0)
+    Source(lanes).offer((a, 1))
+    elsewhere.step()
+    lanes.resize(rule(2, work_stealing=False), lambda _: 0, [a])
+    here.step()
+    assert elsewhere.work is not None
+    lanes.give_back(1, elsewhere.work, delay=0.0)
+    elsewhere.put_down()
+    elsewhere.step()
+    assert not here.asleep
+    here.step()
+    assert here.doing is Doing.WORKING
+    close(lanes, here, elsewhere)
+
+
+def close(lanes: Lanes, *processors: SteppedProcessor) -> None:
+    lanes.stop()
+    for processor in processors:
+        processor.close()
 
 
 def test_smaller_bounds_hold_for_what_comes_and_larger_ones_let_in_what_waits(clock: Clock) -> None:

@@ -244,6 +244,18 @@ def test_a_halted_table_stops_only_itself_until_the_bounds_are_reached(clock: Cl
     assert lanes.dead_end(units)
 
 
+def test_it_is_no_dead_end_when_what_is_held_only_has_to_be_offered_again(clock: Clock) -> None:
+    """The fetcher may be busy with the broker meanwhile, for as long as that takes to answer."""
+    lanes = lanes_of(clock, max_records=4)
+    source = Source(lanes)
+    table = unit("a")
+    source.offer((table, 3))
+    assert not source.offer((table, 2))
+    lanes.finish(0, taken(lanes, 0))
+    assert lanes.pressed
+    assert not lanes.dead_end([table])
+
+
 def test_a_shortened_batch_leaves_its_rest_in_front_of_the_queue(clock: Clock) -> None:
     lanes = lanes_of(clock)
     source = Source(lanes)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from building import Clock, assignment, unit
-from lane_building import BIG, Source, closed, lanes_of, taken
+from lane_building import BIG, Source, closed, lanes_of, offsets, taken
 
 from worker.lanes import Lanes
 
@@ -68,3 +68,23 @@ def test_a_batch_given_back_after_its_partition_left_never_runs_again(clock: Clo
     lanes.give_back(0, work, delay=5.0, error="too late")
     assert lanes.lanes[0].records == 2
     assert {piece.assignment for piece in taken(lanes, 0).chunks} == {staying.assignment}
+
+
+def test_what_a_running_batch_puts_back_of_a_partition_that_left_is_gone(clock: Clock) -> None:
+    lanes = lanes_of(clock)
+    staying, leaving = Source(lanes, assignment(1)), Source(lanes, assignment(0))
+    table = unit("a")
+    staying.offer((table, 2))
+    leaving.offer((table, 2))
+    staying.offer((table, 1))
+    work = taken(lanes, 0)
+    lanes.withdraw([table], closed(leaving.assignment), 0.0)
+    first = lanes.shorten(0, work, 1)
+    assert offsets(first) == [0]
+    assert lanes.lanes[0].records == 3
+    lanes.finish(0, first)
+    rest = taken(lanes, 0)
+    assert offsets(rest) == [1, 2]
+    assert {piece.assignment for piece in rest.chunks} == {staying.assignment}
+    lanes.finish(0, rest)
+    assert lanes.lanes[0].records == lanes.lanes[0].bytes == 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from building import Clock, assignment, chunk, ddl, delivery
-from lane_building import closed, lanes_of, taken
-from row_building import key_change, row_unit, rows
+from lane_building import closed, lanes_of, offsets, taken
+from row_building import in_partition, key_change, row_unit, rows, truncate
 from row_stepping import decoded, dispatched, done, handled, keys, never, offered
+from stepping import SteppedWithdrawal
 
 from offsets.types import Checkpoint
 from worker.spreading import spread
@@ -78,3 +79,46 @@ def test_a_batch_whose_partition_left_while_it_was_decoded_is_not_spread(clock: 
     assert left == [0]
     assert staying.tracker.checkpoint() == Checkpoint(1)
     assert lanes.lanes[0].records == lanes.lanes[0].bytes == lanes.spread_bytes == 0
+
+
+def test_a_row_behind_a_shared_record_of_a_partition_that_left_does_not_count_though_it_ran_on(
+    clock: Clock,
+) -> None:
+    """The next owner gets the shared record, and would write the row's old state last."""
+    lanes, table, of = lanes_of(clock, count=3), row_unit(batch={"max_records": 1}), assignment()
+    for record in (rows(0, 1, 2), rows(1, 1)):
+        offered(lanes, table, record, of=of)
+        dispatched(lanes)
+    part = decoded(lanes)
+    done(lanes, part)
+    other_part, behind = (decoded(lanes, lane) for lane in (0, 1))
+    assert (offsets(other_part), offsets(behind)) == ([0], [1])
+    lanes.give_back(0, other_part, delay=5.0, error="it failed")
+    assert lanes.withdraw([table], closed(of), 0.0) == ["shop.orders"]
+    done(lanes, behind, 1)
+    assert of.tracker.checkpoint() == Checkpoint(0)
+
+
+def test_a_barrier_does_not_overtake_in_counting_what_waits_for_a_partition_to_leave(clock: Clock) -> None:
+    """A crash in that moment would repeat rows of before a TRUNCATE, and not the TRUNCATE."""
+    lanes, table, other = lanes_of(clock, count=3), row_unit(), row_unit("other", lane=1)
+    leaving, staying = assignment(0), assignment(1)
+    offered(lanes, other, rows(0, 5, table="other"), of=leaving)
+    dispatched(lanes)
+    slow = decoded(lanes)
+    offered(lanes, table, rows(1, 1, 2), of=leaving)
+    offered(lanes, table, in_partition(rows(0, 1), 1), of=staying)
+    dispatched(lanes, 1)
+    both = decoded(lanes, 1)
+    assert keys(both) == [1, 1]
+    done(lanes, both, 1)
+    offered(lanes, table, in_partition(truncate(1), 1), of=staying, alone=True)
+    closed(leaving)
+    withdrawal = SteppedWithdrawal(lanes, clock, [table, other], leaving, 30.0)
+    assert withdrawal.still is None, "a batch of the other table still runs"
+    assert handled(lanes) == []
+    assert staying.tracker.checkpoint() == Checkpoint(0)
+    done(lanes, slow)
+    withdrawal.step()
+    assert handled(lanes) == [[1]]
+    assert staying.tracker.checkpoint() == Checkpoint(2)
