@@ -149,6 +149,9 @@ class Handler:
     """False: records are decoded only when `batch.changes` is asked for (a handler that only counts)."""
     options_model: ClassVar[type[BaseModel] | None] = None
     """A pydantic model of the options, if there is one: `binlane check` reports its errors key by key."""
+    function_options: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Options that name a function (`package.module:function`), with the names of what it is called with:
+    `binlane check` tells when there is no such function, or when it cannot be called so."""
 
     def __init__(self, **options: Any) -> None:
         if options:

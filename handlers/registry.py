@@ -1,4 +1,4 @@
-"""From a handler's type in the configuration to its class: built-in names and import paths."""
+"""From names in the configuration to code: handlers' classes, built-in or by import path, and functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ __all__ = [
     "OptionsError",
     "check_options",
     "create",
+    "load_function",
     "resolve",
     "section_model",
 ]
@@ -39,6 +40,7 @@ BUILT_IN = {
 _SECTIONS = {"spark": "handlers.spark.section:SparkSection"}
 
 _ALLOWED = f"{', '.join(BUILT_IN)}, or an import path such as my_package.module:MyHandler"
+_ALLOWED_FUNCTION = "an import path such as my_package.module:my_function"
 
 
 class Entry(Protocol):
@@ -51,7 +53,7 @@ class Entry(Protocol):
 
 
 class HandlerTypeError(ValueError):
-    """The type leads to no handler class.
+    """The type leads to no handler class, or the path to no function.
 
     `problem` says why, `allowed` what would do, `nearest` what was meant; its text is all of it in one line.
     """
@@ -84,7 +86,8 @@ def resolve(handler_type: str, folder: Path) -> type[Handler]:
         raise HandlerTypeError("there is no such handler", _ALLOWED, _likely(handler_type))
     if not all(part.isidentifier() for part in [*module_name.split("."), class_name]):
         raise HandlerTypeError("it is no import path", _ALLOWED)
-    found = getattr(_module(module_name, handler_type, folder), class_name, None)
+    near = nearest(handler_type, BUILT_IN)
+    found = getattr(_module(module_name, folder, _ALLOWED, near), class_name, None)
     if found is None:
         _no_class(module_name, class_name)
     return _handler_class(found, class_name)
@@ -108,6 +111,45 @@ def create(entry: Entry, folder: Path) -> Handler:
         raise OptionsError(f"{entry.type} refused its options: {_told(error)}") from error
 
 
+def load_function(path: str, folder: Path, arguments: Sequence[str]) -> Callable[..., Any]:
+    """The function that `path` (`package.module:function`) names; modules are looked up as by `resolve`.
+
+    `arguments`: the names of what it will be called with, in order, for messages.
+
+    Raises:
+        HandlerTypeError: no such module or function; a module that fails when imported; a function that does
+            not take these arguments, or is `async`.
+    """
+    module_name, _, name = path.partition(":")
+    if not all(part.isidentifier() for part in [*module_name.split("."), name]):
+        raise HandlerTypeError("it is no import path", _ALLOWED_FUNCTION)
+    module = _module(module_name, folder, _ALLOWED_FUNCTION, None)
+    found = getattr(module, name, None)
+    wanted = f"{name}({', '.join(arguments)})"
+    if found is None:
+        own = [
+            each
+            for each, member in vars(module).items()
+            if inspect.isfunction(member) and member.__module__ == module_name
+        ]
+        near = nearest(name, own)
+        raise HandlerTypeError(
+            f"the module {module_name} has no {name}",
+            ", ".join(sorted(own)) or f"def {wanted}",
+            near and f"{module_name}:{near}",
+        )
+    if not callable(found) or inspect.isclass(found):
+        raise HandlerTypeError(f"{name} is no function", f"def {wanted}")
+    if inspect.iscoroutinefunction(found):
+        raise HandlerTypeError(f"{name} is async, and nobody would await it", f"def {wanted}")
+    try:
+        inspect.signature(found).bind(*arguments)
+    except (TypeError, ValueError) as error:
+        raise HandlerTypeError(f"{name} cannot be called as {wanted}: {error}", f"def {wanted}") from None
+    function: Callable[..., Any] = found
+    return function
+
+
 def section_model(name: str) -> type[BaseModel]:
     """The model of a section of the configuration that belongs to handlers (`spark`)."""
     module_name, _, class_name = _SECTIONS[name].partition(":")
@@ -115,7 +157,7 @@ def section_model(name: str) -> type[BaseModel]:
     return model
 
 
-def _module(name: str, handler_type: str, folder: Path) -> Any:
+def _module(name: str, folder: Path, allowed: str, near: str | None) -> Any:
     text = str(folder.absolute())
     if text not in sys.path:
         sys.path.append(text)
@@ -125,13 +167,11 @@ def _module(name: str, handler_type: str, folder: Path) -> Any:
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise HandlerTypeError(
-                f"there is no module {error.name} on PYTHONPATH or in {text}",
-                _ALLOWED,
-                nearest(handler_type, BUILT_IN),
+                f"there is no module {error.name} on PYTHONPATH or in {text}", allowed, near
             ) from None
-        raise HandlerTypeError(f"its module cannot be imported: {_told(error)}", _ALLOWED) from error
+        raise HandlerTypeError(f"its module cannot be imported: {_told(error)}", allowed) from error
     except Exception as error:
-        raise HandlerTypeError(f"its module cannot be imported: {_told(error)}", _ALLOWED) from error
+        raise HandlerTypeError(f"its module cannot be imported: {_told(error)}", allowed) from error
 
 
 def _handler_class(found: Any, class_name: str) -> type[Handler]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,7 +15,6 @@ from handlers.api import TargetUnavailable
 from handlers.spark.errors import told
 from handlers.spark.section import SparkSection
 from handlers.spark.spark_conf import session_conf
-from worker.logs import get_logger
 
 try:
     import grpc  # type: ignore[import-untyped]  # it has no types
@@ -40,7 +40,9 @@ _CHANNEL = [
 _REMOTE = "SPARK_CONNECT_MODE_ENABLED"
 """pyspark.sql.functions makes Connect's columns where it is set."""
 _LOST = ("INVALID_HANDLE.", "NO_ACTIVE_SESSION", "SESSION_CHANGED")
-_log = get_logger("spark")
+
+# pyspark's warning of what is raised as an error as well.
+warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
 
 
 class ConnectServer:
@@ -124,16 +126,14 @@ class ConnectServer:
     def raise_if_gone(self, error: BaseException) -> None:
         """Raises TargetUnavailable when the server is away, or the session is lost."""
         if _is_lost(error):
-            with self._lock:
-                self._generation += 1
-            _log.warning("spark_session_lost", server=self.master, error=told(error))
-            raise TargetUnavailable(
-                f"the session at the Spark Connect server {self.master} was lost: {told(error)}"
-            ) from error
-        if _is_away(error):
-            raise TargetUnavailable(
-                f"the Spark Connect server {self.master} does not answer: {told(error)}"
-            ) from error
+            trouble = "has forgotten the session"
+        elif _is_away(error):
+            trouble = "does not answer"
+        else:
+            return
+        with self._lock:
+            self._generation += 1  # a server that comes back knows no session of before
+        raise TargetUnavailable(f"the Spark Connect server {self.master} {trouble}: {told(error)}") from error
 
     def stop(self) -> None:
         """Let the server forget all sessions."""

@@ -15,6 +15,7 @@ _STACK_LINE = re.compile(
 )
 # What only wraps the reason.
 _WRAPPERS = re.compile(r"Job aborted|Writing job aborted|\[(TASK_WRITE_FAILED|FAILED_READ|INTERNAL_ERROR)")
+_GRPC_DETAILS = re.compile(r'RPC that terminated with:.*?details = "(.*?)"$', re.DOTALL | re.MULTILINE)
 _QUERY_LINE = re.compile(r"^(== |'[A-Z]|\+- |:- )")
 
 
@@ -57,8 +58,14 @@ def is_connection_error(error: BaseException) -> bool:
 def _first_lines(error: BaseException) -> str:
     # Texts are asked of the JVM, which may be gone.
     with suppress(Exception):
-        return _cut(str(error.java_exception.toString() if isinstance(error, Py4JJavaError) else error))
+        return _cut(_text_of(error))
     return "no text: Spark is gone"
+
+
+def _text_of(error: BaseException) -> str:
+    text = str(error.java_exception.toString() if isinstance(error, Py4JJavaError) else error)
+    found = _GRPC_DETAILS.search(text)
+    return found[1] if found else text
 
 
 def _cut(text: str) -> str:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from handlers.api import Handler
 from handlers.options import Explanation, check_model, check_options, explain
-from handlers.registry import HandlerTypeError, resolve, section_model
+from handlers.registry import HandlerTypeError, load_function, resolve, section_model
 from worker.configuration.agreement import disagreements
 from worker.configuration.document import Document, parse, typed
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
@@ -119,16 +119,24 @@ class _Checker:
                 found = f"found {self._shown((*place, 'type'))}: {problem}"
                 self._add((*place, "type"), found, error.allowed, error.nearest)
                 continue
-            self._options(handler, place, entry)
+            self._options(handler, place, entry, folder)
 
     def _section(self, name: str, section: dict[Any, Any]) -> None:
         self._mend(section_model(name), section, (name,))
         self._explained(check_model(section_model(name), _texts(section)), (name,))
 
-    def _options(self, handler: type[Handler], place: KeyPath, entry: dict[Any, Any]) -> None:
+    def _options(self, handler: type[Handler], place: KeyPath, entry: dict[Any, Any], folder: Path) -> None:
         if handler.options_model is not None:
             self._mend(handler.options_model, entry, place)
         self._explained(check_options(handler, _texts(entry, without=("type", "name"))), place)
+        for name, arguments in handler.function_options.items():
+            path, named = (*place, name), entry.get(name)
+            if isinstance(named, str) and not self._has_fault(path):
+                try:
+                    load_function(named, folder, arguments)
+                except HandlerTypeError as error:
+                    problem = "it leads to no function" if self._hidden(path) else error.problem
+                    self._add(path, f"found {self._shown(path)}: {problem}", error.allowed, error.nearest)
 
     def _mend(self, model: type[BaseModel], holder: dict[Any, Any], place: KeyPath) -> None:
         try:

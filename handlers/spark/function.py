@@ -1,0 +1,172 @@
+"""`mode: function`: an own function is given each batch as a DataFrame."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from handlers.api import Batch, Change, HandlerContext, PartialFailure, Rejected, StopWorker
+from handlers.registry import load_function
+from handlers.spark.column_types import override
+from handlers.spark.options import SparkOptions
+from handlers.spark.pieces import AlonePiece, Piece, pieces
+from handlers.spark.section import SparkSection
+from handlers.spark.session import acquire, release
+from handlers.spark.shape import Shape
+
+__all__ = ["ARGUMENTS", "FunctionCalls", "FunctionFailure"]
+
+ARGUMENTS = ("frame", "batch")
+_NO_COLUMNS = Shape(pa.schema([]), ())
+
+
+class FunctionFailure(RuntimeError):
+    """The function could not do its work in Spark; the message says what Spark said, without its stack."""
+
+
+class FunctionCalls:
+    """Calls `function(frame, batch)` for the batches of all tables. Any thread may hand over a batch.
+
+    The frame has one row for each change, in source order: the added columns `_op`, `_source_time`,
+    `_topic`, `_partition`, `_offset`, `_index`, `_sql` (with the option `prefix`), `_before` with the row
+    before an update, and the row's columns (after the change; of a delete, the row that was), in the types
+    that the source tells. DDL and truncates come as a row of their own, with `_op` and `_sql` alone. Where
+    the columns or their types change inside a batch the function is called for each part, in order.
+
+    At least once: a batch that failed, or was not committed before a crash, comes again, perhaps cut
+    differently. Returning means done. Raising means that nothing of this call's changes was done; the
+    function may raise `PartialFailure` and `Rejected` like any handler, with places in `batch.changes`.
+    `frame.sparkSession` is nobody else's during the call; what it is set to stays for later calls.
+    """
+
+    def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
+        """Starts Spark, unless another handler has.
+
+        Raises HandlerTypeError for the function, and what `session.acquire` raises.
+        """
+        assert options.function is not None
+        self._function = load_function(options.function, context.folder, ARGUMENTS)
+        self._name = options.function
+        self._prefix = options.prefix
+        self._overrides = {column: override(text) for column, text in options.columns.items()}
+        section = SparkSection.model_validate(dict(context.spark))
+        self._spark = acquire(section, context.folder, context.worker, context.stop_worker)
+        self._idle: deque[SparkSession] = deque()  # its methods are atomic
+
+    def handle(self, batch: Batch) -> None:
+        """One call for each piece of the batch.
+
+        Raises Rejected for a value that its type cannot hold, StopWorker when Spark is gone,
+        TargetUnavailable while a Connect server is away, FunctionFailure for other errors of Spark, what the
+        function raises, and PartialFailure with one of these as its cause after the first piece.
+        """
+        shape = _NO_COLUMNS
+        for piece in self._pieces(batch):
+            whole = piece.start == 0 and piece.stop == len(batch.changes)
+            part = batch if whole else _part(batch, batch.changes[piece.start : piece.stop])
+            if isinstance(piece, AlonePiece):
+                rows = piece.table(shape)
+            else:
+                rows, shape = piece.table(), piece.shape
+            try:
+                self._call(rows, part)
+            except StopWorker:
+                raise
+            except Exception as error:
+                if piece.start == 0:
+                    raise
+                raise _moved(error, piece.start) from error
+
+    def status(self) -> Mapping[str, Any]:
+        return {"spark": self._spark.status()}
+
+    def check(self) -> None:
+        """Ask Spark, wherever it runs."""
+        try:
+            self._spark.session.sql("SELECT 1").collect()
+        except Exception as error:
+            self._spark.stop_worker_if_gone(error)
+            raise
+
+    def close(self) -> None:
+        while self._idle:
+            self._spark.drop(self._idle.pop())
+        release()
+
+    def _pieces(self, batch: Batch) -> Iterator[Piece]:
+        return pieces(
+            batch.changes,
+            mode="function",
+            prefix=self._prefix,
+            overrides=self._overrides,
+            known=None,
+            table=batch.table,
+        )
+
+    def _call(self, rows: pa.Table, batch: Batch) -> None:
+        try:
+            with self._spark.slots, self._session() as session:
+                # Spark infers timestamp_ltz for Arrow's timestamps without a zone.
+                schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+                self._function(session.createDataFrame(rows, schema), batch)
+        except (PartialFailure, Rejected, StopWorker):
+            raise
+        except Exception as error:
+            self._spark.stop_worker_if_gone(error)
+            if isinstance(error, Py4JError | PySparkException):
+                # Spark's errors ask Java for their text, which may be gone when the text is wanted.
+                raise FunctionFailure(f"{_place(batch)}: {self._name}: {self._spark.told(error)}") from None
+            raise
+
+    @contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        """A session that no other call has meanwhile: temporary views have names, too."""
+        try:
+            session = self._spark.renewed(self._idle.pop())
+        except IndexError:
+            session = self._spark.fresh()
+        try:
+            yield session
+        finally:
+            self._idle.append(session)
+
+
+def _part(batch: Batch, changes: Sequence[Change]) -> Batch:
+    positions: dict[tuple[str, int], tuple[int, int]] = {}
+    for change in changes:
+        place = (change.topic, change.partition)
+        first, last = positions.get(place, (change.offset, change.offset))
+        positions[place] = (min(first, change.offset), max(last, change.offset))
+    return Batch(
+        batch.table,
+        changes,
+        database=batch.database,
+        name=batch.name,
+        attempt=batch.attempt,
+        positions=positions,
+        records=len({(change.topic, change.partition, change.offset) for change in changes}),
+        shard=batch.shard,
+    )
+
+
+def _moved(error: Exception, start: int) -> PartialFailure:
+    """What a call with the changes from `start` on raised, as seen from the whole batch."""
+    if isinstance(error, PartialFailure):
+        return PartialFailure(start + error.done, error.cause)
+    if isinstance(error, Rejected) and error.at != 0:
+        # Only the change at `done` can be told as rejected; the next attempt begins there.
+        return PartialFailure(start, FunctionFailure(str(error)))
+    return PartialFailure(start, error)
+
+
+def _place(batch: Batch) -> str:
+    first = batch.changes[0]
+    return f"{batch.table}, {first.topic}[{first.partition}] from offset {first.offset} on"

@@ -1,0 +1,205 @@
+"""Spark's own servers for tests: a standalone cluster, and a Spark Connect server; from pyspark's jars."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+
+from worker import broker_guard
+from worker.broker_settings import HOST, free_port
+from worker.jars import delta_jars
+from worker.java import find_java
+
+__all__ = ["ConnectNode", "SparkCluster", "SparkNode", "eventually"]
+
+_START_SECONDS = 90
+_STOP_SECONDS = 20
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # compiling less is worth it in processes that end soon
+
+
+def eventually(true: Callable[[], bool], what: str, within: float = 60) -> None:
+    """Wait until it is; AssertionError when it is not within so many seconds."""
+    deadline = time.monotonic() + within
+    while not true():
+        assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
+        time.sleep(0.05)
+
+
+class SparkNode:
+    """One Java process of Spark on 127.0.0.1, with a folder of its own. It ends with this process, however
+    this one ends (see `worker.broker_guard`)."""
+
+    def __init__(
+        self, name: str, command: list[str], ready: Callable[[SparkNode], bool], *, heap: str = "256m"
+    ) -> None:
+        """`command`: a program of Spark's `bin` with its arguments; `ready`: whether it serves."""
+        self.name = name
+        self.folder = Path(tempfile.mkdtemp(prefix=f"binlane-spark-{name}-"))
+        self._command = command
+        self._ready = ready
+        self._heap = heap
+        self._guard: subprocess.Popen[bytes] | None = None
+        self.pid = 0
+
+    def start(self) -> None:
+        """Returns when it serves. AssertionError with its log when it does not."""
+        spec = find_spec("pyspark")
+        assert spec is not None
+        assert spec.origin is not None
+        home = Path(spec.origin).parent
+        program, *arguments = self._command
+        guard = (sys.executable, "-I", "-S", broker_guard.__file__, str(_STOP_SECONDS), str(self.folder))
+        environment = {
+            **os.environ,
+            "JAVA_HOME": str(find_java().home),
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_DAEMON_MEMORY": self._heap,
+            "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+            "SPARK_LOCAL_DIRS": str(self.folder),
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        with (self.folder / "log").open("ab") as log:
+            self._guard = subprocess.Popen(
+                [*guard, str(home / "bin" / program), *arguments],
+                bufsize=0,
+                cwd=self.folder,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert self._guard.stdout is not None
+        self.pid = int(self._guard.stdout.readline())  # the shell script becomes the Java process
+        self._guard.stdout.close()
+        eventually(self._serves, f"{self.name} serves", _START_SECONDS)
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")
+
+    @property
+    def running(self) -> bool:
+        return self._guard is not None and self._guard.poll() is None
+
+    def kill(self) -> None:
+        """Ends it as a power cut would."""
+        guard, self._guard = self._guard, None
+        if guard is None:
+            return
+        if guard.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+        guard.wait(_STOP_SECONDS)
+        assert guard.stdin is not None
+        guard.stdin.close()
+
+    def close(self) -> None:
+        """Ends it, and removes its folder."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _serves(self) -> bool:
+        assert self.running, f"{self.name} ended while it started:\n{self.log[-3000:]}"
+        return self._ready(self)
+
+
+class SparkCluster:
+    """A standalone cluster of one master and one worker, which has two cores and 1 GiB for executors."""
+
+    def __init__(self) -> None:
+        port = free_port()
+        self.url = f"spark://{HOST}:{port}"
+        self.master = SparkNode(
+            "master",
+            [
+                *("spark-class", "org.apache.spark.deploy.master.Master"),
+                *("--host", HOST, "--port", str(port), "--webui-port", "0"),
+            ],
+            lambda node: "I have been elected leader" in node.log,
+        )
+        self.worker = SparkNode(
+            "worker",
+            [
+                *("spark-class", "org.apache.spark.deploy.worker.Worker"),
+                *("--host", HOST, "--webui-port", "0", "--cores", "2", "--memory", "1g"),
+                *("--work-dir", "work", self.url),
+            ],
+            lambda node: "Successfully registered with master" in node.log,
+        )
+
+    def start(self) -> None:
+        """Returns when the worker is known to the master."""
+        self.master.start()
+        self.worker.start()
+
+    def section(self, **conf: str) -> dict[str, object]:
+        """The configuration's `spark:` section; executors of 512 MiB."""
+        own = {
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": _QUICK,
+            "spark.driver.extraJavaOptions": _QUICK,
+            "spark.sql.shuffle.partitions": "2",
+        }
+        return {"master": self.url, "driver_memory": "1g", "conf": {**own, **conf}}
+
+    def executors(self) -> list[psutil.Process]:
+        """The running executors' processes."""
+        return [
+            child
+            for child in psutil.Process(self.worker.pid).children(recursive=True)
+            if child.name() == "java" and "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())
+        ]
+
+    def close(self) -> None:
+        for executor in self.executors() if self.worker.running else []:
+            executor.kill()
+        self.worker.close()
+        self.master.close()
+
+
+class ConnectNode(SparkNode):
+    """A Spark Connect server with Delta, a local Spark behind it."""
+
+    def __init__(self, **conf: str) -> None:
+        """`conf`: more properties of the server's Spark."""
+        self.port = free_port()
+        properties = {
+            "spark.master": "local[2]",
+            "spark.connect.grpc.binding.address": HOST,
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.jars": ",".join(map(str, delta_jars())),
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+            **conf,
+        }
+        options = [part for key, value in properties.items() for part in ("--conf", f"{key}={value}")]
+        server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+        super().__init__("connect", ["spark-submit", *options, "--class", server], _listens, heap="1g")
+
+    @property
+    def url(self) -> str:
+        return f"sc://{HOST}:{self.port}"
+
+    def section(self, **conf: str) -> dict[str, object]:
+        """The configuration's `spark:` section."""
+        return {"remote": self.url, "conf": conf}
+
+
+def _listens(node: SparkNode) -> bool:
+    assert isinstance(node, ConnectNode)
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, node.port)) == 0
