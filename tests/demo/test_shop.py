@@ -12,7 +12,7 @@ from captured import CapturedRecord, records
 
 from handlers import Change
 from worker.demo.shop import Shop
-from worker.demo.shop_tables import DATABASE, TIER
+from worker.demo.shop_tables import DATABASE
 from worker.demo.source import Message
 from worker.formats.canal.format import Canal
 from worker.formats.interface import Skip
@@ -52,6 +52,15 @@ def test_another_seed_gives_another_day() -> None:
     assert played(seed=8)[1] != played()[1]
 
 
+def altered(statement: str, row: dict[str, Any]) -> dict[str, Any]:
+    """A row as an ALTER TABLE of the shop leaves it."""
+    if "ADD COLUMN" in statement:
+        return {**row, "tier": "silver"}
+    if "RENAME COLUMN" in statement:
+        return {"name" if column == "title" else column: value for column, value in row.items()}
+    return row
+
+
 def replayed(changes: list[Change], key: tuple[str, ...]) -> list[dict[str, Any]]:
     """The rows that the changes leave, each step checked against the one before."""
     rows: dict[Any, dict[str, Any]] = {}
@@ -63,7 +72,7 @@ def replayed(changes: list[Change], key: tuple[str, ...]) -> list[dict[str, Any]
         if change.op == "truncate":
             rows.clear()
         elif change.op == "ddl":
-            rows = {place: {**row, TIER.name: None} for place, row in rows.items()}
+            rows = {place: altered(change.sql or "", row) for place, row in rows.items()}
         else:
             assert change.key_columns == (key or None)
             if change.before is not None:
@@ -100,7 +109,8 @@ def test_a_day_has_everything_that_a_source_does_to_a_table(whole: tuple[Shop, l
     assert shop.tables["audit_log"].key == ()
     for name in ("order_items", "addresses"):
         assert ops[name, "insert"] > ops[name, "delete"] > 100
-    assert ops["promotions", "truncate"] == ops["customers", "ddl"] == 1
+    assert ops["promotions", "truncate"] == 1
+    assert {name for name, op in ops if op == "ddl"} == {"customers", "products", "shipments"}
     moved = [
         name for name, rows in changes.items() for gone, come in itertools.pairwise(rows)
         if (gone.op, come.op) == ("delete", "insert") and gone.offset == come.offset and gone.key != come.key
@@ -113,16 +123,37 @@ def test_a_day_has_everything_that_a_source_does_to_a_table(whole: tuple[Shop, l
     assert min(load.values()) < 0.001 * shop.changes
 
 
-def test_a_column_is_added_between_rows_that_lack_it_and_rows_that_have_it() -> None:
-    changes = decoded(played()[1])["customers"]
+def around_ddl(table: str) -> tuple[list[Change], str | None, list[Change]]:
+    """The changes of a table before its statement, the statement, and those after it."""
+    changes = decoded(played()[1])[table]
     [place] = [number for number, change in enumerate(changes) if change.op == "ddl"]
-    assert changes[place].sql == (
-        "ALTER TABLE customers ADD COLUMN tier enum('silver','gold','platinum') NULL AFTER vip"
+    return changes[:place], changes[place].sql, changes[place + 1 :]
+
+
+def test_a_column_is_added_between_rows_that_lack_it_and_rows_that_have_it() -> None:
+    before, statement, after = around_ddl("customers")
+    assert statement == (
+        "ALTER TABLE customers ADD COLUMN tier enum('silver','gold','platinum') "
+        "NOT NULL DEFAULT 'silver' AFTER vip"
     )
-    before, after = changes[:place], changes[place + 1 :]
     assert not any("tier" in (change.after or {}) for change in before)
     assert all(list(change.after or {})[5:8] == ["vip", "tier", "balance"] for change in after)
-    assert {(change.after or {})["tier"] for change in after} >= {None, "silver", "gold", "platinum"}
+    assert {(change.after or {})["tier"] for change in after} == {"silver", "gold", "platinum"}
+
+
+def test_a_column_is_renamed_between_rows_of_the_old_and_rows_of_the_new_name() -> None:
+    before, statement, after = around_ddl("products")
+    assert statement == "ALTER TABLE products RENAME COLUMN title TO name"
+    assert all(list(change.after or {})[2] == "title" for change in before)
+    assert after
+    assert all(list(change.after or {})[2] == "name" for change in after)
+
+
+def test_a_column_is_widened_before_values_that_need_it() -> None:
+    before, statement, after = around_ddl("shipments")
+    assert statement == "ALTER TABLE shipments MODIFY COLUMN parcels smallint unsigned"
+    assert max((change.after or change.before or {})["parcels"] for change in before) < 256
+    assert max((change.after or change.before or {})["parcels"] for change in after) > 32_767
 
 
 def test_a_statement_about_the_database_has_no_table() -> None:

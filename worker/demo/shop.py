@@ -1,7 +1,7 @@
 """A small shop at work: the same changes for the same seed, with a busy middle and quiet edges.
 
 Most changes are lines of orders and pieces in stock; there are statements of many rows, deletes, keys that
-change, a column that is added, a table that is emptied, and a table without a key.
+change, columns that are added, renamed and retyped, a table that is emptied, and a table without a key.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from worker.demo import shop_rows
-from worker.demo.shop_tables import DATABASE, TIER, shop_tables
+from worker.demo.shop_tables import DATABASE, PARCELS, TIER, shop_tables
 from worker.demo.source import Message, SourceDatabase, SourceTable
 
 __all__ = ["Shop"]
@@ -21,7 +21,7 @@ __all__ = ["Shop"]
 _NOTES = (None, None, None, "ring twice", "gift 🎁", "leave it at the neighbour's", "one\ntwo", 'say "hi"')
 _METHODS = ("card", "transfer", "invoice", "voucher")
 _CARRIERS = ("ferry", "rail", "road")
-_TIERS = (None, "silver", "gold", "platinum")
+_TIERS = ("silver", "gold", "platinum")
 _WAREHOUSES = (1, 2)
 _MAX_LINES = 9
 _FIRST_ORDER = 10_001
@@ -43,6 +43,7 @@ class Shop:
         self._orders = 0
         self._addresses: list[int] = []
         self._last_address = 0
+        self._most_parcels = 4
         # Orders by what comes next for them, and shipments on their way.
         self._new: list[int] = []
         self._paid: list[int] = []
@@ -67,7 +68,10 @@ class Shop:
             self._register: 7, self._edit_customer: 9, self._move_house: 3, self._reprice: 2,
             self._restock: 3, self._correct_tracking: 1,
         }  # fmt: skip
-        once = [(0.4, self._introduce_tiers), (0.6, self._end_season)]
+        once = [
+            (0.3, self._rename_titles), (0.4, self._introduce_tiers), (0.5, self._allow_large_orders),
+            (0.6, self._end_season),
+        ]  # fmt: skip
         while self.changes < self._wanted:
             if once and self.changes >= self._wanted * once[0][0]:
                 once.pop(0)[1]()
@@ -131,7 +135,7 @@ class Shop:
             return
         tracking = f"BX{order}{random.randrange(10**8):08d}"
         row = {"tracking": tracking, "order_id": order, "carrier": random.choice(_CARRIERS)}
-        row["parcels"] = random.randrange(1, 4)
+        row["parcels"] = random.randrange(1, self._most_parcels)
         # A night's late hours belong to the day before, as in timetables.
         row["handed_over"] = timedelta(minutes=random.randrange(6 * 60, 27 * 60))
         row["shipped_at"] = shop_rows.seconds(self._now)
@@ -172,7 +176,7 @@ class Shop:
         if random.random() < 0.5:
             values["balance"] = Decimal(random.randrange(-50_000, 500_000)) / 100
         if TIER in self.tables["customers"].columns:
-            values["tier"] = random.choice(_TIERS)
+            values[TIER.name] = random.choice(_TIERS)
         self._source.update("customers", {(self._customer(),): values})
 
     def _move_house(self) -> None:
@@ -206,8 +210,15 @@ class Shop:
 
     # ---- what happens once ----
 
+    def _rename_titles(self) -> None:
+        self._source.rename_column("products", "title", "name")
+
     def _introduce_tiers(self) -> None:
-        self._source.add_column("customers", TIER, after="vip")
+        self._source.add_column("customers", TIER, default=_TIERS[0], after="vip")
+
+    def _allow_large_orders(self) -> None:
+        self._source.widen_column("shipments", PARCELS)
+        self._most_parcels = 60_000
 
     def _end_season(self) -> None:
         self._source.truncate("promotions")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from worker.demo.canal_text import Column
 from worker.demo.source import SourceTable
 
-__all__ = ["DATABASE", "TIER", "shop_tables"]
+__all__ = ["DATABASE", "PARCELS", "TIER", "shop_tables"]
 
 DATABASE = "shop"
 
 TIER = Column("tier", "enum('silver','gold','platinum')")
 """What an ALTER TABLE adds to `customers` in the middle of the run."""
+PARCELS = Column("parcels", "smallint unsigned")
+"""What another makes of the column of `shipments`: it was a tinyint."""
 
 _TABLES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "customers": (

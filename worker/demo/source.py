@@ -47,6 +47,8 @@ class SourceTable:
         self.name = name
         self.key = tuple(key)
         self.columns = list(columns)
+        self.defaults: Row = {}
+        """Of columns that a statement may leave out; null where there is none."""
         self.rows: dict[Key, Row] = {}
         self.history: list[Place] = []
         self._numbers = 0
@@ -77,12 +79,13 @@ class SourceDatabase:
 
     def insert(self, name: str, *rows: Row) -> None:
         """One INSERT statement of one or more rows."""
-        table = self.tables[name]
+        table, wholes = self.tables[name], []
         for row in rows:
-            # A column that was added later is null in a statement that does not name it.
-            whole = {column.name: row.get(column.name) for column in table.columns}
+            given = {**table.defaults, **row}
+            whole = {column.name: given.get(column.name) for column in table.columns}
             table.rows[table.key_of(whole)] = whole
-        self._emit(table, "INSERT", rows)
+            wholes.append(whole)
+        self._emit(table, "INSERT", wholes)
 
     def update(self, name: str, changes: Mapping[Key, Row]) -> None:
         """One UPDATE statement: key -> the columns it sets. Rows that stay as they are come in no binlog."""
@@ -111,14 +114,30 @@ class SourceDatabase:
         table.rows.clear()
         self._state(f"TRUNCATE TABLE {name}", "TRUNCATE", table, "truncate")
 
-    def add_column(self, name: str, column: Column, after: str) -> None:
-        """ALTER TABLE ... ADD COLUMN, null in the rows that are there."""
+    def add_column(self, name: str, column: Column, default: str, after: str) -> None:
+        """ALTER TABLE ... ADD COLUMN; the rows that are there get the default."""
         table = self.tables[name]
-        names = [known.name for known in table.columns]
-        table.columns.insert(names.index(after) + 1, column)
+        table.columns.insert(_place(table, after) + 1, column)
+        table.defaults[column.name] = default
         for row in table.rows.values():
-            row[column.name] = None
-        sql = f"ALTER TABLE {name} ADD COLUMN {column.name} {column.mysql_type} NULL AFTER {after}"
+            row[column.name] = default
+        what = f"{column.name} {column.mysql_type} NOT NULL DEFAULT '{default}' AFTER {after}"
+        self._state(f"ALTER TABLE {name} ADD COLUMN {what}", "ALTER", table, "ddl")
+
+    def rename_column(self, name: str, old: str, new: str) -> None:
+        """ALTER TABLE ... RENAME COLUMN, of one that is not in the key."""
+        table = self.tables[name]
+        place = _place(table, old)
+        table.columns[place] = Column(new, table.columns[place].mysql_type)
+        for row in table.rows.values():
+            row[new] = row.pop(old)
+        self._state(f"ALTER TABLE {name} RENAME COLUMN {old} TO {new}", "ALTER", table, "ddl")
+
+    def widen_column(self, name: str, column: Column) -> None:
+        """ALTER TABLE ... MODIFY COLUMN, to a type that holds all values of the one before."""
+        table = self.tables[name]
+        table.columns[_place(table, column.name)] = column
+        sql = f"ALTER TABLE {name} MODIFY COLUMN {column.name} {column.mysql_type}"
         self._state(sql, "ALTER", table, "ddl")
 
     def statement(self, sql: str) -> None:
@@ -173,3 +192,7 @@ class SourceDatabase:
         }
         self._pending.append(Message(table, rows, msgspec.json.encode(message)))
         self._messages += 1
+
+
+def _place(table: SourceTable, column: str) -> int:
+    return [known.name for known in table.columns].index(column)
