@@ -123,11 +123,17 @@ class TableWork:
 
     def fit(self, shape: Shape) -> None:
         """See to it that the table, if there is one, holds rows of this shape. Raises Rejected."""
+        if self.ref.path is not None and not self._world.files.exists(f"{self.ref.path}/_delta_log"):
+            return
         with self._world.spark.slots, self._session() as session:
             try:
-                evolve(session, self.ref, shape, self.options)
+                evolve(session, self.ref, self._columns(shape))
             except IncompatibleColumn as error:
                 raise Rejected(str(error)) from error
+
+    def _columns(self, shape: Shape) -> pa.Schema:
+        """The table's columns that come from the log."""
+        return self.no_rows(shape).schema if self.keeps_ddl else shape.schema
 
     def shape(self, key: tuple[str, ...]) -> Shape:
         """The shape of the table as it is now, without the columns that binlane adds; none: no columns."""

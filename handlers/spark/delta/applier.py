@@ -1,0 +1,39 @@
+"""Which mode is applied how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pyspark.sql import SparkSession
+
+from handlers.spark.delta.appending import Changelog
+from handlers.spark.delta.commits import CommitNote
+from handlers.spark.delta.replica import Replica
+from handlers.spark.log.segment_file import Segment
+from handlers.spark.options import SparkOptions
+from handlers.spark.shape import Shape
+from handlers.spark.table_ref import TableRef
+
+__all__ = ["Applier", "applier_for"]
+
+
+class Applier(Protocol):
+    """Brings consecutive segments of one shape into their table."""
+
+    def apply(
+        self,
+        session: SparkSession,
+        ref: TableRef,
+        segments: Sequence[Segment],
+        shape: Shape,
+        note: CommitNote,
+    ) -> None:
+        """In one commit that says so. Raises MergeConflict, and what Spark raises."""
+
+
+def applier_for(options: SparkOptions) -> Applier | None:
+    """None: the segments are the table themselves."""
+    if options.format == "parquet":
+        return None
+    return Changelog(options) if options.mode == "changelog" else Replica(options)

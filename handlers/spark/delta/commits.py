@@ -1,0 +1,114 @@
+"""What every commit of a Delta table carries: how far its log is merged, and who wrote it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from handlers.spark.table_ref import TableRef
+
+__all__ = ["CommitNote", "MergeConflict", "exists", "fenced", "last_note", "merged_segment"]
+
+_APP_ID = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_LOOK_BACK = 100
+"""Commits of others (OPTIMIZE, ALTER) that may follow ours."""
+
+
+class MergeConflict(RuntimeError):
+    """Another writer committed to the table first: look what it holds now, and go on from there."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNote:
+    """The user metadata of a commit."""
+
+    worker: str
+    handler: str
+    segment: int
+    """The last segment that the table holds with this commit; 0 for one of DDL."""
+    source_time_ms: int
+    """Of the newest change in it."""
+    marks: Mapping[tuple[str, int], tuple[int, int]]
+    """(topic, partition) -> (offset, index) of the last change that is applied."""
+
+    def to_json(self, log: str = "") -> str:
+        """`log`: whose segments are meant (`TableRef.app_id`): a renamed table has commits of two."""
+        marks: dict[str, dict[str, list[int]]] = {}
+        for (topic, partition), place in sorted(self.marks.items()):
+            marks.setdefault(topic, {})[str(partition)] = list(place)
+        told = {
+            "worker": self.worker,
+            "handler": self.handler,
+            "log": log,
+            "segment": self.segment,
+            "source_time_ms": self.source_time_ms,
+            "marks": marks,
+        }
+        return json.dumps({"binlane": told}, separators=(",", ":"))
+
+
+def exists(session: SparkSession, ref: TableRef) -> bool:
+    """Whether there is such a table."""
+    try:
+        session.sql(f"DESCRIBE DETAIL {ref.sql}")
+    except AnalysisException:
+        return False
+    return True
+
+
+def merged_segment(session: SparkSession, ref: TableRef, is_classic: bool) -> int:
+    """The number of the last segment that the table holds; 0: none, or there is no table."""
+    if ref.path is not None and is_classic:
+        jvm: Any = session._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, ref.path)  # type: ignore[attr-defined]
+        nothing = jvm.scala.Option.empty()
+        found = log.update(False, nothing, nothing).transactions().get(ref.app_id)
+        return int(found.get()) if found.isDefined() else 0
+    if not exists(session, ref):
+        return 0
+    notes = (note for note in _notes(session, ref) if note.get("log") == ref.app_id and note["segment"])
+    return int(next(notes, {"segment": 0})["segment"])
+
+
+def last_note(session: SparkSession, ref: TableRef) -> Mapping[str, Any] | None:
+    """What the newest commit of a segment says; None: none of the last 100 commits is one."""
+    return next((note for note in _notes(session, ref) if note.get("segment")), None)
+
+
+def _notes(session: SparkSession, ref: TableRef) -> Iterator[dict[str, Any]]:
+    history = session.sql(f"DESCRIBE HISTORY {ref.sql} LIMIT {_LOOK_BACK}").select("userMetadata").collect()
+    for row in history:
+        try:
+            note = json.loads(row.userMetadata or "null")
+        except ValueError:
+            continue
+        if isinstance(note, dict) and isinstance(note.get("binlane"), dict):
+            yield note["binlane"]
+
+
+@contextmanager
+def fenced(session: SparkSession, ref: TableRef, note: CommitNote) -> Iterator[None]:
+    """The commits within carry the note, and are made only if the table has not got that segment yet.
+
+    Raises MergeConflict when another writer was faster.
+    """
+    confs = {_APP_ID: ref.app_id, _VERSION: str(note.segment), _USER_METADATA: note.to_json(ref.app_id)}
+    for name, value in confs.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    except Exception as error:
+        if "DELTA_CONCURRENT_" in str(error) or "ConcurrentModification" in str(error):
+            raise MergeConflict(str(error).splitlines()[0]) from error
+        raise
+    finally:
+        for name in confs:
+            session.conf.unset(name)

@@ -1,0 +1,163 @@
+"""Delta tables whose columns follow the source's where no DDL tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DataType, DecimalType, StructField, StructType
+
+from handlers.spark.delta.commits import exists
+from handlers.spark.options import SparkOptions
+from handlers.spark.shape import Shape
+from handlers.spark.table_ref import TableRef, quoted
+from worker.logs import get_logger
+
+__all__ = ["IncompatibleColumn", "evolve", "exists", "properties", "schema", "spark_schema"]
+
+# https://docs.delta.io/delta-column-mapping/: other names need the table's columns to be mapped.
+_SPECIAL = frozenset(" ,;{}()\n\t=")
+_MAPPED = ("delta.columnMapping.mode", "name")
+_WIDENED = ("delta.enableTypeWidening", "true")
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+
+_log = get_logger("spark")
+
+
+class IncompatibleColumn(RuntimeError):
+    """A column's type in the table and in the rows cannot be brought together."""
+
+
+def spark_schema(arrow: pa.Schema) -> StructType:
+    """The types as the tables have them: a datetime without a zone stays one."""
+    return from_arrow_schema(arrow, prefer_timestamp_ntz=True)
+
+
+def schema(session: SparkSession, ref: TableRef) -> StructType | None:
+    """The table's columns; None: there is no table."""
+    try:
+        return session.table(ref.sql).schema
+    except AnalysisException:
+        return None
+
+
+def properties(shape: Shape, options: SparkOptions) -> dict[str, str]:
+    """The properties of a new table for rows of this shape."""
+    found = dict([_WIDENED])
+    if any(_SPECIAL & set(name) for name in shape.schema.names):
+        found.update([_MAPPED])
+    for name, value in options.properties.items():
+        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
+
+
+def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
+    """Add the columns that the table lacks, and widen those that are too narrow; nothing without a table.
+
+    Narrower values fit as they are. Raises IncompatibleColumn for any other change of a type, and for columns
+    of the table that must not be null and that the rows do not have.
+    """
+    table = schema(session, ref)
+    if table is None:
+        return
+    wanted = spark_schema(arrow)
+    names = {field.name.lower() for field in wanted.fields}
+    for field in table.fields:
+        if not field.nullable and field.name.lower() not in names:
+            raise IncompatibleColumn(
+                f"column {field.name!r} of {ref} must not be null, and the source has no such column: make "
+                f"it nullable (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or give the handler another "
+                f"table"
+            )
+    added: list[_Column] = []
+    wider: list[_Column] = []
+    _compare(table, wanted, "", ref=ref, added=added, wider=wider)
+    if any(_SPECIAL & set(column.name) for column in added):
+        _set(session, ref, [_MAPPED])
+    if wider:
+        _set(session, ref, [_WIDENED])
+    for column in wider:
+        session.sql(f"ALTER TABLE {ref.sql} ALTER COLUMN {column.path} TYPE {column.type}")
+        _log.info("delta_column_widened", table=str(ref), column=column.name, type=column.type)
+    if added:
+        columns = ", ".join(f"{column.path} {column.type}" for column in added)
+        session.sql(f"ALTER TABLE {ref.sql} ADD COLUMNS ({columns})")
+        _log.info("delta_columns_added", table=str(ref), columns=[column.name for column in added])
+
+
+class _Column(NamedTuple):
+    path: str
+    """In statements: quoted, with the structs that it is in."""
+    name: str
+    type: str
+
+
+def _compare(
+    table: StructType,
+    wanted: StructType,
+    inside: str,
+    *,
+    ref: TableRef,
+    added: list[_Column],
+    wider: list[_Column],
+) -> None:
+    known = {field.name.lower(): field for field in table.fields}
+    for field in wanted.fields:
+        kept = known.get(field.name.lower())
+        column = _Column(
+            inside + quoted(field.name if kept is None else kept.name),
+            field.name,
+            field.dataType.simpleString(),
+        )
+        if kept is None:
+            added.append(column)
+        elif isinstance(kept.dataType, StructType) and isinstance(field.dataType, StructType):
+            _compare(kept.dataType, field.dataType, f"{column.path}.", ref=ref, added=added, wider=wider)
+        elif _must_widen(kept.dataType, field, ref):
+            wider.append(column)
+
+
+def _must_widen(kept: DataType, field: StructField, ref: TableRef) -> bool:
+    if kept == field.dataType or _holds(kept, field.dataType):
+        return False
+    if _holds(field.dataType, kept):
+        return True
+    raise IncompatibleColumn(
+        f"column {field.name!r} is {kept.simpleString()} in {ref}, but the source's type is now kept as "
+        f"{field.dataType.simpleString()}, and the one does not hold the other's values: name the type to "
+        f"keep in `columns`, change the column in the table, or give the handler another table"
+    )
+
+
+def _holds(wide: DataType, narrow: DataType) -> bool:
+    """True when every value of `narrow` is one of `wide`, and Delta can widen a column so.
+
+    https://docs.delta.io/delta-type-widening/
+    """
+    pair = (narrow.typeName(), wide.typeName())
+    if pair in (("float", "double"), ("date", "timestamp_ntz")):
+        return True
+    return _narrower(_digits(narrow), _digits(wide))
+
+
+def _digits(type_: DataType) -> tuple[int, int] | None:
+    """How many digits a whole or decimal number has before and after the point."""
+    if isinstance(type_, DecimalType):
+        return type_.precision - type_.scale, type_.scale
+    digits = _DIGITS.get(type_.simpleString())
+    return None if digits is None else (digits, 0)
+
+
+def _narrower(narrow: tuple[int, int] | None, wide: tuple[int, int] | None) -> bool:
+    if narrow is None or wide is None:
+        return False
+    return narrow[0] <= wide[0] and narrow[1] <= wide[1]
+
+
+def _set(session: SparkSession, ref: TableRef, found: Sequence[tuple[str, str]]) -> None:
+    texts = ", ".join(f"'{name}' = '{value}'" for name, value in found)
+    session.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({texts})")
