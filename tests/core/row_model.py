@@ -98,7 +98,8 @@ class Model:
                 assert piece.barrier is not None
                 assert piece.barrier.home is not to
                 home = self.waiting[piece.barrier.home.table.name]
-                queue.append(next(item for item in reversed(home) if item.of is piece.assignment))
+                queue.append(item := next(each for each in reversed(home) if each.of is piece.assignment))
+                self.queues[to.table.name].append(item)
             for message in piece.messages:
                 queue += (found := list(dict.fromkeys(self.items[piece.assignment, message.offset()])))
                 self.queues[to.table.name] += found
@@ -161,13 +162,15 @@ class Model:
             for name in item.tables:
                 self.waiting[name].remove(item)
 
-    def give_up(self, work: Work) -> None:
-        """What is left of it of partitions that are gone never runs again."""
+    def give_up(self, work: Work, *, but: Work | None = None) -> None:
+        """What is left of it of partitions that are gone never runs again; `but`: its head, which runs on."""
         if work.spreads:  # nothing of it has begun
             return
         if work.changes is None:
             work.decode(lambda _record, _fault: False)
         mine = {item for item in self.left(work) if item.of.closed}
+        if but is not None:
+            mine.difference_update(self.left(but))
         for queue in self.waiting.values():
             queue[:] = [item for item in queue if item not in mine]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from building import Clock, assignment, chunk, ddl, delivery, record, unit
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -33,6 +34,9 @@ POLLS = st.tuples(
     st.sampled_from([False, False, False, True]),  # DDL instead
 )
 Place = tuple[Assignment, int]
+
+
+pytestmark = pytest.mark.timeout(900)  # a counterexample is made small first: that takes minutes
 
 
 class LanesMachine(RuleBasedStateMachine):
