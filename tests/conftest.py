@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import NoReturn, TypeVar
 
+import hypothesis
 import pytest
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
@@ -27,6 +28,10 @@ AnyServer = TypeVar("AnyServer", bound=ServerProcess)
 # A runner that was started in the background ignores SIGINT, and so would every process that the tests start;
 # Ctrl-C is part of what is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes depends on what else the machine does, and proves nothing.
+hypothesis.settings.register_profile("patient", hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
