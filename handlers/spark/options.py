@@ -84,8 +84,12 @@ class SparkOptions(BaseModel):
         "that equals the old one; refuse: their changes are rejected.",
     )
     ddl: DDLRules = Field(DDLRules.model_validate(True), description="Which DDL of the source is followed.")
-    merge: MergeOptions = Field(MergeOptions.model_validate({}), description="When tables are brought up.")
-    upkeep: UpkeepOptions = Field(UpkeepOptions.model_validate({}), description="Housekeeping.")
+    merge: MergeOptions = Field(
+        default_factory=lambda: MergeOptions.model_validate({}), description="When tables are brought up."
+    )
+    upkeep: UpkeepOptions = Field(
+        default_factory=lambda: UpkeepOptions.model_validate({}), description="Housekeeping."
+    )
     partition_by: list[str] = Field([], description="Columns that a new table is partitioned by.")
     properties: dict[str, str | int | float | bool] = Field(
         {}, description="Table properties of a new table, such as delta.enableDeletionVectors."

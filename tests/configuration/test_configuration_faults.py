@@ -87,7 +87,8 @@ NO_TOPIC = "it needs dead_letter.topic, which is not set"
         (
             "spark: {mastr: local}",
             "spark.mastr: unknown key; "
-            "allowed: concurrency, conf, driver_memory, master, packages, warehouse; nearest: master",
+            "allowed: concurrency, conf, driver_memory, master, packages, remote, ui, warehouse; "
+            "nearest: master",
         ),
         ("tables: {}", "tables: found a mapping; allowed: a list"),
     ],
@@ -237,11 +238,12 @@ def test_a_fault_of_the_kafka_section_is_told(faults: Faults, kafka: str, lines:
     assert faults(kafka=kafka) == lines
 
 
-def test_a_mode_of_spark_that_this_version_does_not_have_is_refused(faults: Faults) -> None:
-    assert faults("tables: [{match: '*', handlers: [{type: spark, mode: replica}]}]") == [
-        'shop.yaml:5: tables[0].handlers[0].mode: found "replica"; '
-        "this version's Spark handler has the mode changelog only"
-    ]
+def test_a_table_format_that_spark_has_no_runtime_for_is_refused(faults: Faults) -> None:
+    [told] = faults("tables: [{match: '*', handlers: [{type: spark, mode: replica, format: iceberg}]}]")
+    assert told == (
+        "shop.yaml:5: tables[0].handlers[0]: found a mapping: format iceberg is not available: Iceberg "
+        "publishes no runtime for Spark 4.2 yet; allowed: delta, parquet"
+    )
 
 
 def test_dead_letters_without_a_topic_are_refused(faults: Faults) -> None:

@@ -13,7 +13,14 @@ from handlers.spark import SparkHandler, SparkSection
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "replica"}, "mode 'replica' is not available in this version; allowed: changelog"),
+        ({"mode": "replicas"}, "Input should be 'replica', 'history', 'changelog' or 'function'"),
+        ({"mode": "replica", "format": "iceberg"}, "Iceberg publishes no runtime for Spark 4.2 yet"),
+        ({"mode": "replica", "format": "parquet"}, "format parquet is for mode changelog"),
+        ({"mode": "changelog", "format": "parquet", "table": "{table}"}, "has a path, not a table"),
+        ({"mode": "changelog", "path": "{table}", "table": "{table}"}, "give path or table, not both"),
+        ({"mode": "replica", "function": "a:f"}, "mode function and the key function belong together"),
+        ({"mode": "function"}, "mode function and the key function belong together"),
+        ({"mode": "replica", "table": "a.b.c.{table}"}, "is no table of a catalog"),
         ({}, "Field required"),
         ({"mode": "changelog", "pth": "x"}, "Extra inputs are not permitted"),
         (
@@ -38,6 +45,7 @@ def test_an_unusable_option_is_refused(options: dict[str, Any], message: str) ->
         ({"conf": {"sql.ansi.enabled": True}}, ("conf",), "no Spark property"),
         ({"conf": {"spark.master": "local"}}, ("conf",), "beside conf"),
         ({"concurrency": 0}, ("concurrency",), "greater than or equal to 1"),
+        ({"remote": "sc://here", "master": "local"}, (), "with remote, master cannot be set here"),
     ],
 )
 def test_an_unusable_spark_section_is_refused(section: dict[str, Any], key: tuple[str], message: str) -> None:

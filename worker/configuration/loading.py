@@ -17,7 +17,6 @@ from worker.configuration.agreement import disagreements
 from worker.configuration.document import Document, parse, typed
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
 from worker.configuration.model import Configuration
-from worker.configuration.not_yet import refusals
 from worker.configuration.secrets import MASK, Secrets, is_secret_key, password_in
 from worker.configuration.variables import Variables
 from worker.kafka_settings import SettingsError, check_settings
@@ -49,7 +48,6 @@ def load(
         raise ConfigurationError(document.faults)
     _keep_properties_text(document)
     checker = _Checker(document)
-    checker.refuse()
     if check_handlers:
         checker.handlers(path.absolute().parent)
     configuration = checker.model()
@@ -89,10 +87,6 @@ class _Checker:
         # Messages of others are cleaned of everything that came from a variable, secret or not.
         values = [value for replacement in document.replaced.values() for value in replacement.values]
         self._everything = Secrets([*_secret_texts(document), *values])
-
-    def refuse(self) -> None:
-        for refusal in refusals(self._data):
-            self._add(refusal.path, f"found {self._shown(refusal.path)}; {refusal.sentence}")
 
     def model(self) -> Configuration | None:
         try:
