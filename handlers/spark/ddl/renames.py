@@ -10,7 +10,7 @@ import structlog
 
 from handlers.mysql_ddl import ANY_DATABASE, TableName
 from handlers.spark.ddl.progress import Progress
-from handlers.spark.ddl.tables import has_current_rows, make_room, make_schema
+from handlers.spark.ddl.tables import has_current_rows, make_room, make_schema, schema_of
 from handlers.spark.ddl.target import DELTA_LOG, Target
 from handlers.spark.log.files import Files
 from handlers.spark.table_ref import TableRef
@@ -88,7 +88,7 @@ def _rename(target: Target, old: TableRef, new: TableRef) -> None:
     if not target.exists(old):
         return  # it was done, and its mark was not left
     make_schema(target, new)
-    if old.sql.rpartition(".")[0] == new.sql.rpartition(".")[0]:
+    if schema_of(old) == schema_of(new):
         session.sql(f"ALTER TABLE {old.sql} RENAME TO {new.sql}")
         return
     # Into another schema a table goes as a copy: Spark's own catalogs rename within one.

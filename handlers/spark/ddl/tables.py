@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -17,7 +18,15 @@ from handlers.spark.ddl.target import DELTA_LOG, Target, find
 from handlers.spark.log.files import Files
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["create_table", "drop_table", "has_current_rows", "make_room", "make_schema", "truncate_table"]
+__all__ = [
+    "create_table",
+    "drop_table",
+    "has_current_rows",
+    "make_room",
+    "make_schema",
+    "schema_of",
+    "truncate_table",
+]
 
 log = structlog.stdlib.get_logger("handlers.spark")
 
@@ -61,12 +70,11 @@ def create_table(target: Target, table: TableName, operation: CreateTable, step:
 
 def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str) -> None:
     around = target.around
-    properties = {name: str(value) for name, value in around.properties.items()}
-    properties |= {
-        name: str(value).lower() for name, value in around.properties.items() if value in (True, False)
-    }
+    properties = {"delta.enableTypeWidening": "true"}
     if target.needs_mapping(columns):
         properties["delta.columnMapping.mode"] = "name"
+    for name, value in around.properties.items():
+        properties[name] = str(value).lower() if isinstance(value, bool) else str(value)
     partitions = [quoted(found) for name in around.partition_by if (found := find(columns, name)) is not None]
     if ref.path is not None:
         make_room(around.files, ref.path)
@@ -78,9 +86,8 @@ def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str
     ]
     if partitions:
         parts.append(f"PARTITIONED BY ({', '.join(partitions)})")
-    if properties:
-        listed = (f"{literal(name)} = {literal(value)}" for name, value in properties.items())
-        parts.append(f"TBLPROPERTIES ({', '.join(listed)})")
+    listed = (f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+    parts.append(f"TBLPROPERTIES ({', '.join(listed)})")
     target.make(ref, step, " ".join(parts))
 
 
@@ -94,9 +101,15 @@ def make_room(files: Files, path: str) -> None:
 
 def make_schema(target: Target, ref: TableRef) -> None:
     """The schema that a table of a catalog needs, if it is not there."""
-    parts = ref.sql.rpartition(".")
-    if parts[0]:
-        target.session.sql(f"CREATE SCHEMA IF NOT EXISTS {parts[0]}")
+    schema = schema_of(ref)
+    if schema:
+        target.session.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+
+
+def schema_of(ref: TableRef) -> str:
+    """What stands before the table's own name; empty: nothing."""
+    found = re.fullmatch(r"(.+)\.`(?:[^`]|``)+`", ref.sql)
+    return found[1] if found else ""
 
 
 def has_current_rows(target: Target, ref: TableRef) -> bool:
@@ -129,12 +142,15 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
         return
     # Without the mark, a folder that is no table is somebody else's.
     progress = Progress(target.around, target.at, step)
-    if not target.exists(ref) and not progress.has_begun:
+    if progress.is_done or not (progress.has_begun or target.exists(ref)):
         return
     target.around.settle(table)
-    progress.begin(f"drop {ref}")
+    if not progress.has_begun:
+        progress.begin(f"drop {ref}")
     _remove_log(target.around.files, f"{ref.path}/{DELTA_LOG}")
     target.around.files.delete_tree(ref.path)
+    progress.finish(f"drop {ref}")
+    target.forget(ref)
     target.done.append(f"removed {ref}")
 
 

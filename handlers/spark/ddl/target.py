@@ -75,6 +75,7 @@ class Target:
     done: list[str] = field(default_factory=list)
     """Every statement that was executed."""
     _steps: dict[str, dict[str, Sequence[str]]] = field(default_factory=dict)
+    _set_before: dict[str, set[str]] = field(default_factory=dict)
 
     @property
     def is_history(self) -> bool:
@@ -154,6 +155,7 @@ class Target:
 
     def make(self, ref: TableRef, step: str, sql: str) -> None:
         """Execute a statement that makes the table."""
+        self.forget(ref)
         self._steps[ref.sql] = {}
         self.noted(ref, step, (), lambda: self.session.sql(sql))
         self.done.append(sql)
@@ -170,6 +172,7 @@ class Target:
     def forget(self, ref: TableRef) -> None:
         """Another table has this name now."""
         self._steps.pop(ref.sql, None)
+        self._set_before.pop(ref.sql, None)
 
     def map_names(self, ref: TableRef) -> None:
         """Let columns be renamed and dropped."""
@@ -184,7 +187,11 @@ class Target:
         self._set(ref, *_TYPES_WIDENED)
 
     def _set(self, ref: TableRef, key: str, value: str) -> None:
-        if self.detail(ref).properties.get(key) == value:
+        if key in self._set_before.get(ref.sql, ()):
+            return
+        self._set_before.setdefault(ref.sql, set()).add(key)
+        rows = self.session.sql(f"SHOW TBLPROPERTIES {ref.sql}").collect()
+        if {row.key: row.value for row in rows}.get(key) == value:
             return
         sql = f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('{key}' = '{value}')"
         self.noted(ref, f"set {key}", (), lambda: self.session.sql(sql))

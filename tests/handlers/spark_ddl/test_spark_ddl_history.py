@@ -1,0 +1,85 @@
+"""Statements in a history: what was, stays."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from conftest import MakeLake
+from spark_ddl_lab import DDLLake
+
+BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
+DROPPED = datetime(2025, 6, 15, 15, 6, 40, tzinfo=UTC)
+ADDED = "_valid_from timestamp; _valid_to timestamp; _current boolean; _op string; _topic string; "
+ADDED += "_partition int; _offset bigint; _index int"
+
+
+@pytest.fixture
+def history(make_lake: MakeLake) -> DDLLake:
+    """`t` has two versions of one row."""
+    lake = make_lake(mode="history")
+    at = "'update', 'cdc', 0, 1, 0"
+    lake.put(
+        "t",
+        f"id int; a int; {ADDED}",
+        f"1, 7, TIMESTAMP'2025-01-01Z', TIMESTAMP'2025-02-01Z', false, {at}",
+        f"1, 8, TIMESTAMP'2025-02-01Z', null, true, {at}",
+    )
+    return lake
+
+
+def versions(lake: DDLLake, what: str, table: str = "t") -> list[tuple[Any, ...]]:
+    return [row[1:] for row in lake.rows(f"_valid_from, {what}", table)]
+
+
+def test_a_new_column_has_its_default_in_current_versions_alone(history: DDLLake) -> None:
+    history.follow("ALTER TABLE t ADD b int NOT NULL DEFAULT 5, ADD c int AS (a + 1)")
+    assert versions(history, "b, c") == [(None, None), (5, 9)]
+    assert list(history.columns())[:5] == ["id", "a", "b", "c", "_valid_from"]
+    history.follow("ALTER TABLE t ADD n int AUTO_INCREMENT KEY FIRST", key=("id",))
+    assert versions(history, "n") == [(None,), (1,)]
+
+
+def test_a_dropped_column_stays_until_another_has_its_name(history: DDLLake) -> None:
+    history.follow("ALTER TABLE t DROP a")
+    assert versions(history, "a") == [(7,), (8,)]
+    history.follow("ALTER TABLE t ADD a varchar(9) NOT NULL DEFAULT 'x'")
+    assert versions(history, "a") == [("7",), ("x",)]
+    history.follow("ALTER TABLE t DROP a, ADD b int")
+    history.follow("ALTER TABLE t RENAME COLUMN b TO a")
+    assert versions(history, "a, a_old") == [(None, "7"), (None, "x")]
+
+
+def test_columns_are_renamed_and_retyped_in_all_versions(history: DDLLake) -> None:
+    history.follow("ALTER TABLE t CHANGE a b varchar(9)")
+    assert versions(history, "b") == [("7",), ("8",)]
+
+
+@pytest.mark.parametrize("sql", ["DROP TABLE t", "TRUNCATE t"])
+def test_versions_end_when_the_rows_do(history: DDLLake, sql: str) -> None:
+    history.follow(sql)
+    assert versions(history, "_valid_to, _current, a") == [
+        (datetime(2025, 2, 1, tzinfo=UTC), False, 7),
+        (DROPPED, False, 8),
+    ]
+
+
+def test_a_table_that_is_made_anew_goes_on_with_its_history(history: DDLLake) -> None:
+    history.follow("CREATE TABLE IF NOT EXISTS t (id varchar(9))")
+    assert history.columns()["id"] == "int"
+    history.follow("DROP TABLE t")
+    history.follow("CREATE TABLE t (id varchar(9) PRIMARY KEY, w json NOT NULL)")
+    assert list(history.columns())[:4] == ["id", "a", "w", "_valid_from"]
+    assert versions(history, "id, a, w") == [("1", 7, None), ("1", 8, None)]
+
+
+def test_an_ended_history_makes_room_for_a_table_of_its_name(history: DDLLake) -> None:
+    history.follow("CREATE TABLE u LIKE t", table="u")
+    history.follow("CREATE TABLE w (id int)", table="w")
+    assert list(history.columns("w")) == ["id", *(part.split()[0] for part in ADDED.split(";"))]
+    assert history.columns("u") == history.columns("t")
+    history.follow("DROP TABLE t")
+    history.follow("RENAME TABLE w TO t", table="w")
+    assert versions(history, "id") == []
+    assert versions(history, "a", "t_old") == [(7,), (8,)]

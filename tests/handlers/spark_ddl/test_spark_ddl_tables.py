@@ -1,0 +1,153 @@
+"""Whole tables of replicas; every statement by workers that die after each step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import MakeLake
+from spark_ddl_lab import DDLLake
+
+from handlers import Rejected
+from handlers.mysql_ddl import TableName
+from handlers.mysql_ddl.rules import DDLRules
+
+
+def test_a_table_is_made_with_its_columns_and_stays_when_it_is_there(lake: DDLLake) -> None:
+    sql = "CREATE TABLE `Odd, Tbl` (`a b` int unsigned NOT NULL, n text, s set('x'), PRIMARY KEY (`a b`))"
+    result = lake.follow(sql, table="Odd, Tbl")
+    assert lake.columns("Odd, Tbl") == {"a b": "bigint", "n": "string", "s": "array<string>"}
+    assert (result.key, result.touched) == (("a b",), (TableName("db", "Odd, Tbl"),))
+    again = lake.follow("CREATE TABLE IF NOT EXISTS `Odd, Tbl` (id int PRIMARY KEY)", table="Odd, Tbl")
+    assert (again.done, again.key) == ((), None)
+    lake.follow("CREATE TABLE u LIKE `Odd, Tbl`", table="u")
+    assert lake.columns("u") == lake.columns("Odd, Tbl")
+    assert lake.follow("CREATE TABLE v LIKE no_such_table", table="v").done == ()
+
+
+def test_what_is_no_table_is_never_removed(lake: DDLLake) -> None:
+    mine = lake.folder / "db" / "t" / "mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.touch()
+    with pytest.raises(Rejected, match="holds files, but no Delta table: move them away"):
+        lake.follow("CREATE TABLE t (id int)")
+    assert lake.follow("DROP TABLE IF EXISTS t").done == ()
+    lake.put("u", "id int", "1")
+    with pytest.raises(Rejected, match="holds files"):
+        lake.follow("RENAME TABLE u TO t")
+    assert (mine.exists(), lake.exists("u")) == (True, True)
+
+
+def test_a_table_is_dropped_with_its_files_and_can_be_made_anew(lake: DDLLake) -> None:
+    lake.put("t", "id int", "1")
+    lake.session.sql(f"ALTER TABLE {lake.sql_of('t')} SET TBLPROPERTIES ('delta.checkpointInterval' = '2')")
+    for number in range(3):
+        lake.session.sql(f"INSERT INTO {lake.sql_of('t')} VALUES ({number})")
+    lake.put("u", "id int", "2")
+    lake.follow("DROP TABLE t, u", table="t")
+    assert (lake.exists("t"), lake.exists("u")) == (False, False)
+    assert set(lake.settled) == {"db.t", "db.u"}
+    lake.follow("CREATE TABLE t (id varchar(9), w json)")
+    assert lake.rows() == []
+    assert lake.columns() == {"id": "string", "w": "string"}
+
+
+@pytest.mark.parametrize("sql", [None, "TRUNCATE TABLE t"])
+def test_a_table_is_emptied(lake: DDLLake, sql: str | None) -> None:
+    lake.put("t", "id int", "1")
+    lake.follow(sql)
+    assert (lake.rows(), lake.commits()) == ([], ["DELETE"])
+
+
+def test_a_table_is_renamed_with_its_rows_and_changed_at_once(lake: DDLLake) -> None:
+    lake.put("t", "id int; a int", "1, 2")
+    result = lake.follow(
+        "ALTER TABLE t RENAME TO other.`u v`, ADD b int NOT NULL, CHANGE a c varchar(9)", key=("id",)
+    )
+    assert lake.rows(table="u v", database="other") == [(1, "2", 0)]
+    assert not lake.exists("t")
+    assert result.touched == (TableName("db", "t"), TableName("other", "u v"))
+    assert set(lake.settled) == {"db.t", "other.u v"}
+
+
+def test_tables_swap_names_whatever_crashes(lake: DDLLake) -> None:
+    for _ in range(2):
+        for name in ("a", "b"):
+            if not lake.exists(name):
+                lake.put(name, "name string", f"'{name}'")
+        lake.follow("RENAME TABLE a TO tmp, b TO a, tmp TO b", table="a")
+    assert (lake.rows(table="a"), lake.rows(table="b")) == ([("a",)], [("b",)])
+    result = lake.follow("RENAME TABLE a TO _a_del, b TO a", table="a", mortal=False)
+    assert result.moved == (
+        (TableName("db", "a"), TableName("db", "_a_del")),
+        (TableName("db", "b"), TableName("db", "a")),
+    )
+    assert lake.rows(table="a") == [("b",)]
+
+
+def test_a_move_that_a_store_did_in_part_is_finished(lake: DDLLake) -> None:
+    lake.put("t", "id int; p int", "1, 2")
+    files = sorted(Path(f"{lake.folder}/db/t").glob("*.parquet"))
+    assert files
+    progress = lake.folder / "_binlane" / "ddl" / "cdc-0-1-0"
+    progress.mkdir(parents=True)
+    (progress / "0.begun").write_text("{}")
+    (lake.folder / "db" / "u").mkdir()
+    files[0].rename(lake.folder / "db" / "u" / files[0].name)
+    lake.follow("RENAME TABLE t TO u")
+    assert lake.rows(table="u") == [(1, 2)]
+    assert not lake.exists("t")
+
+
+def test_a_name_that_is_taken_is_left_alone(lake: DDLLake) -> None:
+    lake.put("t", "id int", "1")
+    lake.put("u", "id int", "2")
+    assert lake.follow("RENAME TABLE t TO u").moved == ()
+    assert lake.follow("RENAME TABLE no_such_table TO v").moved == ()
+    assert (lake.rows(table="t"), lake.rows(table="u")) == ([(1,)], [(2,)])
+
+
+def test_a_table_is_found_whose_database_the_statement_leaves_open(lake: DDLLake) -> None:
+    lake.put("t", "id int", "1", database="other")
+    lake.follow("ALTER TABLE t RENAME TO db.u", table="u")
+    assert lake.rows(table="u") == [(1,)]
+    for database in ("db", "other"):
+        lake.put("w", "id int", database=database)
+    with pytest.raises(Rejected, match=r"does not say which database's w it means: db\.w, other\.w"):
+        lake.follow("ALTER TABLE w RENAME TO db.v")
+
+
+SWITCHES = [
+    ("create_tables", "CREATE TABLE u (id int PRIMARY KEY)"),
+    ("add_columns", "ALTER TABLE t ADD c int"),
+    ("rename_columns", "ALTER TABLE t RENAME COLUMN a TO b"),
+    ("retype_columns", "ALTER TABLE t MODIFY id bigint"),
+    ("drop_columns", "ALTER TABLE t DROP c"),
+    ("truncate", "TRUNCATE TABLE t"),
+    ("rename_tables", "RENAME TABLE t TO v"),
+    ("drop_tables", "DROP TABLE v"),
+]
+
+
+def test_what_is_switched_off_is_passed_over(lake: DDLLake) -> None:
+    lake.put("t", "id int; a int", "1, 2")
+    for switch, sql in SWITCHES:
+        without = DDLRules.model_validate({switch: False})
+        assert lake.follow(sql, rules=without, mortal=False).done == ()
+        others = {name: False for name in DDLRules.model_fields if name != switch}
+        assert lake.follow(sql, rules=DDLRules.model_validate(others), mortal=False).done != ()
+
+
+def test_tables_of_a_catalog(make_lake: MakeLake) -> None:
+    lake = make_lake(catalog="`ddl_{database}`.`{table}`", partition_by=["id"])
+    lake.follow("CREATE TABLE t (id int PRIMARY KEY, a int, `b c` int)")
+    lake.session.sql(f"INSERT INTO {lake.sql_of('t')} VALUES (1, 2, 3)")
+    lake.follow("ALTER TABLE t MODIFY a varchar(9), ADD d int NOT NULL")
+    lake.follow("RENAME TABLE t TO tmp, tmp TO u")
+    lake.follow("ALTER TABLE u RENAME TO other.v", table="v")
+    assert not lake.exists("u")
+    assert lake.rows(table="v", database="other") == [(1, "2", 3, 0)]
+    detail = lake.session.sql(f"DESCRIBE DETAIL {lake.sql_of('v', 'other')}").collect()[0]
+    assert detail.partitionColumns == ["id"]
+    lake.follow("DROP TABLE other.v", database="other", table="v")
+    assert not lake.exists("v", "other")
