@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -45,9 +46,13 @@ class HadoopFiles:
 
     def __init__(self, session: SparkSession, uri: str) -> None:
         """`uri`: any place in the file system. Raises FilesError when it cannot be reached."""
-        self._jvm: Any = session.sparkContext._jvm
-        self._gateway: Any = session.sparkContext._gateway
+        gateway: Any = session.sparkContext._gateway
+        # Looked up once: each name on the way to a class asks Java.
+        self._hadoop: Any = gateway.jvm.org.apache.hadoop.fs
+        self._path: Any = self._hadoop.Path
         self._conf = hadoop_conf(session)
+        # FileSystem.rename of one file over another is left to each store; this one is told not to.
+        self._no_options = gateway.new_array(getattr(self._hadoop, "Options$Rename"), 0)
         with _explained(uri, "reach"):
             place = self._path(uri)
             self._fs = place.getFileSystem(self._conf)
@@ -55,6 +60,10 @@ class HadoopFiles:
             self._is_conditional = bool(self._fs.hasPathCapability(root, _IF_ABSENT))
         self._root_uri = root.toUri()
         self._lands_whole = self._is_conditional or scheme_of(str(self._root_uri)) in _OBJECT_STORES
+
+    @cached_property
+    def _context(self) -> Any:
+        return self._hadoop.FileContext.getFileContext(self._root_uri, self._conf)
 
     def list(self, folder: str) -> Sequence[Entry]:
         try:
@@ -85,18 +94,16 @@ class HadoopFiles:
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
         target = self._path(path)
-        with _explained(path, "write"):
-            if self._lands_whole:
-                self._write(self._created(target), data)
-                return
-            temporary = self._jvm.org.apache.hadoop.fs.Path(target.getParent(), temporary_name())
-            try:
-                self._write(self._fs.create(temporary, False), data)
-                self._rename(temporary, target)
-            except BaseException:
-                with suppress(Exception):  # it is hidden, and removed when it is old
-                    self._fs.delete(temporary, False)
-                raise
+        try:
+            with _explained(path, "write"):
+                if self._lands_whole:
+                    self._write(self._created(target), data)
+                else:
+                    self._put_by_rename(target, data)
+        except AlreadyThere:
+            if not self.exists(path):  # it is the folder's place that is taken
+                raise FilesError(f"cannot write {path}: a file stands where its folder is needed") from None
+            raise
 
     def delete(self, path: str) -> None:
         with _explained(path, "remove"):
@@ -111,14 +118,21 @@ class HadoopFiles:
         with _explained(target, "write"):
             self._fs.getFileStatus(old)
             self._fs.mkdirs(new.getParent())
-            self._rename(old, new)
+            self._context.rename(old, new, self._no_options)
 
     def exists(self, path: str) -> bool:
         with _explained(path, "find"):
             return bool(self._fs.exists(self._path(path)))
 
-    def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(path)
+    def _put_by_rename(self, target: Any, data: bytes | pa.Buffer) -> None:
+        temporary = self._path(target.getParent(), temporary_name())
+        try:
+            self._write(self._fs.create(temporary, False), data)
+            self._context.rename(temporary, target, self._no_options)
+        except BaseException:
+            with suppress(Exception):  # it is hidden, and removed when it is old
+                self._fs.delete(temporary, False)
+            raise
 
     def _created(self, target: Any) -> Any:
         builder = self._fs.createFile(target).create().recursive()
@@ -140,13 +154,6 @@ class HadoopFiles:
                 stream.close()
             raise
         stream.close()
-
-    def _rename(self, source: Any, target: Any) -> None:
-        # FileSystem.rename of one file over another is left to each store; this one is told not to.
-        hadoop = self._jvm.org.apache.hadoop.fs
-        context = hadoop.FileContext.getFileContext(self._root_uri, self._conf)
-        none = self._gateway.new_array(getattr(hadoop, "Options$Rename"), 0)
-        context.rename(source, target, none)
 
 
 class _Input(io.RawIOBase):
@@ -215,7 +222,7 @@ def _told(path: str, what: str, kind: str, message: str | None) -> str:
     kind = kind.rpartition(".")[2]
     first = (message or "").strip().partition("\n")[0]
     said = f"{kind}: {first}" if first else kind
-    if kind in ("UnsupportedFileSystemException", "ClassNotFoundException"):
+    if kind == "UnsupportedFileSystemException" or "ClassNotFoundException" in first:
         advice = "name the store's connector under spark.packages, and its classes under spark.conf"
     elif kind == "AccessControlException":
         advice = "let the worker's user write there"

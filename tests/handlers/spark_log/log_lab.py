@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,13 +31,16 @@ SCHEMA = pa.schema(
         ("id", pa.int64()),
     ]
 )
+_ROUNDS = 200
 _START = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def change(offset: int, *, partition: int = 0, index: int = 0, row: int = 1, ddl: bool = False) -> Change:
     """Of row `row`; a change of the whole table with `ddl`."""
     if ddl:
-        return Change("ddl", None, None, None, "ALTER ...", offset, "cdc", partition, offset, index, None, None)
+        return Change(
+            "ddl", None, None, None, "ALTER ...", offset, "cdc", partition, offset, index, None, None
+        )
     after = {"id": row}
     return Change("update", None, after, ("id",), None, offset, "cdc", partition, offset, index, None, None)
 
@@ -62,7 +66,7 @@ def rows(changes: Sequence[Change]) -> pa.Table:
 
 def take(log: SegmentLog, changes: Sequence[Change], shard: int | None = None) -> None:
     """What the handler does with a batch: put what is beyond the marks, and look again when it was late."""
-    while True:
+    for _ in range(_ROUNDS):
         beyond, _ = log.marks.beyond(changes, shard)
         if not beyond:
             return
@@ -72,8 +76,10 @@ def take(log: SegmentLog, changes: Sequence[Change], shard: int | None = None) -
             log.load()
         else:
             return
+    raise AssertionError(f"{log.folder}: late {_ROUNDS} times in a row")
 
 
+@lru_cache(maxsize=256)
 def places_in(data: bytes) -> list[Place]:
     """Which changes a segment's file holds, in order."""
     table = pq.read_table(io.BytesIO(data), columns=["_partition", "_offset", "_index"])

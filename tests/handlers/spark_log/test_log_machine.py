@@ -54,7 +54,11 @@ class TwoWorkers(RuleBasedStateMachine):
     @initialize(
         source=st.lists(
             st.tuples(
-                st.sampled_from(PARTITIONS), st.integers(1, 3), st.integers(1, 4), st.booleans(), st.booleans()
+                st.sampled_from(PARTITIONS),
+                st.integers(1, 3),
+                st.integers(1, 4),
+                st.booleans(),
+                st.booleans(),
             ),
             min_size=1,
             max_size=30,
@@ -98,6 +102,14 @@ class TwoWorkers(RuleBasedStateMachine):
     def remove_merged_segments(self, who: int, number: int) -> None:
         self.workers[who].log.remove(number)
 
+    @rule(who=st.integers(0, 1), batches=st.integers(2, 4))
+    def run_ahead_and_remove(self, who: int, batches: int) -> None:
+        """So the other worker knows only numbers that were used up long ago."""
+        for _ in range(batches):
+            if self.workers[who].left:
+                self._hand_on(self.workers[who], 2, 0)
+        self.workers[who].log.remove(self.workers[who].log.last - 1)
+
     @invariant()
     def each_change_is_in_one_segment(self) -> None:
         applied = self._applied()
@@ -140,9 +152,16 @@ class TwoWorkers(RuleBasedStateMachine):
         except FilesError:
             worker.retries = batch, shard
             return
+        self._what_was_removed_stays_removed()  # before anybody loads the log, which clears up
         done = set(map(place_of, batch))
         assert done <= set(self._applied())
         worker.left = [one for one in worker.left if place_of(one) not in done]
+
+    def _what_was_removed_stays_removed(self) -> None:
+        names = {entry.name for entry in self.files.list(FOLDER)} - {"_removed"}
+        used_up = [int(entry.name) for entry in self.files.list(f"{FOLDER}/_removed")]
+        there = range(max(used_up, default=0) + 1, len(self._numbered()) + 1)
+        assert names == {f"{number:020d}.parquet" for number in there}
 
     def _numbered(self) -> list[str]:
         return sorted(path for path in self.files.first_put if path.endswith(".parquet"))
