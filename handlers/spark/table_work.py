@@ -23,7 +23,7 @@ from handlers.spark.delta.upkeep import optimize, vacuum
 from handlers.spark.log.files import Files, FilesError
 from handlers.spark.log.segment_file import Segment, read_head
 from handlers.spark.options import SparkOptions
-from handlers.spark.pieces import Piece, pieces
+from handlers.spark.pieces import Piece, RowPiece, pieces
 from handlers.spark.places import Places
 from handlers.spark.session import SharedSpark
 from handlers.spark.shape import Shape
@@ -79,14 +79,30 @@ class TableWork:
 
     def pieces(self, changes: Sequence[Change], known: Shape | None) -> Iterator[Piece]:
         """The changes cut and typed for the log."""
-        return pieces(
+        for piece in pieces(
             changes,
             mode=self.options.mode,
             prefix=self.options.prefix,
             overrides=self._world.overrides,
             known=known,
             table=f"{self.database}.{self.table}",
-        )
+        ):
+            if isinstance(piece, RowPiece) and not piece.shape.key:
+                self._check_keyless(piece)
+            yield piece
+
+    def _check_keyless(self, piece: RowPiece) -> None:
+        mode, allowed = self.options.mode, self.options.without_key
+        if mode == "history" or (mode == "replica" and allowed == "refuse"):
+            where = place_of(piece.changes[0], f"{self.database}.{self.table}")
+            advice = (
+                "keep its changelog" if mode == "history" else "set without_key: match, or keep its changelog"
+            )
+            raise Rejected(
+                f"{where}: the table has no primary key, without which there is no {mode}: give it one, or "
+                f"{advice}",
+                at=piece.start,
+            )
 
     def no_rows(self, shape: Shape) -> pa.Table:
         """A segment without rows."""
