@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from handlers.spark.added import log_schema
 from handlers.spark.delta.commits import CommitNote, fenced
-from handlers.spark.delta.replica import save
+from handlers.spark.delta.saving import save
 from handlers.spark.delta.segments_frame import NUMBER, read
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.options import SparkOptions
@@ -35,5 +35,5 @@ class Changelog:
         """One commit. The table is made if there is none. Raises MergeConflict, and what Spark raises."""
         schema = log_schema(shape, mode="changelog", prefix=self._options.prefix)
         rows = read(session, segments, schema).drop(NUMBER)
-        with fenced(session, ref, note):
-            save(rows, ref, Shape(schema, shape.key), self._options)
+        with fenced(session, ref, note, first=segments[0].number):
+            save(rows, ref, self._options)

@@ -9,6 +9,8 @@ from pyspark.sql import SparkSession
 
 from handlers.spark.delta.appending import Changelog
 from handlers.spark.delta.commits import CommitNote
+from handlers.spark.delta.history import History
+from handlers.spark.delta.keyless import KeylessReplica
 from handlers.spark.delta.replica import Replica
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.options import SparkOptions
@@ -36,4 +38,25 @@ def applier_for(options: SparkOptions) -> Applier | None:
     """None: the segments are the table themselves."""
     if options.format == "parquet":
         return None
-    return Changelog(options) if options.mode == "changelog" else Replica(options)
+    if options.mode == "changelog":
+        return Changelog(options)
+    return History(options) if options.mode == "history" else _AnyReplica(options)
+
+
+class _AnyReplica:
+    """A replica of a table with or without a key."""
+
+    def __init__(self, options: SparkOptions) -> None:
+        self._keyed = Replica(options)
+        self._keyless = KeylessReplica(options)
+
+    def apply(
+        self,
+        session: SparkSession,
+        ref: TableRef,
+        segments: Sequence[Segment],
+        shape: Shape,
+        note: CommitNote,
+    ) -> None:
+        applier: Applier = self._keyed if shape.key else self._keyless
+        applier.apply(session, ref, segments, shape, note)

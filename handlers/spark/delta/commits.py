@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["CommitNote", "MergeConflict", "exists", "fenced", "last_note", "merged_segment"]
+__all__ = [
+    "CommitNote",
+    "MergeConflict",
+    "exists",
+    "fenced",
+    "is_conflict",
+    "last_note",
+    "merged_segment",
+    "settings",
+]
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_CONFLICT = re.compile(
+    "DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|ConcurrentModification|Concurrent[A-Z][a-z]+Exception"
+    "|MetadataChangedException|ProtocolChangedException"
+)
 _LOOK_BACK = 100
 """Commits of others (OPTIMIZE, ALTER) that may follow ours."""
 
@@ -64,8 +78,10 @@ def exists(session: SparkSession, ref: TableRef) -> bool:
     return True
 
 
-def merged_segment(session: SparkSession, ref: TableRef, is_classic: bool) -> int:
+def merged_segment(session: SparkSession, ref: TableRef, is_classic: bool | None = None) -> int:
     """The number of the last segment that the table holds; 0: none, or there is no table."""
+    if is_classic is None:
+        is_classic = hasattr(session, "_jsparkSession")
     if ref.path is not None and is_classic:
         jvm: Any = session._jvm
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, ref.path)  # type: ignore[attr-defined]
@@ -95,20 +111,45 @@ def _notes(session: SparkSession, ref: TableRef) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def fenced(session: SparkSession, ref: TableRef, note: CommitNote) -> Iterator[None]:
-    """The commits within carry the note, and are made only if the table has not got that segment yet.
+def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, first: int) -> Iterator[None]:
+    """The one commit within carries the note, and is made only if the table has not got that segment yet.
 
-    Raises MergeConflict when another writer was faster.
+    `first`: the number of the first segment that the commit brings. Raises MergeConflict when the table holds
+    it already, or another writer was faster.
     """
+    merged = merged_segment(session, ref)
+    if merged >= first:
+        raise MergeConflict(f"{ref} already holds segment {merged}: another worker has brought it in")
     confs = {_APP_ID: ref.app_id, _VERSION: str(note.segment), _USER_METADATA: note.to_json(ref.app_id)}
+    with settings(session, confs):
+        try:
+            yield
+        except Exception as error:
+            if is_conflict(error):
+                raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
+            raise
+
+
+@contextmanager
+def settings(session: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
+    """Within, the session has these settings."""
+    before = {name: session.conf.get(name, None) for name in confs}
     for name, value in confs.items():
         session.conf.set(name, value)
     try:
         yield
-    except Exception as error:
-        if "DELTA_CONCURRENT_" in str(error) or "ConcurrentModification" in str(error):
-            raise MergeConflict(str(error).splitlines()[0]) from error
-        raise
     finally:
-        for name in confs:
-            session.conf.unset(name)
+        for name, earlier in before.items():
+            if earlier is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, earlier)
+
+
+def is_conflict(error: Exception) -> bool:
+    """Whether Delta did not make a commit because of what another writer had committed meanwhile.
+
+    https://docs.delta.io/concurrency-control/
+    """
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    return bool(_CONFLICT.search(condition or str(error)[:2000]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -12,12 +12,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, DecimalType, StructField, StructType
 
 from handlers.spark.delta.commits import exists
-from handlers.spark.options import SparkOptions
-from handlers.spark.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
 from worker.logs import get_logger
 
-__all__ = ["IncompatibleColumn", "evolve", "exists", "properties", "schema", "spark_schema"]
+__all__ = ["IncompatibleColumn", "evolve", "exists", "needs_mapping", "schema", "spark_schema"]
 
 # https://docs.delta.io/delta-column-mapping/: other names need the table's columns to be mapped.
 _SPECIAL = frozenset(" ,;{}()\n\t=")
@@ -45,14 +43,9 @@ def schema(session: SparkSession, ref: TableRef) -> StructType | None:
         return None
 
 
-def properties(shape: Shape, options: SparkOptions) -> dict[str, str]:
-    """The properties of a new table for rows of this shape."""
-    found = dict([_WIDENED])
-    if any(_SPECIAL & set(name) for name in shape.schema.names):
-        found.update([_MAPPED])
-    for name, value in options.properties.items():
-        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found
+def needs_mapping(names: Iterable[str]) -> bool:
+    """Whether columns with these names must be mapped."""
+    return any(_SPECIAL & set(name) for name in names)
 
 
 def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
@@ -76,7 +69,7 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
     added: list[_Column] = []
     wider: list[_Column] = []
     _compare(table, wanted, "", ref=ref, added=added, wider=wider)
-    if any(_SPECIAL & set(column.name) for column in added):
+    if needs_mapping(column.name for column in added):
         _set(session, ref, [_MAPPED])
     if wider:
         _set(session, ref, [_WIDENED])

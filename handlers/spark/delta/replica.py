@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.added import log_schema
 from handlers.spark.delta.commits import CommitNote, fenced
-from handlers.spark.delta.evolving import exists, properties
+from handlers.spark.delta.evolving import exists
+from handlers.spark.delta.saving import save
 from handlers.spark.delta.segments_frame import NUMBER, read
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.options import SparkOptions
@@ -34,7 +35,7 @@ class Replica:
     ) -> None:
         """One commit. The table is made if there is none. Raises MergeConflict, and what Spark raises."""
         rows = self._last_of_each_key(session, segments, shape)
-        with fenced(session, ref, note):
+        with fenced(session, ref, note, first=segments[0].number):
             if exists(session, ref):
                 self._merge(session, ref, rows, shape, partial=any(each.partial for each in segments))
             else:
@@ -87,20 +88,7 @@ class Replica:
 def create(rows: DataFrame, ref: TableRef, shape: Shape, options: SparkOptions, op: str) -> None:
     """Make a table of the rows that were not deleted; within `fenced`."""
     kept = rows.where(f"{op} <> 'delete'").select([quoted(name) for name in shape.schema.names])
-    save(kept, ref, shape, options)
-
-
-def save(frame: DataFrame, ref: TableRef, shape: Shape, options: SparkOptions) -> None:
-    """Append to a table, which is made if there is none; within `fenced`."""
-    writer = frame.write.format("delta").mode("append")
-    for name, value in properties(shape, options).items():
-        writer = writer.option(name, value)
-    if options.partition_by:
-        writer = writer.partitionBy(*options.partition_by)
-    if ref.path is None:
-        writer.saveAsTable(ref.sql)
-    else:
-        writer.save(ref.path)
+    save(kept, ref, options)
 
 
 def _text(value: str) -> str:
