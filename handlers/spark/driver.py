@@ -72,16 +72,27 @@ class Driver:
             raise self.gone() from error
 
     def gone(self) -> StopWorker:
+        """What to stop the worker with."""
         return StopWorker(f"Spark is gone: it {self._process.end()}")
 
-    def idles_without_executors(self) -> bool | None:
-        """Whether jobs wait and there is no executor to run them; None: there are executors, or no jobs.
+    def executors(self) -> int | None:
+        """How many a standalone cluster gives it; None: a master that keeps them itself, or nobody answered.
 
-        A local Spark is its own executor.
+        A standalone master that was restarted takes its executors away and gives none again: to the driver,
+        whose jobs then wait for ever, it says nothing.
         """
-        tracker = self._context().statusTracker()
-        waits = len(tracker.getActiveJobIds()) > 0
-        return waits and len(tracker.getExecutorInfos()) < 2  # the driver is one
+        if not self.master.startswith("spark://"):
+            return None
+        try:
+            return len(self._context().statusTracker().getExecutorInfos()) - 1  # the driver is one
+        except Exception:  # whatever it is: nobody answered
+            return None
+
+    def has_jobs(self) -> bool:
+        try:
+            return len(self._context().statusTracker().getActiveJobIds()) > 0
+        except Exception:  # whatever it is: nobody answered
+            return False
 
     def stop(self) -> None:
         """Stop Spark and wait for its Java process to end."""

@@ -1,8 +1,10 @@
-"""Looking after a Spark that nobody may be using: when it is gone, the worker must stop."""
+"""Looking after a Spark that nobody may be using, or everybody waits for: when it is gone, or can do nothing
+any more, the worker must stop."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from handlers.api import StopWorker
@@ -68,4 +70,18 @@ class Watch:
     def _reason(self) -> StopWorker | None:
         if not self._driver.alive():
             return self._driver.gone()
-        return None
+        executors = self._driver.executors()
+        if executors is None or executors > 0 or not self._had_executors or not self._driver.has_jobs():
+            self._had_executors = self._had_executors or bool(executors)
+            self._without_since = None
+            return None
+        now = time.monotonic()
+        if self._without_since is None:
+            self._without_since = now
+            _log.warning("spark_without_executors", master=self._driver.master)
+        if now - self._without_since < self._abandoned_seconds:
+            return None
+        return StopWorker(
+            f"Spark has lost all executors, and {self._driver.master} has given none for "
+            f"{self._abandoned_seconds:g} s: was its master restarted?"
+        )

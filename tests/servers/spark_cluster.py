@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -156,11 +157,12 @@ class SparkCluster:
 
     def executors(self) -> list[psutil.Process]:
         """The running executors' processes."""
-        return [
-            child
-            for child in psutil.Process(self.worker.pid).children(recursive=True)
-            if child.name() == "java" and "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())
-        ]
+        found = []
+        for child in psutil.Process(self.worker.pid).children(recursive=True):
+            with suppress(psutil.Error):  # it ended meanwhile
+                if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline()):
+                    found.append(child)
+        return found
 
     def close(self) -> None:
         for executor in self.executors() if self.worker.running else []:
