@@ -11,40 +11,50 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 from spark_lake import QUICK
 
+FUNCTION = """
+def count(frame, batch):
+    print("counted", frame.count(), flush=True)
+"""
+
 CHILD = """
 import json, signal, sys
 from pathlib import Path
-from handlers import Batch, Change, HandlerContext, StopWorker
+from handlers import HandlerContext, StopWorker
 from handlers.spark import SparkHandler
+from handlers.testing import make_batch
 
 caught = []
+
+def stop_worker(error):
+    assert isinstance(error, StopWorker)
+    print("stop from behind:", error, flush=True)
+
 context = HandlerContext(
-    worker="test", handler="spark", folder=Path(sys.argv[1]), spark=json.loads(sys.argv[2])
+    worker="test",
+    handler="spark",
+    folder=Path(sys.argv[1]),
+    spark=json.loads(sys.argv[2]),
+    stop_worker=stop_worker,
 )
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda number, frame: caught.append(signal.Signals(number).name))
-handler = SparkHandler(mode="changelog")
+handler = SparkHandler(mode="function", function="counting:count")
 handler.open(context)
-
-def append(offset):
-    row = Change("insert", None, {"id": offset}, ("id",), None, 0, "cdc", 0, offset, 0, None, {"id": "int"})
-    handler.handle(Batch("shop.t", [row], database="shop", name="t"))
-
-print("open", flush=True)
-for offset, line in enumerate(sys.stdin):
+print("open", handler.status()["spark"]["ui"], flush=True)
+for line in sys.stdin:
     try:
-        append(offset)
-        print("appended", *caught, flush=True)
+        handler.handle(make_batch("shop.t", [{"id": 1}], key="id"))
+        print("done", *caught, flush=True)
     except StopWorker as error:
         print("stop:", error, flush=True)
         handler.close()
         handler.open(context)
-        append(offset)
-        print("appended again", flush=True)
+        print("open again", flush=True)
 """
 
 
@@ -52,6 +62,7 @@ class Child:
     """A process with a Spark handler, and the Java process it has."""
 
     def __init__(self, folder: Path) -> None:
+        (folder / "counting.py").write_text(FUNCTION)
         self.process = subprocess.Popen(
             [sys.executable, "-c", CHILD, str(folder), json.dumps(QUICK)],
             stdin=subprocess.PIPE,
@@ -60,16 +71,17 @@ class Child:
             text=True,
             start_new_session=True,
         )
-        assert self.read() == "open"
+        opened, self.ui = self.read().split()
+        assert opened == "open"
 
-    def append(self) -> str:
+    def handle(self) -> None:
+        """Give it a batch."""
         assert self.process.stdin is not None
-        self.process.stdin.write("append\n")
+        self.process.stdin.write("handle\n")
         self.process.stdin.flush()
-        return self.read()
 
     def read(self) -> str:
-        """The next line it prints."""
+        """The next line it prints, without the log."""
         assert self.process.stdout is not None
         return next(line.strip() for line in self.process.stdout if not line.startswith("20"))
 
@@ -91,15 +103,26 @@ def test_signals_reach_the_worker_alone_and_spark_ends_with_a_killed_worker(chil
     java = child.java()
     os.killpg(child.process.pid, signal.SIGINT)
     os.killpg(child.process.pid, signal.SIGTERM)
-    assert child.append() == "appended SIGINT SIGTERM"
+    child.handle()
+    assert [child.read(), child.read()] == ["counted 1", "done SIGINT SIGTERM"]
+
+    # The web pages answer, on this machine alone; so does everything else of a local Spark.
+    assert httpx.get(f"{child.ui}/jobs/", trust_env=False, timeout=30, follow_redirects=True).is_success
+    listening = [each.laddr.ip for each in java.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+    assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
+
     child.process.kill()
     java.wait(timeout=20)
 
 
-def test_a_dead_spark_stops_the_worker_and_can_be_started_anew(child: Child) -> None:
-    assert child.append() == "appended"
+def test_a_dead_spark_stops_the_worker_with_a_batch_or_without_and_can_be_started_anew(child: Child) -> None:
     child.java().kill()
     started = time.monotonic()
-    assert child.append() == "stop: Spark is gone: it ended (killed by SIGKILL)"
+    gone = "Spark is gone: it ended (killed by SIGKILL)"
+    assert child.read() == f"stop from behind: {gone}"
     assert time.monotonic() - started < 10
-    assert child.read() == "appended again"
+    child.handle()
+    assert child.read() == f"stop: {gone}"
+    assert child.read() == "open again"
+    child.handle()
+    assert [child.read(), child.read()] == ["counted 1", "done"]
