@@ -24,6 +24,7 @@ class SparkHandler(Handler):
     """
 
     options_model: ClassVar[type[SparkOptions]] = SparkOptions
+    function_options: ClassVar[Mapping[str, tuple[str, ...]]] = {"function": ("frame", "batch")}
 
     def __init__(self, **options: Any) -> None:
         self._options = SparkOptions.model_validate(options)
@@ -66,15 +67,17 @@ class SparkHandler(Handler):
             self._open = None
 
     def check(self, context: HandlerContext) -> None:
-        """Start Spark and ask the file system that the tables are on."""
-        from handlers.spark.lake import Lake  # noqa: PLC0415 (see open)
-
+        """Start Spark, or reach its server, and ask the file system that the tables are on."""
+        checked: FunctionCalls | Lake
         if self._options.mode == "function":
-            self.open(context)
-            self.close()
-            return
-        lake = Lake(self._options, context)
+            from handlers.spark.function import FunctionCalls  # noqa: PLC0415 (see open)
+
+            checked = FunctionCalls(self._options, context)
+        else:
+            from handlers.spark.lake import Lake  # noqa: PLC0415 (see open)
+
+            checked = Lake(self._options, context)
         try:
-            lake.check()
+            checked.check()
         finally:
-            lake.close()
+            checked.close()
