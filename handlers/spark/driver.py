@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,6 @@ __all__ = ["Driver"]
 _DEATH_SECONDS = 3.0
 
 _log = get_logger("spark")
-
-# pyspark's own logger writes each failed query, with Java's whole stack, to standard error; what failed is
-# raised, and told by whoever handles it.
-logging.getLogger("SQLQueryContextLogger").disabled = True
 
 
 class Driver:

@@ -27,7 +27,7 @@ def told(error: BaseException) -> str:
     lines = [_first_lines(error)]
     if _WRAPPERS.search(lines[0]):
         lines += [text for text in causes(error) if text not in lines[0]][-1:]
-    text = " ".join(": ".join(lines).split())
+    text = " ".join(": ".join(lines).split()).rstrip("; ")
     kind = type(error).__name__
     text = text if text.startswith(kind) or isinstance(error, Py4JJavaError) else f"{kind}: {text}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

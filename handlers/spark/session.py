@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,11 @@ from handlers.spark.spark_conf import place, spark_conf
 from handlers.spark.watch import Watch
 
 __all__ = ["SharedSpark", "acquire", "place", "release", "spark_conf", "told"]
+
+# pyspark's own loggers write each failed query, with Java's whole stack, to standard error; what failed is
+# raised, and told by whoever handles it.
+for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    logging.getLogger(_name).disabled = True
 
 StopCallback = Callable[[BaseException], None]
 

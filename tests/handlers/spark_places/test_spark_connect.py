@@ -18,6 +18,8 @@ from handlers import TargetUnavailable
 from handlers.spark import SparkHandler
 from handlers.spark.section import SparkSection
 from handlers.testing import make_batch, opened
+from worker.configuration import load
+from worker.connection import reach_handlers
 
 FUNCTION = """
 from pyspark.sql import functions as F
@@ -140,6 +142,24 @@ def test_a_session_that_the_server_has_forgotten_is_replaced(spark: Any) -> None
         fails(spark, kept)
     fails(spark, spark.renewed(kept))
     fails(spark, spark.renewed(other))
+
+
+def test_check_reaches_the_server_and_tells_when_there_is_none(
+    connect_server: ConnectNode, tmp_path: Path
+) -> None:
+    if not connect_server.running:
+        connect_server.start()
+    (tmp_path / "checked_function.py").write_text("def f(frame, batch): ...")
+    for remote, expected in ((connect_server.url, None), ("sc://127.0.0.1:1", "127.0.0.1:1 does not answer")):
+        config = tmp_path / "binlane.yaml"
+        config.write_text(
+            "kafka: {bootstrap_servers: 'b:1', group_id: g, topics: [t]}\nformat: canal\n"
+            "tables: [{match: '*', handlers: [{type: spark, mode: function, function: 'checked_function:f'}]}]\n"
+            f"spark: {{remote: '{remote}'}}\n"
+        )
+        [reached] = reach_handlers(load(config))
+        assert (reached.error is None) == (expected is None)
+        assert (expected or "") in (reached.error or "")
 
 
 def test_a_property_of_the_server_cannot_be_set_for_a_session(
