@@ -33,10 +33,16 @@ Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuratio
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def _call(command: str, *arguments: Any) -> int | None:
+Patterns = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PATTERN]...", help="Only these: globs on database.table, or /expressions/."),
+]
+
+
+def _call(command: str, *arguments: Any, **options: Any) -> int | None:
     """Call `module:function` of `worker.commands`."""
     module, _, function = command.partition(":")
-    code: int | None = getattr(import_module(f"worker.commands.{module}"), function)(*arguments)
+    code: int | None = getattr(import_module(f"worker.commands.{module}"), function)(*arguments, **options)
     return code
 
 
@@ -192,6 +198,41 @@ def dead_letters_replay(
     if (places is not None) + everything + (table is not None) != 1:
         raise typer.BadParameter("give either --all, or --table, or the places of letters such as 0:17")
     return _call("dead_letters:replay", config, places, table, dry_run, yes)
+
+
+@app.command()
+def tables(
+    config: Config,
+    patterns: Patterns = None,
+    as_json: AsJson = False,
+    views: Annotated[bool, typer.Option("--views", help="Print statements that make views instead.")] = False,
+) -> int | None:
+    """List the tables that the Spark handlers keep: rows, files, size, what waits, times and offsets."""
+    return _call("tables:tables", config, patterns or (), as_json, views)
+
+
+Against = Annotated[
+    str,
+    typer.Option("--against", metavar="URL", envvar="BINLANE_AGAINST", help="As in mysql://user@host/shop."),
+]
+Through = Annotated[str, typer.Option(metavar="view|table", help="With what is not merged yet, or without.")]
+
+
+@app.command()
+def verify(
+    config: Config,
+    against: Against,
+    patterns: Patterns = None,
+    *,
+    through: Through = "view",
+    chunk: Annotated[int, typer.Option(min=1, help="So many rows have one checksum.")] = 10_000,
+    settle: Annotated[str, typer.Option(help="How long differences may be on their way.")] = "30s",
+    limit: Annotated[int, typer.Option(min=0, help="So many differences of a table are listed.")] = 20,
+    as_json: AsJson = False,
+) -> int | None:
+    """Compare the Spark handlers' replicas with the source database, row by row."""
+    options = {"through": through, "chunk": chunk, "settle": settle, "limit": limit, "as_json": as_json}
+    return _call("verify:verify", config, against, patterns or (), **options)
 
 
 @app.command()

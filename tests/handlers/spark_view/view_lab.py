@@ -70,7 +70,8 @@ class HandMade:
         casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, _, kind in named)
         names = ", ".join(name for name, _, _ in named)
         self.spark.sql(
-            f"CREATE TABLE {self.ref.sql} USING delta AS SELECT {casts} FROM VALUES {', '.join(rows)} AS t({names})"
+            f"CREATE TABLE {self.ref.sql} USING delta AS "
+            f"SELECT {casts} FROM VALUES {', '.join(rows)} AS t({names})"
         )
 
     def put(self, *rows: Mapping[str, Any], of: Shape = ORDERS, partial: bool = False) -> int:

@@ -1,0 +1,82 @@
+"""What notebooks and jobs of users get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_spark_view import COLUMNS, row
+from view_lab import HandMade
+
+from handlers.spark.reading import create_views, current
+from handlers.spark.view import NothingToSee
+
+Lake = Callable[..., HandMade]
+
+
+def read(spark: Any, table: object, **options: Any) -> list[tuple[Any, ...]]:
+    return sorted(tuple(each) for each in current(spark, str(table), **options).collect())
+
+
+def test_a_table_is_found_by_its_folder_and_its_log_above_it(lake: Lake) -> None:
+    orders = lake(prefix="b_")
+    orders.put(row(1, "one", 1))
+    assert read(orders.spark, orders.path, prefix="b_") == [(1, "one", 1)]
+    orders.table(COLUMNS, "(1, 'one', 1)", "(2, 'two', 2)")
+    orders.put(row(1, op="delete"))
+    assert read(orders.spark, orders.path, prefix="b_") == [(2, "two", 2)]
+    with pytest.raises(LookupError, match="which prefix"):
+        current(orders.spark, orders.path)
+
+
+def test_a_frame_stays_of_its_moment_while_the_worker_goes_on(lake: Lake) -> None:
+    """Delta alone would show the commit of a later moment under the segments of an earlier one."""
+    orders = lake()
+    orders.table(COLUMNS, "(1, 'one', 1)", "(2, 'two', 2)")
+    orders.put(row(1, "uno", 11))
+    frame = current(orders.spark, orders.path)
+    orders.put(row(1, "eins", 111), row(2, op="delete"))
+    orders.spark.sql(f"DELETE FROM {orders.ref.sql} WHERE id = 2")
+    assert sorted(tuple(each) for each in frame.collect()) == [(1, "uno", 11), (2, "two", 2)]
+    assert read(orders.spark, orders.path) == [(1, "eins", 111)]
+
+
+def test_a_catalogs_table_has_its_log_in_the_warehouse_or_where_it_is_told(lake: Lake) -> None:
+    orders = lake()
+    orders.put(row(2, "two", 2))
+    orders.spark.sql(
+        "CREATE TABLE default.orders_by_name USING delta AS SELECT 1L AS id, 'one' AS name, 1 AS price"
+    )
+    log = str(Path(orders.log_folder).parent)
+    assert read(orders.spark, "orders_by_name") == [(1, "one", 1)]
+    assert read(orders.spark, "default.orders_by_name", log=log) == [(1, "one", 1), (2, "two", 2)]
+
+
+def test_what_is_not_there_is_told(lake: Lake, tmp_path: Path) -> None:
+    orders = lake()
+    with pytest.raises(LookupError, match="neither a table"):
+        current(orders.spark, str(tmp_path / "lake/shop/no"))
+
+
+def test_all_tables_of_a_lake_become_views(lake: Lake, tmp_path: Path) -> None:
+    orders, log, history = lake(), lake("crm/changes", "changelog"), lake("crm/versions", "history")
+    orders.table(COLUMNS, "(1, 'one', 1)")
+    orders.put()
+    log.put(row(7, op="insert", topic="cdc", partition=0, offset=7, index=0))
+    history.put(row(1, op="insert", topic="cdc", partition=0, offset=7, index=0))
+    made = create_views(orders.spark, str(tmp_path / "lake"), names="{table}_of_{database}")
+    assert made == {"crm.changes": "changes_of_crm", "shop.orders": "orders_of_shop"}
+    orders.put(row(2, "two", 2))
+    assert orders.rows("orders_of_shop") == [(1, "one", 1), (2, "two", 2)]
+    assert log.rows("changes_of_crm", "_offset") == [(7,)]
+    with pytest.raises(NothingToSee):
+        current(history.spark, history.path)
+
+
+def test_a_changelog_of_parquet_files_is_read_by_its_folder(lake: Lake, tmp_path: Path) -> None:
+    log = lake(mode="changelog")
+    log.put(row(7, op="insert", topic="cdc", partition=0, offset=7, index=0))
+    folder = Path(log.log_folder).rename(tmp_path / "lake" / "changes")
+    assert [each["_offset"] for each in current(log.spark, str(folder)).collect()] == [7]

@@ -1,0 +1,138 @@
+"""`binlane tables`: what a lake holds is told from the lake alone."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from verify_lab import Stage
+from view_lab import ORDERS, HandMade, shape
+
+from handlers.spark.delta.commits import CommitNote, fenced
+from handlers.spark.log.marks import Marks
+
+COLUMNS = "id BIGINT, name STRING, price INT"
+SECOND = datetime(2026, 11, 21, 8, 0, 1, tzinfo=UTC)
+MILLISECONDS = int(SECOND.timestamp() * 1000)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, spark: Any) -> Stage:
+    return Stage(tmp_path, spark)
+
+
+def row(id: int, **more: Any) -> dict[str, Any]:
+    return {"op": "upsert", "source_time": SECOND, "id": id, "name": "n", "price": 1, **more}
+
+
+def merge(table: HandMade, up_to: int) -> None:
+    """As the worker commits: a note, and the number of the last segment."""
+    with fenced(table.spark, table.ref, CommitNote("w", "spark", up_to, MILLISECONDS, {}), first=up_to):
+        table.spark.sql(f"INSERT INTO {table.ref.sql} VALUES (1, 'n', 1)")
+
+
+def listed(stage: Stage, *arguments: str, code: int = 0) -> dict[str, dict[str, Any]]:
+    ended, out, err = stage.run("tables", "--json", *arguments)
+    assert (ended, err) == (code, "")
+    return {each["table"]: each for each in json.loads(out)["tables"]}
+
+
+def test_rows_sizes_times_and_offsets_with_what_waits(stage: Stage) -> None:
+    orders = stage.table()
+    orders.table(COLUMNS)
+    orders.marks = Marks({("cdc", 0): {-1: (41, 0)}})
+    orders.put(row(1))
+    merge(orders, 1)
+    orders.spark.sql(f"DELETE FROM {orders.ref.sql} WHERE id = 7")
+    orders.marks = Marks({("cdc", 0): {3: (42, 0), 5: (44, 1)}, ("cdc", 1): {-1: (9, 0)}})
+    orders.put(row(2), row(3, source_time=SECOND.replace(second=9)))
+    orders.put()
+    [told] = listed(stage).values()
+    assert told["bytes"] > 100
+    assert told["waiting_bytes"] == sum(segment.bytes for segment in orders.log.after(1))
+    del told["bytes"], told["waiting_bytes"]
+    assert told == {
+        "table": "shop.orders",
+        "handler": "spark",
+        "mode": "replica",
+        "place": orders.path,
+        "rows": 1,
+        "files": 1,
+        "version": 1,
+        "merged_source_time_ms": MILLISECONDS,
+        "waiting_segments": 2,
+        "waiting_rows": 2,
+        "source_time_ms": MILLISECONDS + 8000,
+        "offsets": {"cdc": {"0": 44, "1": 9}},
+        "problems": [],
+        "unread": False,
+    }
+    code, out, _ = stage.run("tables")
+    assert code == 0
+    for shown in (
+        "shop.orders",
+        "2 rows, ",
+        "2026-11-21 08:00:01",
+        "2026-11-21 08:00:09",
+        "cdc[0] 44",
+        orders.path,
+    ):
+        assert shown in out
+
+
+def test_tables_are_found_without_a_log_and_logs_without_a_table(stage: Stage) -> None:
+    """A renamed table goes on without a log until its next change; its old name's log stays."""
+    stage.table("renamed to: this").table(COLUMNS, "(1, 'a', 1)")
+    stage.table("dropped").put()
+    stage.table("new").put(row(1))
+    stage.table("elsewhere", mode="history").put({"op": "insert", "id": 1})
+    told = listed(stage)
+    assert {name: (each["rows"], each["waiting_rows"]) for name, each in told.items()} == {
+        "shop.renamed to: this": (1, 0), "shop.dropped": (None, 0), "shop.new": (None, 1),
+    }  # fmt: skip
+    assert "dropped or renamed" in told["shop.dropped"]["problems"][0]
+    assert listed(stage, "shop.n*").keys() == {"shop.new"}
+
+
+def test_a_changelog_of_parquet_files_is_its_log(stage: Stage) -> None:
+    handler = {"type": "spark", "mode": "changelog", "format": "parquet", "path": "logs/{database}-{table}"}
+    stage.configure([{"match": "shop.*", "handlers": [handler]}])
+    log = stage.table(mode="changelog")
+    log.put({**row(7), "topic": "cdc", "partition": 0, "offset": 7, "index": 0})
+    (stage.folder / "logs").mkdir()
+    Path(log.log_folder).rename(stage.folder / "logs/shop-orders")
+    [told] = listed(stage).values()
+    assert (told["table"], told["rows"], told["files"], told["waiting_rows"]) == ("shop.orders", 1, 1, 0)
+    assert told["source_time_ms"] == MILLISECONDS
+
+
+def test_views_are_printed_as_statements_that_work(stage: Stage) -> None:
+    orders = stage.table()
+    orders.put(row(1))
+    without_key = shape((), **{field.name: field.type for field in ORDERS.schema})
+    stage.table("tags").put({"op": "insert", "id": 1}, of=without_key)
+    code, out, err = stage.run("tables", "--views")
+    assert (code, err) == (0, "")
+    assert "-- shop.tags\n-- " in out
+    statement = out[out.index("CREATE OR REPLACE VIEW") : out.index(";")]
+    orders.spark.sql(statement.replace("VIEW", "TEMPORARY VIEW", 1))
+    orders.put(row(2))
+    assert orders.rows("shop_orders", "id") == [(1,), (2,)]
+
+
+def test_what_cannot_be_read_is_told_and_the_others_are_listed(stage: Stage) -> None:
+    stage.table("good").put(row(1))
+    broken = stage.table("broken")
+    broken.put(row(1))
+    Path(broken.log_folder, f"{1:020d}.parquet").write_bytes(b"PAR1 no more")
+    told = listed(stage, code=1)
+    assert (told["shop.good"]["waiting_rows"], told["shop.good"]["unread"]) == (1, False)
+    assert told["shop.broken"]["unread"] is True
+    assert "no whole Parquet file" in told["shop.broken"]["problems"][0]
+
+
+def test_a_lake_without_tables_is_no_fault(stage: Stage) -> None:
+    assert stage.run("tables")[:2] == (0, "No tables yet.\n")

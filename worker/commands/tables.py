@@ -1,0 +1,167 @@
+"""`binlane tables`: the tables that the Spark handlers keep, and how far each of them is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from pyspark.errors import PySparkException
+from rich.box import HEAVY_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from handlers.spark.errors import told
+from handlers.spark.inventory import Facts, Found, facts_of
+from handlers.spark.log.segment_file import BrokenLog
+from handlers.spark.looking import columns_of, head_of, shown_sql
+from handlers.spark.table_ref import quoted
+from handlers.spark.view import NothingToSee
+from worker import logs
+from worker.configuration import Configuration, load
+from worker.spark_lakes import Lake, chosen_by, opened_lakes
+
+__all__ = ["tables"]
+
+_WIDTH_WITHOUT_TERMINAL = 1_000
+"""Nothing is folded then: whoever reads it searches in it."""
+_AT_ONCE = 4
+"""Tables looked at side by side: each waits for several small reads."""
+
+
+def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, views: bool = False) -> int:
+    """List the tables of the Spark handlers; with `views`, print the statements that make views of them.
+
+    Returns 0, or 1 when something could not be read.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used.
+    """
+    chosen = chosen_by(patterns)
+    configuration = load(config)
+    clean = configuration.secrets.redact
+    logs.configure("warning", configuration.logging.format, redact=clean)
+    try:
+        with opened_lakes(configuration) as lakes:
+            found = [(lake, table) for lake in lakes for table in lake.tables(chosen)]
+            if views:
+                return _print_views(found)
+            with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tables") as pool:
+                facts = list(pool.map(_facts, found))
+    except (OSError, BrokenLog, RuntimeError, PySparkException) as error:
+        text = told(error) if isinstance(error, PySparkException) else str(error)
+        print(clean(f"binlane tables: {' '.join(text.split())}"), file=sys.stderr)
+        return 1
+    if as_json:
+        shown = {"tables": [msgspec.to_builtins(each) for each in facts]}
+        print(clean(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()))
+    else:
+        _print(facts, configuration)
+    return 1 if any(each.unread for each in facts) else 0
+
+
+def _facts(each: tuple[Lake, Found]) -> Facts:
+    lake, found = each
+    return facts_of(lake.spark.session, lake.files, found, lake.entry.name)
+
+
+# ---- views
+
+
+def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
+    """Statements, for spark-sql or a notebook; their names are a proposal."""
+    for lake, table in found:
+        if table.mode == "history":
+            continue
+        session = lake.spark.session
+        head = head_of(lake.files, table.ref.log_folder)
+        columns = columns_of(session, table.ref)
+        print(f"-- {table.name}")
+        if head is None:
+            print(f"-- has no log: read {table.ref.sql}\n")
+            continue
+        try:
+            sql = shown_sql(table.ref, head, lake.entry.options.prefix, columns)
+        except NothingToSee as reason:
+            print(f"-- {reason}\n")
+            continue
+        print(f"CREATE OR REPLACE VIEW {quoted(f'{table.database}_{table.table}')} AS\n{sql};\n")
+    return 0
+
+
+# ---- for people
+
+
+def _print(facts: Sequence[Facts], configuration: Configuration) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+    if not facts:
+        console.print(Text("No tables yet."))
+        return
+    clean = configuration.secrets.redact
+    table = Table(
+        box=HEAVY_HEAD if console.is_terminal else None,
+        caption="Times are the source's, in UTC.",
+        caption_justify="left",
+    )
+    table.add_column("table", overflow="fold")
+    table.add_column("mode")
+    for heading in ("rows", "files", "size", "version"):
+        table.add_column(heading, justify="right")
+    for heading in ("waiting", "newest change", "in the table", "last offsets"):
+        table.add_column(heading)
+    table.add_column("place", overflow="fold")
+    for each in facts:
+        cells = (
+            each.table,
+            each.mode,
+            _number(each.rows),
+            _number(each.files),
+            "-" if each.bytes is None else _size(each.bytes),
+            _number(each.version),
+            _waiting(each),
+            _time(each.source_time_ms),
+            _time(each.merged_source_time_ms),
+            "\n".join(
+                f"{topic}[{partition}] {offset}"
+                for topic, partitions in each.offsets.items()
+                for partition, offset in partitions.items()
+            )
+            or "-",
+            each.place,
+        )
+        table.add_row(*(Text(clean(cell)) for cell in cells))
+    console.print(table)
+    for each in facts:
+        for problem in each.problems:
+            console.print(Text(clean(f"{each.table}: {problem}")), soft_wrap=True)
+
+
+def _waiting(facts: Facts) -> str:
+    if not facts.waiting_segments:
+        return "-"
+    return f"{facts.waiting_rows:,} rows, {_size(facts.waiting_bytes)}"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _size(value: int) -> str:
+    """With three digits at most: `4.2 MiB`."""
+    size, units = float(value), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 999.5 and len(units) > 1:
+        size /= 1024
+        del units[0]
+    return f"{size:.3g} {units[0]}"
+
+
+def _time(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return "-"
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,207 @@
+"""`binlane verify`: whether the replicas are what the source database holds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import typer
+from rich.box import HEAVY_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from handlers.sql.engine import check_url
+from worker import logs
+from worker.configuration import load
+from worker.configuration.units import parse_duration
+from worker.spark_lakes import chosen_by
+from worker.verifying.checking import Check
+from worker.verifying.run import Report, TableReport, compare
+
+__all__ = ["verify"]
+
+_WIDTH_WITHOUT_TERMINAL = 1_000
+"""Nothing is folded then: whoever reads it searches in it."""
+_LONGEST = 80
+"""Of a value that is shown."""
+
+
+def verify(
+    config: Path,
+    against: str,
+    patterns: Sequence[str] = (),
+    *,
+    through: str = "view",
+    chunk: int = 10_000,
+    settle: str = "30s",
+    limit: int = 20,
+    as_json: bool = False,
+) -> int:
+    """Compare every replica with the table of the source that it is of.
+
+    Returns 0 when all are equal, 1 when not or when a side cannot be reached.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used.
+        typer.BadParameter: an argument cannot be used.
+    """
+    chosen = chosen_by(patterns)
+    if through not in ("view", "table"):
+        raise typer.BadParameter(f"--through: found {through!r}; allowed: view, table")
+    try:
+        seconds = parse_duration(settle)
+    except ValueError:
+        raise typer.BadParameter(f"--settle: found {settle!r}; allowed: a duration such as 30s") from None
+    try:
+        url = check_url(against)
+    except ValueError as error:
+        raise typer.BadParameter(f"--against: {error}") from None
+    configuration = load(config)
+
+    def clean(text: str) -> str:
+        text = configuration.secrets.redact(" ".join(text.split()))
+        return text.replace(url.password, "***") if url.password else text
+
+    logs.configure("warning", configuration.logging.format, redact=clean)
+    report = compare(
+        configuration,
+        url,
+        chosen,
+        with_waiting=through == "view",
+        chunk=chunk,
+        settle=seconds,
+        limit=limit,
+    )
+    if as_json:
+        shown = _as_json(report, limit)
+        print(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
+    else:
+        _print(report, limit, clean)
+    if report.error is not None:
+        print(clean(f"binlane verify: {report.error}"), file=sys.stderr)
+    return 0 if report.is_equal else 1
+
+
+def _as_json(report: Report, limit: int) -> dict[str, Any]:
+    return {
+        "equal": report.is_equal,
+        "error": report.error,
+        "tables": [_table_as_json(each, limit) for each in report.tables],
+    }
+
+
+def _table_as_json(report: TableReport, limit: int) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "table": report.table,
+        "handler": report.handler,
+        "state": report.state,
+        "error": report.error,
+    }
+    if report.check is None:
+        return shown
+    outcome = report.check.outcome
+    return shown | {
+        "source_rows": outcome.source_rows,
+        "replica_rows": outcome.replica_rows,
+        "ranges": outcome.ranges,
+        "different_ranges": outcome.different_ranges,
+        "different_rows": outcome.different_rows,
+        "differences": [
+            {"row": kind, "key": key, "columns": columns}
+            for kind, key, columns in _differences(report.check, limit)
+        ],
+        "notes": outcome.notes,
+        "seconds": round(outcome.seconds, 3),
+    }
+
+
+def _differences(check: Check, limit: int) -> list[tuple[str, dict[str, str], dict[str, dict[str, str]]]]:
+    """What is wrong with a row, its key, and its columns on both sides; of the first rows."""
+    found = []
+    names = check.columns
+    for each in check.outcome.differences[:limit]:
+        key = {name: _short(value) for name, value in zip(check.key, each.key, strict=False)}
+        if each.source is None or each.replica is None:
+            kind = "missing" if each.replica is None else "surplus"
+            row = each.source or each.replica or ()
+            side = "source" if each.replica is None else "replica"
+            columns = {
+                name: {side: _short(value)} for name, value in zip(names, row, strict=True) if name not in key
+            }
+        else:
+            kind = "different"
+            columns = {
+                name: {"source": _short(ours), "replica": _short(theirs)}
+                for name, ours, theirs in zip(names, each.source, each.replica, strict=True)
+                if repr(ours) != repr(theirs)
+            }
+        found.append((kind, key, columns))
+    return found
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    text = f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
+
+
+def _print(report: Report, limit: int, clean: Callable[[str], str]) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+    if not report.tables:
+        if report.error is None:
+            console.print(Text("No replicas to compare."))
+        return
+    table = Table(box=HEAVY_HEAD if console.is_terminal else None)
+    table.add_column("table", overflow="fold")
+    table.add_column("")
+    for heading in ("source rows", "replica rows", "ranges", "seconds", "different rows"):
+        table.add_column(heading, justify="right")
+    for each in report.tables:
+        cells: tuple[str, ...] = ("-",) * 5
+        if each.check is not None:
+            outcome = each.check.outcome
+            cells = (
+                f"{outcome.source_rows:,}",
+                f"{outcome.replica_rows:,}",
+                f"{outcome.ranges:,}",
+                f"{outcome.seconds:.1f}",
+                f"{outcome.different_rows:,}",
+            )
+        table.add_row(Text(clean(each.table)), Text(each.state), *cells)
+    console.print(table)
+    for each in report.tables:
+        for line in _told(each, limit):
+            console.print(Text(clean(line)), soft_wrap=True)
+
+
+def _told(report: TableReport, limit: int) -> Iterator[str]:
+    if report.error is not None:
+        yield f"{report.table}: {report.error}"
+    if report.check is None:
+        return
+    outcome = report.check.outcome
+    for note in outcome.notes:
+        yield f"{report.table}: {note}"
+    shown = _differences(report.check, limit) if outcome.different_rows else []
+    for kind, key, columns in shown:
+        where = ", ".join(f"{name}={value}" for name, value in key.items())
+        what = {"missing": "not in the replica", "surplus": "not in the source", "different": "different"}[
+            kind
+        ]
+        told = "; ".join(f"{name} {_both(values)}" for name, values in columns.items())
+        yield f"{report.table} {where}: {what}: {told}" if where else f"{report.table}: {what}: {told}"
+    if outcome.different_rows > len(shown):
+        yield f"{report.table}: {outcome.different_rows - len(shown):,} more rows differ"
+
+
+def _both(values: Mapping[str, str]) -> str:
+    if len(values) == 1:
+        return f"is {next(iter(values.values()))}"
+    return f"is {values['source']} in the source, {values['replica']} in the replica"

@@ -1,0 +1,1 @@
+"""Comparing replicas with the database that they are replicas of."""

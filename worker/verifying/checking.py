@@ -1,0 +1,270 @@
+"""One replica against one source table: compared once, then looked at again as long as changes may be on
+their way."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from pyspark.sql.types import StringType, StructType
+
+from worker.verifying.comparing import Difference, digest, ranges, surplus
+from worker.verifying.forms import Form, form_of
+from worker.verifying.replica import Replica
+from worker.verifying.source import Row, Source, SourceTable
+
+__all__ = ["Check", "Column", "Outcome", "TooDifferent"]
+
+_TEXT = sa.Text()
+_MOST_SUSPECTS = 10_000
+"""More rows of a table are counted, but not looked at again."""
+
+
+class TooDifferent(RuntimeError):
+    """The two sides cannot be compared at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that both sides have."""
+
+    source: str
+    replica: str
+    form: Form
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one table, so far."""
+
+    source_rows: int = 0
+    replica_rows: int = 0
+    ranges: int = 0
+    """Of keys; each has a checksum on both sides."""
+    different_ranges: int = 0
+    different_rows: int = 0
+    """Now; at first those of all ranges, and fewer with each look that finds some equal."""
+    differences: list[Difference] = field(default_factory=list)
+    """Of them, some."""
+    notes: list[str] = field(default_factory=list)
+    """What is told besides, and is no difference of rows."""
+    lacking: list[str] = field(default_factory=list)
+    """Columns of the source that the replica has not."""
+    seconds: float = 0.0
+
+    @property
+    def is_equal(self) -> bool:
+        return not self.different_rows and not self.lacking
+
+
+class Check:
+    """`run` once, then `look_again` until that finds all equal or time is over."""
+
+    def __init__(
+        self, source: Source, table: SourceTable, replica: Replica, *, chunk: int, limit: int
+    ) -> None:
+        """`limit`: so many differences of rows without a key are kept in full."""
+        self.outcome = Outcome()
+        self._source = source
+        self._table = table
+        self._replica = replica
+        self._chunk = chunk
+        self._limit = limit
+        self._columns: Sequence[Column] = ()
+        self._key: Sequence[int] = ()
+        self._seen: dict[Row, set[bytes]] = {}
+        self._uncertain = 0
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of what a difference's rows hold."""
+        return [column.source for column in self._columns]
+
+    @property
+    def key(self) -> Sequence[str]:
+        return [self._columns[place].source for place in self._key]
+
+    def run(self) -> None:
+        """Compare all rows. Raises TooDifferent, OutOfOrder, and what both sides raise."""
+        began = time.monotonic()
+        schema = self._replica.schema()
+        if schema is not None:
+            self._match(schema, self._replica.key)
+            if self._key:
+                self._compare_ranges()
+            else:
+                self._compare_sets()
+        elif not self._source.is_empty(self._table):
+            raise TooDifferent("the replica has no rows that could be seen, the source has")
+        self.outcome.seconds += time.monotonic() - began
+
+    def look_again(self) -> bool:
+        """Whether all are equal now. A row is when the replica shows what the source has, or had at an
+        earlier look: then it only is on its way."""
+        outcome = self.outcome
+        if not self._key:
+            if outcome.different_rows:
+                self._compare_sets()
+            return outcome.is_equal
+        if self._seen:
+            keys = list(self._seen)
+            sources = self._by_key(self._source_rows_of(keys))
+            replicas = self._by_key(self._replica_rows_of(keys))
+            left: list[Difference] = []
+            for key, states in self._seen.items():
+                source, replica = sources.get(key, [None])[0], replicas.get(key, [None])
+                states.add(_state(source))
+                if len(replica) > 1:
+                    left.append(Difference(key, None, replica[1]))
+                elif _state(replica[0]) not in states:
+                    left.append(Difference(key, source, replica[0]))
+            self._seen = {each.key: self._seen[each.key] for each in left}
+            outcome.differences = left
+            outcome.different_rows = len(left) + self._uncertain
+        return outcome.is_equal
+
+    # ---- columns
+
+    def _match(self, schema: StructType, kept_by: tuple[str, ...] | None) -> None:
+        there = {each.name.lower(): each for each in schema.fields}
+        columns = []
+        key = self._table.key if kept_by is None else kept_by
+        is_key = {name.lower() for name in key}
+        for name, type_ in self._table.columns.items():
+            spark = there.pop(name.lower(), None)
+            if spark is None:
+                self.outcome.lacking.append(name)
+                continue
+            # A key's texts are compared as they are: by them both sides sort.
+            source_type = (
+                _TEXT if name.lower() in is_key and isinstance(spark.dataType, StringType) else type_
+            )
+            columns.append(Column(name, spark.name, form_of(source_type, spark.dataType)))
+        if self.outcome.lacking:
+            self.outcome.notes.append(f"the replica has no column {', '.join(self.outcome.lacking)}")
+        if there:
+            names = ", ".join(each.name for each in there.values())
+            self.outcome.notes.append(f"the source has no column {names} (any more)")
+        if kept_by is not None and set(map(str.lower, kept_by)) != {name.lower() for name in self._table.key}:
+            self.outcome.notes.append(
+                f"the replica's key is {_list(kept_by)}, the source's {_list(self._table.key)}"
+            )
+        self._columns = columns
+        places = {column.source.lower(): place for place, column in enumerate(columns)}
+        missing = [name for name in key if name.lower() not in places]
+        if missing:
+            raise TooDifferent(f"the key column {missing[0]} is not on both sides")
+        if not columns:
+            raise TooDifferent("both sides have no column in common")
+        self._key = [places[name.lower()] for name in key]
+        self._types: Mapping[str, Any] = {each.name: each.dataType for each in schema.fields}
+
+    # ---- by key
+
+    def _compare_ranges(self) -> None:
+        outcome = self.outcome
+        order = {column.source: self._is_text(column) for column in self._key_columns()}
+        source = self._source.rows(self._table, self.columns, order)
+        replica = self._replica.rows(self._names(), [column.replica for column in self._key_columns()])
+        for each in ranges(self._of_source(source), self._of_replica(replica), self._key_of, self._chunk):
+            outcome.ranges += 1
+            outcome.source_rows += each.source_rows
+            outcome.replica_rows += each.replica_rows
+            outcome.different_ranges += bool(each.differences)
+            outcome.different_rows += len(each.differences)
+            for difference in each.differences:
+                if len(self._seen) < _MOST_SUSPECTS:
+                    self._seen[difference.key] = {_state(difference.source)}
+                    outcome.differences.append(difference)
+                else:
+                    self._uncertain += 1
+
+    def _source_rows_of(self, keys: Sequence[Row]) -> Iterator[Row]:
+        by = [column.source for column in self._key_columns()]
+        return self._of_source(self._source.rows_of(self._table, self.columns, keys, by))
+
+    def _replica_rows_of(self, keys: Sequence[Row]) -> Iterator[Row]:
+        by = [column.replica for column in self._key_columns()]
+        return self._of_replica(self._replica.rows_of(self._names(), keys, by))
+
+    def _by_key(self, rows: Iterable[Row]) -> dict[Row, list[Row | None]]:
+        found: dict[Row, list[Row | None]] = {}
+        for row in rows:
+            found.setdefault(self._key_of(row), []).append(row)
+        return found
+
+    def _key_of(self, row: Row) -> Row:
+        return tuple(row[place] for place in self._key)
+
+    def _key_columns(self) -> list[Column]:
+        return [self._columns[place] for place in self._key]
+
+    def _is_text(self, column: Column) -> bool:
+        return isinstance(self._types[column.replica], StringType)
+
+    def _names(self) -> list[str]:
+        return [column.replica for column in self._columns]
+
+    # ---- without a key
+
+    def _compare_sets(self) -> None:
+        outcome = self.outcome
+        more, outcome.source_rows, outcome.replica_rows = surplus(*self._both())
+        outcome.ranges = 1
+        outcome.different_ranges = int(bool(more))
+        outcome.different_rows = sum(map(abs, more.values()))
+        outcome.differences = list(self._found_again(more)) if more else []
+
+    def _found_again(self, more: Counter[bytes]) -> Iterator[Difference]:
+        """The rows behind the digests, for the first few."""
+        left = dict(more)
+        for rows, sign in zip(self._both(), (1, -1), strict=True):
+            found = 0
+            for row in rows:
+                each = digest(row)
+                if left.get(each, 0) * sign > 0 and found < self._limit:
+                    left[each] -= sign
+                    found += 1
+                    yield Difference((), row, None) if sign > 0 else Difference((), None, row)
+
+    def _both(self) -> tuple[Iterator[Row], Iterator[Row]]:
+        source = self._source.rows(self._table, self.columns, {})
+        return self._of_source(source), self._of_replica(self._replica.rows(self._names(), ()))
+
+    # ---- one form
+
+    def _of_source(self, rows: Iterable[Row]) -> Iterator[Row]:
+        return _formed(rows, [column.form.source for column in self._columns])
+
+    def _of_replica(self, rows: Iterable[Row]) -> Iterator[Row]:
+        return _formed(rows, [column.form.spark for column in self._columns])
+
+
+def _formed(rows: Iterable[Row], reads: Sequence[Callable[[Any], Any]]) -> Iterator[Row]:
+    for row in rows:
+        try:
+            yield tuple(
+                [None if value is None else read(value) for read, value in zip(reads, row, strict=True)]
+            )
+        except (ValueError, TypeError, ArithmeticError):
+            yield tuple([_or_as_it_is(read, value) for read, value in zip(reads, row, strict=True)])
+
+
+def _or_as_it_is(read: Callable[[Any], Any], value: Any) -> Any:
+    """A value that its column's type does not explain equals itself alone."""
+    try:
+        return None if value is None else read(value)
+    except (ValueError, TypeError, ArithmeticError):
+        return str(value)
+
+
+def _state(row: Row | None) -> bytes:
+    return b"" if row is None else digest(row)
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,234 @@
+"""Values of the source's driver and of Spark in one form, so that equal ones are equal.
+
+The form goes by both types: what Spark keeps decides, where it keeps a text, what the source's column holds.
+A value is None, an int, a float, a Decimal without zeros at its end, a str, bytes, a date, or a datetime
+(naive; in UTC where the source's has a zone).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal, DecimalException
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    TimestampNTZType,
+    TimestampType,
+)
+from sqlalchemy.dialects import mysql, postgresql
+
+from handlers.mysql.values import single
+from handlers.spark.conversions import text
+
+__all__ = ["Form", "Value", "form_of"]
+
+Value = Any
+Read = Callable[[Any], Value]
+
+_INTEGERS = (ByteType, ShortType, IntegerType, LongType, BooleanType)
+_ZERO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T].*)?")
+_TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Form(NamedTuple):
+    """How a column's values are brought into one form; neither is given None. They raise ValueError,
+    TypeError or ArithmeticError for a value that is none of its type."""
+
+    source: Read
+    spark: Read
+
+
+def form_of(source: sa.types.TypeEngine[Any], spark: DataType) -> Form:  # noqa: PLR0911 (one for each type)
+    """The form of a column of these types."""
+    if isinstance(spark, _INTEGERS):
+        return Form(_whole, _whole)
+    if isinstance(spark, DecimalType):
+        return Form(_number, _number)
+    if isinstance(spark, FloatType) or (isinstance(spark, DoubleType) and _is_single(source)):
+        return Form(_single, _single)
+    if isinstance(spark, DoubleType):
+        return Form(_double, _double)
+    if isinstance(spark, DateType):
+        return Form(_date, _date)
+    if isinstance(spark, TimestampType | TimestampNTZType):
+        return Form(_moment, _moment)
+    if isinstance(spark, BinaryType):
+        return Form(_bytes, _bytes)
+    if isinstance(spark, ArrayType) and isinstance(source, mysql.SET):
+        return Form(_labels, _labels)
+    if isinstance(spark, ArrayType):
+        return Form(_json, _json)
+    return _of_text(source)
+
+
+def _of_text(source: sa.types.TypeEngine[Any]) -> Form:
+    """Spark keeps text: the source's type tells which texts mean the same."""
+    for types, read in _TEXTS.items():
+        if isinstance(source, types):
+            return Form(_or_text(read), _or_text(read))
+    return Form(_plain, _plain)
+
+
+# ---- numbers
+
+
+def _whole(value: Any) -> int:
+    """Also of MySQL's BIT, which comes as bytes, and of PostgreSQL's, digits of 0 and 1."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return int.from_bytes(bytes(value), "big")
+    return int(value)
+
+
+def _number(value: Any) -> Decimal:
+    if isinstance(value, bytes | bytearray):
+        return Decimal(int.from_bytes(value, "big"))
+    number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    if not number.is_finite():
+        raise ValueError("no number that Spark keeps")
+    # Not normalize(), which rounds to the context's digits.
+    digits = format(number, "f")
+    digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return Decimal("0" if digits in ("-0", "") else digits)
+
+
+def _double(value: Any) -> float:
+    return float(value) + 0.0  # no minus before zero
+
+
+def _single(value: Any) -> float:
+    number = float(value)
+    return single(number) + 0.0 if number - number == 0 else number
+
+
+def _is_single(source: sa.types.TypeEngine[Any]) -> bool:
+    if isinstance(source, mysql.FLOAT):
+        return source.precision is None or source.scale is not None or source.precision <= 24
+    return isinstance(source, sa.REAL) and not isinstance(source, mysql.REAL)
+
+
+# ---- times
+
+
+def _date(value: Any) -> date | None:
+    """A date that no calendar has (0000-00-00) is None in Spark, and a text in MySQL's driver."""
+    moment = _moment(value)
+    return None if moment is None else moment.date()
+
+
+def _moment(value: Any) -> datetime | None:
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)
+    try:
+        return _moment(datetime.fromisoformat(value))
+    except ValueError:
+        if _ZERO_DATE.fullmatch(value):
+            return None
+        raise
+
+
+def _time(value: Any) -> int:
+    """Microseconds."""
+    if isinstance(value, timedelta):
+        return value // _MICROSECOND
+    if isinstance(value, time):
+        if value.tzinfo is not None:
+            raise ValueError("a time of day with a zone")
+        value = value.isoformat()
+    found = _TIME.fullmatch(value)
+    if found is None:
+        raise ValueError("no time")
+    sign, hours, minutes, seconds, fraction = found.groups()
+    amount = timedelta(hours=int(hours), minutes=int(minutes), seconds=int(seconds))
+    amount += timedelta(microseconds=int((fraction or "").ljust(6, "0")))
+    return (-amount if sign else amount) // _MICROSECOND
+
+
+# ---- text, bytes, JSON
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, memoryview | bytearray):
+        value = bytes(value)
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    return text(value)
+
+
+def _padded(value: Any) -> str:
+    """Of CHAR: what fills it up is no part of the value."""
+    return _plain(value).rstrip(" ")
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _base64(value: Any) -> str:
+    return value if isinstance(value, str) else base64.b64encode(value).decode("ascii")
+
+
+def _labels(value: Any) -> str:
+    """A set's labels have no order of their own."""
+    found = value.split(",") if isinstance(value, str) else value
+    return ",".join(sorted(label for label in found if label))
+
+
+def _json(value: Any) -> str:
+    """Keys have no order, and 1.0 is 1."""
+    if isinstance(value, str | bytes | bytearray):
+        value = json.loads(value, parse_float=_json_number)
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=text)
+
+
+def _json_number(digits: str) -> int | float:
+    number = float(digits)
+    return int(number) if number.is_integer() else number
+
+
+def _or_text(read: Read) -> Read:
+    """A text that is none of these is what it is."""
+
+    def read_or_text(value: Any) -> Value:
+        try:
+            return read(value)
+        except (ValueError, TypeError, DecimalException):
+            return _plain(value)
+
+    return read_or_text
+
+
+# The first that fits: a Float is a Numeric, an Enum a String.
+_TEXTS: Mapping[type[Any] | tuple[type[Any], ...], Read] = {
+    sa.JSON: _json,
+    mysql.SET: _labels,
+    (sa.Time, mysql.TIME): _time,
+    (sa.DateTime, mysql.TIMESTAMP): _moment,
+    sa.Date: _date,
+    (sa.Boolean, sa.Integer, mysql.BIT): _whole,
+    sa.Float: _double,
+    sa.Numeric: _number,
+    sa.types._Binary: _base64,
+    postgresql.ARRAY: _json,
+    sa.CHAR: _padded,
+}

@@ -1,0 +1,127 @@
+"""A replica's rows, as Spark gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BooleanType, DataType, StructType, TimestampType
+
+from handlers.spark.inventory import Found
+from handlers.spark.looking import columns_of, head_of, newest_sql
+from handlers.spark.table_ref import quoted
+from handlers.spark.view import NothingToSee
+from worker.spark_lakes import Lake
+from worker.verifying.source import Row
+
+__all__ = ["Replica"]
+
+_ROWS_OF_A_PART = 50_000
+"""The driver holds one part of the sorted rows at a time."""
+
+
+class Replica:
+    """One table of a lake. Not for several threads."""
+
+    def __init__(self, lake: Lake, found: Found, *, with_waiting: bool) -> None:
+        """`with_waiting`: with what is not merged yet."""
+        self._lake = lake
+        self._found = found
+        self._with_waiting = with_waiting
+
+    @property
+    def name(self) -> str:
+        return self._found.name
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        """The key that it is kept by; None: no log tells."""
+        head = head_of(self._lake.files, self._found.ref.log_folder)
+        return None if head is None else head.key
+
+    def schema(self) -> StructType | None:
+        """Its columns; None while there is no row that could be seen."""
+        with self._session() as session:
+            frame = self._frame(session)
+            return None if frame is None else frame.schema
+
+    def rows(self, columns: Sequence[str], order: Sequence[str]) -> Iterator[Row]:
+        """All rows, in the order of these columns; texts by their bytes in UTF-8."""
+        with self._session() as session:
+            frame = self._frame(session)
+            if frame is None:
+                return
+            if order:
+                count = frame.count()
+                session.conf.set("spark.sql.shuffle.partitions", str(2 + count // _ROWS_OF_A_PART))
+                frame = frame.orderBy(*map(quoted, order))
+            yield from map(tuple, _selected(frame, columns).toLocalIterator(prefetchPartitions=True))
+
+    def rows_of(self, columns: Sequence[str], keys: Sequence[Row], by: Sequence[str]) -> Iterator[Row]:
+        """The rows with these keys."""
+        with self._session() as session:
+            frame = self._frame(session)
+            if frame is None:
+                return
+            types = {field.name.lower(): field.dataType for field in frame.schema.fields}
+            wanted = StructType()
+            for number, name in enumerate(by):
+                wanted.add(f"k{number}", types[name.lower()])
+            values = [
+                tuple(
+                    _for_spark(value, field.dataType) for value, field in zip(key, wanted.fields, strict=True)
+                )
+                for key in keys
+            ]
+            frame.createOrReplaceTempView("binlane_rows")
+            session.createDataFrame(values, wanted).createOrReplaceTempView("binlane_keys")
+            same = " AND ".join(f"r.{quoted(name)} = k.k{number}" for number, name in enumerate(by))
+            found = session.sql(
+                f"SELECT r.* FROM binlane_rows AS r LEFT SEMI JOIN binlane_keys AS k ON {same}"
+            )
+            yield from map(tuple, _selected(found, columns).collect())
+
+    def _frame(self, session: SparkSession) -> DataFrame | None:
+        ref = self._found.ref
+        if self._with_waiting:
+            try:
+                return session.sql(
+                    newest_sql(session, self._lake.files, ref, self._lake.entry.options.prefix)
+                )
+            except NothingToSee:
+                pass  # only what is merged can be seen
+        if columns_of(session, ref) is None:
+            return None
+        return session.sql(f"SELECT * FROM {ref.sql}")
+
+    @contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        session = self._lake.spark.fresh()
+        try:
+            session.conf.set("spark.sql.session.timeZone", "UTC")
+            session.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
+            yield session
+        finally:
+            self._lake.spark.drop(session)
+
+
+def _selected(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Times without a zone, which pyspark would else turn into local ones; in UTC, as the session is."""
+    types: Mapping[str, DataType] = {field.name.lower(): field.dataType for field in frame.schema.fields}
+    return frame.selectExpr(
+        *(
+            f"CAST({quoted(name)} AS TIMESTAMP_NTZ) AS {quoted(name)}"
+            if isinstance(types[name.lower()], TimestampType)
+            else quoted(name)
+            for name in columns
+        )
+    )
+
+
+def _for_spark(value: Any, type_: DataType) -> Any:
+    if isinstance(type_, TimestampType) and isinstance(value, datetime):
+        return value.replace(tzinfo=UTC)
+    return bool(value) if isinstance(type_, BooleanType) else value

@@ -1,0 +1,177 @@
+"""All replicas of a configuration against the database that they are replicas of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import sqlalchemy as sa
+from pyspark.errors import PySparkException
+from sqlalchemy.exc import SQLAlchemyError
+
+from handlers.spark.errors import told
+from handlers.spark.inventory import Found
+from handlers.spark.log.segment_file import BrokenLog
+from worker.configuration import Configuration
+from worker.spark_lakes import Lake, leads_to, opened_lakes
+from worker.verifying.checking import Check, TooDifferent
+from worker.verifying.comparing import OutOfOrder
+from worker.verifying.replica import Replica
+from worker.verifying.source import Source, SourceTable
+
+__all__ = ["Report", "TableReport", "compare"]
+
+State = Literal["equal", "different", "no replica", "no source", "failed"]
+
+_ATTEMPTS = 3
+"""A worker removes segments that were merged a while ago: who reads them for long begins anew."""
+_REMOVED = ("FILE_NOT_EXIST", "FileNotFoundException", "does not exist")
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 3.0
+
+
+@dataclass(slots=True)
+class TableReport:
+    """What came of one table."""
+
+    table: str
+    handler: str
+    state: State
+    error: str | None = None
+    check: Check | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    tables: list[TableReport] = field(default_factory=list)
+    error: str | None = None
+    """Why nothing could be compared at all."""
+
+    @property
+    def is_equal(self) -> bool:
+        return self.error is None and all(each.state == "equal" for each in self.tables)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    configuration: Configuration
+    chosen: Callable[[str], bool]
+    source: Source
+    tables: Mapping[str, SourceTable]
+    with_waiting: bool
+    chunk: int
+    limit: int
+
+
+def compare(
+    configuration: Configuration,
+    url: sa.URL,
+    chosen: Callable[[str], bool],
+    *,
+    with_waiting: bool = True,
+    chunk: int = 10_000,
+    settle: float = 30.0,
+    limit: int = 20,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Report:
+    """Compare the chosen replicas. What cannot be read is told in the report.
+
+    `settle`: seconds for which rows that differ are looked at again, for changes may be on their way.
+    """
+    report = Report()
+    try:
+        with opened_lakes(configuration) as lakes, closing(Source(url, Path.cwd())) as source:
+            tables = {table.full_name: table for table in source.tables() if chosen(table.full_name)}
+            job = _Job(configuration, chosen, source, tables, with_waiting, chunk, limit)
+            for lake in lakes:
+                if lake.entry.options.mode == "replica":
+                    report.tables += _compare_lake(job, lake)
+            _settle(report, settle, sleep)
+    except Exception as error:
+        report.error = _explained(error)
+        if report.error is None:
+            raise
+    return report
+
+
+def _compare_lake(job: _Job, lake: Lake) -> Iterator[TableReport]:
+    source, tables = job.source, job.tables
+    found = {each.name: each for each in lake.tables(job.chosen)}
+    expected = {name for name in tables if leads_to(job.configuration, name, lake.entry)}
+    for name in sorted(found.keys() | expected):
+        report = TableReport(name, lake.entry.name, "equal")
+        with _told(report):
+            if name not in found:
+                if source.is_empty(tables[name]):
+                    continue  # nothing ever came of it
+                report.state, report.error = (
+                    "no replica",
+                    "the source has rows, and nothing of it was received",
+                )
+            elif name not in tables:
+                if Replica(lake, found[name], with_waiting=job.with_waiting).schema() is None:
+                    continue  # a log that outlived a table which was dropped or renamed
+                report.state, report.error = "no source", "the source has no such table (any more)"
+            else:
+                report.check = _checked(job, lake, found[name])
+                report.state = "equal" if report.check.outcome.is_equal else "different"
+        yield report
+
+
+def _checked(job: _Job, lake: Lake, found: Found) -> Check:
+    table = job.tables[found.name]
+    for attempt in range(1, _ATTEMPTS + 1):
+        replica = Replica(lake, found, with_waiting=job.with_waiting)
+        check = Check(job.source, table, replica, chunk=job.chunk, limit=job.limit)
+        try:
+            check.run()
+        except PySparkException as error:
+            if attempt == _ATTEMPTS or not any(word in str(error) for word in _REMOVED):
+                raise
+        else:
+            break
+    return check
+
+
+def _settle(report: Report, seconds: float, sleep: Callable[[float], None]) -> None:
+    end = time.monotonic() + seconds
+    pause = _FIRST_PAUSE
+    while time.monotonic() < end:
+        left = [each for each in report.tables if each.state == "different"]
+        left = [each for each in left if each.check is not None and not each.check.outcome.lacking]
+        if not left:
+            return
+        sleep(min(pause, max(0.0, end - time.monotonic())))
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+        for each in left:
+            with _told(each):
+                if each.check is not None and each.check.look_again():
+                    each.state = "equal"
+
+
+@contextmanager
+def _told(report: TableReport) -> Iterator[None]:
+    """What is wrong with one table keeps none of the others from being compared."""
+    try:
+        yield
+    except Exception as error:
+        text = _explained(error)
+        if text is None:
+            raise
+        report.state, report.error = "failed", text
+
+
+def _explained(error: Exception) -> str | None:
+    """The fault in words; None for one of the program."""
+    if isinstance(error, PySparkException):
+        return told(error)
+    if isinstance(error, SQLAlchemyError):
+        cause = getattr(error, "orig", None) or error
+        return f"the source database: {cause}"
+    if isinstance(error, BrokenLog | OSError | TooDifferent | OutOfOrder | RuntimeError | LookupError):
+        return str(error)
+    return None
