@@ -148,7 +148,8 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
     if not progress.has_begun:
         progress.begin(f"drop {ref}")
     _remove_log(target.around.files, f"{ref.path}/{DELTA_LOG}")
-    target.around.files.delete_tree(ref.path)
+    if target.around.files.exists(ref.path):
+        target.around.files.delete_tree(ref.path)
     progress.finish(f"drop {ref}")
     target.forget(ref)
     target.done.append(f"removed {ref}")

@@ -195,8 +195,8 @@ class DDLLake:
 
     def rows(self, what: str = "*", table: str = "t", database: str = "db") -> list[tuple[Any, ...]]:
         """Ordered by the first column."""
-        found = self.session.sql(f"SELECT {what} FROM {self.sql_of(table, database)} ORDER BY 1").collect()
-        return [tuple(row) for row in found]
+        found = self.session.sql(f"SELECT {what} FROM {self.sql_of(table, database)} ORDER BY 1")
+        return [tuple(row.values()) for row in found.toArrow().to_pylist()]
 
     def columns(self, table: str = "t", database: str = "db") -> dict[str, str]:
         fields = self.session.table(self.sql_of(table, database)).schema.fields

@@ -23,8 +23,8 @@ def history(make_lake: MakeLake) -> DDLLake:
     lake.put(
         "t",
         f"id int; a int; {ADDED}",
-        f"1, 7, TIMESTAMP'2025-01-01Z', TIMESTAMP'2025-02-01Z', false, {at}",
-        f"1, 8, TIMESTAMP'2025-02-01Z', null, true, {at}",
+        f"1, 7, TIMESTAMP'2025-01-01 00:00:00Z', TIMESTAMP'2025-02-01 00:00:00Z', false, {at}",
+        f"1, 8, TIMESTAMP'2025-02-01 00:00:00Z', null, true, {at}",
     )
     return lake
 
