@@ -149,12 +149,12 @@ def test_check_reaches_the_server_and_tells_when_there_is_none(
 ) -> None:
     if not connect_server.running:
         connect_server.start()
-    (tmp_path / "checked_function.py").write_text("def f(frame, batch): ...")
+    (tmp_path / "checked.py").write_text("def f(frame, batch): ...")
     for remote, expected in ((connect_server.url, None), ("sc://127.0.0.1:1", "127.0.0.1:1 does not answer")):
         config = tmp_path / "binlane.yaml"
         config.write_text(
             "kafka: {bootstrap_servers: 'b:1', group_id: g, topics: [t]}\nformat: canal\n"
-            "tables: [{match: '*', handlers: [{type: spark, mode: function, function: 'checked_function:f'}]}]\n"
+            "tables: [{match: '*', handlers: [{type: spark, mode: function, function: 'checked:f'}]}]\n"
             f"spark: {{remote: '{remote}'}}\n"
         )
         [reached] = reach_handlers(load(config))
