@@ -18,7 +18,7 @@ DEMO = (sys.executable, "-m", "worker.cli", "demo", "--changes", "2000")
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*DEMO, *arguments], capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run([*DEMO, *arguments], capture_output=True, text=True, timeout=280, check=False)
 
 
 def test_the_demo_shows_that_the_replica_equals_the_source(tmp_path: Path) -> None:
@@ -30,6 +30,8 @@ def test_the_demo_shows_that_the_replica_equals_the_source(tmp_path: Path) -> No
     seen = [place for batch in read_batches(folder / "batches") for place in batch.places]
     assert len(seen) == int(count.replace(",", "")) >= 2_000
     assert {path.name for path in (folder / "lake" / "shop").iterdir()} >= {"orders", "audit_log"}
+    assert re.search(r"✓ the view of \w+: [\d,]+ rows, equal to the source", ended.stdout)
+    assert "✓ everything merged into the Delta tables" in ended.stdout
     assert "ended with exit code 0" in ended.stdout
     assert str(folder) in ended.stdout
     lines = ended.stdout.splitlines()

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.demo.commits import Commit
+from worker.demo.commits import Commit, read_commits
 from worker.demo.recorder import RecordedBatch
 from worker.demo.report import Result, TableResult
 from worker.demo.source import Place
-from worker.demo.timeline import at_once, lane_work, order_faults, spans, table_work
-from worker.demo.verify import compare
+from worker.demo.timeline import lane_work, order_faults, table_work
+from worker.demo.verify import compare, compare_columns
 
 ROW: dict[str, Any] = {
     "id": 7,
@@ -64,6 +66,13 @@ def test_rows_without_a_key_are_counted() -> None:
     ]
 
 
+def test_other_columns_or_another_order_of_them_are_told() -> None:
+    assert compare_columns("orders", ["id", "note"], ["id", "note"]) == []
+    for found in (["id"], ["note", "id"], ["id", "note", "old"]):
+        [difference] = compare_columns("orders", ["id", "note"], found)
+        assert difference.what == f"its columns are {', '.join(found)}; in the source id, note"
+
+
 HISTORY = [Place("insert", offset, row) for offset in (3, 5, 6) for row in range(2)]
 
 
@@ -72,16 +81,21 @@ def batch(first: int, last: int, began: float, lane: int = 0) -> RecordedBatch:
     return RecordedBatch("orders", lane, began, 90_000, places)
 
 
-def commit(first: int, last: int, ended: float) -> Commit:
-    rows = sum(first <= place.message <= last for place in HISTORY)
-    return Commit(first, last, rows, ended)
+GOOD = ([batch(3, 5, 100.0, lane=1), batch(6, 6, 103.0)], [Commit((5, 1), 102.5), Commit((6, 1), 104.0)])
 
 
-GOOD = ([batch(3, 5, 100.0, lane=1), batch(6, 6, 103.0)], [commit(3, 5, 102.5), commit(6, 6, 104.0)])
-
-
-def test_changes_in_order_one_batch_at_a_time_are_faultless() -> None:
+def test_changes_that_come_once_and_are_merged_in_order_are_faultless() -> None:
     assert order_faults("orders", HISTORY, *GOOD) == []
+    assert order_faults("orders", HISTORY, GOOD[0], GOOD[1][1:]) == [], "a merge may hold several batches"
+
+
+def test_a_statement_at_the_end_needs_no_merge() -> None:
+    history = [*HISTORY, Place("truncate", 9, 0)]
+    batches = [*GOOD[0], RecordedBatch("orders", 0, 104.5, 91_000, [(9, 0)])]
+    assert order_faults("orders", history, batches, GOOD[1]) == []
+    assert order_faults("orders", [*history[:-1], Place("insert", 9, 0)], batches, GOOD[1]) == [
+        "1 changes were never merged, the first of offset 9"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -90,15 +104,25 @@ def test_changes_in_order_one_batch_at_a_time_are_faultless() -> None:
         ([batch(6, 6, 100.0), batch(3, 5, 103.0)], None, "the change at offset 3[0] came after 6[1]"),
         ([batch(3, 5, 100.0)], None, "2 changes never came, the first of offset 6"),
         ([batch(3, 5, 100.0), batch(3, 5, 101.0), batch(6, 6, 103.0)], None, "offset 3[0] came after 5[1]"),
-        (None, [commit(3, 5, 103.5), commit(6, 6, 104.0)], "from offset 6 began before the last one ended"),
-        (None, [commit(3, 5, 102.5)], "2 batches were handled, but the Delta table has 1 other appends"),
-        (None, [commit(6, 6, 102.5), commit(3, 5, 104.0)], "has 2 other appends"),
+        (None, [Commit((5, 1), 99.5), Commit((6, 1), 104.0)], "at offset 5 was merged before it was handled"),
+        (None, [Commit((5, 1), 102.5)], "2 changes were never merged, the first of offset 6"),
+        (None, [], "6 changes were never merged, the first of offset 3"),
+        (
+            None,
+            [Commit((6, 1), 104.0), Commit((5, 1), 104.5)],
+            "up to offset 5 came after that up to 6",
+        ),
+        (
+            None,
+            [Commit((4, 0), 102.0), Commit((6, 1), 104.0)],
+            "merge ends at offset 4[0], where no change",
+        ),
     ],
 )
 def test_every_break_of_the_order_is_told(
     batches: list[RecordedBatch] | None, commits: list[Commit] | None, fault: str
 ) -> None:
-    faults = order_faults("orders", HISTORY, batches or GOOD[0], commits or GOOD[1])
+    faults = order_faults("orders", HISTORY, batches or GOOD[0], GOOD[1] if commits is None else commits)
     assert any(fault in told for told in faults), faults
 
 
@@ -106,28 +130,41 @@ def test_a_change_that_the_source_never_made_is_told() -> None:
     assert "2 changes came that the source never made" in order_faults("orders", HISTORY[:4], *GOOD)[0]
 
 
-def test_work_is_counted_from_the_beginning_to_the_commit() -> None:
-    found = spans(GOOD[0], {"orders": GOOD[1]})
-    lanes = lane_work(found, 3)
+def test_a_tables_work_lasts_until_the_merge_of_each_batch() -> None:
+    work = table_work(GOOD[0], GOOD[1], "orders")
+    assert (work.lanes, work.batches, work.changes, work.merges) == ((0, 1), 2, 6, 2)
+    assert work.behind_seconds == pytest.approx(14.0)
+    assert table_work(GOOD[0], [], "customers") == ("customers", (), 0, 0, 0, 0.0)
+
+
+def test_idle_lanes_are_counted_too() -> None:
+    lanes = lane_work(GOOD[0], [1.0, 2.5, 0.0])
     assert [(lane.lane, lane.batches, lane.changes, lane.busy_seconds) for lane in lanes] == [
         (0, 1, 2, 1.0), (1, 1, 4, 2.5), (2, 0, 0, 0.0),
     ]  # fmt: skip
-    work = table_work(found, "orders")
-    assert (work.lanes, work.batches, work.changes, work.busy_seconds) == ((0, 1), 2, 6, 3.5)
-    assert work.behind_seconds == pytest.approx(14.0)
 
 
-def test_batches_at_once_are_the_most_and_the_mean_while_any_ran() -> None:
-    work = [("a", 0.0, 4.0), ("b", 1.0, 3.0), ("c", 2.0, 3.0), ("d", 10.0, 11.0)]
-    batches = [RecordedBatch(table, 0, began, 0, [(1, 0)]) for table, began, _ in work]
-    commits = {table: [Commit(1, 1, 1, ended)] for table, _, ended in work}
-    most, mean = at_once(spans(batches, commits))
-    assert most == 3
-    assert mean == pytest.approx(8 / 5)
+def test_only_merges_are_read_from_a_tables_log(tmp_path: Path) -> None:
+    def note(**told: Any) -> str:
+        return json.dumps({"binlane": told})
+
+    written = [
+        {"commitInfo": {"timestamp": 1_500, "userMetadata": note(segment=2, marks={"cdc": {"0": [7, 1]}})}},
+        {"commitInfo": {"timestamp": 2_500, "userMetadata": note(segment=0, marks={})}},
+        {"commitInfo": {"timestamp": 3_500, "operation": "OPTIMIZE"}},
+        {"commitInfo": {"timestamp": 4_500, "userMetadata": "somebody's own words"}},
+        {"commitInfo": {"timestamp": 5_500, "userMetadata": note(segment=3, marks={"cdc": {"0": [9, 0]}})}},
+    ]
+    (tmp_path / "_delta_log").mkdir()
+    for version, action in enumerate(written):
+        lines = f'{{"protocol":{{}}}}\n{json.dumps(action)}\n'
+        (tmp_path / "_delta_log" / f"{version:020d}.json").write_text(lines)
+    assert read_commits(tmp_path, "cdc") == [Commit((7, 1), 1.5), Commit((9, 0), 5.5)]
+    assert read_commits(tmp_path / "none", "cdc") == []
 
 
 def test_a_result_is_good_only_without_any_fault() -> None:
-    table = TableResult(table_work([], "orders"), 1, 1, [], [])
+    table = TableResult(table_work([], [], "orders"), 1, 1, [], [])
     good = Result([table], [], 0, 0.0, 0.0, [])
     assert good.good
     assert not good._replace(faults=["the worker ended with exit code 1 instead of 0"]).good

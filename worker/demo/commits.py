@@ -1,4 +1,4 @@
-"""What a Delta table's log tells of its appends: which changes each holds, and when it was there.
+"""What a Delta table's log tells of the commits that brought changes into it: how far each went, and when.
 
 The log's format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
 """
@@ -14,28 +14,30 @@ __all__ = ["Commit", "read_commits"]
 
 
 class Commit(NamedTuple):
-    """One append."""
+    """One merge."""
 
-    first_offset: int
-    last_offset: int
-    rows: int
+    last: tuple[int, int]
+    """(offset, index) of the last change that the table holds with it."""
     ended: float
     """Seconds since 1970."""
 
 
-def read_commits(table: Path) -> list[Commit]:
-    """The appends of a changelog table, in order; none when there is no table."""
+def read_commits(table: Path, topic: str) -> list[Commit]:
+    """The merges of what came from partition 0 of the topic, in order; none when there is no table."""
     commits = []
     for path in sorted((table / "_delta_log").glob("*.json")):
-        actions = msgspec.json.Decoder(dict[str, Any]).decode_lines(path.read_bytes())
-        stats = [msgspec.json.decode(action["add"]["stats"]) for action in actions if "add" in action]
-        if stats:
-            commits.append(
-                Commit(
-                    min(part["minValues"]["_offset"] for part in stats),
-                    max(part["maxValues"]["_offset"] for part in stats),
-                    sum(part["numRecords"] for part in stats),
-                    path.stat().st_mtime,
-                )
-            )
+        for action in msgspec.json.Decoder(dict[str, Any]).decode_lines(path.read_bytes()):
+            info = action.get("commitInfo", {})
+            note = _note(info.get("userMetadata"))
+            # Those of DDL, and of nobody: neither says how far the changes are in.
+            if place := note.get("marks", {}).get(topic, {}).get("0"):
+                commits.append(Commit((place[0], place[1]), info["timestamp"] / 1000))
     return commits
+
+
+def _note(metadata: str | None) -> dict[str, Any]:
+    try:
+        note: dict[str, Any] = msgspec.json.decode(metadata or "{}").get("binlane", {})
+    except (msgspec.DecodeError, AttributeError):
+        return {}
+    return note

@@ -32,7 +32,7 @@ class Result(NamedTuple):
     most_at_once: int
     mean_at_once: float
     worked_seconds: float
-    """From the first batch's beginning to the last one's end."""
+    """From the first batch's beginning until all were handled."""
     faults: Sequence[str]
     """What went wrong beside the tables, such as the worker's exit code."""
 
@@ -79,7 +79,7 @@ def _lanes(result: Result) -> Table:
 def _tables(result: Result) -> Table:
     table = _table("What each table did, and its replica in Spark")
     table.add_column("table", ratio=1)
-    for name in ("lanes", "batches", "changes", "busy s", "lag s"):
+    for name in ("lanes", "batches", "changes", "merges", "lag s"):
         table.add_column(name, justify="right")
     table.add_column("order", justify="center")
     for name in ("source rows", "replica", "differ"):
@@ -91,7 +91,7 @@ def _tables(result: Result) -> Table:
             Text(" ".join(map(str, work.lanes)), style="dim"),
             f"{work.batches:,}",
             f"{work.changes:,}",
-            f"{work.busy_seconds:.1f}",
+            f"{work.merges:,}",
             f"{work.behind_seconds:.1f}",
             _mark(not one.order_faults),
             f"{one.source_rows:,}",
@@ -106,7 +106,7 @@ def _tables(result: Result) -> Table:
         "",
         f"{sum(one.work.batches for one in result.tables):,}",
         f"{sum(one.work.changes for one in result.tables):,}",
-        f"{sum(one.work.busy_seconds for one in result.tables):.1f}",
+        f"{sum(one.work.merges for one in result.tables):,}",
         f"{max((one.work.behind_seconds for one in result.tables), default=0.0):.1f}",
         _mark(not any(one.order_faults for one in result.tables)),
         f"{sum(one.source_rows for one in result.tables):,}",

@@ -1,12 +1,13 @@
-"""The demo from end to end: Kafka, the shop, the worker with Spark, and the replica against the source."""
+"""The demo from end to end: Kafka, the shop, the worker with Spark, and the replicas against the source."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
@@ -20,16 +21,21 @@ from worker.demo.screen import Screen
 from worker.demo.shop import Shop
 from worker.demo.shop_tables import DATABASE
 from worker.demo.source import SourceTable
-from worker.demo.timeline import at_once, lane_work, order_faults, spans, table_work
+from worker.demo.timeline import lane_work, order_faults, table_work
+from worker.demo.verify import compare, compare_columns
 from worker.demo.worker_process import WorkerFailed, WorkerProcess
 from worker.jars import KAFKA_VERSION, delta_jars, kafka_jars
 from worker.java import find_java
+from worker.status import WorkerStatus
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["run_demo"]
 
 _TOPIC = "cdc.shop"
 _LANES = 4
-_BATCH_RECORDS = 4_000
+_BATCH_RECORDS = 1_000
 _POLL_SECONDS = 0.2
 _QUERIES_AT_ONCE = 2
 _LIMIT_SECONDS = 600.0
@@ -38,6 +44,17 @@ _SPARK = {
     "concurrency": _LANES,
     "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
 }
+
+
+class _Handled(NamedTuple):
+    """What was seen of the worker while it handled the changes."""
+
+    at: float
+    """When all were handled; seconds since 1970."""
+    busy_seconds: list[float]
+    """Of each lane."""
+    most_at_once: int
+    """Lanes that were seen at work in one moment."""
 
 
 def run_demo(screen: Screen, directory: Path, *, changes: int, seed: int) -> bool:
@@ -67,14 +84,19 @@ def run_demo(screen: Screen, directory: Path, *, changes: int, seed: int) -> boo
             with screen.step("starting the worker") as step:
                 worker.wait_until_it_serves()
                 step.text = f"`binlane run {config.name}`, {_LANES} lanes; its status page: {worker.url}"
-            _watch(screen, worker, played)
-            with screen.step("SIGTERM: the worker drains") as step:
-                code = worker.drain()
-                step.text = f"SIGTERM: the worker drained and ended with exit code {code}"
-    with screen.step("starting Spark to ask it for the replica") as step:
-        result = _result(directory, shop, code, step.tell)
-        rows = sum(table.replica_rows for table in result.tables)
-        step.text = f"{rows:,} rows replayed from the changelog by Spark, compared with the source"
+            handled = _watch(screen, worker, played)
+            with _spark(screen, directory) as session:
+                faults = _look_at_view(screen, worker, session, directory, shop)
+                _wait_for_merges(screen, worker)
+                with screen.step("SIGTERM: the worker drains") as step:
+                    code = worker.drain()
+                    step.text = f"SIGTERM: the worker drained and ended with exit code {code}"
+                if code:
+                    faults.append(f"the worker ended with exit code {code} instead of 0")
+                with screen.step("comparing the tables with the source") as step:
+                    result = _result(directory, shop, handled, faults, session=session, tell=step.tell)
+                    rows = sum(table.replica_rows for table in result.tables)
+                    step.text = f"{rows:,} rows of {len(result.tables)} Delta tables compared with the source"
     show_result(screen.console, result, seconds=time.monotonic() - began)
     return result.good
 
@@ -85,13 +107,13 @@ def _configuration(bootstrap_servers: str, directory: Path) -> str:
         "kafka": {"bootstrap_servers": bootstrap_servers, "group_id": "demo", "topics": [_TOPIC]},
         "format": "canal",
         "lanes": {"count": _LANES},
-        "batch": {"max_records": _BATCH_RECORDS, "max_wait": "1s"},
+        "batch": {"max_records": _BATCH_RECORDS},
         "checkpoint": {"interval": "1s", "directory": str(directory / "state")},
         "tables": [
             {
                 "match": f"{DATABASE}.*",
                 "handlers": [
-                    {"type": "spark", "mode": "changelog"},
+                    {"type": "spark", "mode": "replica"},
                     {"type": "worker.demo.recorder:Recorder", "name": "recorder", "directory": "batches"},
                 ],
             }
@@ -104,55 +126,137 @@ def _configuration(bootstrap_servers: str, directory: Path) -> str:
     return head + yaml.safe_dump(document, sort_keys=False)
 
 
-def _watch(screen: Screen, worker: WorkerProcess, played: Played) -> None:
+def _watch(screen: Screen, worker: WorkerProcess, played: Played) -> _Handled:
     """Show progress until all is committed. Raises WorkerFailed."""
     began, end = time.monotonic(), played.total()
     totals = {table: count for table, count in played.most_common() if table}
+    handled, most = 0.0, 0
     with screen.progress(totals) as progress:
         while True:
-            status = worker.status()
+            status = _status(worker)
             if status is not None:
                 progress.update(status)
-                if status.error is not None:
-                    raise WorkerFailed(f"the worker halted: {status.error}")
-                if sum(partition.committed or 0 for partition in status.partitions) >= end:
+                most = max(most, sum(lane.running_table is not None for lane in status.lanes))
+                if not handled and sum(each.finished_records for each in status.tables) >= sum(
+                    totals.values()
+                ):
+                    handled = time.time()
+                if handled and sum(each.committed or 0 for each in status.partitions) >= end:
                     break
-            if time.monotonic() - began > _LIMIT_SECONDS:
-                raise WorkerFailed(f"the worker has not finished after {_LIMIT_SECONDS:g} s")
-            time.sleep(_POLL_SECONDS)
-    screen.done(f"{end:,} messages handled, written to Delta tables and committed", time.monotonic() - began)
+            _pause(began)
+    seconds = time.monotonic() - began
+    screen.done(f"{end:,} messages handled: durable, in the views, and committed", seconds)
+    return _Handled(handled, [lane.busy_seconds for lane in status.lanes], most)
 
 
-def _result(directory: Path, shop: Shop, code: int, tell: Callable[[str], None]) -> Result:
+@contextmanager
+def _spark(screen: Screen, directory: Path) -> Iterator[SparkSession]:
+    """Spark in this process, to ask as any reader of the tables does."""
     # Spark's modules take a second to import, which the screen shows as part of this step.
-    from handlers.spark.session import SharedSpark  # noqa: PLC0415 (see above)
-    from worker.demo.verify import compare, replica  # noqa: PLC0415 (see above)
+    with screen.step("starting Spark to read the tables") as step:
+        from handlers.spark.session import SharedSpark  # noqa: PLC0415 (see above)
 
+        spark = SharedSpark(SparkSection.model_validate({**_SPARK, "ui": False}), directory, "demo")
+        step.text = f"Spark {spark.version} to read the tables, beside the worker's own"
+    try:
+        yield spark.session
+    finally:
+        spark.stop()
+
+
+def _look_at_view(
+    screen: Screen, worker: WorkerProcess, session: SparkSession, directory: Path, shop: Shop
+) -> list[str]:
+    """Compare one table as it is seen with what is not merged yet: the one with most of that."""
+    from handlers.spark.reading import current  # noqa: PLC0415 (as Spark's modules)
+
+    waiting = {name: rows for name, rows in _waiting_rows(worker).items() if shop.tables[name].key}
+    name = max(waiting, key=lambda one: (waiting[one], one), default="orders")
+    table = shop.tables[name]
+    with screen.step(f"reading the view of {name}") as step:
+        frame = current(session, str(directory / "lake" / DATABASE / name))
+        rows = frame.toArrow().to_pylist()
+        differences = compare_columns(name, [column.name for column in table.columns], frame.columns)
+        differences += compare(name, table.key, table.rows.values(), rows)
+        equal = "equal to the source" if not differences else f"{len(differences):,} differences"
+        step.text = (
+            f"the view of {name}: {len(rows):,} rows, {equal}, "
+            f"{waiting.get(name, 0):,} of its changes not merged yet"
+        )
+    return [f"{name}, its view: {each.row}: {each.what}" for each in differences]
+
+
+def _wait_for_merges(screen: Screen, worker: WorkerProcess) -> None:
+    """Until every table holds all. Raises WorkerFailed."""
+    began = time.monotonic()
+    with screen.step("merging") as step:
+        while waiting := _waiting_rows(worker):
+            rows, tables = sum(waiting.values()), len(waiting)
+            step.tell(f"merging {rows:,} changes into {tables} table{'s' if tables > 1 else ''}")
+            _pause(began)
+        step.text = "everything merged into the Delta tables"
+
+
+def _waiting_rows(worker: WorkerProcess) -> dict[str, int]:
+    """Rows that wait for each table where any do. Raises WorkerFailed."""
+    began = time.monotonic()
+    while (status := _status(worker)) is None:
+        _pause(began)
+    tables: list[Mapping[str, Any]] = [
+        table for handler in status.handlers for table in handler.get("tables", ())
+    ]
+    for table in tables:
+        if table["error"] is not None:
+            raise WorkerFailed(f"{table['table']} cannot be merged: {table['error']}")
+    return {
+        table["table"].partition(".")[2]: table["waiting_rows"] for table in tables if table["waiting_rows"]
+    }
+
+
+def _status(worker: WorkerProcess) -> WorkerStatus | None:
+    status = worker.status()
+    if status is not None and status.error is not None:
+        raise WorkerFailed(f"the worker halted: {status.error}")
+    return status
+
+
+def _pause(began: float) -> None:
+    """Until one may look again. Raises WorkerFailed when that is done for too long."""
+    if time.monotonic() - began > _LIMIT_SECONDS:
+        raise WorkerFailed(f"the worker has not finished after {_LIMIT_SECONDS:g} s")
+    time.sleep(_POLL_SECONDS)
+
+
+def _result(
+    directory: Path,
+    shop: Shop,
+    handled: _Handled,
+    faults: list[str],
+    *,
+    session: SparkSession,
+    tell: Callable[[str], None],
+) -> Result:
     batches = read_batches(directory / "batches")
     lake = directory / "lake" / DATABASE
-    commits = {name: read_commits(lake / name) for name in shop.tables}
-    found = spans(batches, commits)
 
     def look(name: str, table: SourceTable) -> TableResult:
-        tell(f"asking Spark for the replica of {name}")
-        columns = [column.name for column in table.columns]
-        rows = replica(spark.session, str(lake / name), columns, table.key)
-        differences = compare(name, table.key, table.rows.values(), rows)
+        tell(f"comparing {name} with the source")
+        commits = read_commits(lake / name, _TOPIC)
+        frame = session.sql(f"SELECT * FROM delta.`{lake / name}`")
+        rows = frame.toArrow().to_pylist()
+        differences = compare_columns(name, [column.name for column in table.columns], frame.columns)
+        differences += compare(name, table.key, table.rows.values(), rows)
         return TableResult(
-            table_work(found, name),
+            table_work(batches, commits, name),
             len(table.rows),
             len(rows),
-            order_faults(name, table.history, batches, commits[name]),
+            order_faults(name, table.history, batches, commits),
             [f"{difference.row}: {difference.what}" for difference in differences],
         )
 
-    spark = SharedSpark(SparkSection.model_validate(_SPARK), directory, "demo")
-    try:
-        with ThreadPoolExecutor(_QUERIES_AT_ONCE, "demo-query") as queries:
-            tables = list(queries.map(look, shop.tables, shop.tables.values()))
-    finally:
-        spark.stop()
-    most, mean = at_once(found)
-    worked = max(span.ended for span in found) - min(span.began for span in found) if found else 0.0
-    faults = [] if code == 0 else [f"the worker ended with exit code {code} instead of 0"]
-    return Result(tables, lane_work(found, _LANES), most, mean, worked, faults)
+    with ThreadPoolExecutor(_QUERIES_AT_ONCE, "demo-query") as queries:
+        tables = list(queries.map(look, shop.tables, shop.tables.values()))
+    worked = handled.at - batches[0].began if batches else 0.0
+    mean = sum(handled.busy_seconds) / worked if worked else 0.0
+    lanes = lane_work(batches, handled.busy_seconds)
+    return Result(tables, lanes, handled.most_at_once, mean, worked, faults)

@@ -1,8 +1,9 @@
-"""When each batch ran, in which lane, and whether its table's order was kept."""
+"""What ran when and in which lane, and whether each table's order was kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -10,19 +11,9 @@ from worker.demo.commits import Commit
 from worker.demo.recorder import RecordedBatch
 from worker.demo.source import Place
 
-__all__ = ["LaneWork", "Span", "TableWork", "at_once", "lane_work", "order_faults", "spans", "table_work"]
+__all__ = ["LaneWork", "TableWork", "lane_work", "order_faults", "table_work"]
 
-
-class Span(NamedTuple):
-    """A batch from its beginning to its commit in the Delta table. Times in seconds since 1970."""
-
-    table: str
-    lane: int
-    began: float
-    ended: float
-    changes: int
-    behind: float
-    """Seconds from the source's commit of the first change to the Delta table's."""
+_STATEMENTS = ("ddl", "truncate")
 
 
 class LaneWork(NamedTuple):
@@ -38,36 +29,20 @@ class TableWork(NamedTuple):
     lanes: tuple[int, ...]
     batches: int
     changes: int
-    busy_seconds: float
+    merges: int
     behind_seconds: float
-    """The longest."""
-
-
-def spans(batches: Iterable[RecordedBatch], commits: Mapping[str, Sequence[Commit]]) -> list[Span]:
-    """Each batch with the commit that holds its changes; a batch without one is left out (`order_faults`
-    tells of it)."""
-    ends = {
-        (table, commit.first_offset, commit.last_offset, commit.rows): commit.ended
-        for table, of_table in commits.items()
-        for commit in of_table
-    }
-    found = []
-    for batch in batches:
-        ended = ends.get(_identity(batch))
-        if ended is not None:
-            behind = ended - batch.source_time_ms / 1000
-            found.append(Span(batch.table, batch.lane, batch.began, ended, len(batch.places), behind))
-    return found
+    """The longest time from the source's commit of a batch's first change to the Delta table's of its last
+    one."""
 
 
 def order_faults(
     table: str, history: Sequence[Place], batches: Iterable[RecordedBatch], commits: Sequence[Commit]
 ) -> list[str]:
-    """What is wrong with the way one table's changes took; empty: each came once, in order, alone.
+    """What is wrong with the way one table's changes took; empty: each came once, in order, and was merged.
 
-    The handlers must have seen the source's changes row by row in the source's order; the Delta table must
-    hold each batch as one commit, in the same order; and each commit must be there before the next batch
-    begins.
+    The handlers must have seen the source's changes row by row in the source's order; each commit of the
+    Delta table must go on where the one before it ended, must not be there before its changes were given to
+    the handlers, and the last one must hold the last change.
     """
     own = [batch for batch in batches if batch.table == table]
     faults = []
@@ -80,59 +55,54 @@ def order_faults(
         faults.append(f"{len(missing)} changes never came, the first of offset {missing[0][0]}")
     if unknown := sorted(set(seen) - set(expected)):
         faults.append(f"{len(unknown)} changes came that the source never made, first at {unknown[0][0]}")
-    written = [(table, commit.first_offset, commit.last_offset, commit.rows) for commit in commits]
-    if written != [_identity(batch) for batch in own]:
-        faults.append(
-            f"{len(own)} batches were handled, but the Delta table has {len(written)} other appends"
-        )
-    else:
-        for commit, following in zip(commits, own[1:], strict=False):
-            if following.began < commit.ended:
-                faults.append(
-                    f"the batch from offset {following.places[0][0]} began before the last one ended"
-                )
+    return faults + _commit_faults(history, own, commits)
+
+
+def _commit_faults(
+    history: Sequence[Place], own: Sequence[RecordedBatch], commits: Sequence[Commit]
+) -> list[str]:
+    faults = []
+    for earlier, later in pairwise(commits):
+        if later.last <= earlier.last:
+            faults.append(f"the merge up to offset {later.last[0]} came after that up to {earlier.last[0]}")
+    began = {place: batch.began for batch in own for place in batch.places}
+    for commit in commits:
+        if commit.last not in began:
+            faults.append(f"a merge ends at offset {commit.last[0]}[{commit.last[1]}], where no change was")
+        elif commit.ended < began[commit.last]:
+            faults.append(f"the change at offset {commit.last[0]} was merged before it was handled")
+    # A statement is followed at once, by commits of its own.
+    rows = [(place.message, place.row) for place in history if place.op not in _STATEMENTS]
+    merged = max((commit.last for commit in commits), default=(-1, -1))
+    if left := [place for place in rows if place > merged]:
+        faults.append(f"{len(left)} changes were never merged, the first of offset {left[0][0]}")
     return faults
 
 
-def lane_work(found: Iterable[Span], lanes: int) -> list[LaneWork]:
+def lane_work(batches: Iterable[RecordedBatch], busy_seconds: Sequence[float]) -> list[LaneWork]:
     """What each lane did, idle ones too."""
+    done = list(batches)
     works = []
-    for lane in range(lanes):
-        own = [span for span in found if span.lane == lane]
-        tables = tuple(dict.fromkeys(span.table for span in own))
-        works.append(LaneWork(lane, len(own), sum(span.changes for span in own), _busy(own), tables))
+    for lane, busy in enumerate(busy_seconds):
+        own = [batch for batch in done if batch.lane == lane]
+        tables = tuple(dict.fromkeys(batch.table for batch in own))
+        works.append(LaneWork(lane, len(own), sum(len(batch.places) for batch in own), busy, tables))
     return works
 
 
-def table_work(found: Iterable[Span], table: str) -> TableWork:
-    own = [span for span in found if span.table == table]
+def table_work(batches: Iterable[RecordedBatch], commits: Sequence[Commit], table: str) -> TableWork:
+    own = [batch for batch in batches if batch.table == table]
     return TableWork(
         table,
-        tuple(sorted({span.lane for span in own})),
+        tuple(sorted({batch.lane for batch in own})),
         len(own),
-        sum(span.changes for span in own),
-        _busy(own),
-        max((span.behind for span in own), default=0.0),
+        sum(len(batch.places) for batch in own),
+        len(commits),
+        max((_behind(batch, commits) for batch in own), default=0.0),
     )
 
 
-def at_once(found: Iterable[Span]) -> tuple[int, float]:
-    """How many batches ran at once: the most, and the mean over the time in which any ran."""
-    events = sorted([(span.began, 1) for span in found] + [(span.ended, -1) for span in found])
-    running = most = 0
-    worked = total = 0.0
-    for (moment, step), (following, _) in pairwise(events):
-        running += step
-        most = max(most, running)
-        if running:
-            total += following - moment
-            worked += running * (following - moment)
-    return most, worked / total if total else 0.0
-
-
-def _identity(batch: RecordedBatch) -> tuple[str, int, int, int]:
-    return batch.table, batch.places[0][0], batch.places[-1][0], len(batch.places)
-
-
-def _busy(own: Iterable[Span]) -> float:
-    return sum(span.ended - span.began for span in own)
+def _behind(batch: RecordedBatch, commits: Sequence[Commit]) -> float:
+    """0 for a batch that no commit holds (`order_faults` tells of it), or needs to hold."""
+    place = bisect_left(commits, batch.places[-1], key=lambda commit: commit.last)
+    return commits[place].ended - batch.source_time_ms / 1000 if place < len(commits) else 0.0

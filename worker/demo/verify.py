@@ -1,4 +1,4 @@
-"""A replica read from the changelog with Spark, and compared with the source's rows."""
+"""A replica compared with the source's rows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from pyspark.sql import SparkSession
-
 from worker.demo.canal_text import time_text
 
-__all__ = ["Difference", "compare", "replica"]
+__all__ = ["Difference", "compare", "compare_columns"]
 
 Row = Mapping[str, Any]
 
@@ -26,44 +24,12 @@ class Difference(NamedTuple):
     what: str
 
 
-def replica(
-    spark: SparkSession, path: str, columns: Sequence[str], key: Sequence[str]
-) -> list[dict[str, Any]]:
-    """The table's rows as its changelog leaves them: of each key the last change, unless that deleted it.
-
-    A change of the key itself ends the old key's row; a TRUNCATE ends all before it. Without a key, all that
-    was inserted since the last TRUNCATE.
-    """
-    changelog = f"delta.`{path}`"
-    [facts] = _rows(
-        spark,
-        f"""SELECT max(_offset) FILTER (WHERE _op = 'truncate') AS emptied, count(_old_key) AS moved
-        FROM {changelog}""",
-    )
-    # A statement has an offset of its own, and stands alone in it.
-    since = f"_offset > {-1 if facts['emptied'] is None else facts['emptied']}"
-    kept = ", ".join(f"`{column}`" for column in columns)
-    if not key:
-        query = f"SELECT {kept} FROM {changelog} WHERE _op = 'insert' AND {since} ORDER BY _offset, _index"
-        return _rows(spark, query)
-    keys = ", ".join(f"`{column}`" for column in key)
-    steps = f"""
-        SELECT {keys}, struct(_offset, _index, 1) AS _step, _op <> 'delete' AS _there, struct({kept}) AS _row
-        FROM {changelog} WHERE _op IN ('insert', 'update', 'delete', 'snapshot') AND {since}"""
-    if facts["moved"]:
-        fields = spark.sql(f"SELECT {keys} FROM {changelog}").schema.fields
-        schema = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)
-        steps += f"""
-        UNION ALL
-        SELECT _old.*, struct(_offset, _index, 0), false, NULL FROM (
-            SELECT from_json(_old_key, '{schema}') AS _old, _offset, _index
-            FROM {changelog} WHERE _old_key IS NOT NULL AND {since}
-        )"""
-    query = f"""
-        SELECT _last._row.* FROM (
-            SELECT max_by(struct(_there, _row), _step) AS _last FROM ({steps}) GROUP BY {keys}
-        ) WHERE _last._there"""
-    return _rows(spark, query)
+def compare_columns(table: str, truth: Sequence[str], found: Sequence[str]) -> list[Difference]:
+    """One difference where the columns, or their order, are not the source's."""
+    if list(truth) == list(found):
+        return []
+    what = f"its columns are {', '.join(found)}; in the source {', '.join(truth)}"
+    return [Difference(table, "", what)]
 
 
 def compare(table: str, key: Sequence[str], truth: Iterable[Row], found: Iterable[Row]) -> list[Difference]:
@@ -89,11 +55,6 @@ def compare(table: str, key: Sequence[str], truth: Iterable[Row], found: Iterabl
                 differences.append(Difference(table, _shown(at), what))
     differences += [Difference(table, _shown(at), "is not in the source") for at in by_key]
     return differences
-
-
-def _rows(spark: SparkSession, query: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = spark.sql(query).toArrow().to_pylist()
-    return rows
 
 
 def _comparable(row: Row) -> dict[str, Any]:
