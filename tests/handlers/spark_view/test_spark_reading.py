@@ -62,8 +62,7 @@ def test_what_is_not_there_is_told(lake: Lake, tmp_path: Path) -> None:
 
 def test_all_tables_of_a_lake_become_views(lake: Lake, tmp_path: Path) -> None:
     orders, log, history = lake(), lake("crm/changes", "changelog"), lake("crm/versions", "history")
-    orders.table(COLUMNS, "(1, 'one', 1)")
-    orders.put()
+    orders.put(row(1, "one", 1))
     log.put(row(7, op="insert", topic="cdc", partition=0, offset=7, index=0))
     history.put(row(1, op="insert", topic="cdc", partition=0, offset=7, index=0))
     made = create_views(orders.spark, str(tmp_path / "lake"), names="{table}_of_{database}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from view_lab import ORDERS, HandMade, shape
+from view_lab import HandMade, shape
 
 from handlers.spark.view import NothingToSee, folder_sql, view_sql
 
@@ -22,36 +24,47 @@ def row(
     return {"op": op, "id": id, "name": name, "price": price, **more}
 
 
-def test_the_last_change_of_each_key_wins_over_the_table(lake: Lake) -> None:
+@pytest.fixture(scope="module")
+def three(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> HandMade:
+    """A Delta table of three rows, which no test changes: most only differ in what the log holds."""
+    made = HandMade(spark, tmp_path_factory.mktemp("three"))
+    made.table(COLUMNS, "(1, 'one', 1)", "(2, 'two', 2)", "(3, 'three', 3)")
+    return made
+
+
+@pytest.fixture
+def orders(lake: Lake, three: HandMade) -> HandMade:
+    """That table with an empty log of the test's own."""
     orders = lake()
-    orders.table(COLUMNS, "(1, 'one', 1)", "(2, 'two', 2)", "(3, 'three', 3)")
+    orders.ref = replace(orders.ref, sql=three.ref.sql, path=three.ref.path)
+    return orders
+
+
+THREE = [(1, "one", 1), (2, "two", 2), (3, "three", 3)]
+
+
+def test_the_last_change_of_each_key_wins_over_the_table(orders: HandMade) -> None:
     orders.put(row(2, "zwei", 22), row(4, "vier", 4, op="insert"))
     orders.put(row(2, "deux", 222), row(3, op="delete"))
     assert orders.shown() == [(1, "one", 1), (2, "deux", 222), (4, "vier", 4)]
 
 
-def test_segments_that_the_table_holds_already_change_nothing(lake: Lake) -> None:
-    orders = lake()
-    orders.table(COLUMNS, "(2, 'deux', 222)", "(4, 'quatre', 4)")
-    orders.put(row(2, "zwei", 22), row(3, op="delete"))
-    orders.put(row(2, "deux", 222), row(4, "vier", 4))
-    orders.put(row(4, "quatre", 4), row(5, op="delete"))
-    assert orders.shown() == [(2, "deux", 222), (4, "quatre", 4)]
+def test_segments_that_the_table_holds_already_change_nothing(orders: HandMade) -> None:
+    orders.put(row(2, "zwei", 22), row(4, "vier", 4))
+    orders.put(row(2, "two", 2), row(4, op="delete"), row(3, "drei", 33))
+    orders.put(row(3, "three", 3), row(5, op="delete"))
+    assert orders.shown() == THREE
 
 
-def test_a_key_that_was_deleted_and_came_again_is_there_once(lake: Lake) -> None:
-    orders = lake()
-    orders.table(COLUMNS, "(1, 'old', 1)")
+def test_a_key_that_was_deleted_and_came_again_is_there_once(orders: HandMade) -> None:
     orders.put(row(1, op="delete"))
     orders.put(row(1, "new", 2, op="insert"))
-    assert orders.shown() == [(1, "new", 2)]
+    assert orders.shown() == [(1, "new", 2), *THREE[1:]]
 
 
-def test_a_log_without_rows_shows_the_table(lake: Lake) -> None:
-    orders = lake()
-    orders.table(COLUMNS, "(1, 'one', 1)")
+def test_a_log_without_rows_shows_the_table(orders: HandMade) -> None:
     orders.put()
-    assert orders.shown() == [(1, "one", 1)]
+    assert orders.shown() == THREE
 
 
 def test_before_the_first_commit_the_segments_are_the_table(lake: Lake) -> None:
@@ -61,30 +74,25 @@ def test_before_the_first_commit_the_segments_are_the_table(lake: Lake) -> None:
     assert orders.shown() == [(2, "two", 2)]
 
 
-def test_ten_segments_and_more_are_told_apart_by_number(lake: Lake) -> None:
-    orders = lake()
-    orders.table(COLUMNS)
+def test_ten_segments_and_more_are_told_apart_by_number(orders: HandMade) -> None:
     for price in range(1, 12):
         orders.put(row(1, "n", price))
-    assert orders.shown() == [(1, "n", 11)]
+    assert orders.shown() == [(1, "n", 11), *THREE[1:]]
 
 
-def test_a_row_without_all_columns_shows_once_it_is_merged(lake: Lake) -> None:
-    orders = lake()
-    orders.table(COLUMNS, "(1, 'one', 1)", "(2, 'two', 2)", "(3, 'three', 3)")
-    orders.put(row(1, "uno", 11), row(3, "tre", 33))
+def test_a_row_without_all_columns_shows_once_it_is_merged(orders: HandMade) -> None:
+    """The table has its other columns, for the sink merges all before such a segment, and then that."""
+    orders.put(row(1, "uno", 11), row(2, "dos", 22))
+    orders.put(row(1, "one", 1), row(2, "two", 2))
     orders.put(
         row(1, price=111, absent=["name"]),
-        row(2, price=22, absent=["name"]),
+        row(2, price=222, absent=["name"]),
         row(3, op="delete", absent=["name", "price"]),
         partial=True,
     )
-    # The sink merges all before it puts such a segment: the table holds the first one.
-    orders.spark.sql(f"UPDATE {orders.ref.sql} SET name = 'uno', price = 11 WHERE id = 1")
-    assert orders.shown() == [(1, "uno", 11), (2, "two", 2)]
-    orders.spark.sql(f"UPDATE {orders.ref.sql} SET price = 111 WHERE id = 1")
-    orders.put(row(2, "dos", 222))
-    assert orders.shown() == [(1, "uno", 111), (2, "dos", 222)]
+    assert orders.shown() == THREE[:2]
+    orders.put(row(2, "deux", 2222))
+    assert orders.shown() == [(1, "one", 1), (2, "deux", 2222)]
 
 
 def test_a_key_of_several_columns(lake: Lake) -> None:
@@ -103,10 +111,9 @@ def test_columns_go_by_name_and_those_of_one_side_are_null_on_the_other(lake: La
     assert orders.shown(of, "id, dropped, name, born") == [(1, "kept", "one", None), (2, None, "two", None)]
 
 
-@pytest.mark.parametrize("prefix", ["_", "binlane "])
-def test_names_of_any_kind(lake: Lake, prefix: str) -> None:
+def test_names_of_any_kind(lake: Lake) -> None:
     odd = shape(("the key",), **{"the key": pa.int64(), "a`b": pa.string()})
-    orders = lake("shop/a %20 {b}", prefix=prefix)
+    orders = lake("shop/a %20 {b}", prefix="binlane ")
     mapped = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
     orders.table("`the key` BIGINT, `a``b` STRING", properties=mapped)
     orders.put({"op": "upsert", "the key": 1, "a`b": "y"}, of=odd)
@@ -141,15 +148,15 @@ def test_a_changelog_of_parquet_files_is_its_log_whatever_shapes_it_had(lake: La
 
 @pytest.mark.parametrize(("mode", "key"), [("history", ("id",)), ("replica", ())])
 def test_histories_and_tables_without_a_key_are_shown_as_merged(
-    lake: Lake, mode: str, key: tuple[str, ...]
+    lake: Lake, three: HandMade, mode: str, key: tuple[str, ...]
 ) -> None:
     of = shape(key, id=pa.int64())
     orders = lake(mode=mode)
-    orders.put({"op": "insert", "id": 2}, of=of)
+    orders.put({"op": "insert", "id": 4}, of=of)
     with pytest.raises(NothingToSee, match="no rows yet"):
         orders.view(of)
-    orders.table("id BIGINT", "(1)")
-    assert orders.shown(of) == [(1,)]
+    orders.ref = replace(orders.ref, sql=three.ref.sql)
+    assert orders.shown(of, "id") == [(1,), (2,), (3,)]
 
 
 def test_a_source_column_with_a_name_that_the_view_needs_is_told(lake: Lake) -> None:
@@ -158,32 +165,30 @@ def test_a_source_column_with_a_name_that_the_view_needs_is_told(lake: Lake) -> 
         orders.view(shape(id=pa.int64(), _Segment=pa.string()))
 
 
-@pytest.mark.parametrize("kind", ["VIEW", "TEMPORARY VIEW"])
-def test_a_view_made_once_shows_what_comes_later(lake: Lake, kind: str) -> None:
+def test_a_view_made_once_shows_what_comes_later(lake: Lake) -> None:
     orders = lake()
     orders.table(COLUMNS, "(1, 'one', 1)")
     orders.put(row(2, "two", 2))
-    orders.spark.sql(f"CREATE OR REPLACE {kind} orders_now AS {orders.view()}")
+    views = {"kept": "VIEW", "of_the_session": "TEMPORARY VIEW"}
+    for name, kind in views.items():
+        orders.spark.sql(f"CREATE OR REPLACE {kind} {name} AS {orders.view()}")
     orders.put(row(1, op="delete"))
-    assert orders.rows("orders_now") == [(2, "two", 2)]
-    orders.spark.sql(f"DELETE FROM {orders.ref.sql}")
-    orders.spark.sql(f"INSERT INTO {orders.ref.sql} VALUES (3, 'three', 3)")
+    assert [orders.rows(name) for name in views] == [[(2, "two", 2)]] * 2
+    orders.spark.sql(f"INSERT OVERWRITE {orders.ref.sql} VALUES (3, 'three', 3)")
     orders.log.remove(1)
-    assert orders.rows("orders_now") == [(3, "three", 3)]
-    orders.spark.sql("DROP VIEW orders_now")
+    assert [orders.rows(name) for name in views] == [[(3, "three", 3)]] * 2
+    orders.spark.sql("DROP VIEW kept")
 
 
-def test_the_segments_are_listed_once_and_after_the_table_was_looked_at(lake: Lake) -> None:
-    """Two lists would be of two moments, and a list older than the table could miss what it lacks."""
-    orders = lake()
-    orders.table(COLUMNS, "(1, 'one', 1)")
+def test_the_segments_are_listed_once(orders: HandMade) -> None:
+    """Two lists would be of two moments."""
     orders.put(row(1, "uno", 11))
-    before = orders.spark.sql(f"SELECT * FROM ({orders.view()})")
-    plan = before._jdf.queryExecution().analyzed().toString()
+    frame = orders.spark.sql(f"SELECT * FROM ({orders.view()})")
+    plan = frame._jdf.queryExecution().analyzed().toString()
     assert plan.count("Relation [_op") == 1, plan
     orders.put(row(1, "eins", 111))
-    assert [tuple(row) for row in before.collect()] == [(1, "uno", 11)]
-    assert orders.shown(ORDERS) == [(1, "eins", 111)]
+    assert sorted(map(tuple, frame.collect())) == [(1, "uno", 11), *THREE[1:]]
+    assert orders.shown() == [(1, "eins", 111), *THREE[1:]]
 
 
 def test_the_view_needs_no_place_but_the_log_and_the_table(lake: Lake, tmp_path: Path) -> None:
