@@ -12,7 +12,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
 from pyspark.errors import PySparkException
 
-from handlers.spark.log.files import AlreadyThere, Entry, FilesError, scheme_of, temporary_name
+from handlers.spark.log.files import AlreadyThere, Entry, FilesError, temporary_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,14 +56,13 @@ class HadoopFiles:
         with _explained(uri, "reach"):
             place = self._path(uri)
             self._fs = place.getFileSystem(self._conf)
-            root = self._fs.makeQualified(place)
-            self._is_conditional = bool(self._fs.hasPathCapability(root, _IF_ABSENT))
-        self._root_uri = root.toUri()
-        self._lands_whole = self._is_conditional or scheme_of(str(self._root_uri)) in _OBJECT_STORES
+            self._root = self._fs.getUri()
+            self._is_conditional = bool(self._fs.hasPathCapability(place, _IF_ABSENT))
+        self._lands_whole = self._is_conditional or self._root.getScheme() in _OBJECT_STORES
 
     @cached_property
     def _context(self) -> Any:
-        return self._hadoop.FileContext.getFileContext(self._root_uri, self._conf)
+        return self._hadoop.FileContext.getFileContext(self._root, self._conf)
 
     def list(self, folder: str) -> Sequence[Entry]:
         try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from log_lab import change, rows
+from log_lab import change, names_in, rows
 
 from handlers.spark.log.files import AlreadyThere, Files, FilesError
 from handlers.spark.log.marks import Marks
@@ -34,7 +33,7 @@ class FilesContract:
         with pytest.raises(AlreadyThere, match="one is there already"):
             files.put(f"{root}/one", b"second")
         assert files.read(f"{root}/one") == b"first"
-        assert [name for name in os.listdir(folder) if not name.endswith(".crc")] == ["one"]
+        assert [name for name in names_in(folder) if not name.endswith(".crc")] == ["one"]
 
     def test_names_are_taken_as_they_are(self, files: Files, root: str, folder: Path) -> None:
         files.put(f"{root}/sh%20op/订单 1+2/one", b"x")
@@ -75,7 +74,7 @@ class FilesContract:
 
     def test_a_file_in_a_folders_place_is_told(self, files: Files, root: str) -> None:
         files.put(f"{root}/lake", b"")
-        with pytest.raises(FilesError, match="cannot write .*/lake/orders/1.parquet: "):
+        with pytest.raises(FilesError, match=r"cannot write .*/lake/orders/1\.parquet: "):
             files.put(f"{root}/lake/orders/1.parquet", b"x")
 
     def test_a_footer_is_read_by_itself(self, files: Files, root: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ from handlers import Change
 from handlers.spark.log.files import AlreadyThere, Entry, Files, FilesError
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
 
-__all__ = ["MemoryFiles", "Place", "change", "place_of", "places_in", "places_of", "rows", "take"]
+__all__ = ["MemoryFiles", "Place", "change", "names_in", "place_of", "places_in", "places_of", "rows", "take"]
 
 Place = tuple[int, int, int]
 """Partition, offset, index."""
@@ -89,6 +90,10 @@ def places_in(data: bytes) -> list[Place]:
 def places_of(files: Files, log: SegmentLog) -> list[Place]:
     """Which changes the log's segments hold, in order."""
     return [place for segment in log.segments for place in places_in(files.read(segment.path))]
+
+
+def names_in(folder: Path | str) -> list[str]:
+    return sorted(path.name for path in Path(folder).iterdir())
 
 
 class MemoryFiles:

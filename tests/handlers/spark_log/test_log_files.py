@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from files_contract import FilesContract
+from log_lab import names_in
 
 from handlers.spark.log.arrow_files import ArrowFiles
 from handlers.spark.log.files import AlreadyThere, Files, FilesError, files_for
@@ -94,7 +95,7 @@ def test_of_threads_that_put_one_path_at_once_exactly_one_does(tmp_path: Path, k
         for thread in threads:
             thread.join()
         assert won == [files.read(path)]
-        assert os.listdir(tmp_path / str(turn)) == ["one"]
+        assert names_in(tmp_path / str(turn)) == ["one"]
 
 
 def test_a_put_is_durable_before_its_name_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +103,8 @@ def test_a_put_is_durable_before_its_name_is_seen(tmp_path: Path, monkeypatch: p
     sync = os.fsync
 
     def watched(descriptor: int) -> None:
-        synced = os.readlink(f"/proc/self/fd/{descriptor}").replace(str(tmp_path), "")
-        names = [name for name in os.listdir(tmp_path / "log") if name == "one"]
+        synced = str(Path(f"/proc/self/fd/{descriptor}").readlink()).replace(str(tmp_path), "")
+        names = [name for name in names_in(tmp_path / "log") if name == "one"]
         seen.append(("file" if synced.endswith(".tmp") else synced or "/", names))
         sync(descriptor)
 
@@ -128,7 +129,7 @@ def test_a_write_that_fails_midway_leaves_nothing(tmp_path: Path) -> None:
         LocalFiles().put(f"{tmp_path}/one", b"x" * 20_000)
     assert str(told.value).startswith(f"cannot write {tmp_path}/one: File too large; ")
     assert told.value.errno == errno.EFBIG
-    assert os.listdir(tmp_path) == []
+    assert names_in(tmp_path) == []
 
 
 def test_a_place_that_cannot_be_written_is_told() -> None:
@@ -152,5 +153,5 @@ def test_with_connect_an_object_store_is_arrows(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     spark: Any = SimpleNamespace(is_classic=False, session=None)
     assert isinstance(files_for("s3a://lake/shop", spark), ArrowFiles)
-    with pytest.raises(FilesError, match="cannot reach oss://lake/shop: .*with Spark Connect the warehouse"):
+    with pytest.raises(FilesError, match=r"cannot reach oss://lake/shop: .*with Spark Connect the warehouse"):
         files_for("oss://lake/shop", spark)

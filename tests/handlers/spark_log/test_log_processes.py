@@ -61,7 +61,7 @@ def test_of_processes_that_put_one_path_at_once_exactly_one_does(tmp_path: Path,
 
 def test_workers_that_write_one_log_lose_nothing_and_repeat_nothing(tmp_path: Path, start: Start) -> None:
     folder = str(tmp_path / "pending")
-    workers = [start(write_shared, folder, who, 6)[1] for who in range(1, 9)]
+    workers = [start(write_shared, folder, who, 4)[1] for who in range(1, 9)]
     for worker in workers:
         worker.send("go")
     for worker in workers:
@@ -69,7 +69,7 @@ def test_workers_that_write_one_log_lose_nothing_and_repeat_nothing(tmp_path: Pa
     log = SegmentLog(FILES, folder)
     log.load()
     places = places_of(FILES, log)
-    assert sorted(places) == [(partition, offset, 0) for partition in range(9) for offset in range(6)]
+    assert sorted(places) == [(partition, offset, 0) for partition in range(9) for offset in range(4)]
     for partition in range(9):
         offsets = [offset for one, offset, _ in places if one == partition]
         assert offsets == sorted(offsets)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from log_lab import SCHEMA, change, places_of, rows, take
+from log_lab import SCHEMA, change, names_in, places_of, rows, take
 
 from handlers.spark.log.files import temporary_name
 from handlers.spark.log.local_files import LocalFiles
@@ -37,7 +37,7 @@ def filled(log: SegmentLog, count: int) -> SegmentLog:
 
 
 def names(log: SegmentLog) -> list[int]:
-    return sorted(int(name[:20]) for name in os.listdir(log.folder) if name.endswith(".parquet"))
+    return sorted(int(name[:20]) for name in names_in(log.folder) if name.endswith(".parquet"))
 
 
 def test_an_empty_log_has_nothing(log: SegmentLog) -> None:
@@ -132,7 +132,7 @@ def test_which_numbers_are_used_up_is_kept_in_one_name(log: SegmentLog) -> None:
     filled(log, 4)
     for number in (1, 1, 3, 2):
         log.remove(number)
-    assert os.listdir(f"{log.folder}/_removed") == [f"{3:020d}"]
+    assert names_in(f"{log.folder}/_removed") == [f"{3:020d}"]
 
 
 def test_a_removal_that_stopped_midway_is_finished_by_the_next_load(log: SegmentLog) -> None:
