@@ -177,6 +177,7 @@ def truncate_table(target: Target, ref: TableRef, step: str) -> None:
     if not target.is_history:
         target.run(ref, step, f"DELETE FROM {ref.sql}")
         return
-    to, current = quoted(target.added("valid_to")), quoted(target.added("current"))
-    moment = f"timestamp_millis({target.time_ms})"
-    target.run(ref, step, f"UPDATE {ref.sql} SET {to} = {moment}, {current} = false WHERE {current}")
+    began, ends, current = (quoted(target.added(name)) for name in ("valid_from", "valid_to", "current"))
+    # Not before they began: the source's clock may have been set back.
+    moment = f"greatest({began}, timestamp_millis({target.time_ms}))"
+    target.run(ref, step, f"UPDATE {ref.sql} SET {ends} = {moment}, {current} = false WHERE {current}")

@@ -169,7 +169,7 @@ class DDLLake:
             MortalFiles(life),
             f"{self.folder}/_binlane",
             settle=lambda name: self.settled.append(".".join(name)),
-            databases_of=lambda _: ["db", "other"],
+            databases_of=lambda _: [one.name for one in self.folder.iterdir()],
             overrides=self.overrides,
             properties=self.properties,
             partition_by=self.partition_by,

@@ -9,7 +9,6 @@ import pytest
 from conftest import MakeLake
 from spark_ddl_lab import DDLLake
 
-BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
 DROPPED = datetime(2025, 6, 15, 15, 6, 40, tzinfo=UTC)
 ADDED = "_valid_from timestamp; _valid_to timestamp; _current boolean; _op string; _topic string; "
 ADDED += "_partition int; _offset bigint; _index int"
@@ -58,10 +57,15 @@ def test_columns_are_renamed_and_retyped_in_all_versions(history: DDLLake) -> No
 
 @pytest.mark.parametrize("sql", ["DROP TABLE t", "TRUNCATE t"])
 def test_versions_end_when_the_rows_do(history: DDLLake, sql: str) -> None:
+    later = "TIMESTAMP'2026-01-01 00:00:00Z'"  # by a clock that was set back since
+    history.session.sql(
+        f"INSERT INTO {history.sql_of('t')} VALUES (2, 9, {later}, null, true, 'insert', 'cdc', 0, 2, 0)"
+    )
     history.follow(sql)
     assert versions(history, "_valid_to, _current, a") == [
         (datetime(2025, 2, 1, tzinfo=UTC), False, 7),
         (DROPPED, False, 8),
+        (datetime(2026, 1, 1, tzinfo=UTC), False, 9),
     ]
 
 
