@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from handlers.api import Batch, PartialFailure, Rejected
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segments import SegmentLog, SegmentTaken
+from handlers.spark.log.segments import BrokenLog, SegmentLog, SegmentTaken
 from handlers.spark.pieces import AlonePiece, RowPiece
 from handlers.spark.shape import Shape
 from handlers.spark.table_work import MergeConflict, TableWork
@@ -202,6 +202,12 @@ class TableSink:
         self._shape = self._work.shape_of_log(self._log.schema, self._log.key)
         if self._work.merges:
             merged = self._work.merged()
+            if merged > self._log.last:
+                raise BrokenLog(
+                    f"{self._work.ref} holds segment {merged}, and its log {self._work.ref.log_folder} ends with "
+                    f"{self._log.last}: what it was, and how far the source was read, is lost. Restore the log; "
+                    f"or remove the table with it, and read the source anew"
+                )
             self._unmerged.replace(self._log.after(merged), self._shape)
             if self._unmerged.waiting().rows:
                 self._offer(self)

@@ -60,6 +60,8 @@ def spark_conf(section: SparkSection, folder: Path, name: str) -> dict[str, str]
     if is_local(section.master):
         # Batches are small: more partitions only cost. On a cluster, Spark's own default and AQE decide.
         conf["spark.sql.shuffle.partitions"] = "2"
+        # VACUUM lists folders with so many tasks; Spark's default of 10,000 takes it 50 s of CPU, and not 3.
+        conf["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = "2"
     if on_loopback(section.master):
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
     joined = ("spark.jars", "spark.sql.extensions")
