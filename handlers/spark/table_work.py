@@ -124,12 +124,12 @@ class TableWork:
         applier = self._world.applier
         assert applier is not None  # see `merges`
         metrics = self._world.context.metrics
-        result = "failed"
+        result = "failure"
         with self._world.spark.slots, self._session() as session:
             began = time.monotonic()
             try:
                 applier.apply(session, self.ref, segments, shape, self._note(segments[-1]))
-                result = "ok"
+                result = "success"
             except MergeConflict:
                 result = "conflict"
                 raise
