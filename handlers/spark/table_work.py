@@ -124,18 +124,17 @@ class TableWork:
         applier = self._world.applier
         assert applier is not None  # see `merges`
         metrics = self._world.context.metrics
-        result = "failure"
         with self._world.spark.slots, self._session() as session:
             began = time.monotonic()
             try:
                 applier.apply(session, self.ref, segments, shape, self._note(segments[-1]))
-                result = "success"
             except MergeConflict:
-                result = "conflict"
+                raise  # looked at anew at once: neither the one nor the other
+            except Exception:
+                metrics.count("binlane_spark_merges_total", result="failure")
                 raise
-            finally:
-                metrics.observe("binlane_spark_merge_seconds", time.monotonic() - began)
-                metrics.count("binlane_spark_merges_total", result=result)
+            metrics.count("binlane_spark_merges_total", result="success")
+            metrics.observe("binlane_spark_merge_seconds", time.monotonic() - began)
 
     def fit(self, shape: Shape) -> None:
         """See to it that the table, if there is one, holds rows of this shape. Raises Rejected."""
