@@ -157,6 +157,8 @@ class TableSink:
 
     def _follow(self, piece: AlonePiece, batch: Batch, marks: Marks) -> None:
         """DDL and truncates: when all before is merged, at once, and remembered by a segment without rows."""
+        if not self._work.concerns(piece.change):
+            return
         self._settle()
         key = None if self._shape is None else self._shape.key
         result = self._work.follow(piece.change, batch, key)

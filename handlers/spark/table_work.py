@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from handlers.api import Batch, Change, HandlerContext, Rejected, StopWorker, TargetUnavailable
-from handlers.mysql_ddl import TableName
+from handlers.mysql_ddl import StatementError, TableName, parse
 from handlers.spark.added import log_schema, shape_of_log
 from handlers.spark.ddl import DDLResult, Surroundings, follow
 from handlers.spark.delta import Applier
@@ -160,6 +160,15 @@ class TableWork:
         whole = self.shape_of_log(pa.schema([pa.field(each.name, each.type) for each in arrow]), key)
         there = set(whole.schema.names)
         return Shape(whole.schema, tuple(column for column in key if column in there))
+
+    def concerns(self, change: Change) -> bool:
+        """Whether a statement may change tables, columns or rows; an index, or a comment, does not."""
+        if change.op == "truncate":
+            return True
+        try:
+            return bool(parse(change.sql or "", self.database))
+        except StatementError:
+            return True  # to be told by `follow`
 
     def follow(self, change: Change, batch: Batch, key: tuple[str, ...] | None) -> DDLResult:
         """Do what a `ddl` or `truncate` change did in the source; nothing of this table waits.
