@@ -206,9 +206,9 @@ class TableSink:
             merged = self._work.merged()
             if merged > self._log.last:
                 raise BrokenLog(
-                    f"{self._work.ref} holds segment {merged}, and its log {self._work.ref.log_folder} ends with "
-                    f"{self._log.last}: what it was, and how far the source was read, is lost. Restore the log; "
-                    f"or remove the table with it, and read the source anew"
+                    f"{self._work.ref} holds segment {merged}, and its log {self._work.ref.log_folder} ends "
+                    f"with {self._log.last}: how far the source was read is lost. Restore the log; or remove "
+                    f"the table with it, and read the source anew"
                 )
             self._unmerged.replace(self._log.after(merged), self._shape)
             if self._unmerged.waiting().rows:
