@@ -84,7 +84,7 @@ def merged_segment(session: SparkSession, ref: TableRef, is_classic: bool | None
         is_classic = hasattr(session, "_jsparkSession")
     if ref.path is not None and is_classic:
         jvm: Any = session._jvm
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, ref.path)  # type: ignore[attr-defined]
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, ref.path)
         nothing = jvm.scala.Option.empty()
         found = log.update(False, nothing, nothing).transactions().get(ref.app_id)
         return int(found.get()) if found.isDefined() else 0

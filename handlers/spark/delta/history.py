@@ -80,7 +80,8 @@ class History:
 
     def _versions(self, ref: TableRef | None, shape: Shape, *, partial: bool) -> str:
         """One row for each version that is opened, and (with the number 0) each that the table has and that
-        ends. The table's current versions of the keys take part as if they were changes before all others.
+        ends. The table's last version of each key takes part as if it were a change before all others: of
+        what it is now if it is current, else its delete.
         """
         added = self._added
         op, absent = added("op"), added("absent")
@@ -89,24 +90,31 @@ class History:
         order = f"(PARTITION BY {listed(shape.key)} ORDER BY {NUMBER}, {added('row')})"
         known = ""
         if ref is not None:
-            current = "'current'" + ", NULL" * (len(_PLACE) - 1)
+            current, until = added("current"), added("valid_to")
+            nothing = ", NULL" * (len(_PLACE) - 1)
+            latest = f"{current} DESC, {until} DESC, {added('valid_from')} DESC"
             known = (
-                f"UNION ALL SELECT {listed(shape.schema.names, 't')}, {current}, t.{added('valid_from')}, "
-                f"NULL, 0, 0 FROM {ref.sql} AS t LEFT SEMI JOIN {_CHANGES} AS s "
-                f"ON {equal(shape.key, 't', 's')} WHERE t.{added('current')}"
+                f"UNION ALL SELECT {names}, IF({current}, 'current', 'delete'){nothing}, "
+                f"IF({current}, {added('valid_from')}, {until}), NULL, 0, 0 FROM "
+                f"(SELECT t.*, row_number() OVER (PARTITION BY {listed(shape.key)} ORDER BY {latest}) AS "
+                f"_binlane_rank FROM {ref.sql} AS t LEFT SEMI JOIN {_CHANGES} AS s "
+                f"ON {equal(shape.key, 't', 's')}) WHERE _binlane_rank = 1"
             )
         row = f"struct({names})"
         return (
             f"WITH listed AS (SELECT {names}, {place}, {added('source_time')}, {absent}, {NUMBER}, "
             f"{added('row')} FROM {_CHANGES} {known}), "
             f"filled AS ({self._filled(shape, order) if partial else 'SELECT * FROM listed'}), "
-            f"judged AS (SELECT *, {op} = 'snapshot' AND lag({op}) OVER {order} <> 'delete' "
-            f"AND lag({row}) OVER {order} <=> {row} AS _binlane_known FROM filled), "
+            f"followed AS (SELECT *, lag({op}, 1, 'delete') OVER {order} AS _binlane_op, "
+            f"lag({row}) OVER {order} AS _binlane_row FROM filled), "
+            f"judged AS (SELECT *, {NUMBER} > 0 AND (({op} = 'delete' AND _binlane_op = 'delete') "
+            f"OR ({op} = 'snapshot' AND _binlane_op <> 'delete' AND _binlane_row <=> {row})) "
+            f"AS _binlane_known FROM followed), "
             f"timed AS (SELECT *, max({added('source_time')}) OVER {order} AS {_FROM} FROM judged "
-            f"WHERE _binlane_known IS NOT true), "
+            f"WHERE NOT _binlane_known), "
             f"bounded AS (SELECT *, lead({_FROM}) OVER {order} AS {_UNTIL} FROM timed) "
             f"SELECT {names}, {_FROM}, {_UNTIL}, {place}, {NUMBER} FROM bounded "
-            f"WHERE IF({NUMBER} = 0, {_UNTIL} IS NOT NULL, {op} <> 'delete')"
+            f"WHERE {op} <> 'delete' AND ({NUMBER} > 0 OR {_UNTIL} IS NOT NULL)"
         )
 
     def _filled(self, shape: Shape, order: str) -> str:

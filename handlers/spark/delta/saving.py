@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame
 
 from handlers.spark.delta.evolving import exists, needs_mapping
+from handlers.spark.delta.statements import literal
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef
 
@@ -24,19 +25,26 @@ def properties(names: Iterable[str], options: SparkOptions) -> dict[str, str]:
 
 
 def save(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
-    """In one commit; within `fenced`."""
+    """In one commit, within `fenced`; properties that are not Delta's own are set by a second, once."""
+    session = frame.sparkSession
     writer = frame.write.format("delta").mode("append")
-    if not exists(frame.sparkSession, ref):
+    others: list[str] = []
+    if not exists(session, ref):
         for name, value in properties(frame.columns, options).items():
-            writer = writer.option(name, value)
+            if name.startswith("delta."):
+                writer = writer.option(name, value)
+            else:
+                others.append(f"{literal(name)} = {literal(value)}")
         there = {name.casefold(): name for name in frame.columns}
         partitions = [there[name.casefold()] for name in options.partition_by if name.casefold() in there]
         if partitions:
             writer = writer.partitionBy(*partitions)
         schema = ref.sql.rpartition(".")[0]
         if ref.path is None and schema:
-            frame.sparkSession.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+            session.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     if ref.path is None:
         writer.saveAsTable(ref.sql)
     else:
         writer.save(ref.path)
+    if others:
+        session.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({', '.join(others)})")

@@ -1,0 +1,97 @@
+"""Segments made by hand, and the Delta tables that they are brought into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from handlers.spark.added import Mode, log_schema
+from handlers.spark.delta import applier_for
+from handlers.spark.delta.commits import CommitNote, merged_segment
+from handlers.spark.log.local_files import LocalFiles
+from handlers.spark.log.marks import Marks
+from handlers.spark.log.segments import Segment, SegmentLog
+from handlers.spark.options import SparkOptions
+from handlers.spark.shape import Shape
+from handlers.spark.table_ref import TableRef, quoted
+
+__all__ = ["MakeTable", "Table", "at", "shape"]
+
+_BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def at(second: int) -> datetime:
+    """A moment."""
+    return _BEGAN + timedelta(seconds=second)
+
+
+def shape(key: Sequence[str] = ("id",), /, **types: pa.DataType) -> Shape:
+    return Shape(pa.schema(list(types.items())), tuple(key))
+
+
+class Table:
+    """One Delta table of a test, and its log."""
+
+    def __init__(self, spark: Any, folder: Path, *, mode: Mode = "replica", **options: Any) -> None:
+        self.spark = spark
+        self.mode = mode
+        self.options = SparkOptions(mode=mode, **options)
+        self.path = str(folder)
+        self.ref = TableRef(f"delta.{quoted(self.path)}", self.path, f"{folder}.log", "binlane:shop.t")
+        self.log = SegmentLog(LocalFiles(), self.ref.log_folder)
+        self.log.load()
+        self.shape = Shape(pa.schema([]), ())
+
+    def put(self, of: Shape, *rows: Mapping[str, Any], partial: bool = False) -> Segment:
+        """A segment; what a row does not name is null, `op` and the like are columns that binlane adds."""
+        self.shape = of
+        schema = log_schema(of, mode=self.mode, prefix="_")
+        own = set(of.schema.names)
+        named: list[dict[str, Any]] = []
+        for number, row in enumerate(rows):
+            given = {"op": "upsert", "source_time": at(0), "row": number, **row}
+            named.append({name if name in own else f"_{name}": value for name, value in given.items()})
+        table = pa.Table.from_pylist(named, schema=schema)
+        return self.log.append(table, Marks(), key=of.key, partial=partial)
+
+    def merge(self, *segments: Segment, spark: Any = None) -> None:
+        """Bring in these, else all that the table has not got."""
+        spark = spark or self.spark
+        found = segments or self.log.after(self.merged)
+        applier = applier_for(self.options)
+        assert applier is not None
+        applier.apply(spark, self.ref, found, self.shape, self.note(found[-1].number))
+
+    def note(self, number: int) -> CommitNote:
+        return CommitNote("worker", "spark", number, 1_000 + number, {("cdc", 0): (number, 0)})
+
+    @property
+    def merged(self) -> int:
+        return merged_segment(self.spark, self.ref)
+
+    @property
+    def commits(self) -> int:
+        """The table's version."""
+        return len(self.spark.sql(f"DESCRIBE HISTORY {self.ref.sql}").collect()) - 1
+
+    def rows(self, columns: str = "*") -> list[tuple[Any, ...]]:
+        """What is in the table, in order."""
+        found = self.spark.sql(f"SELECT {columns} FROM {self.ref.sql}").toArrow().to_pylist()
+        return sorted((tuple(row.values()) for row in found), key=repr)
+
+    def types(self) -> dict[str, str]:
+        return {
+            field.name: field.dataType.simpleString()
+            for field in self.spark.table(self.ref.sql).schema.fields
+        }
+
+    def sql(self, statement: str) -> Any:
+        """`{t}` stands for the table."""
+        return self.spark.sql(statement.replace("{t}", self.ref.sql))
+
+
+MakeTable = Callable[..., Table]

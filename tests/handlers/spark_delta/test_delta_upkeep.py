@@ -1,0 +1,46 @@
+"""Few and large files, and none that no version needs any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from delta_lab import MakeTable, Table, shape
+
+from handlers.spark.delta.upkeep import optimize, vacuum
+
+LOG = shape(id=pa.int32())
+
+
+def put(table: Table, number: int) -> None:
+    table.put(
+        LOG, {"op": "insert", "id": number, "topic": "cdc", "partition": 0, "offset": number, "index": 0}
+    )
+    table.merge()
+
+
+def files(table: Table) -> int:
+    return int(table.sql("DESCRIBE DETAIL {t}").collect()[0].numFiles)
+
+
+def on_disk(table: Table) -> int:
+    return len(list(Path(table.path).glob("*.parquet")))
+
+
+def test_small_files_become_one_and_old_ones_go(make_table: MakeTable) -> None:
+    table = make_table(mode="changelog")
+    optimize(table.spark, table.ref, 2)
+    vacuum(table.spark, table.ref, 3600)
+    for number in range(3):
+        put(table, number)
+    optimize(table.spark, table.ref, 4)
+    assert files(table) == 3
+    optimize(table.spark, table.ref, 3)
+    assert files(table) == 1
+    vacuum(table.spark, table.ref, 3600)
+    assert on_disk(table) == 4
+    vacuum(table.spark, table.ref, 0)
+    assert on_disk(table) == 1
+    assert table.rows("id") == [(0,), (1,), (2,)]
+    put(table, 3)
+    assert table.merged == 4
