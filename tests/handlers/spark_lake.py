@@ -2,59 +2,131 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from handlers import Batch, Change, HandlerContext
 from handlers.spark import SparkHandler
+from handlers.spark.reading import current
 
-__all__ = ["QUICK", "TYPES", "Lake", "change"]
+__all__ = ["QUICK", "TYPES", "Counted", "Lake", "Rows", "change"]
 
-Rows = list[dict[str, Any]]
+Rows = list[tuple[Any, ...]]
 
 # Compiling less: worth it in a process that ends soon, and changes nothing that Spark does.
-QUICK = {"conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}}
+QUICK = {
+    "driver_memory": "1g",
+    "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+}
 
 TYPES = {"id": "int", "name": "varchar(20)"}
+
+# Nothing is merged until a test says so.
+_LATER = {"max_age": "1h", "at_close": "5m"}
+
+
+class Counted:
+    """The metrics of a handler."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, ...]] = Counter()
+
+    def count(self, metric: str, amount: float = 1, **labels: str) -> None:
+        self.counts[(metric, *labels.values())] += int(amount)
+
+    def observe(self, metric: str, value: float, **labels: str) -> None:
+        pass
 
 
 class Lake:
     """A handler of its own folder and what is in its tables."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, *, mode: str = "replica", merge: Mapping[str, Any] = {}, **options: Any
+    ) -> None:
         self.folder = folder
-        self.handler = SparkHandler(mode="changelog", **options)
-        self.handler.open(HandlerContext(worker="test", handler="spark", folder=folder, spark=QUICK))
+        self.options = {"mode": mode, "merge": {**_LATER, **merge}, **options}
+        self.metrics = Counted()
+        self.open()
 
-    def append(self, *changes: Change, table: str = "shop.orders") -> None:
+    def open(self) -> None:
+        """As a worker that starts."""
+        self.handler = SparkHandler(**self.options)
+        self.handler.open(
+            HandlerContext(
+                worker="test", handler="spark", folder=self.folder, spark=QUICK, metrics=self.metrics
+            )
+        )
+
+    def close(self) -> None:
+        """As a worker that stops: what waits is merged."""
+        self.handler.close()
+
+    def merge(self) -> None:
+        """Bring in what waits, as a worker does that is restarted."""
+        self.close()
+        self.open()
+
+    def crash(self) -> None:
+        """A worker that was killed and starts again: nothing that waits is merged before."""
+        merge = {**self.options["merge"], "at_close": "0s"}
+        self.handler._open._merger._options = type(self.handler._options.merge).model_validate(merge)  # type: ignore[union-attr]
+        self.merge()
+
+    def take(self, *changes: Change, table: str = "shop.orders", shard: int | None = None) -> None:
         database, _, name = table.partition(".")
-        self.handler.handle(Batch(table, changes, database=database, name=name))
+        self.handler.handle(Batch(table, changes, database=database, name=name, shard=shard))
 
-    def rows(self, path: str = "lake/shop/orders") -> Rows:
-        """The table's rows in source order."""
-        frame = self.frame(path).orderBy("_offset", "_index")
-        rows: Rows = frame.toArrow().to_pylist()
-        return rows
+    def status(self, table: str = "shop.orders") -> dict[str, Any]:
+        found = self.handler.status()
+        assert found is not None
+        return {each["table"]: each for each in found["tables"]}.get(table, {})
+
+    # ---- what a user sees
+
+    def rows(self, columns: str = "*", path: str = "lake/shop/orders") -> Rows:
+        """Of the Spark table, in order."""
+        return _listed(self.spark.read.format("delta").load(str(self.folder / path)).selectExpr(*_of(columns)))
+
+    def view(self, columns: str = "*", path: str = "lake/shop/orders") -> Rows:
+        """Of the table with what waits."""
+        return _listed(current(self.spark, str(self.folder / path)).selectExpr(*_of(columns)))
 
     def types(self, path: str = "lake/shop/orders") -> dict[str, str]:
-        return {field.name: field.dataType.simpleString() for field in self.frame(path).schema.fields}
+        frame = self.spark.read.format("delta").load(str(self.folder / path))
+        return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
 
-    def frame(self, path: str) -> Any:
+    def sql(self, statement: str, path: str = "lake/shop/orders") -> Any:
+        """As another writer; `{t}` stands for the table."""
+        return self.spark.sql(statement.replace("{t}", f"delta.`{self.folder / path}`"))
+
+    @property
+    def spark(self) -> Any:
         from pyspark.sql import SparkSession
 
-        return SparkSession.builder.getOrCreate().read.format("delta").load(str(self.folder / path))
+        return SparkSession.builder.getOrCreate()
+
+
+def _of(columns: str) -> list[str]:
+    return [each.strip() for each in columns.split(",")]
+
+
+def _listed(frame: Any) -> Rows:
+    return sorted((tuple(row.values()) for row in frame.toArrow().to_pylist()), key=repr)
 
 
 def change(
     offset: int,
     after: dict[str, Any] | None,
-    types: Mapping[str, str] | None,
+    types: Mapping[str, str] | None = TYPES,
     *,
     op: Any = "insert",
     before: dict[str, Any] | None = None,
     sql: str | None = None,
     key: Sequence[str] = ("id",),
 ) -> Change:
+    """Record `offset` of cdc[0]; so many milliseconds later than the first."""
     moment = 1_790_000_000_123 + offset
     return Change(op, before, after, tuple(key), sql, moment, "cdc", 0, offset, 0, None, types)
