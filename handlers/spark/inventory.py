@@ -134,7 +134,7 @@ def _with_log(files: Files, found: Found, facts: Facts, merged: int) -> Facts:
     offsets: dict[str, dict[int, int]] = {}
     for (topic, partition), (offset, _) in sorted(heads[-1].marks.highest().items()):
         offsets.setdefault(topic, {})[partition] = offset
-    segments = [head.segment for head in heads if head.segment.number > merged]
+    segments = [head.segment for head in heads if head.segment.number > merged and head.segment.rows]
     times = [segment.last_source_ms for segment in segments if segment.last_source_ms is not None]
     newest = max([*times, *filter(None, [facts.merged_source_time_ms])], default=None)
     facts = replace(facts, offsets=offsets, source_time_ms=newest)
@@ -142,7 +142,7 @@ def _with_log(files: Files, found: Found, facts: Facts, merged: int) -> Facts:
     if is_table:
         return replace(facts, files=len(segments), bytes=size, merged_source_time_ms=newest)
     rows = sum(segment.rows for segment in segments)
-    if facts.rows is None and rows == 0:
+    if facts.rows is None and not segments:
         facts = _noting(facts, "there is no table: the source dropped or renamed it, or it is still empty")
     return replace(facts, waiting_segments=len(segments), waiting_rows=rows, waiting_bytes=size)
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_spark_view import COLUMNS, row
-from view_lab import HandMade
+from view_lab import COLUMNS, HandMade, row
 
 from handlers.spark.reading import create_views, current
 from handlers.spark.view import NothingToSee

@@ -9,19 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from view_lab import HandMade, shape
+from view_lab import COLUMNS, HandMade, row, shape
 
 from handlers.spark.view import NothingToSee, folder_sql, view_sql
 
 Lake = Callable[..., HandMade]
-
-COLUMNS = "id BIGINT, name STRING, price INT"
-
-
-def row(
-    id: int, name: str | None = None, price: int | None = None, op: str = "upsert", **more: object
-) -> dict[str, object]:
-    return {"op": op, "id": id, "name": name, "price": price, **more}
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from handlers.spark.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
 from handlers.spark.view import view_sql
 
-__all__ = ["ORDERS", "SECTION", "HandMade", "shape", "shared_spark"]
+__all__ = ["COLUMNS", "ORDERS", "SECTION", "HandMade", "row", "shape", "shared_spark"]
 
 SECTION = {
     "driver_memory": "1g",
@@ -39,6 +39,15 @@ def shape(key: Sequence[str] = ("id",), **types: pa.DataType) -> Shape:
 
 
 ORDERS = shape(id=pa.int64(), name=pa.string(), price=pa.int32())
+
+
+COLUMNS = "id BIGINT, name STRING, price INT"
+
+
+def row(
+    id: int, name: str | None = None, price: int | None = None, op: str = "upsert", **more: object
+) -> dict[str, object]:
+    return {"op": op, "id": id, "name": name, "price": price, **more}
 
 
 class HandMade:
