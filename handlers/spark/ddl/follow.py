@@ -92,15 +92,23 @@ def follow(
     table's key columns so far, where they are known. What `rules` switch off, and what an earlier attempt
     did, is passed over.
 
-    Raises Rejected for a statement that cannot be read or followed, of which nothing was done then, and what
-    Spark and the files raise: it can be called again.
+    Raises Rejected for a statement that cannot be read, or gives a column a type that its values do not take:
+    nothing of it was done then; also for a table whose place holds other files. Else what Spark and the files
+    raise. It can be called again whatever it raised.
     """
     own = TableName(database, table)
-    target = Target(
-        session, around, mode, prefix, _place(change), change.source_time_ms, note.to_json()
-    )  # fmt: skip
-    work = _Work(target, {} if key is None else {own: key})
     statement = _operations(change, own)
+    target = Target(
+        session=session,
+        around=around,
+        mode=mode,
+        prefix=prefix,
+        at=(change.topic, change.partition, change.offset, change.index),
+        time_ms=change.source_time_ms,
+        note=note.to_json(),
+        most_commits=20 + 3 * len(statement),
+    )
+    work = _Work(target, {} if key is None else {own: key})
     _check(target, statement, rules)
     for step, operations in enumerate(_groups(statement)):
         switch = _SWITCHES.get(type(operations[0]))
@@ -111,10 +119,6 @@ def follow(
     if target.done:
         log.info("ddl_followed", table=f"{database}.{table}", sql=change.sql, statements=target.done)
     return DDLResult(tuple(work.touched), tuple(work.moved), tuple(target.done), work.keys.get(own))
-
-
-def _place(change: Change) -> tuple[str, int, int, int]:
-    return change.topic, change.partition, change.offset, change.index
 
 
 def _operations(change: Change, own: TableName) -> list[Operation]:

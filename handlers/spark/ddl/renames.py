@@ -65,21 +65,21 @@ def _set_aside(target: Target, table: TableName, step: str) -> bool:
 
 
 def _move(files: Files, old: str, new: str) -> None:
-    """Also one that is half done, where a store cannot move a folder at once: its log comes last."""
+    """A folder; also one that is in part at its new place, as an object store leaves it in a crash."""
     if not files.exists(old):
         return
     if not files.exists(new):
         files.rename(old, new)
         return
-    entries = files.list(old)
-    for entry in sorted(entries, key=lambda one: one.name == DELTA_LOG):
+    # Its log comes last: until then it is the old table.
+    for entry in sorted(files.list(old), key=lambda one: one.name == DELTA_LOG):
         source, goal = f"{old}/{entry.name}", f"{new}/{entry.name}"
         if entry.is_folder:
             _move(files, source, goal)
-        elif not files.exists(goal):
-            files.rename(source, goal)
-        else:
-            files.delete(source)
+            continue
+        if not files.exists(goal):
+            files.put(goal, files.read(source))
+        files.delete(source)
     files.delete_tree(old)
 
 

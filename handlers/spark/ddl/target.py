@@ -72,6 +72,8 @@ class Target:
     """When the source ran the statement, milliseconds since 1970 in UTC."""
     note: str
     """The commits' user metadata."""
+    most_commits: int = 20
+    """How many the statement can have made of one table, with some of housekeeping."""
     done: list[str] = field(default_factory=list)
     """Every statement that was executed."""
     _steps: dict[str, dict[str, Sequence[str]]] = field(default_factory=dict)
@@ -138,7 +140,8 @@ class Target:
         if ref.sql not in self._steps:
             found: dict[str, Sequence[str]] = {}
             # Nothing else changes the table between two attempts but housekeeping.
-            for row in self.session.sql(f"DESCRIBE HISTORY {ref.sql} LIMIT 50").collect():
+            history = f"DESCRIBE HISTORY {ref.sql} LIMIT {self.most_commits}"
+            for row in self.session.sql(history).collect():
                 step = _step(row.userMetadata, self.at)
                 if step is not None:
                     found[step.step] = step.columns

@@ -21,7 +21,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSpark]:
     section = SparkSection.model_validate(
         {
             "driver_memory": "1g",
-            "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+            "conf": {
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+                # A few rows are computed before their code would be compiled.
+                "spark.sql.codegen.wholeStage": "false",
+                "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+                "spark.sql.adaptive.enabled": "false",
+            },
         }
     )
     yield acquire(section, folder, "ddl")

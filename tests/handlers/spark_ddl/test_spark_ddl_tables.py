@@ -52,10 +52,9 @@ def test_a_table_is_dropped_with_its_files_and_can_be_made_anew(lake: DDLLake) -
     assert lake.columns() == {"id": "string", "w": "string"}
 
 
-@pytest.mark.parametrize("sql", [None, "TRUNCATE TABLE t"])
-def test_a_table_is_emptied(lake: DDLLake, sql: str | None) -> None:
+def test_a_table_is_emptied(lake: DDLLake) -> None:
     lake.put("t", "id int", "1")
-    lake.follow(sql)
+    lake.follow(None)  # a change with op `truncate`
     assert (lake.rows(), lake.commits()) == ([], ["DELETE"])
 
 
@@ -71,18 +70,16 @@ def test_a_table_is_renamed_with_its_rows_and_changed_at_once(lake: DDLLake) -> 
 
 
 def test_tables_swap_names_whatever_crashes(lake: DDLLake) -> None:
-    for _ in range(2):
-        for name in ("a", "b"):
-            if not lake.exists(name):
-                lake.put(name, "name string", f"'{name}'")
-        lake.follow("RENAME TABLE a TO tmp, b TO a, tmp TO b", table="a")
-    assert (lake.rows(table="a"), lake.rows(table="b")) == ([("a",)], [("b",)])
+    for name in ("a", "b"):
+        lake.put(name, "name string", f"'{name}'")
+    lake.follow("RENAME TABLE a TO tmp, b TO a, tmp TO b", table="a")
+    assert (lake.rows(table="a"), lake.rows(table="b")) == ([("b",)], [("a",)])
     result = lake.follow("RENAME TABLE a TO _a_del, b TO a", table="a", mortal=False)
     assert result.moved == (
         (TableName("db", "a"), TableName("db", "_a_del")),
         (TableName("db", "b"), TableName("db", "a")),
     )
-    assert lake.rows(table="a") == [("b",)]
+    assert lake.rows(table="a") == [("a",)]
 
 
 def test_a_move_that_a_store_did_in_part_is_finished(lake: DDLLake) -> None:
