@@ -46,7 +46,8 @@ class TopicTarget:
     def __init__(self, bootstrap: str, topic: str) -> None:
         """Raises KafkaException when the broker refuses."""
         self.topic = topic
-        AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
         self._failed: list[KafkaError] = []
         self._producer = Producer(
             {
