@@ -17,6 +17,7 @@ from handlers.spark.table_ref import TableRef
 __all__ = [
     "CommitNote",
     "MergeConflict",
+    "delta_snapshot",
     "exists",
     "fenced",
     "is_conflict",
@@ -29,8 +30,8 @@ _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _CONFLICT = re.compile(
-    "DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|ConcurrentModification|Concurrent[A-Z][a-z]+Exception"
-    "|MetadataChangedException|ProtocolChangedException"
+    "DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED|SCHEMA_CHANGE_SINCE)"
+    "|ConcurrentModification|Concurrent[A-Z][a-z]+Exception|MetadataChangedException|ProtocolChangedException"
 )
 _LOOK_BACK = 100
 """Commits of others (OPTIMIZE, ALTER) that may follow ours."""
@@ -69,8 +70,22 @@ class CommitNote:
         return json.dumps({"binlane": told}, separators=(",", ":"))
 
 
+def delta_snapshot(session: SparkSession, ref: TableRef) -> Any | None:
+    """Delta's own view of the table, read anew; None where only SQL is to be had. A table that is not there
+    has version -1."""
+    if ref.path is None or not hasattr(session, "_jsparkSession"):
+        return None
+    jvm: Any = session._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, ref.path)
+    nothing = jvm.scala.Option.empty()
+    return log.update(False, nothing, nothing)
+
+
 def exists(session: SparkSession, ref: TableRef) -> bool:
     """Whether there is such a table."""
+    snapshot = delta_snapshot(session, ref)
+    if snapshot is not None:
+        return bool(snapshot.version() >= 0)
     try:
         session.sql(f"DESCRIBE DETAIL {ref.sql}")
     except AnalysisException:
@@ -78,15 +93,14 @@ def exists(session: SparkSession, ref: TableRef) -> bool:
     return True
 
 
-def merged_segment(session: SparkSession, ref: TableRef, is_classic: bool | None = None) -> int:
-    """The number of the last segment that the table holds; 0: none, or there is no table."""
-    if is_classic is None:
-        is_classic = hasattr(session, "_jsparkSession")
-    if ref.path is not None and is_classic:
-        jvm: Any = session._jvm
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, ref.path)
-        nothing = jvm.scala.Option.empty()
-        found = log.update(False, nothing, nothing).transactions().get(ref.app_id)
+def merged_segment(session: SparkSession, ref: TableRef, is_classic: bool = True) -> int:
+    """The number of the last segment that the table holds; 0: none, or there is no table.
+
+    Where only SQL is to be had (or `is_classic` is False) it is read from the last commits' notes.
+    """
+    snapshot = delta_snapshot(session, ref) if is_classic else None
+    if snapshot is not None:
+        found = snapshot.transactions().get(ref.app_id)
         return int(found.get()) if found.isDefined() else 0
     if not exists(session, ref):
         return 0

@@ -9,12 +9,28 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from delta_lab import MakeTable, at, shape
+from delta_lab import MakeTable, Table, at, shape
+
+from handlers.spark.delta import replica
 
 ORDERS = shape(id=pa.int64(), name=pa.string(), price=pa.int32())
 
 
-def test_the_last_change_of_each_key_stands(make_table: MakeTable) -> None:
+@pytest.fixture(params=["as a small table", "as a large table"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Small tables are written anew, others are merged into or appended to."""
+    if request.param == "as a large table":
+        monkeypatch.setattr(replica, "_SMALL", 0)
+    return str(request.param)
+
+
+def operations(table: Table) -> list[str]:
+    """Of the table's commits, the first to the last."""
+    found = table.sql("DESCRIBE HISTORY {t}").select("operation", "operationParameters").collect()
+    return [row.operationParameters.get("mode", row.operation) for row in reversed(found)]
+
+
+def test_the_last_change_of_each_key_stands(make_table: MakeTable, way: str) -> None:
     orders = make_table()
     orders.put(
         ORDERS, {"id": 1, "name": "a"}, {"id": 2, "name": "b", "op": "insert"}, {"id": 9, "op": "delete"}
@@ -30,7 +46,7 @@ def test_the_last_change_of_each_key_stands(make_table: MakeTable) -> None:
     assert orders.merged == 4
 
 
-def test_an_insert_of_a_row_that_is_there_replaces_it(make_table: MakeTable) -> None:
+def test_an_insert_of_a_row_that_is_there_replaces_it(make_table: MakeTable, way: str) -> None:
     orders = make_table()
     orders.put(ORDERS, {"id": 1, "name": "a", "op": "insert"})
     orders.merge()
@@ -39,6 +55,10 @@ def test_an_insert_of_a_row_that_is_there_replaces_it(make_table: MakeTable) -> 
     orders.put(ORDERS, {"id": 3, "name": "d", "op": "insert"})
     orders.merge()
     assert orders.rows() == [(1, "b", None), (2, "c", None), (3, "d", None)]
+    large = ["Append", "MERGE", "Append"]
+    assert operations(orders) == (
+        large if way == "as a large table" else ["Append", "Overwrite", "Overwrite"]
+    )
 
 
 def test_columns_that_a_row_does_not_carry_stay(make_table: MakeTable) -> None:
@@ -67,38 +87,40 @@ def test_columns_of_the_table_alone_stay(make_table: MakeTable) -> None:
     orders.put(ORDERS, {"id": 1, "name": "A"}, {"id": 3, "name": "c"})
     orders.merge()
     assert orders.rows() == [(1, "A", None, "x"), (2, "b", None, "x"), (3, "c", None, None)]
+    assert operations(orders)[-1] == "MERGE"
 
 
-@pytest.mark.parametrize(
-    ("arrow", "values"),
-    [
-        (pa.string(), ["", "a", "A", "ä'\\\n", "a "]),
-        (pa.binary(), [b"", b"\x00", b"\x00\x01", b"a"]),
-        (pa.decimal128(38, 0), [Decimal(0), Decimal(-1), Decimal("9" * 38)]),
-        (
-            pa.timestamp("us"),
-            [datetime(1000, 1, 1), datetime(2026, 1, 1, 1, 1, 1, 1), datetime(9999, 12, 31)],
-        ),
-        (pa.timestamp("us", tz="UTC"), [at(0), at(1)]),
-        (pa.date32(), [date(1000, 1, 1), date(2026, 1, 1)]),
-        (pa.int8(), [-128, 0, 127]),
-        (pa.float64(), [0.0, 0.1, -1e300]),
-    ],
-)
-def test_keys_of_every_type(make_table: MakeTable, arrow: pa.DataType, values: list[Any]) -> None:
-    keyed = shape(("k", "n"), k=arrow, n=pa.int16(), v=pa.int32())
+KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "text": (pa.string(), ["a", "", "A", "ä'\\\n", "a ", "x" * 100]),
+    "bytes": (pa.binary(), [b"a", b"", b"\x00", b"\x00\x01"]),
+    "digits": (pa.decimal128(38, 0), [Decimal(0), Decimal(-1), Decimal("9" * 38)]),
+    "moment": (pa.timestamp("us", tz="UTC"), [at(0), at(1)]),
+    "clock": (
+        pa.timestamp("us"),
+        [datetime(2026, 1, 1, 1, 1, 1, 1), datetime(1000, 1, 1), datetime(9999, 12, 31)],
+    ),
+    "day": (pa.date32(), [date(2026, 1, 1), date(1000, 1, 1)]),
+    "tiny": (pa.int8(), [0, -128, 127]),
+    "big": (pa.int64(), [0, -(2**63), 2**63 - 1]),
+    "float": (pa.float64(), [0.5, 0.0, -1e300]),
+}
+
+
+def test_keys_of_every_type(make_table: MakeTable, way: str) -> None:
+    keyed = shape(tuple(KEYS), **{name: arrow for name, (arrow, _) in KEYS.items()}, v=pa.int32())
+    first = {name: values[0] for name, (_, values) in KEYS.items()}
+    keys = [first] + [{**first, name: one} for name, (_, values) in KEYS.items() for one in values[1:]]
     table = make_table()
-    table.put(keyed, *({"k": value, "n": 1, "v": 1} for value in values))
+    table.put(keyed, *({**key, "v": 1} for key in keys))
     table.merge()
-    table.put(
-        keyed, *({"k": value, "n": 1, "v": 2} for value in values[:-1]), {"k": values[-1], "n": 2, "v": 3}
+    table.put(keyed, *({**key, "v": 2} for key in keys[:-1]))
+    table.merge()
+    assert table.rows() == sorted(
+        [(*key.values(), 2) for key in keys[:-1]] + [(*keys[-1].values(), 1)], key=repr
     )
+    table.put(keyed, *({**key, "op": "delete"} for key in keys[1:]))
     table.merge()
-    expected = [(value, 1, 2) for value in values[:-1]] + [(values[-1], 1, 1), (values[-1], 2, 3)]
-    assert table.rows() == sorted(expected, key=repr)
-    table.put(keyed, *({"k": value, "n": 1, "op": "delete"} for value in values))
-    table.merge()
-    assert table.rows() == [(values[-1], 2, 3)]
+    assert table.rows() == [(*first.values(), 2)]
 
 
 def test_names_that_need_care(make_table: MakeTable) -> None:
@@ -113,7 +135,7 @@ def test_names_that_need_care(make_table: MakeTable) -> None:
     assert table.sql("DESCRIBE DETAIL {t}").collect()[0].partitionColumns == ["sp ace"]
 
 
-def test_narrower_values_fit_a_wider_table(make_table: MakeTable) -> None:
+def test_narrower_values_fit_a_wider_table(make_table: MakeTable, way: str) -> None:
     table = make_table()
     wide = shape(id=pa.int64(), price=pa.decimal128(12, 3), day=pa.timestamp("us"))
     table.put(wide, {"id": 1, "price": Decimal("1.125"), "day": datetime(2026, 1, 1, 2)})
@@ -125,9 +147,8 @@ def test_narrower_values_fit_a_wider_table(make_table: MakeTable) -> None:
     assert table.types() == {"id": "bigint", "price": "decimal(12,3)", "day": "timestamp_ntz"}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_random_changes_come_to_what_a_model_says(make_table: MakeTable, seed: int) -> None:
-    chance = random.Random(seed)
+def test_random_changes_come_to_what_a_model_says(make_table: MakeTable, way: str) -> None:
+    chance = random.Random(way)
     keyed = shape(("a", "b"), a=pa.string(), b=pa.int32(), x=pa.string(), y=pa.float64())
     table, model = make_table(), {}
     for _ in range(4):

@@ -1,0 +1,52 @@
+"""What a merge has to know of its table before it chooses how to go about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from handlers.spark.delta.commits import delta_snapshot
+from handlers.spark.delta.evolving import schema
+from handlers.spark.table_ref import TableRef
+
+__all__ = ["TableState", "look"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A Delta table's newest version."""
+
+    columns: StructType
+    is_partitioned: bool
+    properties: Mapping[str, str]
+    bytes: int
+    """Of its files."""
+
+
+def look(session: SparkSession, ref: TableRef) -> TableState | None:
+    """The table as it is now; None: there is none.
+
+    A few milliseconds where Delta can be asked directly (a table at a path, without Spark Connect), else two
+    small queries.
+    """
+    snapshot = delta_snapshot(session, ref)
+    if snapshot is not None:
+        if snapshot.version() < 0:
+            return None
+        metadata = snapshot.metadata()
+        known = snapshot.sizeInBytesIfKnown()
+        return TableState(
+            StructType.fromJson(json.loads(metadata.schemaString())),
+            not metadata.partitionColumns().isEmpty(),
+            dict(session._jvm.scala.jdk.javaapi.CollectionConverters.asJava(metadata.configuration())),  # type: ignore[union-attr]
+            int(known.get() if known.isDefined() else snapshot.sizeInBytes()),
+        )
+    columns = schema(session, ref)
+    if columns is None:
+        return None
+    [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
+    return TableState(columns, bool(detail.partitionColumns), detail.properties, detail.sizeInBytes)
