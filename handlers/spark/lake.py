@@ -120,15 +120,20 @@ class Lake:
     def _sink(self, database: str, table: str) -> TableSink:
         with self._lock:
             sink = self._sinks.get((database, table))
-            is_new = sink is None
             if sink is None:
                 work = TableWork(database, table, self._world)
                 is_table = self._world.applier is None
                 log = SegmentLog(self._world.files, work.ref.log_folder, is_table=is_table)
-                sink = TableSink(database, table, work, log, offer=self._merger.offer, forget=self._forget)
+                sink = TableSink(
+                    database,
+                    table,
+                    work,
+                    log,
+                    sign=self._sign,
+                    offer=self._merger.offer,
+                    forget=self._forget,
+                )
                 self._sinks[database, table] = sink
-        if is_new and self._world.applier is not None:
-            self._sign(sink)
         return sink
 
     def _databases_of(self, table: str) -> list[str]:
@@ -150,6 +155,8 @@ class Lake:
 
     def _sign(self, sink: TableSink) -> None:
         """Write down whose log it is: its folder's name alone cannot tell in every template."""
+        if self._world.applier is None:
+            return
         log_folder = self._world.places.ref(sink.database, sink.table).log_folder
         owner = LogOwner(sink.database, sink.table, self._options.mode)
         with suppress(AlreadyThere):

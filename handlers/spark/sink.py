@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from handlers.api import Batch, PartialFailure, Rejected
+from handlers.api import Batch, Change, PartialFailure, Rejected
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import BrokenLog, SegmentLog, SegmentTaken
 from handlers.spark.pieces import AlonePiece, RowPiece
 from handlers.spark.shape import Shape
 from handlers.spark.table_work import MergeConflict, TableWork
 from handlers.spark.waiting import Unmerged, Waiting
+from handlers.templates import place_of
 
 __all__ = ["TableSink"]
 
@@ -33,14 +34,18 @@ class TableSink:
         work: TableWork,
         log: SegmentLog,
         *,
+        sign: Callable[[TableSink], None],
         offer: Callable[[TableSink], None],
         forget: Callable[[str, str], None],
     ) -> None:
-        """`offer` is told when something waits; `forget`, which tables (database, table) DDL has changed."""
+        """`sign` writes down whose log it is; `offer` is told when something waits; `forget`, which tables
+        (database, table) DDL has changed.
+        """
         self.database = database
         self.table = table
         self._work = work
         self._log = log
+        self._sign = sign
         self._offer = offer
         self._forget = forget
         self._taking = threading.Lock()  # the log's end, and all that is found out before it grows
@@ -106,12 +111,14 @@ class TableSink:
             self._is_fitted = False
 
     def _take(self, batch: Batch) -> None:
-        self._load_once()
-        if self._faults >= _FAULTS:
-            self.merge()  # raises what is wrong, if it still is
-        changes, places = self._log.marks.beyond(batch.changes, batch.shard)
+        changes: Sequence[Change] = batch.changes
+        places: Sequence[int] = range(len(changes))
         done = 0
         try:
+            self._load_once()
+            if self._faults >= _FAULTS:
+                self.merge()  # raises what is wrong, if it still is
+            changes, places = self._log.marks.beyond(batch.changes, batch.shard)
             for piece in self._work.pieces(changes, self._shape):
                 marks = self._log.marks.advanced(changes[piece.start : piece.stop], batch.shard)
                 if isinstance(piece, RowPiece):
@@ -124,16 +131,22 @@ class TableSink:
                 done = piece.stop
         except SegmentTaken:
             raise
-        except Rejected as error:
-            at = None if error.at is None else places[error.at]
-            if done == 0:
-                raise Rejected(str(error), at=at) from error
-            raise PartialFailure(places[done - 1] + 1, error) from error
         except Exception as error:
-            told = self._work.explained(error, changes[done] if done < len(changes) else None)
+            told = self._told(error, changes, places, done)
             if done:
                 raise PartialFailure(places[done - 1] + 1, told) from error
             raise told from error
+
+    def _told(
+        self, error: Exception, changes: Sequence[Change], places: Sequence[int], done: int
+    ) -> Exception:
+        """The error with table and offset; `done`: where in `changes` the part begins that failed."""
+        where = place_of(changes[done], self.name) if done < len(changes) else self.name
+        if not isinstance(error, Rejected):
+            return self._work.explained(error, f"{where} on")
+        if error.at is None:  # it is about the columns of all these rows
+            return Rejected(f"{where}: {error}", at=places[done])
+        return Rejected(str(error), at=places[error.at])
 
     def _put(self, rows: pa.Table, shape: Shape, marks: Marks, *, partial: bool = False) -> None:
         is_other = shape != self._shape
@@ -151,9 +164,9 @@ class TableSink:
         self._shape = shape
         if self._work.merges:
             self._unmerged.add(segment, shape)
+            self._offer(self)
             if is_other:
                 self._log.remove(segment.number - 1)
-            self._offer(self)
 
     def _follow(self, piece: AlonePiece, batch: Batch, marks: Marks) -> None:
         """DDL and truncates: when all before is merged, at once, and remembered by a segment without rows."""
@@ -192,6 +205,7 @@ class TableSink:
 
     def _load_once(self) -> None:
         if not self._is_loaded:
+            self._sign(self)
             self._load()
             self._is_loaded = True
 
@@ -231,11 +245,18 @@ class TableSink:
                     self._merge()
             except Exception as error:
                 self._faults += 1
-                told = self._work.explained(error, None)
+                told = self._work.explained(error, self._received())
                 self._fault = str(told)
                 raise told from error
             self._faults = 0
             self._fault = None
+
+    def _received(self) -> str:
+        """The table, and how far it is received: what a merge that fails could not bring in."""
+        marks = sorted(self._log.marks.highest().items())
+        shown = [f"{topic}[{partition}] offset {offset}" for (topic, partition), (offset, _) in marks[:3]]
+        more = ", ..." if len(marks) > len(shown) else ""
+        return f"{self.name}, up to {', '.join(shown)}{more}" if shown else self.name
 
     def _merge(self) -> None:
         for segments, shape in self._unmerged.groups():

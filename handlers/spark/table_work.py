@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,10 @@ from handlers.spark.table_ref import TableRef
 from handlers.templates import place_of
 
 __all__ = ["MergeConflict", "SparkFailure", "TableWork", "World"]
+
+
+# What Java says of a disk that is no fault of what is written.
+_FULL = re.compile("No space left on device|Disk quota exceeded|Read-only file system")
 
 
 class SparkFailure(RuntimeError):
@@ -212,19 +217,19 @@ class TableWork:
 
     # ---- errors
 
-    def explained(self, error: Exception, change: Change | None) -> Exception:
-        """The error for whoever handles the batch: with the table, and the offset from which on."""
+    def explained(self, error: Exception, where: str) -> Exception:
+        """The error for whoever handles the batch; `where`: its table and offsets."""
         if isinstance(error, StopWorker | TargetUnavailable | Rejected | SparkFailure):
             return error
-        name = f"{self.database}.{self.table}"
-        where = name if change is None else f"{place_of(change, name)} on"
         if isinstance(error, FilesError):
-            return SparkFailure(f"{where}: {error}")
+            told = f"{where}: {error}"
+            return TargetUnavailable(told) if error.is_outage else SparkFailure(told)
         try:
             self._world.spark.stop_worker_if_gone(error)
         except (StopWorker, TargetUnavailable) as gone:
             return gone
-        return SparkFailure(f"{where}: {self._world.spark.told(error)}")
+        told = f"{where}: {self._world.spark.told(error)}"
+        return TargetUnavailable(told) if _FULL.search(told) else SparkFailure(told)
 
     def _note(self, segment: Segment) -> CommitNote:
         context = self._world.context

@@ -32,6 +32,9 @@ _TEMPORARY = re.compile(r"\.binlane-[0-9a-f]{32}\.tmp")
 class FilesError(OSError):
     """A store refused; the message names the path, what happened and what to do."""
 
+    is_outage = False
+    """Whether the store is full or out of order: it is not about this path, and passes."""
+
 
 class AlreadyThere(FileExistsError):
     """There is something at the target's place; nothing was changed."""

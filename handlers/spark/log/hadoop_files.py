@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -30,6 +31,11 @@ _TAKEN = {
     "java.nio.file.FileAlreadyExistsException",
 }
 _MISSING = {"java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"}
+# What says that the store is away, full, or asks to wait, by Java's names.
+_OUTAGE = re.compile(
+    r"Connect|Timeout|TimedOut|NoRouteToHost|UnknownHost|SafeMode|Retriable|Throttl|AWSClientIO|SdkClient"
+    r"|Quota|No space left"
+)
 _CHUNK = 4 << 20
 """Bytes handed to Java at once: it holds them as text for a moment."""
 
@@ -212,9 +218,15 @@ def _explained(path: str, what: str) -> Iterator[None]:
             raise AlreadyThere(path) from None
         if name in _MISSING:
             raise FileNotFoundError(f"there is no {path}") from None
-        raise FilesError(_told(path, what, name, cause.getMessage())) from None
+        raise _failed(path, what, name, cause.getMessage()) from None
     except PySparkException as error:
-        raise FilesError(_told(path, what, type(error).__name__, str(error))) from None
+        raise _failed(path, what, type(error).__name__, str(error)) from None
+
+
+def _failed(path: str, what: str, kind: str, message: str | None) -> FilesError:
+    error = FilesError(_told(path, what, kind, message))
+    error.is_outage = bool(_OUTAGE.search(f"{kind}: {message}"))
+    return error
 
 
 def _told(path: str, what: str, kind: str, message: str | None) -> str:

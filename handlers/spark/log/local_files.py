@@ -21,6 +21,10 @@ _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 # What file systems without hard links (CIFS, FUSE, exFAT) answer to link(2).
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+_OUTAGES = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO}
+    | {errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EMFILE, errno.ENFILE}
+)
 _WHAT_TO_DO = {
     errno.ENOSPC: "free space there, or give the table another place",
     errno.EDQUOT: "raise the quota, or free space there",
@@ -190,4 +194,5 @@ def _explained(path: str, what: str) -> Iterator[None]:
         said = error.strerror or str(error)
         told = FilesError(f"cannot {what} {path}: {said}; {advice}")
         told.errno = error.errno
+        told.is_outage = error.errno in _OUTAGES
         raise told from error
