@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Protocol
 
-from handlers.api import StopWorker
+from handlers.api import StopWorker, TargetUnavailable
 from handlers.spark.options import MergeOptions
 from handlers.spark.waiting import Waiting
 from worker.logs import get_logger
@@ -15,6 +15,7 @@ from worker.logs import get_logger
 __all__ = ["Mergeable", "Merger"]
 
 _LONGEST_RETRY = 60.0
+_LONGEST_AWAY = 10.0
 _FIRST_RETRY = 1.0
 
 _log = get_logger("spark")
@@ -68,7 +69,8 @@ class Merger:
     def close(self) -> None:
         """Go on with what waits for `at_close` at most, then wait for what runs."""
         with self._changed:
-            self._ends_at = time.monotonic() + self._options.at_close
+            if self._ends_at is None:
+                self._ends_at = time.monotonic() + self._options.at_close
             self._changed.notify_all()
         for thread in self._threads:
             if thread.ident is not None:
@@ -115,9 +117,13 @@ class Merger:
         try:
             table.merge()
         except StopWorker:
-            not_before = time.time() + _LONGEST_RETRY  # whoever watches Spark stops the worker
+            # Spark is gone for good. Whoever watches it stops the worker, which need not wait for this then.
+            with self._changed:
+                self._ends_at = time.monotonic()
         except Exception as error:
-            wait = min(_LONGEST_RETRY, _FIRST_RETRY * 2.0 ** min(table.faults - 1, 10))
+            # A server that comes back is to be found soon, and asking it costs little.
+            longest = _LONGEST_AWAY if isinstance(error, TargetUnavailable) else _LONGEST_RETRY
+            wait = min(longest, _FIRST_RETRY * 2.0 ** min(table.faults - 1, 10))
             not_before = time.time() + wait * random.uniform(0.8, 1.2)
             _log.warning(
                 "spark_merge_failed",
