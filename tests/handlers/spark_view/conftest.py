@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from verify_lab import Stage
 from view_lab import HandMade, shared_spark
 
 from handlers.spark import session
@@ -28,3 +29,8 @@ def lake(spark: Any, tmp_path: Path) -> Callable[..., HandMade]:
         return HandMade(spark, tmp_path / "lake", table=table, mode=mode, prefix=prefix)
 
     return make
+
+
+@pytest.fixture
+def stage(tmp_path: Path, spark: Any) -> Stage:
+    return Stage(tmp_path, spark)

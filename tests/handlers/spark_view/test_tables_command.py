@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 from verify_lab import Stage
 from view_lab import ORDERS, HandMade, shape
 
@@ -17,11 +16,6 @@ from handlers.spark.log.marks import Marks
 COLUMNS = "id BIGINT, name STRING, price INT"
 SECOND = datetime(2026, 11, 21, 8, 0, 1, tzinfo=UTC)
 MILLISECONDS = int(SECOND.timestamp() * 1000)
-
-
-@pytest.fixture
-def stage(tmp_path: Path, spark: Any) -> Stage:
-    return Stage(tmp_path, spark)
 
 
 def row(id: int, **more: Any) -> dict[str, Any]:

@@ -21,7 +21,11 @@ from worker.configuration import load
 from worker.configuration.matching import table_matcher
 from worker.verifying.run import Report, compare
 
-__all__ = ["Stage"]
+__all__ = ["Stage", "url"]
+
+
+def url(database: sa.Connection | sa.Engine) -> str:
+    return database.engine.url.render_as_string(hide_password=False)
 
 
 class Stage:
