@@ -1,0 +1,162 @@
+"""The example of a whole pipeline into Spark: two sources in two formats, every mode, and its freshness."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from examples.example_runs import EXAMPLES, ExampleRun
+from integration.process import eventually
+from pyspark.sql import SparkSession
+
+from handlers import Batch
+from handlers.registry import load_function
+from handlers.spark import SparkSection
+from handlers.spark.reading import current
+from handlers.spark.session import SharedSpark
+from worker.broker import Broker
+from worker.demo.shop import Shop
+from worker.demo.verify import compare
+
+SPARK = EXAMPLES / "spark"
+CHANGES = 2_000
+
+
+class Ran(NamedTuple):
+    """The pipeline after all of the shop's changes were merged, and its worker drained."""
+
+    folder: Path
+    shop: Shop
+    """Its tables are the truth."""
+    freshness: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def ran(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+        # A JVM that compiles less starts sooner.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        patch.setenv("MPLBACKEND", "Agg")
+        run = ExampleRun(SPARK / "pipeline.yaml", tmp_path_factory.mktemp("pipeline") / "run")
+        playing = subprocess.Popen(script("shop", "--changes", CHANGES, "--rate", 100))
+        try:
+            run.worker.start(within=120)
+            output = ("--output", run.folder / "freshness.png", "--seconds", 5)
+            freshness = subprocess.run(
+                script("freshness", "--lake", run.folder / "lake", "--url", run.worker.url, *output),
+                capture_output=True,
+                text=True,
+                timeout=200,
+                check=False,
+            )
+            assert playing.wait(timeout=100) == 0
+            eventually(lambda: is_done(run), within=200, what="everything merged")
+            run.stop()
+        finally:
+            playing.kill()
+            playing.wait()
+            run.close()
+    shop = Shop(CHANGES, clock=lambda: 0)
+    for _ in shop.messages():
+        pass
+    return Ran(run.folder, shop, freshness)
+
+
+@pytest.fixture(scope="module")
+def spark(ran: Ran) -> Iterator[SparkSession]:
+    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    section = SparkSection.model_validate({"driver_memory": "1g", "ui": False, "conf": quick})
+    shared = SharedSpark(section, ran.folder, "test")
+    yield shared.session
+    shared.stop()
+
+
+def script(name: str, *arguments: Any) -> list[str]:
+    return [sys.executable, str(SPARK / f"{name}.py"), *map(str, arguments)]
+
+
+def is_done(run: ExampleRun) -> bool:
+    run.worker.alive()
+    status = run.worker.status()
+    tables = [table for handler in status["handlers"] for table in handler.get("tables", ())]
+    assert [table["error"] for table in tables if table["error"]] == []
+    lag = [partition["lag"] for partition in status["partitions"]]
+    return lag == [0, 0] and not any(table["waiting_rows"] for table in tables)
+
+
+def rows(spark: SparkSession, path: Path) -> list[dict[str, Any]]:
+    """Of the Delta table itself."""
+    found: list[dict[str, Any]] = spark.read.format("delta").load(str(path)).toArrow().to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("table", ["shop.orders", "billing.payments"])
+def test_replicas_of_both_sources_equal_them(table: str, ran: Ran, spark: SparkSession) -> None:
+    database, _, name = table.partition(".")
+    source = ran.shop.tables[name]
+
+    found = rows(spark, ran.folder / "lake" / database / name)
+
+    assert len(found) > 100
+    assert compare(name, source.key, source.rows.values(), found) == []
+
+
+def test_the_history_holds_every_version_of_each_customer(ran: Ran, spark: SparkSession) -> None:
+    source = ran.shop.tables["customers"]
+    found = rows(spark, ran.folder / "lake" / "history" / "shop" / "customers")
+
+    latest = [row for row in found if row["_current"]]
+    assert compare("customers", source.key, source.rows.values(), latest) == []
+    assert len(found) == sum(place.op != "ddl" for place in source.history) > len(latest)
+    assert all((row["_valid_to"] is None) == row["_current"] for row in found)
+
+
+def test_the_changes_are_plain_parquet(ran: Ran, spark: SparkSession) -> None:
+    folder = ran.folder / "lake" / "changes" / "shop" / "audit_log"
+    source = [row["detail"] for row in ran.shop.tables["audit_log"].rows.values()]
+
+    for frame in (spark.read.parquet(str(folder)), current(spark, str(folder))):
+        assert [row.detail for row in frame.orderBy("_offset", "_index").collect()] == source
+
+
+def test_the_revenue_is_that_of_all_settled_payments(ran: Ran, spark: SparkSession) -> None:
+    payments = ran.shop.tables["payments"].rows.values()
+    settled = [row["amount"] for row in payments if row["state"] == "settled"]
+
+    found = [row for row in rows(spark, ran.folder / "lake" / "revenue") if row["topic"] != "again"]
+
+    assert sum(row["payments"] for row in found) == len(settled) > 50
+    assert sum(row["revenue"] for row in found) == sum(settled)
+
+
+def test_a_payment_that_comes_again_is_counted_once(ran: Ran, spark: SparkSession) -> None:
+    revenue = load_function("aggregates:revenue", SPARK, ("frame", "batch"))
+    minute = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
+
+    for offsets in (range(3), range(2, 5), range(5)):  # as a restart may cut them
+        changes = ", ".join(
+            f"('update', timestamp_millis({1_772_438_400_000 + offset}), 'again', 0, {offset}, 0, "
+            f"struct('open' AS state), 'settled', 1.25)"
+            for offset in offsets
+        )
+        columns = "_op, _source_time, _topic, _partition, _offset, _index, _before, state, amount"
+        frame = spark.sql(f"SELECT * FROM VALUES {changes} AS changes({columns})")
+        revenue(frame, Batch("billing.payments", [], database="billing", name="payments"))
+
+    [row] = [row for row in rows(spark, ran.folder / "lake" / "revenue") if row["topic"] == "again"]
+    assert (row["minute"], row["payments"], row["revenue"]) == (minute, 5, Decimal("6.25"))
+
+
+def test_the_script_measures_and_draws_freshness(ran: Ran) -> None:
+    assert ran.freshness.returncode == 0, ran.freshness.stderr[-3000:]
+    assert "the view is behind the source: median " in ran.freshness.stdout
+    picture = (ran.folder / "freshness.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) > 20_000
