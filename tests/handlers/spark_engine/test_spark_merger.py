@@ -1,40 +1,148 @@
-"""The threads that merge, with tables whose merging the test decides."""
+"""When tables are merged, and what a merge that fails does to the others. No Spark is needed."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from typing import Any
 
-from handlers.api import StopWorker
+import pytest
+from integration.process import eventually
+
+from handlers import StopWorker
 from handlers.spark.merger import Merger
 from handlers.spark.options import MergeOptions
 from handlers.spark.waiting import Waiting
 
 
-class LostTable:
-    """Waits for a Spark that is gone."""
+class Table:
+    """One to be merged."""
 
-    name = "shop.orders"
-    waiting = Waiting(1, 1, 100, time.time())
-    faults = 1
-    fault = "Spark is gone"
+    def __init__(self, name: str, log: list[str], *, fails: Exception | None = None) -> None:
+        self.name = name
+        self.waiting = Waiting(0, 0, 0, None)
+        self.faults = 0
+        self.fault: str | None = None
+        self.fails = fails
+        self.gate: threading.Event | None = None
+        self._log = log
 
-    def __init__(self) -> None:
-        self.tried = threading.Event()
+    def put(self, rows: int = 1, age: float = 0.0) -> Table:
+        self.waiting = Waiting(1, rows, rows, time.time() - age)
+        return self
 
     def merge(self) -> None:
-        self.tried.set()
-        raise StopWorker(self.fault)
+        self._log.append(self.name)
+        if self.gate is not None:
+            self.gate.wait(30)
+        if self.fails is not None:
+            self.faults += 1
+            raise self.fails
+        self.faults = 0
+        self.waiting = Waiting(0, 0, 0, None)
 
 
-def test_a_worker_that_lost_its_spark_need_not_wait_for_what_can_no_longer_be_merged() -> None:
-    merger = Merger(MergeOptions.model_validate({"max_age": "0s", "at_close": "10m"}), threads=2)
-    merger.start()
-    tables = [LostTable(), LostTable()]
-    for table in tables:
+class Machine:
+    def __init__(self) -> None:
+        self.merged: list[str] = []
+        self.merger: Merger | None = None
+
+    def start(self, *, threads: int = 1, **options: Any) -> Merger:
+        self.merger = Merger(MergeOptions.model_validate(options), threads=threads)
+        self.merger.start()
+        return self.merger
+
+    def table(self, name: str, **options: Any) -> Table:
+        return Table(name, self.merged, **options)
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    machine = Machine()
+    yield machine
+    if machine.merger is not None:
+        machine.merger.close()
+
+
+def test_a_table_is_merged_when_its_oldest_change_is_of_age(machine: Machine) -> None:
+    merger = machine.start(max_age="1h")
+    merger.offer(machine.table("young").put(age=60))
+    merger.offer(machine.table("old").put(age=3600))
+    eventually(lambda: machine.merged == ["old"], within=10)
+
+
+def test_a_table_is_merged_early_when_many_rows_wait(machine: Machine) -> None:
+    merger = machine.start(max_age="1h", max_rows=100, at_close="0s")
+    table = machine.table("full")
+    for rows in (1, 99, 100):
+        assert machine.merged == []
+        merger.offer(table.put(rows))
+    eventually(lambda: machine.merged == ["full"], within=10)
+
+
+def test_the_oldest_goes_first_and_a_table_is_never_merged_twice_at_once(machine: Machine) -> None:
+    merger = Merger(MergeOptions.model_validate({"max_age": "1s"}), threads=2)
+    machine.merger = merger
+    gate = threading.Event()
+    for name, age in (("b", 20), ("a", 30), ("c", 10)):
+        table = machine.table(name).put(age=age)
+        table.gate = gate
         merger.offer(table)
-    assert tables[0].tried.wait(10)
-    closing = threading.Thread(target=merger.close, daemon=True)
-    closing.start()
-    closing.join(10)
-    assert not closing.is_alive()
+        merger.offer(table)
+    merger.start()
+    eventually(lambda: len(machine.merged) == 2, within=10)
+    assert sorted(machine.merged) == ["a", "b"]
+    gate.set()
+    eventually(lambda: len(machine.merged) == 3, within=10)
+    merger.close()
+    assert sorted(machine.merged) == ["a", "b", "c"]
+
+
+def test_a_merge_that_fails_is_tried_again_later_and_the_others_go_on(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("handlers.spark.merger._FIRST_RETRY", 0.2)
+    merger = machine.start(max_age="0s", at_close="0s")
+    bad = machine.table("bad", fails=RuntimeError("constraint")).put(age=10)
+    merger.offer(bad)
+    merger.offer(machine.table("good").put())
+    eventually(lambda: "good" in machine.merged, within=10)
+    assert machine.merged.count("bad") == 1
+    eventually(lambda: machine.merged.count("bad") == 2, within=10)
+    bad.fails = None
+    eventually(lambda: bad.waiting.since is None, within=20)
+    assert machine.merged.count("bad") == 3
+
+
+def test_a_merger_that_closes_goes_on_with_what_waits_but_no_longer_than_told(machine: Machine) -> None:
+    merger = machine.start(max_age="1h", at_close="30s")
+    for number in range(3):
+        merger.offer(machine.table(f"t{number}").put())
+    merger.close()
+    assert sorted(machine.merged) == ["t0", "t1", "t2"]
+
+    machine.merged.clear()
+    merger = machine.start(max_age="1h", at_close="500ms")
+    merger.offer(machine.table("bad", fails=RuntimeError("constraint")).put())
+    began = time.monotonic()
+    merger.close()
+    assert time.monotonic() - began < 10
+    assert set(machine.merged) == {"bad"}
+
+    machine.merged.clear()
+    merger = machine.start(max_age="1h", at_close="0s")
+    merger.offer(machine.table("t").put())
+    merger.close()
+    assert machine.merged == []
+
+
+def test_a_spark_that_is_gone_is_not_asked_again_and_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("handlers.spark.merger._FIRST_RETRY", 0.05)
+    merger = machine.start(max_age="0s", at_close="0s")
+    merger.offer(machine.table("t", fails=StopWorker("Spark is gone")).put())
+    eventually(lambda: machine.merged == ["t"], within=10)
+    time.sleep(0.3)  # longer than the first delay after a failure
+    assert machine.merged == ["t"]
