@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from handlers.spark.delta.commits import last_note, merged_segment
 from handlers.spark.errors import told
 from handlers.spark.log.files import Files
+from handlers.spark.log.owner import logs_below
 from handlers.spark.log.segment_file import BrokenLog, Head
-from handlers.spark.looking import columns_of, head_of, log_of, logs_below, version_of
+from handlers.spark.looking import columns_of, head_of, log_of, version_of
 from handlers.spark.options import SparkOptions
 from handlers.spark.places import Places
 from handlers.spark.table_ref import TableRef, path_safe

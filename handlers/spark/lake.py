@@ -5,37 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any
-
-import msgspec
 
 from handlers.api import Batch, HandlerContext
 from handlers.mysql_ddl import TableName
 from handlers.spark.column_types import override
 from handlers.spark.delta import applier_for
 from handlers.spark.keeper import Keeper
-from handlers.spark.log.files import AlreadyThere, files_for
+from handlers.spark.log.files import files_for
+from handlers.spark.log.owner import Owner, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.merger import Merger
 from handlers.spark.options import SparkOptions
-from handlers.spark.places import PENDING, Places
+from handlers.spark.places import Places
 from handlers.spark.section import SparkSection
 from handlers.spark.session import acquire, release
 from handlers.spark.sink import TableSink
 from handlers.spark.table_work import TableWork, World
 
-__all__ = ["Lake", "LogOwner"]
-
-_OWNER = "table.json"
-
-
-class LogOwner(msgspec.Struct, frozen=True):
-    """Beside each log: whose it is (`table.json`)."""
-
-    database: str
-    table: str
-    mode: str
+__all__ = ["Lake"]
 
 
 class Lake:
@@ -154,29 +142,15 @@ class Lake:
             sink.forget()
 
     def _sign(self, sink: TableSink) -> None:
-        """Write down whose log it is: its folder's name alone cannot tell in every template."""
-        if self._world.applier is None:
-            return
-        log_folder = self._world.places.ref(sink.database, sink.table).log_folder
-        owner = LogOwner(sink.database, sink.table, self._options.mode)
-        with suppress(AlreadyThere):
-            self._world.files.put(f"{_above(log_folder)}/{_OWNER}", msgspec.json.encode(owner))
+        """Write down whose log it is."""
+        if self._world.applier is not None:
+            log_folder = self._world.places.ref(sink.database, sink.table).log_folder
+            sign(self._world.files, log_folder, Owner(sink.database, sink.table, self._options.mode))
 
     def _left(self) -> Iterator[TableSink]:
         """The tables with logs of earlier runs."""
-        folders = [self._world.places.logs]
-        while folders:
-            folder = folders.pop()
-            entries = self._world.files.list(folder)
-            if any(entry.name == _OWNER for entry in entries):
-                owner = msgspec.json.decode(self._world.files.read(f"{folder}/{_OWNER}"), type=LogOwner)
-                ref = self._world.places.ref(owner.database, owner.table)
-                # Other handlers may have logs here, too.
-                if owner.mode == self._options.mode and _above(ref.log_folder) == folder:
-                    yield self._sink(owner.database, owner.table)
-                continue
-            folders += [f"{folder}/{entry.name}" for entry in entries if entry.is_folder]
-
-
-def _above(log_folder: str) -> str:
-    return log_folder.removesuffix(f"/{PENDING}")
+        for folder, owner in logs_below(self._world.files, self._world.places.logs):
+            ref = self._world.places.ref(owner.database, owner.table)
+            # Other handlers may have logs here, too.
+            if owner.mode == self._options.mode and ref.log_folder == folder:
+                yield self._sink(owner.database, owner.table)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from handlers.spark.added import Mode, shape_of_log
 from handlers.spark.log.files import Files
-from handlers.spark.log.segment_file import BrokenLog, Head, read_head
-from handlers.spark.places import PENDING
+from handlers.spark.log.segment_file import Head, read_head
 from handlers.spark.shape import Shape
 from handlers.spark.table_ref import TableRef
 from handlers.spark.view import view_sql
@@ -23,17 +21,14 @@ from handlers.spark.view import view_sql
 __all__ = [
     "AnySpark",
     "Log",
-    "Owner",
     "columns_of",
     "head_of",
     "log_of",
-    "logs_below",
     "mode_of",
     "newest_sql",
     "version_of",
 ]
 
-OWNER = "table.json"
 _NAME = re.compile(r"(\d{20})\.parquet")
 _LOOKS = 5
 """At a log and its table while a worker changes both."""
@@ -53,14 +48,6 @@ class AnySpark:
         return not type(self.session).__module__.startswith("pyspark.sql.connect")
 
 
-class Owner(msgspec.Struct, frozen=True):
-    """Beside each log, in `table.json`: the source table that it belongs to."""
-
-    database: str
-    table: str
-    mode: str
-
-
 @dataclass(frozen=True, slots=True)
 class Log:
     """What a log holds at one moment."""
@@ -71,26 +58,6 @@ class Log:
     def after(self, number: int) -> Sequence[Head]:
         """Those beyond a segment."""
         return [head for head in self.heads if head.segment.number > number]
-
-
-def logs_below(files: Files, folder: str) -> Iterator[tuple[str, Owner]]:
-    """Each log folder below the folder of all logs, and whose it is. Raises what the store raises."""
-    folders = [folder]
-    while folders:
-        here = folders.pop()
-        entries = sorted(files.list(here), key=lambda entry: entry.name, reverse=True)
-        if any(entry.name == OWNER for entry in entries):
-            yield f"{here}/{PENDING}", owner_of(files, here)
-        else:
-            folders += [f"{here}/{entry.name}" for entry in entries if entry.is_folder]
-
-
-def owner_of(files: Files, folder: str) -> Owner:
-    """Whose log is below `folder`. Raises FileNotFoundError and BrokenLog."""
-    try:
-        return msgspec.json.decode(files.read(f"{folder}/{OWNER}"), type=Owner)
-    except msgspec.MsgspecError as error:
-        raise BrokenLog(f"{folder}/{OWNER} does not tell whose log is beside it: {error}") from None
 
 
 def head_of(files: Files, folder: str) -> Head | None:

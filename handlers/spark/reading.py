@@ -17,7 +17,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.log.files import Files, files_for
-from handlers.spark.looking import AnySpark, columns_of, head_of, logs_below, newest_sql, shown_sql
+from handlers.spark.log.owner import logs_below
+from handlers.spark.looking import AnySpark, columns_of, head_of, newest_sql, shown_sql
 from handlers.spark.places import LOGS, PENDING
 from handlers.spark.table_ref import TableRef, path_safe, quoted
 from handlers.spark.view import NothingToSee
