@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from handlers.spark import SparkSection
 from handlers.spark.reading import current
 from handlers.spark.session import SharedSpark
+from worker import logs
 
 HERE = Path(__file__).parent
 
@@ -39,6 +40,7 @@ arguments.add_argument("--output", type=Path, default=HERE / "output" / "freshne
 options, _ = arguments.parse_known_args()  # a notebook has arguments of its own
 
 # %% A Spark of our own to read with: any session with Delta would do
+logs.configure("warning")
 section = SparkSection.model_validate({"driver_memory": "1g", "ui": False})
 shared = SharedSpark(section, HERE, "freshness")
 spark: SparkSession = shared.session
