@@ -158,7 +158,7 @@ class TableSink:
             if is_new or partial or self._unmerged.has_partial or self.waiting.bytes > most:
                 self.merge()
             if is_new:
-                self._work.fit(shape)
+                self._work.fit(shape, is_first=self._log.last == 0)
                 self._is_fitted = True
         segment = self._log.append(rows, marks, key=shape.key, partial=partial)
         self._shape = shape

@@ -141,15 +141,31 @@ class TableWork:
             metrics.count("binlane_spark_merges_total", result="success")
             metrics.observe("binlane_spark_merge_seconds", time.monotonic() - began)
 
-    def fit(self, shape: Shape) -> None:
-        """See to it that the table, if there is one, holds rows of this shape. Raises Rejected."""
+    def fit(self, shape: Shape, *, is_first: bool = False) -> None:
+        """See to it that the table, if there is one, holds rows of this shape. `is_first`: nothing of this
+        source table was ever put. Raises Rejected."""
         if self.ref.path is not None and not self._world.files.exists(f"{self.ref.path}/_delta_log"):
+            if is_first:  # later on they may be what a crash left of the first commit
+                self._check_free(self.ref.path)
             return
         with self._world.spark.slots, self._session() as session:
             try:
                 evolve(session, self.ref, self._columns(shape))
             except IncompatibleColumn as error:
                 raise Rejected(str(error)) from error
+
+    def _check_free(self, path: str) -> None:
+        """Delta would make a table around them, and VACUUM remove them."""
+        files = [
+            each.name
+            for each in self._world.files.list(path)
+            if not each.name.startswith(("_", ".")) and (not each.is_folder or "=" in each.name)
+        ]
+        if files:
+            raise Rejected(
+                f"{path} holds files ({min(files)} ...) that are no Delta table: move them away, or give the "
+                f"handler another path"
+            )
 
     def _columns(self, shape: Shape) -> pa.Schema:
         """The table's columns that come from the log."""
