@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from handlers.spark.errors import told
 from handlers.spark.section import SparkSection
+from handlers.spark.slots import Slots
 from handlers.spark.spark_conf import place, spark_conf
 from handlers.spark.watch import Watch
 
@@ -56,7 +57,7 @@ class SharedSpark:
     def __init__(self, section: SparkSection, folder: Path, name: str) -> None:
         """Raises JavaError, JarsError, and RuntimeError when Spark does not start."""
         self.section = section
-        self.slots = threading.BoundedSemaphore(section.concurrency)
+        self.slots = Slots(section.concurrency)
         """Bounds the batches that are written at once."""
         self.is_classic = section.remote is None
         """Whether there is a JVM to be reached through py4j; False with a Connect server."""

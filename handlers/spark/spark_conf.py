@@ -18,6 +18,9 @@ _SESSION = {
     "spark.databricks.delta.snapshotPartitions": "1",
     # A datetime column may come to any table, and Delta adds this to none that exists.
     "spark.databricks.delta.properties.defaults.feature.timestampNtz": "supported",
+    # Segments that are merged, and folders that VACUUM looks through, are listed with so many tasks at most;
+    # by Spark's own default with one for each, up to 10,000.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
 }
 # The web pages keep what they show on the heap: enough to see the last merges of a few tables.
 _UI = {
@@ -60,7 +63,6 @@ def spark_conf(section: SparkSection, folder: Path, name: str) -> dict[str, str]
     if is_local(section.master):
         # Batches are small: more partitions only cost. On a cluster, Spark's own default and AQE decide.
         conf["spark.sql.shuffle.partitions"] = "2"
-        # VACUUM lists folders with so many tasks; Spark's default of 10,000 takes it 50 s of CPU, and not 3.
         conf["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = "2"
     if on_loopback(section.master):
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
