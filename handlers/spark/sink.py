@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from handlers.api import Batch, Change, PartialFailure, Rejected
+from handlers.api import Batch, Change, PartialFailure, Rejected, TargetUnavailable
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import BrokenLog, SegmentLog, SegmentTaken
 from handlers.spark.pieces import AlonePiece, RowPiece
@@ -21,7 +21,8 @@ __all__ = ["TableSink"]
 _ROUNDS = 8
 """Of one batch or merge, while other workers write the same log or table."""
 _FAULTS = 3
-"""So many merges that failed, one after the other, hold the table's batches back."""
+"""So many merges that failed, one after the other, hold the table's batches back. Those that failed because
+Spark is away do not count: as long as there is room, batches are taken."""
 
 
 class TableSink:
@@ -55,6 +56,7 @@ class TableSink:
         self._merging = threading.Lock()  # the table's commits: one at a time
         self._unmerged = Unmerged()
         self._faults = 0
+        self._own_faults = 0  # without those for which the table can do nothing
         self._fault: str | None = None
 
     @property
@@ -116,7 +118,7 @@ class TableSink:
         done = 0
         try:
             self._load_once()
-            if self._faults >= _FAULTS:
+            if self._own_faults >= _FAULTS:
                 self.merge()  # raises what is wrong, if it still is
             changes, places = self._log.marks.beyond(batch.changes, batch.shard)
             for piece in self._work.pieces(changes, self._shape):
@@ -244,11 +246,12 @@ class TableSink:
                 else:
                     self._merge()
             except Exception as error:
-                self._faults += 1
                 told = self._work.explained(error, self._received())
+                self._faults += 1
+                self._own_faults += not isinstance(told, TargetUnavailable)
                 self._fault = str(told)
                 raise told from error
-            self._faults = 0
+            self._faults = self._own_faults = 0
             self._fault = None
 
     def _received(self) -> str:
