@@ -132,7 +132,7 @@ def binlane(
     log_path = folder / "worker.log"
     command = [binlane_command(), "run", str(path)]
     with log_path.open("wb") as log, _child(command, stdout=log, stderr=log) as process:
-        yield Side("binlane", process, log_path, b"spark_started")
+        yield Side("binlane", process, log_path, b"partition_assigned")
 
 
 @contextmanager

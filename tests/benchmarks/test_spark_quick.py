@@ -1,0 +1,57 @@
+"""The Spark benchmarks run: small numbers, a real broker, the real worker with Spark, and the peer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("spark_freshness", "spark_crash")
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("results")
+    run = subprocess.run(
+        [
+            *(sys.executable, "-m", "benchmarks", *NAMES, "--quick"),
+            *("--json", str(folder), "--plots", str(folder)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=290,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert (folder / "spark-freshness.png").stat().st_size > 10_000
+    return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in NAMES}
+
+
+def test_every_change_is_seen_by_the_view_in_the_table_and_in_the_peers_table(
+    reports: dict[str, dict[str, Any]],
+) -> None:
+    rows = reports["spark_freshness"]["rows"]
+    assert [(row["who"], row["where"]) for row in rows] == [
+        ("binlane", "view"),
+        ("binlane", "merged table"),
+        ("Structured Streaming", "merged table"),
+    ]
+    for row in rows:
+        assert row["unseen"] == 0
+        assert 0 < row["p50"] <= row["p95"] <= row["max"]
+        assert row["cpu"] > 0
+    assert rows[0]["p95"] < rows[1]["p95"]
+
+
+def test_nothing_is_lost_or_repeated_by_a_kill(reports: dict[str, dict[str, Any]]) -> None:
+    report = reports["spark_crash"]
+    assert [row["kill"] for row in report["rows"]] == ["1"]
+    assert report["rows"][0]["caught_up"] > report["rows"][0]["reading"] > 0
+    assert len(report["goals"]) == 3
+    assert all(goal["met"] and goal["measured"] == 0 for goal in report["goals"]), report
