@@ -104,8 +104,11 @@ def merged_segment(session: SparkSession, ref: TableRef, is_classic: bool = True
         return int(found.get()) if found.isDefined() else 0
     if not exists(session, ref):
         return 0
-    notes = (note for note in _notes(session, ref) if note.get("log") == ref.app_id and note["segment"])
-    return int(next(notes, {"segment": 0})["segment"])
+    for last in (_LOOK_BACK, None):  # the whole history may be long
+        for note in _notes(session, ref, last):
+            if note.get("log") == ref.app_id and note["segment"]:
+                return int(note["segment"])
+    return 0
 
 
 def last_note(session: SparkSession, ref: TableRef) -> Mapping[str, Any] | None:
@@ -113,8 +116,9 @@ def last_note(session: SparkSession, ref: TableRef) -> Mapping[str, Any] | None:
     return next((note for note in _notes(session, ref) if note.get("segment")), None)
 
 
-def _notes(session: SparkSession, ref: TableRef) -> Iterator[dict[str, Any]]:
-    history = session.sql(f"DESCRIBE HISTORY {ref.sql} LIMIT {_LOOK_BACK}").select("userMetadata").collect()
+def _notes(session: SparkSession, ref: TableRef, last: int | None = _LOOK_BACK) -> Iterator[dict[str, Any]]:
+    limit = "" if last is None else f" LIMIT {last}"
+    history = session.sql(f"DESCRIBE HISTORY {ref.sql}{limit}").select("userMetadata").collect()
     for row in history:
         try:
             note = json.loads(row.userMetadata or "null")

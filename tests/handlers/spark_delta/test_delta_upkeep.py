@@ -35,8 +35,9 @@ def test_small_files_become_one_and_old_ones_go(make_table: MakeTable) -> None:
         put(table, number)
     optimize(table.spark, table.ref, 4)
     assert files(table) == 3
-    optimize(table.spark, table.ref, 3)
+    assert optimize(table.spark, table.ref, 3)
     assert files(table) == 1
+    assert not optimize(table.spark, table.ref, 3)
     vacuum(table.spark, table.ref, 3600)
     assert on_disk(table) == 4
     vacuum(table.spark, table.ref, 0)
@@ -44,3 +45,4 @@ def test_small_files_become_one_and_old_ones_go(make_table: MakeTable) -> None:
     assert table.rows("id") == [(0,), (1,), (2,)]
     put(table, 3)
     assert table.merged == 4
+    assert table.spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled") == "true"
