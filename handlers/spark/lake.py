@@ -17,6 +17,7 @@ from handlers.spark.log.owner import Owner, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.merger import Merger
 from handlers.spark.options import SparkOptions
+from handlers.spark.owners import Owners
 from handlers.spark.places import Places
 from handlers.spark.section import SparkSection
 from handlers.spark.session import acquire, release
@@ -24,6 +25,8 @@ from handlers.spark.sink import TableSink
 from handlers.spark.table_work import TableWork, World
 
 __all__ = ["Lake"]
+
+_owners: Owners[TableSink] = Owners()
 
 
 class Lake:
@@ -67,7 +70,9 @@ class Lake:
             self._keeper.start()
 
     def handle(self, batch: Batch) -> None:
-        self._sink(batch.database, batch.name).take(batch)
+        sink = self._sink(batch.database, batch.name)
+        self._claim(sink)
+        sink.take(batch)
 
     def close(self) -> None:
         try:
@@ -75,6 +80,8 @@ class Lake:
                 self._keeper.close()
                 self._merger.close()
         finally:
+            for sink in self._known():
+                _owners.release(sink.log_folder, sink)
             release()
 
     def check(self) -> None:
@@ -102,8 +109,10 @@ class Lake:
     # ---- tables
 
     def _known(self) -> list[TableSink]:
+        """Those that this lake serves."""
         with self._lock:
-            return list(self._sinks.values())
+            sinks = list(self._sinks.values())
+        return [sink for sink in sinks if _owners.of(sink.log_folder) is sink]
 
     def _sink(self, database: str, table: str) -> TableSink:
         with self._lock:
@@ -124,20 +133,24 @@ class Lake:
                 self._sinks[database, table] = sink
         return sink
 
+    def _claim(self, sink: TableSink) -> None:
+        before = _owners.claim(sink.log_folder, sink)
+        if before is not None:
+            before.unload()
+
     def _databases_of(self, table: str) -> list[str]:
         with self._lock:
             return [database for database, name in self._sinks if name == table]
 
     def _settle(self, name: TableName) -> None:
-        with self._lock:
-            sink = self._sinks.get((name.database, name.table))
+        sink = _owners.of(self._world.places.ref(*name).log_folder)
         if sink is None:
             sink = self._sink(*name)
+            self._claim(sink)
         sink.settle()
 
     def _forget(self, database: str, table: str) -> None:
-        with self._lock:
-            sink = self._sinks.get((database, table))
+        sink = _owners.of(self._world.places.ref(database, table).log_folder)
         if sink is not None:
             sink.forget()
 
@@ -153,4 +166,6 @@ class Lake:
             ref = self._world.places.ref(owner.database, owner.table)
             # Other handlers may have logs here, too.
             if owner.mode == self._options.mode and ref.log_folder == folder:
-                yield self._sink(owner.database, owner.table)
+                sink = self._sink(owner.database, owner.table)
+                if _owners.claim_free(folder, sink):
+                    yield sink

@@ -64,6 +64,10 @@ class TableSink:
         return f"{self.database}.{self.table}"
 
     @property
+    def log_folder(self) -> str:
+        return self._work.ref.log_folder
+
+    @property
     def waiting(self) -> Waiting:
         return self._unmerged.waiting()
 
@@ -106,6 +110,15 @@ class TableSink:
         """Find what an earlier run left waiting."""
         with self._taking:
             self._load_once()
+
+    def unload(self) -> None:
+        """Another sink of this process serves the log from now on: forget what waits; returns when no commit
+        runs. It is looked for again when a batch comes."""
+        with self._taking, self._merging:
+            self._is_loaded = False
+            self._unmerged.clear()
+            self._faults = self._own_faults = 0
+            self._fault = None
 
     def forget(self) -> None:
         """DDL of another table changed this one's: look anew before the next rows."""

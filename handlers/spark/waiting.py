@@ -57,6 +57,11 @@ class Unmerged:
         with self._lock:
             self._waiting = [_One(segment, shape) for segment in segments]
 
+    def clear(self) -> None:
+        with self._lock:
+            self._waiting = []
+            self._kept = []
+
     def waiting(self) -> Waiting:
         with self._lock:
             segments = [one.segment for one in self._waiting if one.segment.rows]

@@ -1,0 +1,39 @@
+"""Two handlers of one worker that keep tables in the same place, as two rules of a configuration do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from integration.process import eventually
+from spark_lake import TYPES, Lake, change
+
+MakeLake = Callable[..., Lake]
+
+
+def waiting(lake: Lake) -> int:
+    status = lake.handler.status()
+    assert status is not None
+    return sum(table["waiting_rows"] for table in status["tables"])
+
+
+def test_what_one_handler_found_waiting_is_left_to_the_one_that_is_given_the_table(
+    make_lake: MakeLake,
+) -> None:
+    first = make_lake()
+    first.take(change(1, {"id": 1, "name": "of the old table"}, TYPES))
+    first.crash()
+    eventually(lambda: waiting(first) == 1, what="what an earlier run left is found")
+
+    second = make_lake(merge={"keep": "2m"})
+    second.take(change(2, {"id": 2, "name": "of the old table"}, TYPES))
+    assert waiting(first) == 0
+    second.take(change(3, None, None, op="ddl", sql="DROP TABLE orders"))
+    second.take(change(4, {"id": 4, "name": "of the new table"}, TYPES))
+    first.close()
+    second.merge()
+    assert second.rows() == [(4, "of the new table")]
+
+    first.open()
+    first.take(change(5, {"id": 5, "name": "by the first again"}, TYPES))
+    first.merge()
+    assert sorted(first.rows()) == [(4, "of the new table"), (5, "by the first again")]
