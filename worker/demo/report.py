@@ -77,12 +77,12 @@ def _lanes(result: Result) -> Table:
 
 
 def _tables(result: Result) -> Table:
-    table = _table("What each table did, and its replica in Spark")
+    table = _table("What each table did, and its rows in the source and in Spark")
     table.add_column("table", ratio=1)
     for name in ("lanes", "batches", "changes", "merges", "lag s"):
         table.add_column(name, justify="right")
     table.add_column("order", justify="center")
-    for name in ("source rows", "replica", "differ"):
+    for name in ("source", "replica", "differ"):
         table.add_column(name, justify="right")
     for one in result.tables:
         work = one.work

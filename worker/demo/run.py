@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -79,8 +80,11 @@ def run_demo(screen: Screen, directory: Path, *, changes: int, seed: int) -> boo
             shop = Shop(changes, seed=seed, clock=now_ms)
             with screen.step("the shop opens") as step:
                 played = play(shop, broker.bootstrap_servers, _TOPIC)
-                count = sum(len(table.history) for table in shop.tables.values())
-                step.text = f"{count:,} changes of {len(shop.tables)} tables in {played.total():,} messages"
+                ops = Counter(place.op for table in shop.tables.values() for place in table.history)
+                step.text = (
+                    f"{ops.total():,} changes of {len(shop.tables)} tables in {played.total():,} messages, "
+                    f"{ops['ddl']} ALTER TABLE and {ops['truncate']} TRUNCATE among them"
+                )
             with screen.step("starting the worker") as step:
                 worker.wait_until_it_serves()
                 step.text = f"`binlane run {config.name}`, {_LANES} lanes; its status page: {worker.url}"
@@ -180,8 +184,7 @@ def _look_at_view(
         differences += compare(name, table.key, table.rows.values(), rows)
         equal = "equal to the source" if not differences else f"{len(differences):,} differences"
         step.text = (
-            f"the view of {name}: {len(rows):,} rows, {equal}, "
-            f"{waiting.get(name, 0):,} of its changes not merged yet"
+            f"the view of {name}: {len(rows):,} rows, {equal}, {waiting.get(name, 0):,} changes yet to merge"
         )
     return [f"{name}, its view: {each.row}: {each.what}" for each in differences]
 
