@@ -101,7 +101,7 @@ def delta(folder: Path) -> str:
 def view(folder: Path) -> str:
     """binlane's view of the table and of what waits beside it, in a statement's FROM."""
     schema = pa.schema([(name, pa.null()) for name in COLUMNS])
-    columns = list(COLUMNS) if is_there(folder) else None
+    columns = dict.fromkeys(COLUMNS, ()) if is_there(folder) else None
     ref = TableRef(delta(folder), str(folder), str(pending(folder)), "")
     return f"({view_sql(ref, Shape(schema, ('id',)), mode='replica', columns=columns)})"
 

@@ -19,7 +19,7 @@ from handlers.spark.looking import columns_of, head_of, log_of, version_of
 from handlers.spark.options import SparkOptions
 from handlers.spark.places import Places
 from handlers.spark.table_ref import TableRef, path_safe
-from handlers.spark.view import folder_sql
+from handlers.spark.view import Columns, folder_sql
 
 __all__ = ["Facts", "Found", "facts_of", "found_tables"]
 
@@ -102,7 +102,7 @@ def facts_of(session: SparkSession, files: Files, found: Found, handler: str) ->
     return facts
 
 
-def _with_table(session: SparkSession, found: Found, facts: Facts) -> tuple[Facts, int, Sequence[str] | None]:
+def _with_table(session: SparkSession, found: Found, facts: Facts) -> tuple[Facts, int, Columns | None]:
     """What the Spark table tells; the last segment that it holds; its columns."""
     ref = found.ref
     if ref.path == ref.log_folder:  # plain Parquet files: none of them waits
@@ -148,7 +148,7 @@ def _with_log(files: Files, found: Found, facts: Facts, merged: int) -> Facts:
     return replace(facts, waiting_segments=len(segments), waiting_rows=rows, waiting_bytes=size)
 
 
-def _missing_columns(head: Head, columns: Sequence[str]) -> str | None:
+def _missing_columns(head: Head, columns: Columns) -> str | None:
     there = {name.lower() for name in columns}
     lacking = [name for name in head.schema.names if name.lower() not in there and name[:1].isalpha()]
     if not lacking or not head.segment.rows:

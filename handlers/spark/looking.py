@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from handlers.spark.added import Mode, shape_of_log
 from handlers.spark.log.files import Files
 from handlers.spark.log.segment_file import Head, read_head
 from handlers.spark.shape import Shape
 from handlers.spark.table_ref import TableRef
-from handlers.spark.view import view_sql
+from handlers.spark.view import Columns, view_sql
 
 __all__ = [
     "AnySpark",
@@ -100,15 +101,18 @@ def mode_of(schema: pa.Schema, prefix: str) -> Mode:
     raise LookupError(f"its segments have no columns of binlane that begin with {prefix!r}: which prefix?")
 
 
-def columns_of(session: SparkSession, ref: TableRef) -> Sequence[str] | None:
+def columns_of(session: SparkSession, ref: TableRef) -> Columns | None:
     """The Spark table's columns; None: there is no such table."""
     try:
-        names: Sequence[str] = session.sql(f"SELECT * FROM {ref.sql} LIMIT 0").columns
+        schema = session.sql(f"SELECT * FROM {ref.sql} LIMIT 0").schema
     except AnalysisException as error:
         if _NO_TABLE.search(f"{error.getCondition()}"):
             return None
         raise
-    return names
+    return {
+        field.name: field.dataType.names if isinstance(field.dataType, StructType) else ()
+        for field in schema.fields
+    }
 
 
 def version_of(session: SparkSession, ref: TableRef) -> int:
@@ -146,7 +150,7 @@ def newest_sql(session: SparkSession, files: Files, ref: TableRef, prefix: str) 
 
 
 def shown_sql(
-    ref: TableRef, head: Head, prefix: str, columns: Sequence[str] | None, version: int | None = None
+    ref: TableRef, head: Head, prefix: str, columns: Columns | None, version: int | None = None
 ) -> str:
     """`view_sql` of a table whose log ends with `head`."""
     mode = mode_of(head.schema, prefix)

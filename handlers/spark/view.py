@@ -16,14 +16,18 @@ is to be run as it is made; whoever keeps a DataFrame names the version that it 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from handlers.spark.added import log_schema
+from handlers.spark.delta.statements import literal
 from handlers.spark.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["NothingToSee", "folder_sql", "view_sql"]
+__all__ = ["Columns", "NothingToSee", "folder_sql", "view_sql"]
+
+Columns = Mapping[str, Sequence[str]]
+"""A Spark table's columns, in order; each with the names of its fields, if it is a struct."""
 
 _GLOB = re.compile(r"([{}\[\]*?\\])")
 _IDENTITY = ("topic", "partition", "offset", "index")
@@ -40,7 +44,7 @@ def view_sql(
     *,
     mode: str,
     prefix: str = "_",
-    columns: Sequence[str] | None,
+    columns: Columns | None,
     version: int | None = None,
 ) -> str:
     """The body of a view of a table and its segments; a persistent, a temporary one, or for `spark.sql`.
@@ -78,7 +82,7 @@ class _Parts(NamedTuple):
     table: str | None
     shape: Shape
     prefix: str
-    columns: Sequence[str] | None
+    columns: Columns | None
 
     def name(self, suffix: str) -> str:
         """A column that binlane adds."""
@@ -105,7 +109,7 @@ def _replica(parts: _Parts) -> str:
         f"known AS (SELECT {key} FROM received GROUP BY {key} "
         f"HAVING max({number}) = max({number}) FILTER (WHERE {is_whole}))"
     )
-    of_table, of_segments = _aligned(parts.columns, own)
+    of_table, of_segments = _aligned(list(parts.columns), own)
     return (
         f"WITH {segments},\n{known}\n"
         f"SELECT {of_table('t')} FROM {parts.table} AS t LEFT ANTI JOIN known AS k "
@@ -120,12 +124,26 @@ def _changelog(parts: _Parts) -> str:
         return f"SELECT * FROM {folder}"
     own = log_schema(parts.shape, mode="changelog", prefix=parts.prefix).names
     identity = [f"{parts.prefix}{name}" for name in _IDENTITY]
-    of_table, of_segments = _aligned(parts.columns, own)
+    of_table, of_segments = _aligned(list(parts.columns), own)
+    received = [_before(parts) if name == f"{parts.prefix}before" else quoted(name) for name in own]
     return (
-        f"WITH received AS (SELECT * FROM {folder})\n"
+        f"WITH received AS (SELECT {', '.join(received)} FROM {folder})\n"
         f"SELECT {of_table('t')} FROM {parts.table} AS t LEFT ANTI JOIN received AS k ON {_equal(identity)}\n"
         f"UNION ALL\nSELECT {of_segments('received')} FROM received"
     )
+
+
+def _before(parts: _Parts) -> str:
+    """The struct with the row before, as the table has it: columns that the source has dropped are there."""
+    before = f"{parts.prefix}before"
+    own = parts.shape.schema.names
+    fields = (parts.columns or {}).get(before, own)
+    if list(fields) == own:
+        return quoted(before)
+    there = {name.lower() for name in own}
+    values = (f"{quoted(before)}.{quoted(name)}" if name.lower() in there else "NULL" for name in fields)
+    made = ", ".join(f"{literal(name)}, {value}" for name, value in zip(fields, values, strict=True))
+    return f"IF({quoted(before)} IS NULL, NULL, named_struct({made})) AS {quoted(before)}"
 
 
 def _aligned(
@@ -154,7 +172,7 @@ def _equal(columns: Sequence[str]) -> str:
     return " AND ".join(f"t.{quoted(name)} = k.{quoted(name)}" for name in columns)
 
 
-def _list(columns: Sequence[str]) -> str:
+def _list(columns: Iterable[str]) -> str:
     return ", ".join(map(quoted, columns))
 
 

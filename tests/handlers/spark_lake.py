@@ -88,11 +88,14 @@ class Lake:
 
     def rows(self, columns: str = "*", path: str = "lake/shop/orders") -> Rows:
         """Of the Spark table, in order."""
-        return _listed(self.spark.read.format("delta").load(str(self.folder / path)).selectExpr(*_of(columns)))
+        return _listed(
+            self.spark.read.format("delta").load(str(self.folder / path)).selectExpr(*_of(columns))
+        )
 
     def view(self, columns: str = "*", path: str = "lake/shop/orders") -> Rows:
         """Of the table with what waits."""
-        return _listed(current(self.spark, str(self.folder / path)).selectExpr(*_of(columns)))
+        frame = current(self.spark, str(self.folder / path), prefix=self.options.get("prefix", "_"))
+        return _listed(frame.selectExpr(*_of(columns)))
 
     def types(self, path: str = "lake/shop/orders") -> dict[str, str]:
         frame = self.spark.read.format("delta").load(str(self.folder / path))

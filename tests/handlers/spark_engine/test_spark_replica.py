@@ -125,7 +125,11 @@ def test_statements_take_effect_in_their_place_within_one_batch(lake: Lake) -> N
         change(3, None, None, op="ddl", sql="ALTER TABLE orders ADD stock int NOT NULL DEFAULT 7"),
         change(4, {"id": 3, "name": "c", "stock": 1}, both),
         change(
-            5, None, None, op="ddl", sql="ALTER TABLE orders CHANGE name title varchar(20), MODIFY stock bigint"
+            5,
+            None,
+            None,
+            op="ddl",
+            sql="ALTER TABLE orders CHANGE name title varchar(20), MODIFY stock bigint",
         ),
         change(6, {"id": 4, "title": "d", "stock": 2**40}, renamed),
     )
