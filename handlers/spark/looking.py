@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +13,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from handlers.spark.added import Mode, shape_of_log
+from handlers.spark.delta.commits import merged_segment
 from handlers.spark.log.files import Files
+from handlers.spark.log.owner import owner_of
 from handlers.spark.log.segment_file import Head, read_head
 from handlers.spark.shape import Shape
-from handlers.spark.table_ref import TableRef
+from handlers.spark.table_ref import TableRef, app_id
 from handlers.spark.view import Columns, view_sql
 
 __all__ = [
@@ -137,12 +139,13 @@ def newest_sql(session: SparkSession, files: Files, ref: TableRef, prefix: str) 
     for _ in range(_LOOKS):
         columns = columns_of(session, ref)
         version = None if columns is None else version_of(session, ref)
+        merged = 0 if columns is None else _merged(session, files, ref)
         head = head_of(files, ref.log_folder)
         if head is None:
             if columns is None:
                 raise LookupError(f"there is neither a table {ref} nor a log of it in {ref.log_folder}")
             return f"SELECT * FROM {ref.sql} VERSION AS OF {version}"
-        sql = shown_sql(ref, head, prefix, columns, version)
+        sql = shown_sql(ref, head, prefix, columns, version, beyond=merged)
         # Whoever merged since may have removed segments that this version does not hold yet.
         if version is None or version_of(session, ref) == version:
             return sql
@@ -150,12 +153,28 @@ def newest_sql(session: SparkSession, files: Files, ref: TableRef, prefix: str) 
 
 
 def shown_sql(
-    ref: TableRef, head: Head, prefix: str, columns: Columns | None, version: int | None = None
+    ref: TableRef,
+    head: Head,
+    prefix: str,
+    columns: Columns | None,
+    version: int | None = None,
+    *,
+    beyond: int = 0,
 ) -> str:
     """`view_sql` of a table whose log ends with `head`."""
     mode = mode_of(head.schema, prefix)
     shape: Shape = shape_of_log(head.schema, head.key, mode=mode, prefix=prefix)
-    return view_sql(ref, shape, mode=mode, prefix=prefix, columns=columns, version=version)
+    return view_sql(ref, shape, mode=mode, prefix=prefix, columns=columns, version=version, beyond=beyond)
+
+
+def _merged(session: SparkSession, files: Files, ref: TableRef) -> int:
+    """The last segment of its log that the table holds; 0: none, or nobody knows whose the log is."""
+    try:
+        owner = owner_of(files, ref.log_folder)
+    except FileNotFoundError:
+        return 0
+    whose = replace(ref, app_id=app_id(owner.database, owner.table))
+    return merged_segment(session, whose, AnySpark(session).is_classic)
 
 
 def _numbers(files: Files, folder: str) -> dict[int, int]:

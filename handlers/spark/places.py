@@ -12,7 +12,7 @@ from string import Formatter
 
 from handlers.spark.options import SparkOptions
 from handlers.spark.section import SparkSection
-from handlers.spark.table_ref import TableRef, path_safe, quoted
+from handlers.spark.table_ref import TableRef, app_id, path_safe, quoted
 
 __all__ = ["LOGS", "PENDING", "Places"]
 
@@ -46,16 +46,16 @@ class Places:
 
     def ref(self, database: str, table: str) -> TableRef:
         """The table of a source table."""
-        app_id = f"binlane:{database}.{table}"
+        app = app_id(database, table)
         if self._catalog is not None:
             parts = (part.format(database=database, table=table) for part in self._catalog.split("."))
             log = f"{self.logs}/{path_safe(database)}/{path_safe(table)}/{PENDING}"
-            return TableRef(".".join(map(quoted, parts)), None, log, app_id)
+            return TableRef(".".join(map(quoted, parts)), None, log, app)
         path = self._path.format(database=path_safe(database), table=path_safe(table))
         if self._is_log:
-            return TableRef(f"parquet.{quoted(path)}", path, path, app_id)
+            return TableRef(f"parquet.{quoted(path)}", path, path, app)
         log = f"{self.logs}{path.removeprefix(self._root)}/{PENDING}"
-        return TableRef(f"delta.{quoted(path)}", path, log, app_id)
+        return TableRef(f"delta.{quoted(path)}", path, log, app)
 
 
 def place(path: str, folder: Path) -> str:

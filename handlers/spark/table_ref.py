@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["TableRef", "path_safe", "quoted"]
+__all__ = ["TableRef", "app_id", "path_safe", "quoted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,11 @@ class TableRef:
 
     def __str__(self) -> str:
         return self.path or self.sql
+
+
+def app_id(database: str, table: str) -> str:
+    """Of the log of this source table (`TableRef.app_id`)."""
+    return f"binlane:{database}.{table}"
 
 
 def quoted(name: str) -> str:

@@ -46,11 +46,13 @@ def view_sql(
     prefix: str = "_",
     columns: Columns | None,
     version: int | None = None,
+    beyond: int = 0,
 ) -> str:
     """The body of a view of a table and its segments; a persistent, a temporary one, or for `spark.sql`.
 
-    `shape`: of the last segment's rows. `columns`: the Spark table's; None while there
-    is none. `version`: of the Delta table; None: whichever is newest when the view is asked.
+    `shape`: of the last segment's rows. `columns`: the Spark table's; None while there is none. `version`: of
+    the Delta table; None: whichever is newest when the view is asked. `beyond`: the last segment that this
+    version holds: no file up to it is opened, so that none is missed when it is removed.
 
     A replica's rows are those of the table whose key no segment has, and of each key in the segments the
     last row unless it was deleted. Where the last one does not carry all columns, the table's row stands
@@ -69,7 +71,7 @@ def view_sql(
         if columns is None:
             raise NothingToSee(f"{ref} has no rows yet: what it received was not brought into it so far")
         return f"SELECT {_list(columns)} FROM {table}"
-    return builder(_Parts(ref, None if columns is None else table, shape, prefix, columns))
+    return builder(_Parts(ref, None if columns is None else table, shape, prefix, columns, beyond))
 
 
 def folder_sql(folder: str) -> str:
@@ -83,6 +85,16 @@ class _Parts(NamedTuple):
     shape: Shape
     prefix: str
     columns: Columns | None
+    beyond: int
+
+    @property
+    def waiting(self) -> str:
+        """The segments, in a statement's FROM."""
+        folder = folder_sql(self.ref.log_folder)
+        if not self.beyond:
+            return folder
+        # Spark sorts files out by their names before it opens any.
+        return f"{folder} WHERE _metadata.file_name > '{self.beyond:020d}.parquet'"
 
     def name(self, suffix: str) -> str:
         """A column that binlane adds."""
@@ -98,7 +110,7 @@ def _replica(parts: _Parts) -> str:
     is_whole = f"({op} = 'delete' OR {absent} IS NULL)"
     segments = (
         f"received AS (SELECT *, bigint(left(_metadata.file_name, 20)) AS {number} "
-        f"FROM {folder_sql(parts.ref.log_folder)}),\n"
+        f"FROM {parts.waiting}),\n"
         f"latest AS (SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY {key} ORDER BY {number} DESC) "
         f"AS {rank} FROM received) WHERE {rank} = 1)"
     )
@@ -119,15 +131,14 @@ def _replica(parts: _Parts) -> str:
 
 
 def _changelog(parts: _Parts) -> str:
-    folder = folder_sql(parts.ref.log_folder)
     if parts.table is None or parts.columns is None:
-        return f"SELECT * FROM {folder}"
+        return f"SELECT * FROM {parts.waiting}"
     own = log_schema(parts.shape, mode="changelog", prefix=parts.prefix).names
     identity = [f"{parts.prefix}{name}" for name in _IDENTITY]
     of_table, of_segments = _aligned(list(parts.columns), own)
     received = [_before(parts) if name == f"{parts.prefix}before" else quoted(name) for name in own]
     return (
-        f"WITH received AS (SELECT {', '.join(received)} FROM {folder})\n"
+        f"WITH received AS (SELECT {', '.join(received)} FROM {parts.waiting})\n"
         f"SELECT {of_table('t')} FROM {parts.table} AS t LEFT ANTI JOIN received AS k ON {_equal(identity)}\n"
         f"UNION ALL\nSELECT {of_segments('received')} FROM received"
     )

@@ -11,7 +11,7 @@ from handlers.spark.log.files import AlreadyThere, Files
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.places import PENDING
 
-__all__ = ["Owner", "logs_below", "sign"]
+__all__ = ["Owner", "logs_below", "owner_of", "sign"]
 
 _NAME = "table.json"
 
@@ -40,13 +40,15 @@ def logs_below(files: Files, folder: str) -> Iterator[tuple[str, Owner]]:
         here = folders.pop()
         entries = sorted(files.list(here), key=lambda entry: entry.name, reverse=True)
         if any(entry.name == _NAME for entry in entries):
-            yield f"{here}/{PENDING}", _owner_of(files, here)
+            yield f"{here}/{PENDING}", owner_of(files, f"{here}/{PENDING}")
         else:
             folders += [f"{here}/{entry.name}" for entry in entries if entry.is_folder]
 
 
-def _owner_of(files: Files, folder: str) -> Owner:
+def owner_of(files: Files, log_folder: str) -> Owner:
+    """Whose log it is. Raises FileNotFoundError and BrokenLog."""
+    path = f"{log_folder.removesuffix(f'/{PENDING}')}/{_NAME}"
     try:
-        return msgspec.json.decode(files.read(f"{folder}/{_NAME}"), type=Owner)
+        return msgspec.json.decode(files.read(path), type=Owner)
     except msgspec.MsgspecError as error:
-        raise BrokenLog(f"{folder}/{_NAME} does not tell whose log is beside it: {error}") from None
+        raise BrokenLog(f"{path} does not tell whose log is beside it: {error}") from None
