@@ -122,6 +122,6 @@ _ZEROS_OF_DTS: Differences = {
 
 
 def expected(stream: str, target: str) -> Differences:
-    """Those of a stream in one of postgresql, mariadb and sqlite."""
+    """Those of a stream in one of postgresql, mariadb, sqlite and delta."""
     found = _EVERYWHERE[stream]
     return {**found, **_ZEROS_OF_DTS} if (stream, target) == ("dts", "sqlite") else found

@@ -6,7 +6,7 @@ import base64
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -20,7 +20,7 @@ from sqlalchemy.dialects import mysql
 
 from handlers.sql.naming import Naming
 
-__all__ = ["Differences", "Replica"]
+__all__ = ["Differences", "Replica", "Row", "compare", "compare_all"]
 
 Row = dict[str, Any]
 Differences = dict[tuple[str, str], int]
@@ -44,19 +44,27 @@ class Replica:
         if engine.dialect.name == "postgresql":
             sa.event.listen(engine, "connect", _keep_json_as_text)
         naming = Naming.of(engine.dialect.name, self.schema)
-        found: Counter[tuple[str, str]] = Counter()
         with engine.connect() as connection:
-            expected = truth()
             there = dict(_tables(connection, naming))
-            for table in there.keys() - expected.keys():
-                found[table, "table too many"] += 1
-            for table, source in expected.items():
-                if table in there:
-                    found.update(_compare(source, list(_rows(connection, *there[table]))))
-                elif tables is None or table in tables:
-                    found[table, "table missing"] += 1
+            found = compare_all(there, lambda table: list(_rows(connection, *there[table])), tables)
         engine.dispose()
-        return dict(found)
+        return found
+
+
+def compare_all(
+    there: Iterable[str], rows_of: Callable[[str], list[Row]], tables: Sequence[str] | None = None
+) -> Differences:
+    """The target's tables from the source's; see Replica.differences."""
+    names, expected = set(there), truth()
+    found: Counter[tuple[str, str]] = Counter()
+    for table in names - expected.keys():
+        found[table, "table too many"] += 1
+    for table, source in expected.items():
+        if table in names:
+            found.update(compare(source, rows_of(table)))
+        elif tables is None or table in tables:
+            found[table, "table missing"] += 1
+    return dict(found)
 
 
 def _tables(connection: sa.Connection, naming: Naming) -> Iterator[tuple[str, tuple[str | None, str]]]:
@@ -97,7 +105,8 @@ def _keep_json_as_text(connection: Any, _: Any) -> None:
 # ---- rows
 
 
-def _compare(source: Truth, rows: list[Row]) -> Differences:
+def compare(source: Truth, rows: list[Row]) -> Differences:
+    """A table's rows from the source's."""
     found: Counter[tuple[str, str]] = Counter()
     columns = set().union(*rows) if rows else set(source.columns)
     for column in columns - source.columns.keys():

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from differences import CAPTURED, expected
-from integration.checkers import Run
-from integration.process import WorkerProcess, eventually
+from replaying import Replay
 from replica import Differences, Replica
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
@@ -22,60 +20,20 @@ from topics import ALL_STREAMS, Source, put
 
 from worker.broker import Broker
 
-MakeReplay = Callable[..., "Replay"]
+MakeReplay = Callable[..., "SqlReplay"]
 
 
-class Replay:
+class SqlReplay(Replay):
     """A worker that reads one stream, and the replicas that it keeps."""
 
     def __init__(self, source: Source, broker: Broker, replicas: dict[str, Replica], folder: Path) -> None:
-        self.source = source
-        self.replicas = replicas
         handlers = [
             {"type": "sql", "name": name, "url": replica.url} | _schema(replica)
             for name, replica in replicas.items()
         ]
-        self.config: dict[str, Any] = {
-            "kafka": {
-                "bootstrap_servers": broker.bootstrap_servers,
-                "group_id": folder.name,
-                **source.kafka,
-                # A static member: who comes after a kill need not wait until the dead one is given up.
-                "properties": {"group.instance.id": "replay"},
-            },
-            "format": source.format,
-            "lanes": {"count": 4},
-            "checkpoint": {"interval": "200ms", "directory": str(folder / "state")},
-            "tables": [{"match": match, "handlers": handlers} for match in ("shop.*", "crm.*")],
-            "http": {"host": "127.0.0.1", "port": 0},
-            "logging": {"format": "json"},
-        }
-        self.worker = WorkerProcess(folder, self.config, Run(folder / "events.jsonl"))
-
-    def to_the_end(self, within: float = 30) -> None:
-        """Run until everything is finished and committed, and drain."""
-        self.worker.start()
-        eventually(self.is_at_the_end, within=within, what="everything committed", every=0.1)
-        assert self.worker.sigterm() == 0, self.worker.tail()
-
-    def is_at_the_end(self) -> bool:
-        assert self.worker.alive()
-        found = self.worker.status()["partitions"]
-        committed = {(one["topic"], one["partition"]): one["committed"] for one in found}
-        return all(committed.get(place) == end for place, end in self.source.ends.items())
-
-    def killed_after(self, finished: int) -> None:
-        """Run until so many records are finished in this run, and kill it: before its end."""
-        self.worker.start(ready=False)
-
-        def reached() -> bool:
-            if not self.worker.alive() or self.worker.url is None:
-                return False
-            return self.worker.metric("binlane_records_finished_total") >= finished
-
-        eventually(reached, within=60, what=f"{finished} records finished", every=0.01)
-        assert not self.is_at_the_end(), "it came to its end before it could be killed"
-        self.worker.kill9()
+        rules = [{"match": match, "handlers": handlers} for match in ("shop.*", "crm.*")]
+        super().__init__(source, broker, rules, folder)
+        self.replicas = replicas
 
     def differences(self) -> dict[str, Differences]:
         tables = CAPTURED.get(self.source.stream)
@@ -108,9 +66,9 @@ def make_replay(
     tmp_path: Path,
 ) -> Iterator[MakeReplay]:
     """make_replay("canal"): a worker that was never started, and empty targets."""
-    made: list[Replay] = []
+    made: list[SqlReplay] = []
 
-    def make(stream: str, *, twice: bool = False) -> Replay:
+    def make(stream: str, *, twice: bool = False) -> SqlReplay:
         name = f"{tmp_path.name}-{len(made)}"
         # Databases are MariaDB's schemas, and each replay needs its own.
         schemas = f"{name[-40:]}_{{database}}"
@@ -121,14 +79,12 @@ def make_replay(
             "mariadb": Replica(mariadb.new_database(f"{name[-40:]}_marks"), schemas),
             "sqlite": Replica(f"sqlite:///{tmp_path / name}.db"),
         }
-        made.append(Replay(sources(stream, twice=twice), broker, replicas, tmp_path / name))
+        made.append(SqlReplay(sources(stream, twice=twice), broker, replicas, tmp_path / name))
         return made[-1]
 
     yield make
     for replay in made:
-        if replay.worker.process is not None and replay.worker.process.poll() is None:
-            replay.worker.kill9()
-        print(replay.worker.tail(25))
+        replay.close()
 
 
 def expected_of(stream: str) -> dict[str, Differences]:

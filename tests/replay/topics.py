@@ -4,8 +4,9 @@ were captured.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from captured import STREAMS, CapturedRecord, records
@@ -14,7 +15,7 @@ from dts_records import dts_stream
 
 from worker.broker import Broker
 
-__all__ = ["ALL_STREAMS", "Source", "put"]
+__all__ = ["ALL_STREAMS", "Source", "delivered", "put"]
 
 ALL_STREAMS = (*STREAMS, "dts")
 
@@ -56,11 +57,23 @@ class Source:
         return f"^{_TWICE}{topic[1:]}" if topic.startswith("^") else f"{_TWICE}{topic}"
 
 
-def put(broker: Broker, stream: str, *, twice: bool = False) -> Source:
-    """Write a stream's records, in their order; `twice`: each two times in a row, to topics of its own."""
+def delivered(stream: str, *, twice: bool = False) -> list[CapturedRecord]:
+    """A stream's records as they lie in Kafka when they were put there."""
     found = dts_stream() if stream == "dts" else records(stream)
     if twice:
         found = [_renamed(record) for record in found for _ in range(2)]
+    ends: Counter[tuple[str, int]] = Counter()
+    placed = []
+    for record in found:
+        place = (record.topic(), record.partition())
+        placed.append(replace(record, offset_=ends[place]))
+        ends[place] += 1
+    return placed
+
+
+def put(broker: Broker, stream: str, *, twice: bool = False) -> Source:
+    """Write a stream's records, in their order; `twice`: each two times in a row, to topics of its own."""
+    found = delivered(stream, twice=twice)
     partitions: dict[str, int] = {}
     for record in found:
         partitions[record.topic()] = max(partitions.get(record.topic(), 0), record.partition() + 1)
@@ -71,15 +84,7 @@ def put(broker: Broker, stream: str, *, twice: bool = False) -> Source:
 
 
 def _renamed(record: CapturedRecord) -> CapturedRecord:
-    return CapturedRecord(
-        _TWICE + record.topic_,
-        record.partition_,
-        record.offset_,
-        record.timestamp_ms,
-        record.key_,
-        record.value_,
-        record.headers_,
-    )
+    return replace(record, topic_=_TWICE + record.topic_)
 
 
 def _write(servers: str, found: Sequence[CapturedRecord]) -> dict[tuple[str, int], int]:

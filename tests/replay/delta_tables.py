@@ -1,0 +1,119 @@
+"""What `spark` handlers keep of a stream, read by a Spark of the test's own."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from captured import truth
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
+from replica import Differences, Row, compare_all
+
+__all__ = ["Place", "Tables", "places_in_parquet", "wrong_types"]
+
+Place = tuple[str, str, str, int, int, int]
+"""(table, operation, topic, partition, offset, index) of a change."""
+
+_PLACE = ("_op", "_topic", "_partition", "_offset", "_index")
+
+
+class Tables:
+    """The Delta tables in one folder: folder/database/table."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._folders = {
+            f"{log.parts[-3]}.{unquote(log.parts[-2])}": log.parent for log in folder.glob("*/*/_delta_log")
+        }
+
+    @property
+    def names(self) -> set[str]:
+        return set(self._folders)
+
+    def rows(self, table: str) -> list[Row]:
+        found: list[Row] = self._frame(table).toArrow().to_pylist()
+        return found
+
+    def current(self, table: str) -> list[Row]:
+        """Those rows of a history that the source has now."""
+        found: list[Row] = self._frame(table).where("_current").toArrow().to_pylist()
+        return found
+
+    def types(self, table: str) -> dict[str, str]:
+        """Column -> its type, as Spark spells it."""
+        return {one.name: one.dataType.simpleString() for one in self._frame(table).schema.fields}
+
+    def differences(self, tables: Sequence[str] | None = None) -> Differences:
+        """Of replicas: see Replica.differences."""
+        return compare_all(self.names, self.rows, tables)
+
+    def places(self) -> Counter[Place]:
+        """Of a changelog, where each of its rows comes from."""
+        if not self._folders:
+            return Counter()
+        frames = [self._frame(table).select(lit(table), *_PLACE) for table in sorted(self.names)]
+        rows = reduce(DataFrame.union, frames).toArrow().to_pydict().values()
+        return Counter(zip(*rows, strict=True))
+
+    def _frame(self, table: str) -> DataFrame:
+        return self._spark.read.format("delta").load(str(self._folders[table]))
+
+
+def places_in_parquet(folder: Path) -> Counter[Place]:
+    """Of a changelog of plain files: folder/database/table/*.parquet."""
+    found: Counter[Place] = Counter()
+    for file in folder.glob("*/*/*.parquet"):
+        table = f"{file.parts[-3]}.{unquote(file.parts[-2])}"
+        # The file alone: its schema is its own, and folder names that hold `=` are no columns.
+        columns = pq.ParquetFile(file).read(list(_PLACE)).to_pydict()
+        found.update((table, *row) for row in zip(*(columns[name] for name in _PLACE), strict=True))
+    return found
+
+
+# ---- types: as docs/spark.md says
+
+_SPARK_TYPES: Sequence[tuple[str, str]] = (
+    (r"tinyint.* unsigned", "smallint"),
+    (r"tinyint", "tinyint"),
+    (r"smallint.* unsigned|mediumint|int(?!.* unsigned)", "int"),
+    (r"smallint|year", "smallint"),
+    (r"int.* unsigned|bigint(?!.* unsigned)", "bigint"),
+    (r"bigint.* unsigned|bit\(64\)", "decimal(20,0)"),
+    (r"bit", "bigint"),
+    (r"float", "float"),
+    (r"double", "double"),
+    (r"datetime", "timestamp_ntz"),
+    (r"date", "date"),
+    (r"timestamp", "timestamp"),
+    (r"binary|varbinary|\w*blob|point|geometry", "binary"),
+    (r"set", "array<string>"),
+    (r"char|varchar|\w*text|enum|json|time", "string"),
+)
+
+
+def spark_type(source: str) -> str:
+    """The type of a column for the source's type, as SHOW COLUMNS tells it."""
+    sizes = re.match(r"decimal(\(\d+,\d+\))", source)
+    if sizes is not None:
+        return f"decimal{sizes[1]}"
+    return next(type_ for pattern, type_ in _SPARK_TYPES if re.match(f"(?:{pattern})", source))
+
+
+def wrong_types(tables: Tables) -> dict[str, str]:
+    """Column -> its type and the right one, for columns of the source's with another."""
+    return dict(_wrong_types(tables))
+
+
+def _wrong_types(tables: Tables) -> Iterator[tuple[str, str]]:
+    for table in sorted(tables.names & truth().keys()):
+        found = tables.types(table)
+        for column, source in truth()[table].columns.items():
+            right = spark_type(source)
+            if column in found and found[column] != right:
+                yield f"{table}.{column}", f"{found[column]}, not {right}"

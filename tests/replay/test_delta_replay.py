@@ -1,0 +1,184 @@
+"""Each captured stream through a real Kafka, a real worker and a real Spark into Delta tables."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from decoding import STREAMS, batches
+from delta_tables import Place, Tables, places_in_parquet, wrong_types
+from differences import CAPTURED, expected
+from pyspark.sql import SparkSession
+from replaying import Replay
+from replica import Row
+from topics import Source, delivered, put
+
+from handlers.spark.section import SparkSection
+from handlers.spark.session import acquire, release
+from worker.broker import Broker
+
+# Spark's Java compiles less: worth it in processes that end soon, and changes nothing that Spark does.
+_SPARK: dict[str, Any] = {
+    "driver_memory": "1g",
+    "ui": False,
+    "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+}
+Victim = Literal["worker", "spark"]
+
+_HANDLERS: dict[str, dict[str, Any]] = {
+    "replica": {"mode": "replica"},
+    "history": {"mode": "history"},
+    "changelog": {"mode": "changelog"},
+    "files": {"mode": "changelog", "format": "parquet"},
+}
+_ALL_MODES = {
+    # Tables without a key have no history.
+    "crm.event_log": ["replica", "changelog", "files"],
+    "crm.only_unique": ["replica", "changelog", "files"],
+    "crm.*": ["replica", "history", "changelog", "files"],
+    "shop.*": ["replica", "history", "changelog", "files"],
+}
+_PATIENCE = 300.0
+"""Seconds that a run may take on a busy machine."""
+_SEED = int(os.environ.get("BINLANE_SEED") or time.time_ns())
+"""Of the moments of the kills."""
+
+
+class DeltaReplay(Replay):
+    """A worker that keeps replicas, histories and changelogs of a stream's tables, all at once."""
+
+    def __init__(self, source: Source, broker: Broker, folder: Path, handlers: dict[str, list[str]]) -> None:
+        """`handlers`: match -> names of _HANDLERS."""
+        self.lake = folder / "lake"
+        rules = [
+            {"match": match, "handlers": [self._handler(name) for name in names]}
+            for match, names in handlers.items()
+        ]
+        super().__init__(source, broker, rules, folder)
+        self.config["spark"] = _SPARK
+        self.config["shutdown_timeout"] = "150s"
+
+    def _handler(self, name: str) -> dict[str, Any]:
+        return {
+            "type": "spark",
+            "name": name,
+            **_HANDLERS[name],
+            "path": f"{self.lake}/{name}/{{database}}/{{table}}",
+            "merge": {"max_age": "1s", "at_close": "120s"},
+            "upkeep": {"optimize_every": "0s", "vacuum_every": "0s"},
+        }
+
+    def killed_within(
+        self, seconds: float, victim: Literal["worker", "spark"], chance: random.Random
+    ) -> None:
+        """Run it, and kill it at some moment in its first seconds of work."""
+        self.worker.start(within=_PATIENCE)
+        time.sleep(chance.uniform(0, seconds))
+        if victim == "worker":
+            self.worker.kill9()
+            return
+        os.kill(self.worker.logged("spark_started")[0]["pid"], signal.SIGKILL)
+        assert self.worker.wait(60) == 1, self.worker.tail()
+
+
+# ---- what it all runs on
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Reads what the workers' own Spark wrote."""
+    # Each query is run once: there is no use in compiling it.
+    interpreted = {"spark.sql.codegen.wholeStage": False, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    section = SparkSection.model_validate({**_SPARK, "conf": {**_SPARK["conf"], **interpreted}})
+    shared = acquire(section, tmp_path_factory.mktemp("reader"), "reader")
+    yield shared.session
+    release()
+
+
+MakeReplay = Callable[..., DeltaReplay]
+
+
+@pytest.fixture
+def make_replay(broker: Broker, tmp_path: Path) -> Iterator[MakeReplay]:
+    """make_replay("canal", {"shop.*": ["replica"]}, twice=False): a worker that was never started."""
+    made: list[DeltaReplay] = []
+
+    def make(stream: str, handlers: dict[str, list[str]], *, twice: bool = False) -> DeltaReplay:
+        source = put(broker, stream, twice=twice)
+        made.append(DeltaReplay(source, broker, tmp_path / f"{stream}-{len(made)}", handlers))
+        return made[-1]
+
+    yield make
+    for replay in made:
+        replay.close()
+
+
+# ---- the tests
+
+
+@pytest.mark.timeout(2 * _PATIENCE)
+@pytest.mark.parametrize("stream", ["canal", "debezium-schemas"])
+def test_a_stream_leaves_the_rows_of_its_source_in_delta_tables(
+    make_replay: MakeReplay, spark: SparkSession, stream: str
+) -> None:
+    replay = make_replay(stream, {"shop.*": ["replica"], "crm.*": ["replica"]})
+    replay.to_the_end(within=_PATIENCE)
+    replicas = Tables(spark, replay.lake / "replica")
+    assert replicas.differences() == expected(stream, "delta")
+    assert wrong_types(replicas) == {}
+
+
+@pytest.mark.timeout(4 * _PATIENCE)
+@pytest.mark.parametrize("stream", [name for name, _ in STREAMS])
+def test_kills_and_records_that_come_twice_leave_each_change_once(
+    make_replay: MakeReplay, spark: SparkSession, stream: str
+) -> None:
+    """The worker or its Java process is killed three times, at any moments; each record comes with two
+    offsets, as a producer without idempotence writes it again; two of the streams go in order by row."""
+    print(f"BINLANE_SEED={_SEED}")
+    chance = random.Random(f"{_SEED} {stream}")
+    replay = make_replay(stream, _ALL_MODES, twice=True)
+    replay.config["batch"] = {"max_records": 20}
+    replay.config["lanes"] = {"count": 4, "order_by": "row" if stream in ("maxwell", "dts") else "table"}
+    victims: list[Victim] = ["worker", "spark", chance.choice(("worker", "spark"))]
+    chance.shuffle(victims)
+    for victim in victims:
+        replay.killed_within(8, victim, chance)
+    replay.to_the_end(within=_PATIENCE)
+
+    replicas, histories = Tables(spark, replay.lake / "replica"), Tables(spark, replay.lake / "history")
+    # Of a row without a key nobody can tell whether it came before.
+    repeated = {"debezium-strings": 0, "debezium-unwrap": 70}.get(stream, 31)
+    wanted = expected(stream, "delta")
+    if repeated:
+        wanted = {**wanted, ("crm.event_log", "row too many"): repeated}
+    assert replicas.differences(CAPTURED.get(stream)) == wanted
+    for table in replicas.names & histories.names:
+        rows = replicas.rows(table)
+        columns = list(rows[0]) if rows else []
+        current = histories.current(table)
+        assert _counted(current, columns) == _counted(rows, columns), table
+    places = changes_of(stream)
+    assert Tables(spark, replay.lake / "changelog").places() == places
+    assert places_in_parquet(replay.lake / "files") == places
+
+
+def _counted(rows: list[Row], columns: list[str]) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(repr(row[column]) for column in columns) for row in rows)
+
+
+def changes_of(stream: str) -> Counter[Place]:
+    """All changes that the format finds in the stream's records when each comes twice."""
+    format_name = dict(STREAMS)[stream]
+    return Counter(
+        (batch.table, change.op, change.topic, change.partition, change.offset, change.index)
+        for batch in batches(stream, format_name, delivered(stream, twice=True))
+        for change in batch.changes
+    )
