@@ -16,6 +16,7 @@ from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from servers.redis_node import RedisNode
 from servers.server_process import ProgramMissing, ServerProcess
+from servers.spark_cluster import ConnectNode, SparkCluster
 
 from worker.broker import Broker, BrokerError
 from worker.jars import JarsError
@@ -93,6 +94,33 @@ def own_redis() -> Iterator[Callable[[], RedisNode]]:
     """`own_redis()` starts a Redis that the test may stop, kill and restart."""
     with ExitStack() as stack:
         yield lambda: _started(RedisNode, stack)
+
+
+@pytest.fixture(scope="session")
+def spark_cluster() -> Iterator[SparkCluster]:
+    """A standalone cluster of Spark that all tests share. One that kills a part of it starts it again, and
+    none leaves an application behind, which would keep all executors."""
+    cluster = SparkCluster()
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def _connect_node() -> Iterator[ConnectNode]:
+    node = ConnectNode()
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def connect_server(_connect_node: ConnectNode) -> ConnectNode:
+    """A running Spark Connect server that all tests share, and may kill."""
+    if not _connect_node.running:
+        _connect_node.start()
+    return _connect_node
 
 
 def _started(kind: type[AnyServer], stack: ExitStack) -> AnyServer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -10,11 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import httpx
 import psutil
 
 from worker import broker_guard
@@ -164,6 +167,13 @@ class SparkCluster:
                     found.append(child)
         return found
 
+    def end_applications(self) -> None:
+        """Ends all that run, as somebody at the master's web page may."""
+        [address] = re.findall(r"Bound MasterWebUI to .* started at (\S+)", self.master.log)[-1:]
+        with httpx.Client(base_url=address, trust_env=False) as page:
+            for application in page.get("/json/").json()["activeapps"]:
+                page.post("/app/kill/", data={"id": application["id"], "terminate": "true"})
+
     def close(self) -> None:
         for executor in self.executors() if self.worker.running else []:
             executor.kill()
@@ -185,6 +195,7 @@ class ConnectNode(SparkNode):
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.sql.shuffle.partitions": "2",
+            "spark.databricks.delta.snapshotPartitions": "1",
             "spark.ui.enabled": "false",
             **conf,
         }
@@ -195,6 +206,17 @@ class ConnectNode(SparkNode):
     @property
     def url(self) -> str:
         return f"sc://{HOST}:{self.port}"
+
+    @contextmanager
+    def session(self) -> Iterator[Any]:
+        """A session that is nobody else's."""
+        from pyspark.sql.connect.session import SparkSession
+
+        session = SparkSession.builder.remote(self.url).create()
+        try:
+            yield session
+        finally:
+            session.stop()
 
     def section(self, **conf: str) -> dict[str, object]:
         """The configuration's `spark:` section."""

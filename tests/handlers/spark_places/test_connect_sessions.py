@@ -33,8 +33,6 @@ def upper(frame, batch):
 def spark(connect_server: ConnectNode, tmp_path: Path) -> Iterator[Any]:
     from handlers.spark.session import SharedSpark
 
-    if not connect_server.running:
-        connect_server.start()
     shared = SharedSpark(SparkSection.model_validate(connect_server.section()), tmp_path, "test")
     yield shared
     shared.stop()
@@ -147,8 +145,6 @@ def test_a_session_that_the_server_has_forgotten_is_replaced(spark: Any) -> None
 def test_check_reaches_the_server_and_tells_when_there_is_none(
     connect_server: ConnectNode, tmp_path: Path
 ) -> None:
-    if not connect_server.running:
-        connect_server.start()
     (tmp_path / "checked.py").write_text("def f(frame, batch): ...")
     for remote, expected in ((connect_server.url, None), ("sc://127.0.0.1:1", "127.0.0.1:1 does not answer")):
         config = tmp_path / "binlane.yaml"
@@ -167,8 +163,6 @@ def test_a_property_of_the_server_cannot_be_set_for_a_session(
 ) -> None:
     from handlers.spark.session import SharedSpark
 
-    if not connect_server.running:
-        connect_server.start()
     section = connect_server.section(**{"spark.sql.warehouse.dir": "/elsewhere"})
     shared = SharedSpark(SparkSection.model_validate(section), tmp_path, "test")
     try:

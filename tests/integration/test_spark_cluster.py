@@ -1,0 +1,89 @@
+"""The whole worker on a standalone cluster: each part of the cluster is lost, and no change is."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import psutil
+import pytest
+from integration.process import WorkerProcess, eventually
+from integration.spark_shop import (
+    PATIENCE,
+    Shop,
+    check_tables,
+    java_of,
+    merges,
+    spark_tables,
+    spark_worker,
+    wait_merged,
+)
+from integration.stage import Stage
+from servers.spark_cluster import ConnectNode, SparkCluster
+
+
+def wait_for_merges(worker: WorkerProcess, more: int = 4, within: float = PATIENCE) -> None:
+    """Until every table was merged again, and that of late."""
+    before = merges(worker)
+    eventually(
+        lambda: worker.alive() and merges(worker) >= before + more, within=within, what="tables are merged"
+    )
+
+
+@pytest.mark.timeout(2 * PATIENCE)
+def test_executors_and_their_worker_are_killed_while_changes_flow_and_nothing_notices(
+    stage: Stage, spark_cluster: SparkCluster, connect_server: ConnectNode
+) -> None:
+    shop = Shop(stage.source())
+    worker = spark_worker(stage, spark_cluster.section()).start(within=90)
+    with shop.open():
+        wait_for_merges(worker)
+        [executor] = spark_cluster.executors()
+        executor.kill()
+        eventually(lambda: new_executors(spark_cluster, executor), within=PATIENCE, what="a new executor")
+        shop.add_column("orders", "note", "none")
+        wait_for_merges(worker)
+
+        lost = spark_cluster.executors()
+        spark_cluster.worker.kill()
+        for each in lost:  # a machine that is lost takes its executors along
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        changed = shop.count
+        eventually(lambda: shop.count > changed + 300, within=PATIENCE)
+        spark_cluster.worker.start()
+        eventually(spark_cluster.executors, within=PATIENCE, what="executors on the new worker")
+        wait_for_merges(worker)
+        shop.add_column("items", "note", "free")
+    wait_merged(stage, worker)
+    assert len(spark_tables(worker)) == 4
+    assert worker.sigterm(120) == 0
+    check_tables(connect_server, worker, shop)
+
+
+@pytest.mark.timeout(2 * PATIENCE)
+def test_a_lost_driver_or_application_ends_the_worker_with_1_and_the_next_one_goes_on(
+    stage: Stage, spark_cluster: SparkCluster, connect_server: ConnectNode
+) -> None:
+    shop = Shop(stage.source())
+    worker = spark_worker(stage, spark_cluster.section()).start(within=90)
+    with shop.open():
+        wait_for_merges(worker, 2)
+        java_of(worker).kill()
+        assert worker.wait(PATIENCE) == 1
+        assert "Spark is gone: it ended (killed by SIGKILL)" in worker.log_text()
+
+        worker.start(within=90)
+        wait_for_merges(worker, 2)
+        spark_cluster.end_applications()
+        assert worker.wait(PATIENCE) == 1
+        assert "Spark is gone" in worker.log_text()
+
+        worker.start(within=90)
+        wait_for_merges(worker, 2)
+    wait_merged(stage, worker)
+    assert worker.sigterm(120) == 0
+    check_tables(connect_server, worker, shop)
+
+
+def new_executors(cluster: SparkCluster, killed: psutil.Process) -> list[psutil.Process]:
+    return [each for each in cluster.executors() if each.pid != killed.pid]
