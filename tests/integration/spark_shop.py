@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psutil
 from integration.process import WorkerProcess, eventually
 from integration.source import Source
 from integration.stage import Stage
@@ -23,7 +22,6 @@ __all__ = [
     "Told",
     "check_tables",
     "failed_merges",
-    "java_of",
     "merges",
     "spark_tables",
     "spark_worker",
@@ -194,13 +192,6 @@ def merges(worker: WorkerProcess) -> float:
 def failed_merges(worker: WorkerProcess) -> list[dict[str, Any]]:
     """What its log tells of them."""
     return worker.logged("spark_merge_failed")
-
-
-def java_of(worker: WorkerProcess) -> psutil.Process:
-    """The Java process beside the worker."""
-    assert worker.process is not None
-    [java] = [child for child in psutil.Process(worker.process.pid).children() if child.name() == "java"]
-    return java
 
 
 def check_tables(reader: ConnectNode, worker: WorkerProcess, shop: Shop) -> None:

@@ -62,16 +62,6 @@ def test_a_function_runs_on_the_cluster(spark: Any, spark_cluster: SparkCluster,
     assert [tuple(row) for row in found] == [("delete", 1), ("insert", 1)]
 
 
-def test_a_killed_executor_is_replaced_and_no_statement_fails(
-    spark: Any, spark_cluster: SparkCluster, table: str
-) -> None:
-    [executor] = spark_cluster.executors()
-    executor.kill()
-    assert rows(spark, table) == 2
-    assert [each.pid for each in spark_cluster.executors()] != [executor.pid]
-    assert spark.alive()
-
-
 def test_an_executor_out_of_memory_is_told_and_does_not_stop_the_worker(spark: Any, table: str) -> None:
     too_long = "SELECT length(repeat('x', 900000000 + CAST(id AS INT))) FROM range(1)"
     with pytest.raises(Exception, match="Job aborted") as caught:
