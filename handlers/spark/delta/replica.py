@@ -36,7 +36,7 @@ class Replica:
     """Brings folded segments into a table with a key, by whichever way costs least.
 
     - A small table is written anew, its rows that have no change and those of the segments: one scan and one
-      job, half the CPU time of a MERGE, whose two joins and scans are planned and compiled for any size.
+      join where a MERGE has two of each (measured: a third less CPU time, for 20,000 and for 200,000 rows).
     - Rows that were all inserted, of keys that the table does not have, are appended.
     - All else is a MERGE, told between which keys the changes are: Delta passes over files of others.
     """
