@@ -21,6 +21,8 @@ from worker.logs import get_logger
 __all__ = ["JavaProcess"]
 
 _STOP_SECONDS = 20.0
+_OUT_OF_MEMORY = 52
+"""org.apache.spark.util.SparkExitCode.OOM: where driver and executor are one process, it is its end."""
 
 _log = get_logger("spark")
 
@@ -118,4 +120,6 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _ending(code: int) -> str:
+    if code == _OUT_OF_MEMORY:
+        return f"exit code {code}: out of memory; raise spark.driver_memory"
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
