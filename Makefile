@@ -3,6 +3,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test servers lint bench clean
 
+# Each process has servers of its own; -n 0 in ARGS runs all tests in one.
+SIDE_BY_SIDE = --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+
 export PYTHON
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
@@ -16,7 +19,7 @@ demo: setup ## the whole job on this machine: Kafka, the worker, Spark, and the 
 	@binlane demo
 
 test: lint servers ## lint, then every test, on a real Kafka and real databases
-	@python -m pytest $(ARGS)
+	@python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 servers: ## the servers that the tests start: PostgreSQL, MariaDB and Redis
 	@tools/setup.sh servers

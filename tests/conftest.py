@@ -17,6 +17,7 @@ from servers.postgres_server import PostgresServer
 from servers.redis_node import RedisNode
 from servers.server_process import ProgramMissing, ServerProcess
 from servers.spark_cluster import ConnectNode, SparkCluster
+from spark_sessions import SparkKeeper
 
 from worker.broker import Broker, BrokerError
 from worker.jars import JarsError
@@ -30,9 +31,17 @@ AnyServer = TypeVar("AnyServer", bound=ServerProcess)
 # Ctrl-C is part of what is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# How wide the runner's own terminal is must not show in what a command prints.
+os.environ.pop("COLUMNS", None)
+
 # How long an example takes depends on what else the machine does, and proves nothing.
 hypothesis.settings.register_profile("patient", hypothesis.settings(), deadline=None)
 hypothesis.settings.load_profile("patient")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long modules first: where modules run side by side, none of them is left to run alone at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.fixture(scope="session")
@@ -94,6 +103,14 @@ def own_redis() -> Iterator[Callable[[], RedisNode]]:
     """`own_redis()` starts a Redis that the test may stop, kill and restart."""
     with ExitStack() as stack:
         yield lambda: _started(RedisNode, stack)
+
+
+@pytest.fixture(scope="session")
+def spark_keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkKeeper]:
+    """`spark_keeper.get()`, once in each module: the Spark that the modules of this process share."""
+    keeper = SparkKeeper(tmp_path_factory.mktemp("spark"))
+    yield keeper
+    keeper.stop()
 
 
 @pytest.fixture(scope="session")

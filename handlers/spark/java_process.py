@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -21,6 +22,8 @@ from worker.logs import get_logger
 __all__ = ["JavaProcess"]
 
 _STOP_SECONDS = 20.0
+_DYING_SECONDS = 5.0
+_STACK_LINE = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _OUT_OF_MEMORY = 52
 """org.apache.spark.util.SparkExitCode.OOM: where driver and executor are one process, it is its end."""
 
@@ -79,7 +82,8 @@ class JavaProcess:
         self._said.clear()
 
     def end(self) -> str:
-        """How it ended, and what it said last."""
+        """How it ended, or does in these seconds, and what it said last."""
+        self.ends_within(_DYING_SECONDS)  # its Spark stops a moment before
         code = self._process.poll()
         how = "stopped inside its Java process" if code is None else f"ended ({_ending(code)})"
         last = f"; its last words: {self._said[-1]}" if self._said else ""
@@ -100,7 +104,8 @@ class JavaProcess:
         with open(output, encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 if text := line.rstrip():
-                    self._said.append(text)
+                    if not _STACK_LINE.match(text):
+                        self._said.append(text)
                     _log.debug("spark_output", line=text)
 
 

@@ -22,15 +22,17 @@ _SESSION = {
     # by Spark's own default with one for each, up to 10,000.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
 }
-# The web pages keep what they show on the heap: enough to see the last merges of a few tables.
-_UI = {
-    "spark.ui.enabled": "true",
-    "spark.ui.killEnabled": "false",
+# What web pages show is kept on the heap, pages or not: enough to see the last merges of a few tables.
+_RETAINED = {
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "50",
     "spark.ui.retainedDeadExecutors": "10",
+}
+_UI = {
+    "spark.ui.enabled": "true",
+    "spark.ui.killEnabled": "false",
     # The next port is taken where 4040 is not free: several workers may share a machine.
     "spark.port.maxRetries": "64",
 }
@@ -58,6 +60,7 @@ def spark_conf(section: SparkSection, folder: Path, name: str) -> dict[str, str]
         "spark.scheduler.mode": "FIFO",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
+        **_RETAINED,
         **(_UI if section.ui else {"spark.ui.enabled": "false"}),
     }
     if is_local(section.master):

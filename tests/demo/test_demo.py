@@ -14,6 +14,8 @@ import pytest
 
 from worker.demo.recorder import read_batches
 
+pytestmark = pytest.mark.long
+
 DEMO = (sys.executable, "-m", "worker.cli", "demo", "--changes", "2000")
 
 

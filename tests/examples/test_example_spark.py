@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,15 +13,16 @@ import pytest
 from examples.example_runs import EXAMPLES, ExampleRun
 from integration.process import eventually
 from pyspark.sql import SparkSession
+from spark_sessions import SparkKeeper
 
 from handlers import Batch
 from handlers.registry import load_function
-from handlers.spark import SparkSection
 from handlers.spark.reading import current
-from handlers.spark.session import SharedSpark
 from worker.broker import Broker
 from worker.demo.shop import Shop
 from worker.demo.verify import compare
+
+pytestmark = pytest.mark.long
 
 SPARK = EXAMPLES / "spark"
 CHANGES = 2_000
@@ -70,12 +70,8 @@ def ran(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 @pytest.fixture(scope="module")
-def spark(ran: Ran) -> Iterator[SparkSession]:
-    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    section = SparkSection.model_validate({"driver_memory": "1g", "ui": False, "conf": quick})
-    shared = SharedSpark(section, ran.folder, "test")
-    yield shared.session
-    shared.stop()
+def spark(spark_keeper: SparkKeeper) -> SparkSession:
+    return spark_keeper.get().session
 
 
 def script(name: str, *arguments: Any) -> list[str]:

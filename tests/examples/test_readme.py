@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from worker.broker import Broker
 from worker.cli import app
 
+pytestmark = pytest.mark.long
+
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)
 [SHOP, MIRROR_TABLES] = [text for language, text in BLOCKS if language == "yaml"]

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from spark_sessions import LIGHT
 
 from handlers import Batch, Change, HandlerContext
 from handlers.spark import SparkHandler
 from handlers.spark.reading import current
 
-__all__ = ["QUICK", "TYPES", "Counted", "Lake", "Rows", "change"]
+__all__ = ["TYPES", "Counted", "Lake", "MakeLake", "Rows", "change"]
 
 Rows = list[tuple[Any, ...]]
-
-# Compiling less: worth it in a process that ends soon, and changes nothing that Spark does.
-QUICK = {
-    "driver_memory": "1g",
-    "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
-}
 
 TYPES = {"id": "int", "name": "varchar(20)"}
 
@@ -56,7 +52,7 @@ class Lake:
         self.handler = SparkHandler(**self.options)
         self.handler.open(
             HandlerContext(
-                worker="test", handler="spark", folder=self.folder, spark=QUICK, metrics=self.metrics
+                worker="test", handler="spark", folder=self.folder, spark=LIGHT, metrics=self.metrics
             )
         )
 
@@ -110,6 +106,9 @@ class Lake:
         from pyspark.sql import SparkSession
 
         return SparkSession.builder.getOrCreate()
+
+
+MakeLake = Callable[..., Lake]
 
 
 def _of(columns: str) -> list[str]:

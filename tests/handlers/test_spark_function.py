@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_lake import QUICK
+from spark_sessions import LIGHT, SparkKeeper
 
 from handlers import PartialFailure, Rejected
 from handlers.registry import HandlerTypeError, load_function
@@ -60,14 +59,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def _spark(folder: Path) -> Iterator[None]:
+def _spark(spark_keeper: SparkKeeper) -> None:
     """One Spark for all handlers of the module."""
-    from handlers.spark import session
-    from handlers.spark.section import SparkSection
-
-    session.acquire(SparkSection.model_validate(QUICK), folder, "test")
-    yield
-    session.release()
+    spark_keeper.get()
 
 
 @pytest.fixture
@@ -85,7 +79,7 @@ def own(_spark: None, folder: Path) -> Any:
 def handle(folder: Path, *changes: dict[str, Any], name: str = "keep", **options: Any) -> None:
     handler = SparkHandler(mode="function", function=f"own_functions:{name}", **options)
     types = options.pop("types", TYPES)
-    with opened(handler, folder, spark=QUICK):
+    with opened(handler, folder, spark=LIGHT):
         handler.handle(make_batch("shop.orders", changes, key="id", types=types, offset=10))
 
 
@@ -172,7 +166,7 @@ def test_temporary_views_of_one_call_are_not_seen_by_another_that_runs(own: Any,
     from concurrent.futures import ThreadPoolExecutor
 
     handler = SparkHandler(mode="function", function="own_functions:view")
-    with opened(handler, folder, spark=QUICK), ThreadPoolExecutor(4) as threads:
+    with opened(handler, folder, spark=LIGHT), ThreadPoolExecutor(4) as threads:
         batches = [make_batch(f"shop.t{n}", [{"id": n}], key="id", types={"id": "int"}) for n in range(12)]
         list(threads.map(handler.handle, batches))
     assert sorted(own.CALLS) == list(range(12))
@@ -181,7 +175,7 @@ def test_temporary_views_of_one_call_are_not_seen_by_another_that_runs(own: Any,
 def test_without_a_batch_it_tells_where_spark_runs(own: Any, folder: Path) -> None:
     handler = SparkHandler(mode="function", function="own_functions:keep")
     assert handler.status() is None
-    with opened(handler, folder, spark=QUICK):
+    with opened(handler, folder, spark=LIGHT):
         told = handler.status()
     assert told is not None
     assert told["spark"]["master"] == "local[2]"

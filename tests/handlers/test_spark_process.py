@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import psutil
+import pyarrow.parquet as pq
 import pytest
-from spark_lake import QUICK
+from spark_sessions import QUICK
 
 FUNCTION = """
 def count(frame, batch):
@@ -55,6 +57,34 @@ for line in sys.stdin:
         handler.close()
         handler.open(context)
         print("open again", flush=True)
+"""
+
+
+LARGE = """
+import json, sys, time
+from pathlib import Path
+from handlers import HandlerContext
+from handlers.spark import SparkHandler
+from handlers.testing import make_batch
+
+context = HandlerContext(
+    worker="test",
+    handler="spark",
+    folder=Path(sys.argv[1]),
+    spark=json.loads(sys.argv[2]),
+    stop_worker=lambda error: print("stop from behind:", error, flush=True),
+)
+handler = SparkHandler(mode="replica", merge={"max_age": "0s", "at_close": "0s"})
+handler.open(context)
+if len(sys.argv) > 3:
+    rows = [{"id": 1, "text": "x" * int(sys.argv[3])}, {"id": 2, "text": "small"}]
+    handler.handle(make_batch("shop.t", rows, key="id", types={"id": "int", "text": "longtext"}))
+    print("durable", flush=True)
+    sys.stdin.read()
+while not any(table["merged_source_time_ms"] is not None for table in handler.status()["tables"]):
+    time.sleep(0.1)
+handler.close()
+print("merged", flush=True)
 """
 
 
@@ -126,3 +156,33 @@ def test_a_dead_spark_stops_the_worker_with_a_batch_or_without_and_can_be_starte
     assert child.read() == "open again"
     child.handle()
     assert [child.read(), child.read()] == ["counted 1", "done"]
+
+
+def test_out_of_memory_is_told_and_with_more_memory_no_row_is_missing(tmp_path: Path) -> None:
+    with _large(tmp_path, "512m", "120000000") as said:
+        assert next(said) == "durable"
+        gone = "stop from behind: Spark is gone: it ended (exit code 52: out of memory; raise "
+        assert next(said).startswith(f"{gone}spark.driver_memory)")
+    with _large(tmp_path, "3g") as said:
+        assert next(said) == "merged"
+    [rows] = (tmp_path / "lake/shop/t").glob("*.parquet")
+    assert {row["id"]: len(row["text"]) for row in pq.read_table(rows).to_pylist()} == {1: 120_000_000, 2: 5}
+
+
+@contextmanager
+def _large(folder: Path, memory: str, *size: str) -> Iterator[Iterator[str]]:
+    """What a process says that merges a large row."""
+    section = json.dumps({**QUICK, "driver_memory": memory})
+    process = subprocess.Popen(
+        [sys.executable, "-c", LARGE, str(folder), section, *size],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield (line.strip() for line in process.stdout if not line.startswith("20"))
+    finally:
+        process.kill()
+        process.communicate()

@@ -15,6 +15,8 @@ from integration.stage import Stage
 
 from worker.broker import Broker
 
+pytestmark = pytest.mark.long
+
 QUICK = {"max_attempts": 3, "initial_delay": "10ms", "max_delay": "50ms"}
 POISON = 250
 

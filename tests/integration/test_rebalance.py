@@ -10,6 +10,8 @@ from integration.conftest import MakeStage
 from integration.load import SLOW, Load
 from integration.process import WorkerProcess, eventually
 
+pytestmark = pytest.mark.long
+
 
 def partitions_of(worker: WorkerProcess) -> set[int]:
     return {partition["partition"] for partition in worker.status()["partitions"]}

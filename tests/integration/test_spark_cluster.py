@@ -19,6 +19,8 @@ from integration.spark_shop import (
 from integration.stage import Stage
 from servers.spark_cluster import ConnectNode, SparkCluster
 
+pytestmark = pytest.mark.long
+
 
 def wait_for_merges(worker: WorkerProcess, more: int = 4, within: float = PATIENCE) -> None:
     """Until every table was merged again, and that of late."""

@@ -17,6 +17,8 @@ from integration.spark_shop import (
 from integration.stage import Stage
 from servers.spark_cluster import ConnectNode
 
+pytestmark = pytest.mark.long
+
 
 def attempts(worker: WorkerProcess) -> int:
     """How often the merge of one table failed since the last that did not."""

@@ -7,7 +7,6 @@ import random
 import threading
 from collections.abc import Mapping
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,16 +14,9 @@ from integration.evolving_tables import EvolvingTable, Stream
 from integration.process import WorkerProcess, eventually
 from integration.spark_shop import spark_tables, wait_merged
 from integration.stage import Stage
+from spark_sessions import LIGHT, SparkKeeper
 
-from handlers.spark import session
-from handlers.spark.section import SparkSection
-
-SPARK = {
-    "driver_memory": "1g",
-    "ui": False,
-    "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
-}
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 MODES = ("replica", "history", "changelog")
 PHASE = 1_000
@@ -103,7 +95,7 @@ def worker_of(stage: Stage) -> WorkerProcess:
         for mode in MODES
     ]
     table = {"match": "*", "batch": {"max_records": 50, "max_wait": "100ms"}, "handlers": handlers}
-    return stage.worker(tables=[table], spark=SPARK, shutdown_timeout="5m")
+    return stage.worker(tables=[table], spark=LIGHT, shutdown_timeout="5m")
 
 
 class Watched(threading.Thread):
@@ -129,7 +121,7 @@ class Watched(threading.Thread):
 
 
 def test_columns_change_while_changes_flow_and_every_mode_follows_without_a_stop(
-    stage: Stage, tmp_path: Path
+    stage: Stage, spark_keeper: SparkKeeper
 ) -> None:
     source = stage.source()
     stream = Stream(source)
@@ -165,17 +157,14 @@ def test_columns_change_while_changes_flow_and_every_mode_follows_without_a_stop
     assert worker.sigterm(300) == 0
 
     lake = worker.folder / "lake"
-    spark = session.acquire(SparkSection.model_validate(SPARK), tmp_path, "reader").session
-    try:
-        for table in (orders, items):
-            versions = [{**each, "_current": each["_valid_to"] is None} for each in table.versions]
-            wanted = {"replica": table.rows.values(), "history": versions, "changelog": table.changes}
-            for mode, rows in wanted.items():
-                frame = spark.read.format("delta").load(f"{lake}/{mode}/{table.name}")
-                assert own_types(frame) == OWN[table.name, mode]
-                equal(frame, list(rows), OWN[table.name, mode])
-    finally:
-        session.release()
+    spark = spark_keeper.get().session
+    for table in (orders, items):
+        versions = [{**each, "_current": each["_valid_to"] is None} for each in table.versions]
+        wanted = {"replica": table.rows.values(), "history": versions, "changelog": table.changes}
+        for mode, rows in wanted.items():
+            frame = spark.read.format("delta").load(f"{lake}/{mode}/{table.name}")
+            assert own_types(frame) == OWN[table.name, mode]
+            equal(frame, list(rows), OWN[table.name, mode])
 
 
 def finished(worker: WorkerProcess) -> int:

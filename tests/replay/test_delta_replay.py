@@ -7,7 +7,8 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,18 +19,13 @@ from differences import CAPTURED, expected
 from pyspark.sql import SparkSession
 from replaying import Replay
 from replica import Row
+from spark_sessions import LIGHT, SparkKeeper
 from topics import Source, delivered, put
 
-from handlers.spark.section import SparkSection
-from handlers.spark.session import acquire, release
 from worker.broker import Broker
 
-# Spark's Java compiles less: worth it in processes that end soon, and changes nothing that Spark does.
-_SPARK: dict[str, Any] = {
-    "driver_memory": "1g",
-    "ui": False,
-    "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
-}
+pytestmark = pytest.mark.long
+
 Victim = Literal["worker", "spark"]
 
 _HANDLERS: dict[str, dict[str, Any]] = {
@@ -38,23 +34,19 @@ _HANDLERS: dict[str, dict[str, Any]] = {
     "changelog": {"mode": "changelog"},
     "files": {"mode": "changelog", "format": "parquet"},
 }
-_ALL_MODES = {
-    # Tables without a key have no history.
-    "crm.event_log": ["replica", "changelog", "files"],
-    "crm.only_unique": ["replica", "changelog", "files"],
-    "crm.*": ["replica", "history", "changelog", "files"],
-    "shop.*": ["replica", "history", "changelog", "files"],
-}
 _PATIENCE = 300.0
 """Seconds that a run may take on a busy machine."""
 _SEED = int(os.environ.get("BINLANE_SEED") or time.time_ns())
 """Of the moments of the kills."""
+_NAMES = [name for name, _ in STREAMS]
 
 
 class DeltaReplay(Replay):
     """A worker that keeps replicas, histories and changelogs of a stream's tables, all at once."""
 
-    def __init__(self, source: Source, broker: Broker, folder: Path, handlers: dict[str, list[str]]) -> None:
+    def __init__(
+        self, source: Source, broker: Broker, folder: Path, handlers: Mapping[str, Sequence[str]]
+    ) -> None:
         """`handlers`: match -> names of _HANDLERS."""
         self.lake = folder / "lake"
         rules = [
@@ -62,7 +54,7 @@ class DeltaReplay(Replay):
             for match, names in handlers.items()
         ]
         super().__init__(source, broker, rules, folder)
-        self.config["spark"] = _SPARK
+        self.config["spark"] = LIGHT
         self.config["shutdown_timeout"] = "150s"
 
     def _handler(self, name: str) -> dict[str, Any]:
@@ -92,14 +84,9 @@ class DeltaReplay(Replay):
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(spark_keeper: SparkKeeper) -> SparkSession:
     """Reads what the workers' own Spark wrote."""
-    # Each query is run once: there is no use in compiling it.
-    interpreted = {"spark.sql.codegen.wholeStage": False, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    section = SparkSection.model_validate({**_SPARK, "conf": {**_SPARK["conf"], **interpreted}})
-    shared = acquire(section, tmp_path_factory.mktemp("reader"), "reader")
-    yield shared.session
-    release()
+    return spark_keeper.get().session
 
 
 MakeReplay = Callable[..., DeltaReplay]
@@ -110,7 +97,7 @@ def make_replay(broker: Broker, tmp_path: Path) -> Iterator[MakeReplay]:
     """make_replay("canal", {"shop.*": ["replica"]}, twice=False): a worker that was never started."""
     made: list[DeltaReplay] = []
 
-    def make(stream: str, handlers: dict[str, list[str]], *, twice: bool = False) -> DeltaReplay:
+    def make(stream: str, handlers: Mapping[str, Sequence[str]], *, twice: bool = False) -> DeltaReplay:
         source = put(broker, stream, twice=twice)
         made.append(DeltaReplay(source, broker, tmp_path / f"{stream}-{len(made)}", handlers))
         return made[-1]
@@ -136,7 +123,7 @@ def test_a_stream_leaves_the_rows_of_its_source_in_delta_tables(
 
 
 @pytest.mark.timeout(4 * _PATIENCE)
-@pytest.mark.parametrize("stream", [name for name, _ in STREAMS])
+@pytest.mark.parametrize("stream", _NAMES)
 def test_kills_and_records_that_come_twice_leave_each_change_once(
     make_replay: MakeReplay, spark: SparkSession, stream: str
 ) -> None:
@@ -144,18 +131,21 @@ def test_kills_and_records_that_come_twice_leave_each_change_once(
     offsets, as a producer without idempotence writes it again; two of the streams go in order by row."""
     print(f"BINLANE_SEED={_SEED}")
     chance = random.Random(f"{_SEED} {stream}")
-    replay = make_replay(stream, _ALL_MODES, twice=True)
+    replay = make_replay(stream, handlers_of(stream), twice=True)
     replay.config["batch"] = {"max_records": 20}
     replay.config["lanes"] = {"count": 4, "order_by": "row" if stream in ("maxwell", "dts") else "table"}
     victims: list[Victim] = ["worker", "spark", chance.choice(("worker", "spark"))]
     chance.shuffle(victims)
+    if stream == "debezium-unwrap":
+        # Updates of a table without a key do not say which row they were: they are rejected, and told.
+        replay.config["tables"][0]["on_failure"] = "skip"
     for victim in victims:
         replay.killed_within(8, victim, chance)
     replay.to_the_end(within=_PATIENCE)
 
     replicas, histories = Tables(spark, replay.lake / "replica"), Tables(spark, replay.lake / "history")
     # Of a row without a key nobody can tell whether it came before.
-    repeated = {"debezium-strings": 0, "debezium-unwrap": 70}.get(stream, 31)
+    repeated = {"debezium-strings": 0, "debezium-unwrap": 62}.get(stream, 31)
     wanted = expected(stream, "delta")
     if repeated:
         wanted = {**wanted, ("crm.event_log", "row too many"): repeated}
@@ -166,8 +156,28 @@ def test_kills_and_records_that_come_twice_leave_each_change_once(
         current = histories.current(table)
         assert _counted(current, columns) == _counted(rows, columns), table
     places = changes_of(stream)
-    assert Tables(spark, replay.lake / "changelog").places() == places
     assert places_in_parquet(replay.lake / "files") == places
+    changelogs = Tables(spark, replay.lake / "changelog")
+    assert changelogs.places() == Counter(
+        {place: count for place, count in places.items() if has_changelog(stream, place[0])}
+    )
+
+
+def handlers_of(stream: str) -> dict[str, list[str]]:
+    """Replicas and a changelog of all tables; of each database's a history or another changelog, in turns."""
+    crm, shop = ("history", "changelog") if _NAMES.index(stream) % 2 else ("changelog", "history")
+    return {
+        # Tables without a key have no history.
+        "crm.event_log": ["replica", "changelog", "files"],
+        "crm.only_unique": ["replica", "changelog", "files"],
+        "crm.*": ["replica", crm, "files"],
+        "shop.*": ["replica", shop, "files"],
+    }
+
+
+def has_changelog(stream: str, table: str) -> bool:
+    """Whether the first match of a table has a changelog in Delta."""
+    return next("changelog" in names for match, names in handlers_of(stream).items() if fnmatch(table, match))
 
 
 def _counted(rows: list[Row], columns: list[str]) -> Counter[tuple[str, ...]]:

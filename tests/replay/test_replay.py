@@ -20,6 +20,8 @@ from topics import ALL_STREAMS, Source, put
 
 from worker.broker import Broker
 
+pytestmark = pytest.mark.long
+
 MakeReplay = Callable[..., "SqlReplay"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from handlers.spark.log.local_files import LocalFiles
 from handlers.spark.session import SharedSpark
 from handlers.spark.table_ref import TableRef, path_safe
 
-__all__ = ["TIME_MS", "DDLLake"]
+__all__ = ["TIME_MS", "DDLLake", "MakeLake"]
 
 TIME_MS = 1_750_000_000_000  # 2025-06-15T15:06:40Z
 
@@ -206,3 +206,6 @@ class DDLLake:
         """Operations since the table was made, oldest first."""
         history = self.session.sql(f"DESCRIBE HISTORY {self.sql_of(table, database)}").collect()
         return [row.operation for row in reversed(history)][1:]
+
+
+MakeLake = Callable[..., DDLLake]

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from conftest import MakeLake
-from spark_ddl_lab import DDLLake
+from spark_ddl_lab import DDLLake, MakeLake
 
 DROPPED = datetime(2025, 6, 15, 15, 6, 40, tzinfo=UTC)
 ADDED = "_valid_from timestamp; _valid_to timestamp; _current boolean; _op string; _topic string; "

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import MakeLake
-from spark_ddl_lab import DDLLake
+from spark_ddl_lab import DDLLake, MakeLake
 
 from handlers import Rejected
 from handlers.mysql_ddl import TableName

@@ -8,8 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from conftest import MakeLake
-from spark_ddl_lab import DDLLake
+from spark_ddl_lab import DDLLake, MakeLake
 
 from handlers import Rejected
 

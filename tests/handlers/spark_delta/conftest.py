@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from delta_lab import MakeTable, Table
+from spark_sessions import SparkKeeper
 
-from handlers.spark import session
-from handlers.spark.section import SparkSection
-
-SECTION = {
-    "driver_memory": "1g",
-    "ui": False,
-    "conf": {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    },
-}
+from handlers.spark.session import SharedSpark
 
 
-@pytest.fixture(scope="package")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[session.SharedSpark]:
-    folder = tmp_path_factory.mktemp("spark")
-    yield session.acquire(SparkSection.model_validate({**SECTION, "warehouse": str(folder)}), folder, "test")
-    session.release()
+@pytest.fixture(scope="module")
+def shared(spark_keeper: SparkKeeper) -> SharedSpark:
+    return spark_keeper.get()
 
 
-@pytest.fixture(scope="package")
-def spark(shared: session.SharedSpark) -> Any:
+@pytest.fixture(scope="module")
+def spark(shared: SharedSpark) -> Any:
     return shared.fresh()
 
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_lake import QUICK, Lake
+from spark_lake import Lake, MakeLake
+from spark_sessions import SparkKeeper
 
-from handlers.spark import session
-from handlers.spark.section import SparkSection
-
-MakeLake = Callable[..., Lake]
+from handlers.spark.session import SharedSpark
 
 
-@pytest.fixture(scope="package")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[session.SharedSpark]:
-    folder = tmp_path_factory.mktemp("spark")
-    section = SparkSection.model_validate({**QUICK, "ui": False, "warehouse": str(folder / "catalog")})
-    yield session.acquire(section, folder, "test")
-    session.release()
+@pytest.fixture(scope="module")
+def spark(spark_keeper: SparkKeeper) -> SharedSpark:
+    return spark_keeper.get()
 
 
 @pytest.fixture
-def make_lake(spark: session.SharedSpark, tmp_path: Path) -> Iterator[MakeLake]:
+def make_lake(spark: SharedSpark, tmp_path: Path) -> Iterator[MakeLake]:
     """`make_lake(mode="history")`: a handler in a folder of the test's own."""
     made: list[Lake] = []
 

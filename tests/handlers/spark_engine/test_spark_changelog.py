@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
-from spark_lake import TYPES, Lake, change
+from spark_lake import TYPES, MakeLake, change
 
 from handlers.sharding import shard_of
 
-MakeLake = Callable[..., Lake]
 BORN = datetime(2026, 2, 3, 4, 5)
 
 

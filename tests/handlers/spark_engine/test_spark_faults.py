@@ -6,7 +6,7 @@ import errno
 import resource
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,11 @@ import pytest
 from integration.process import eventually
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from spark_lake import Lake, change
+from spark_lake import Lake, MakeLake, change
 
 from handlers import PartialFailure, Rejected, TargetUnavailable
 from handlers.spark.sink import TableSink
 from handlers.spark.table_work import MergeConflict, SparkFailure
-
-MakeLake = Callable[..., Lake]
 
 
 def sink_of(lake: Lake) -> TableSink:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 
-from spark_lake import TYPES, Lake, change
-
-MakeLake = Callable[..., Lake]
+from spark_lake import TYPES, MakeLake, change
 
 
 def at(offset: int) -> datetime:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from integration.process import eventually
-from spark_lake import TYPES, Lake, change
-
-MakeLake = Callable[..., Lake]
+from spark_lake import TYPES, Lake, MakeLake, change
 
 
 def waiting(lake: Lake) -> int:

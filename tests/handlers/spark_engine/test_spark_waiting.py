@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet as pq
 import pytest
 from integration.process import eventually
-from spark_lake import Lake, change
+from spark_lake import Lake, MakeLake, change
 
 from handlers.sharding import shard_of
 from handlers.spark.table_work import SparkFailure
-
-MakeLake = Callable[..., Lake]
 
 
 def test_what_waited_when_a_worker_was_killed_is_merged_without_a_new_batch(make_lake: MakeLake) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,14 +12,14 @@ import pyarrow as pa
 import pytest
 from files_contract import FilesContract
 from log_lab import change, place_of, places_of, rows, take
+from spark_sessions import LIGHT, SparkKeeper
 
-from handlers.spark import session
 from handlers.spark.log.files import Files, FilesError, files_for, temporary_name
 from handlers.spark.log.hadoop_files import HadoopFiles
 from handlers.spark.log.local_files import LocalFiles
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
-from handlers.spark.section import SparkSection
+from handlers.spark.session import SharedSpark
 
 SCHEMA = pa.schema(
     [
@@ -58,22 +57,19 @@ ROW = {
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[session.SharedSpark]:
+def spark(spark_keeper: SparkKeeper, tmp_path_factory: pytest.TempPathFactory) -> SharedSpark:
     folder = tmp_path_factory.mktemp("spark")
     conf = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **LIGHT["conf"],
         "spark.hadoop.fs.viewfs.mounttable.test.link./lake": f"file://{folder}/mounted",
         "spark.sql.session.timeZone": "Asia/Shanghai",  # a time without a zone must not notice
     }
     (folder / "mounted").mkdir()
-    section = SparkSection.model_validate({"driver_memory": "1g", "ui": False, "conf": conf})
-    spark = session.acquire(section, folder, "test")
-    yield spark
-    session.release()
+    return spark_keeper.get(conf=conf)
 
 
 @pytest.fixture
-def mounted(spark: session.SharedSpark) -> Path:
+def mounted(spark: SharedSpark) -> Path:
     conf = spark.session._jsparkSession.sessionState().newHadoopConf()
     return Path(conf.get("fs.viewfs.mounttable.test.link./lake").removeprefix("file://"))
 
@@ -88,7 +84,7 @@ class TestHadoop(FilesContract):
         return f"file:{folder}"
 
     @pytest.fixture
-    def files(self, spark: session.SharedSpark, root: str) -> Files:
+    def files(self, spark: SharedSpark, root: str) -> Files:
         return HadoopFiles(spark.session, root)
 
 
@@ -105,13 +101,13 @@ class TestAnotherScheme(FilesContract):
         return f"viewfs://test/lake/{folder.name}"
 
     @pytest.fixture
-    def files(self, spark: session.SharedSpark, root: str) -> Files:
+    def files(self, spark: SharedSpark, root: str) -> Files:
         files = files_for(root, spark)
         assert isinstance(files, HadoopFiles)
         return files
 
 
-def test_spark_reads_the_types_and_values_that_were_put(spark: session.SharedSpark, tmp_path: Path) -> None:
+def test_spark_reads_the_types_and_values_that_were_put(spark: SharedSpark, tmp_path: Path) -> None:
     log = SegmentLog(LocalFiles(), f"{tmp_path}/orders/_binlane/pending")
     nothing = {"_op": "delete", "_source_time": ROW["_source_time"], "id": 1}
     log.append(pa.Table.from_pylist([ROW], SCHEMA), Marks())
@@ -137,7 +133,7 @@ def test_spark_reads_the_types_and_values_that_were_put(spark: session.SharedSpa
     assert found == [ROW, {**dict.fromkeys(SCHEMA.names), **nothing}]
 
 
-def test_spark_passes_over_what_is_not_a_segment_yet(spark: session.SharedSpark, tmp_path: Path) -> None:
+def test_spark_passes_over_what_is_not_a_segment_yet(spark: SharedSpark, tmp_path: Path) -> None:
     log = SegmentLog(LocalFiles(), f"{tmp_path}/pending")
     for offset in range(4):
         take(log, [change(offset)])
@@ -147,7 +143,7 @@ def test_spark_passes_over_what_is_not_a_segment_yet(spark: session.SharedSpark,
     assert [row["_offset"] for row in found] == [2, 3]
 
 
-def test_delta_leaves_the_log_in_its_tables_folder_alone(spark: session.SharedSpark, tmp_path: Path) -> None:
+def test_delta_leaves_the_log_in_its_tables_folder_alone(spark: SharedSpark, tmp_path: Path) -> None:
     table = f"{tmp_path}/orders"
     log = SegmentLog(LocalFiles(), f"{table}/_binlane/pending")
     mine = spark.session.newSession()
@@ -162,9 +158,7 @@ def test_delta_leaves_the_log_in_its_tables_folder_alone(spark: session.SharedSp
     assert log.last == 1
 
 
-def test_a_log_is_kept_in_any_store_of_hadoops(
-    spark: session.SharedSpark, mounted: Path, tmp_path: Path
-) -> None:
+def test_a_log_is_kept_in_any_store_of_hadoops(spark: SharedSpark, mounted: Path, tmp_path: Path) -> None:
     folder = f"viewfs://test/lake/{tmp_path.name}/shop/orders/_binlane/pending"
     files = files_for(folder, spark)
     changes = [change(offset) for offset in range(6)]
@@ -183,9 +177,7 @@ def test_a_log_is_kept_in_any_store_of_hadoops(
     assert late.marks == log.marks
 
 
-def test_a_plain_path_belongs_to_the_session_s_default_store(
-    spark: session.SharedSpark, tmp_path: Path
-) -> None:
+def test_a_plain_path_belongs_to_the_session_s_default_store(spark: SharedSpark, tmp_path: Path) -> None:
     assert isinstance(files_for(str(tmp_path), spark), LocalFiles)
     other = spark.session.newSession()
     other.conf.set("fs.defaultFS", "viewfs://test/")
@@ -196,14 +188,14 @@ def test_a_plain_path_belongs_to_the_session_s_default_store(
     assert isinstance(files_for(f"file:{tmp_path}", beside), LocalFiles)
 
 
-def test_a_store_without_its_connector_is_told(spark: session.SharedSpark) -> None:
+def test_a_store_without_its_connector_is_told(spark: SharedSpark) -> None:
     advice = "name the store's connector under spark.packages"
     for uri in ("s3a://lake/shop", "nope://lake/shop"):
         with pytest.raises(FilesError, match=f"cannot reach {uri}: .*; {advice}"):
             files_for(uri, spark)
 
 
-def test_a_put_without_a_rename_takes_no_place_twice(spark: session.SharedSpark, tmp_path: Path) -> None:
+def test_a_put_without_a_rename_takes_no_place_twice(spark: SharedSpark, tmp_path: Path) -> None:
     """As in object stores, where a file appears when its stream is closed."""
     files = HadoopFiles(spark.session, f"file:{tmp_path}")
     files._lands_whole = True

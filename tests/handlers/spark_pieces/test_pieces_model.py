@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from decimal import Decimal
 from io import BytesIO
 from itertools import groupby
 from typing import Any
@@ -22,6 +24,8 @@ from handlers.spark.pieces import AlonePiece, RowPiece
 from handlers.spark.shape import Shape
 from worker.formats.canal.format import Canal
 from worker.formats.interface import Skip
+
+pytestmark = pytest.mark.long
 
 Table = dict[Any, Row]
 
@@ -113,9 +117,11 @@ def test_the_segments_of_a_source_without_types_leave_every_value_as_it_was(
 
 
 def readings(value: Any) -> set[Any]:
-    """How a value may be read: a number by its worth, anything by its text."""
+    """How a value may be read: a number by its worth or the digits that JSON had, anything by its text."""
     if value is None:
         return {None}
+    if isinstance(value, float) and math.isfinite(value):
+        return {text(value), value, Decimal(repr(value))}
     if isinstance(value, str):
         return {value}
     return {text(value), value} if not isinstance(value, bool) else {text(value)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -11,12 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from piece_lab import change, one_piece
+from spark_sessions import SparkKeeper
 
-from handlers.spark.section import SparkSection
-from handlers.spark.session import SharedSpark, acquire, release
-
-# Compiling less: worth it in a process that ends soon, and changes nothing that Spark does.
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+from handlers.spark.session import SharedSpark
 
 UUID = "0191d6e0-0000-7000-8000-000000000000"
 WIDE = Decimal("9" * 28 + "." + "9" * 10)
@@ -61,10 +57,8 @@ READ = {name: value for name, (_, _, _, value) in VALUES.items()}
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSpark]:
-    section = SparkSection.model_validate({"conf": QUICK, "driver_memory": "1g", "ui": False})
-    yield acquire(section, tmp_path_factory.mktemp("spark"), "pieces")
-    release()
+def spark(spark_keeper: SparkKeeper) -> SharedSpark:
+    return spark_keeper.get()
 
 
 @pytest.mark.parametrize("mode", ["replica", "history", "changelog"])

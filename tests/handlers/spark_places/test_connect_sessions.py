@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from servers.spark_cluster import ConnectNode, eventually
+from spark_sessions import SparkKeeper
 
 from handlers import TargetUnavailable
 from handlers.spark import SparkHandler
@@ -27,6 +28,12 @@ from pyspark.sql import functions as F
 def upper(frame, batch):
     frame.select(F.upper("name").alias("name"), "_offset").write.format("delta").mode("append").save(PLACE)
 """
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_other(spark_keeper: SparkKeeper) -> None:
+    """A process has one Spark: beside a classic one, no handler would go to the server."""
+    spark_keeper.stop()
 
 
 @pytest.fixture

@@ -10,11 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from servers.spark_cluster import SparkCluster, eventually
+from spark_sessions import SparkKeeper
 
 from handlers import StopWorker
 from handlers.spark import SparkHandler
-from handlers.spark.section import SparkSection
 from handlers.testing import make_batch, opened
+
+pytestmark = pytest.mark.long
 
 FUNCTION = """
 def counts(frame, batch):
@@ -23,13 +25,10 @@ def counts(frame, batch):
 
 
 @pytest.fixture(scope="module")
-def spark(spark_cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark(spark_keeper: SparkKeeper, spark_cluster: SparkCluster) -> Iterator[Any]:
     """The process's one Spark, as handlers get it."""
-    from handlers.spark import session
-
-    section = SparkSection.model_validate(spark_cluster.section(**{"spark.task.maxFailures": "2"}))
-    yield session.acquire(section, tmp_path_factory.mktemp("lake"), "test")
-    session.release()
+    yield spark_keeper.get(spark_cluster.section(**{"spark.task.maxFailures": "2"}))
+    spark_keeper.stop()  # it has all executors
 
 
 @pytest.fixture(scope="module")

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from spark_sessions import SparkKeeper
 from verify_lab import Stage
-from view_lab import HandMade, shared_spark
+from view_lab import HandMade
 
-from handlers.spark import session
 from handlers.spark.added import Mode
 
 
-@pytest.fixture(scope="package")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    shared = shared_spark(tmp_path_factory.mktemp("spark"))
-    yield shared.session
-    session.release()
+@pytest.fixture(scope="module")
+def spark(spark_keeper: SparkKeeper) -> Any:
+    return spark_keeper.get().session
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from view_lab import SECTION, HandMade
+from spark_sessions import LIGHT
+from view_lab import HandMade
 
 from handlers.spark.shape import Shape
 from handlers.spark.table_ref import path_safe
@@ -39,7 +40,7 @@ class Stage:
 
     def configure(self, tables: Sequence[Mapping[str, Any]]) -> None:
         kafka = {"bootstrap_servers": "localhost:1", "group_id": "looking", "topics": ["cdc"]}
-        written = {"kafka": kafka, "http": None, "tables": tables, "spark": SECTION}
+        written = {"kafka": kafka, "http": None, "tables": tables, "spark": LIGHT}
         self.config.write_text(json.dumps(written))
 
     def table(self, name: str = "orders", mode: Any = "replica") -> HandMade:

@@ -9,29 +9,16 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from handlers.spark import session
 from handlers.spark.added import Mode, added_columns, log_schema
 from handlers.spark.log.local_files import LocalFiles
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.looking import columns_of
-from handlers.spark.section import SparkSection
 from handlers.spark.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
 from handlers.spark.view import view_sql
 
-__all__ = ["COLUMNS", "ORDERS", "SECTION", "HandMade", "row", "shape", "shared_spark"]
-
-SECTION = {
-    "driver_memory": "1g",
-    "ui": False,
-    "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
-}
-
-
-def shared_spark(folder: Path) -> session.SharedSpark:
-    """To be given back with `session.release`."""
-    return session.acquire(SparkSection.model_validate(SECTION), folder, "test")
+__all__ = ["COLUMNS", "ORDERS", "HandMade", "row", "shape"]
 
 
 def shape(key: Sequence[str] = ("id",), **types: pa.DataType) -> Shape:

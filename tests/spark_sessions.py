@@ -1,0 +1,71 @@
+"""The one Spark of a test process (pyspark allows no second): kept running for the next module, unless one
+needs another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from handlers.spark import session
+from handlers.spark.section import SparkSection
+from handlers.spark.session import SharedSpark
+
+__all__ = ["LIGHT", "QUICK", "SparkKeeper"]
+
+# Compiling less: worth it in a process that ends soon, and changes nothing that Spark does.
+QUICK: dict[str, Any] = {
+    "driver_memory": "1g",
+    "ui": False,
+    "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+}
+
+LIGHT: dict[str, Any] = {
+    **QUICK,
+    "conf": {
+        **QUICK["conf"],
+        # A few rows are computed before their code would be compiled.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    },
+}
+"""For many statements over few rows. Whole workers in tests run with QUICK, as users' do."""
+
+
+class SparkKeeper:
+    """Starts Spark for the tests of a process, and stops it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: dict[str, Any] | None = None
+        self._spark: SharedSpark | None = None
+
+    def get(self, section: dict[str, Any] = LIGHT, **more: Any) -> SharedSpark:
+        """Spark as a `spark:` section says: the running one if it was started with the same."""
+        wanted = {"warehouse": str(self._folder / "catalog"), **section, **more}
+        if self._spark is not None and self._running == wanted:
+            _clear(self._spark)
+            return self._spark
+        self.stop()
+        self._spark = session.acquire(SparkSection.model_validate(wanted), self._folder, "test")
+        self._running = wanted
+        return self._spark
+
+    def stop(self) -> None:
+        """None runs any more: for those who start their own."""
+        if self._spark is not None:
+            self._spark = None
+            session.release()
+        assert session._shared is None, "a test has left a Spark running"
+
+
+def _clear(spark: SharedSpark) -> None:
+    """No table or database of a former module."""
+    main = spark.session
+    main.catalog.setCurrentDatabase("default")
+    for database in main.catalog.listDatabases():
+        if database.name != "default":
+            main.sql(f"DROP DATABASE `{database.name}` CASCADE")
+    for table in main.catalog.listTables():
+        kind = "VIEW" if table.tableType == "VIEW" else "TABLE"
+        if not table.isTemporary:
+            main.sql(f"DROP {kind} default.`{table.name}`")
