@@ -62,10 +62,10 @@ def _clear(spark: SharedSpark) -> None:
     """No table or database of a former module."""
     main = spark.session
     main.catalog.setCurrentDatabase("default")
-    for database in main.catalog.listDatabases():
-        if database.name != "default":
-            main.sql(f"DROP DATABASE `{database.name}` CASCADE")
-    for table in main.catalog.listTables():
-        kind = "VIEW" if table.tableType == "VIEW" else "TABLE"
-        if not table.isTemporary:
-            main.sql(f"DROP {kind} default.`{table.name}`")
+    for (database,) in main.sql("SHOW DATABASES").collect():
+        if database != "default":
+            main.sql(f"DROP DATABASE `{database}` CASCADE")
+    for kind in ("VIEW", "TABLE"):
+        for row in main.sql(f"SHOW {kind}S IN default").collect():
+            if not row.isTemporary:
+                main.sql(f"DROP {kind} default.`{row[1]}`")

@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def _spark(spark_keeper: SparkKeeper) -> None:
     """One Spark for all handlers of the module."""
-    spark_keeper.get()
+    spark_keeper.get(ui=True)
 
 
 @pytest.fixture
