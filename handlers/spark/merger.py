@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from dataclasses import dataclass
 from typing import Protocol
 
 from handlers.api import StopWorker, TargetUnavailable
@@ -17,6 +18,8 @@ __all__ = ["Mergeable", "Merger"]
 _LONGEST_RETRY = 60.0
 _LONGEST_AWAY = 10.0
 _FIRST_RETRY = 1.0
+_LONGEST_WAIT = 5.0
+"""Seconds until all is looked at again: what is due is told by a clock that may be set."""
 
 _log = get_logger("spark")
 
@@ -35,6 +38,16 @@ class Mergeable(Protocol):
     def merge(self) -> None: ...
 
 
+@dataclass(slots=True)
+class _Offered:
+    """A table that waits; moments are monotonic."""
+
+    latest: float
+    """When it is due by what this process counts itself: `since` is of a clock that may be set, or of another
+    machine."""
+    not_before: float = 0.0
+
+
 class Merger:
     """Threads that merge tables when they are due: the oldest change waits `max_age`, or `max_rows` wait.
 
@@ -45,7 +58,7 @@ class Merger:
     def __init__(self, options: MergeOptions, *, threads: int) -> None:
         self._options = options
         self._changed = threading.Condition()  # guards all below
-        self._waiting: dict[Mergeable, float] = {}  # not before this moment (seconds since 1970)
+        self._waiting: dict[Mergeable, _Offered] = {}
         self._running: set[Mergeable] = set()
         self._ends_at: float | None = None  # monotonic
         self._threads = [
@@ -61,7 +74,7 @@ class Merger:
         """Something waits in this table."""
         with self._changed:
             if table not in self._waiting:
-                self._waiting[table] = 0.0
+                self._waiting[table] = self._offered()
                 self._changed.notify()
             elif table.waiting.rows >= self._options.max_rows:
                 self._changed.notify()
@@ -92,13 +105,13 @@ class Merger:
                     self._running.add(table)
                     return table
                 limits = [each for each in (left, None if table is None else wait) if each is not None]
-                self._changed.wait(min(limits, default=None))
+                self._changed.wait(min([_LONGEST_WAIT, *limits]) if limits else None)
 
     def _due(self) -> tuple[Mergeable | None, float]:
         """The table that is due first, and in how many seconds."""
-        now = time.time()
+        now, today = time.monotonic(), time.time()
         best: tuple[float, Mergeable] | None = None
-        for table, not_before in list(self._waiting.items()):
+        for table, offered in list(self._waiting.items()):
             if table in self._running:
                 continue
             waiting = table.waiting
@@ -106,11 +119,15 @@ class Merger:
                 del self._waiting[table]
                 continue
             at_once = self._ends_at is not None or waiting.rows >= self._options.max_rows
-            due = waiting.since + (0.0 if at_once else self._options.max_age)
-            due = max(due, not_before)
+            due = waiting.since - today + (0.0 if at_once else self._options.max_age)
+            due = min(due, 0.0 if at_once else offered.latest - now)
+            due = max(due, offered.not_before - now)
             if best is None or due < best[0]:
                 best = (due, table)
-        return (None, 0.0) if best is None else (best[1], best[0] - now)
+        return (None, 0.0) if best is None else (best[1], best[0])
+
+    def _offered(self) -> _Offered:
+        return _Offered(time.monotonic() + self._options.max_age)
 
     def _merge(self, table: Mergeable) -> None:
         not_before = 0.0
@@ -124,7 +141,7 @@ class Merger:
             # A server that comes back is to be found soon, and asking it costs little.
             longest = _LONGEST_AWAY if isinstance(error, TargetUnavailable) else _LONGEST_RETRY
             wait = min(longest, _FIRST_RETRY * 2.0 ** min(table.faults - 1, 10))
-            not_before = time.time() + wait * random.uniform(0.8, 1.2)
+            not_before = time.monotonic() + wait * random.uniform(0.8, 1.2)
             _log.warning(
                 "spark_merge_failed",
                 table=table.name,
@@ -138,5 +155,6 @@ class Merger:
                 if table.waiting.since is None:
                     self._waiting.pop(table, None)
                 else:
-                    self._waiting[table] = not_before
+                    self._waiting[table] = self._offered()
+                    self._waiting[table].not_before = not_before
                 self._changed.notify_all()

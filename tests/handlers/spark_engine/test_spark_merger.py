@@ -146,3 +146,35 @@ def test_a_spark_that_is_gone_is_not_asked_again_and_again(
     eventually(lambda: machine.merged == ["t"], within=10)
     time.sleep(0.3)  # longer than the first delay after a failure
     assert machine.merged == ["t"]
+
+
+@pytest.mark.parametrize("max_rows", [100, 1])
+def test_a_clock_that_is_set_back_delays_no_merge_beyond_max_age(machine: Machine, max_rows: int) -> None:
+    merger = machine.start(max_age="200ms", max_rows=max_rows, at_close="0s")
+    merger.offer(machine.table("written an hour from now").put(age=-3600))
+    eventually(lambda: machine.merged == ["written an hour from now"], within=10)
+
+
+def test_a_clock_that_is_set_back_delays_no_retry(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("handlers.spark.merger._FIRST_RETRY", 0.2)
+    merger = machine.start(max_age="0s", at_close="0s")
+    bad = machine.table("bad", fails=RuntimeError("constraint")).put()
+    merger.offer(bad)
+    eventually(lambda: bad.faults == 1, within=10)
+    real = time.time
+    monkeypatch.setattr("handlers.spark.merger.time.time", lambda: real() - 3600)
+    bad.fails = None
+    eventually(lambda: machine.merged == ["bad", "bad"], within=10)
+
+
+def test_a_clock_that_is_set_forward_is_noticed_while_nothing_is_offered(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("handlers.spark.merger._LONGEST_WAIT", 0.1)
+    merger = machine.start(max_age="1h", at_close="0s")
+    merger.offer(machine.table("young").put())
+    time.sleep(0.2)
+    assert machine.merged == []
+    real = time.time
+    monkeypatch.setattr("handlers.spark.merger.time.time", lambda: real() + 3600)
+    eventually(lambda: machine.merged == ["young"], within=10)
