@@ -14,7 +14,7 @@ from handlers.spark.ddl.columns import add_columns
 from handlers.spark.ddl.filling import literal
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.retyping import modify_columns
-from handlers.spark.ddl.target import DELTA_LOG, Target, find
+from handlers.spark.ddl.target import DELTA_LOG, Target, find, has_commits
 from handlers.spark.log.files import Files
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -92,8 +92,10 @@ def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str
 
 
 def make_room(files: Files, path: str) -> None:
-    """See to it that nothing is where a table is to be: Spark takes any folder for one. Raises Rejected."""
-    if files.list(path):
+    """See to it that nothing is where a table is to be: Spark takes any folder for one. A Delta log without
+    a commit is what an attempt left that failed. Raises Rejected."""
+    delta_log = f"{path}/{DELTA_LOG}"
+    if any(each.name != DELTA_LOG for each in files.list(path)) or has_commits(files, delta_log):
         raise Rejected(f"{path} holds files, but no Delta table: move them away")
     if files.exists(path):
         files.delete_tree(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -17,7 +18,7 @@ from handlers.spark.column_types import column_type
 from handlers.spark.log.files import Files
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["DELTA_LOG", "Note", "Place", "Surroundings", "Target", "find"]
+__all__ = ["DELTA_LOG", "Note", "Place", "Surroundings", "Target", "find", "has_commits"]
 
 DELTA_LOG = "_delta_log"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -117,8 +118,9 @@ class Target:
     # ---- what there is
 
     def exists(self, ref: TableRef) -> bool:
+        """A statement that could not make its table leaves a Delta log without a commit: that is none."""
         if ref.path is not None:
-            return self.around.files.exists(f"{ref.path}/{DELTA_LOG}")
+            return has_commits(self.around.files, f"{ref.path}/{DELTA_LOG}")
         return self.session.catalog.tableExists(ref.sql)
 
     def columns(self, ref: TableRef) -> dict[str, str]:
@@ -204,6 +206,15 @@ class Target:
 _OF_HISTORY = (
     "valid_from", "valid_to", "current", "op", "topic", "partition", "offset", "index",
 )  # fmt: skip
+
+
+def has_commits(files: Files, delta_log: str) -> bool:
+    """Whether a folder is the log of a Delta table, with one version at least."""
+    # Nearly every table is told by the first; the list of a long log takes a while.
+    first = ("_last_checkpoint", f"{0:020d}.json")
+    if any(files.exists(f"{delta_log}/{name}") for name in first):
+        return True
+    return any(re.match("[0-9]{20}[.]", each.name) for each in files.list(delta_log))
 
 
 def find(columns: Iterable[str], name: str) -> str | None:

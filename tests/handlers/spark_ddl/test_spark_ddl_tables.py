@@ -37,6 +37,30 @@ def test_what_is_no_table_is_never_removed(lake: DDLLake) -> None:
     assert (mine.exists(), lake.exists("u")) == (True, True)
 
 
+@pytest.mark.parametrize("left", [(), (".0.json.1b2c.tmp",)], ids=["empty", "a file half written"])
+def test_what_a_statement_left_that_failed_is_no_table(lake: DDLLake, left: tuple[str, ...]) -> None:
+    """As on a full disk: Delta has made the folder of its log, and no commit."""
+    delta_log = lake.folder / "db" / "t" / "_delta_log"
+    delta_log.mkdir(parents=True)
+    for name in left:
+        (delta_log / name).touch()
+    lake.follow("ALTER TABLE t ADD a int")
+    lake.follow("CREATE TABLE t (id int)", mortal=False)
+    assert lake.columns() == {"id": "int"}
+
+
+def test_a_table_whose_first_versions_are_gone_is_one(lake: DDLLake) -> None:
+    lake.put("t", "id int", "1")
+    lake.session.sql(f"ALTER TABLE {lake.sql_of('t')} SET TBLPROPERTIES ('delta.checkpointInterval' = '2')")
+    lake.session.sql(f"INSERT INTO {lake.sql_of('t')} VALUES (2)")
+    delta_log = lake.folder / "db" / "t" / "_delta_log"
+    for name in ("_last_checkpoint", f"{0:020d}.json", f"{1:020d}.json"):
+        (delta_log / name).unlink()
+    lake.follow("CREATE TABLE t (id int, a int)")
+    lake.follow("TRUNCATE TABLE t")
+    assert (lake.rows(), list(lake.columns())) == ([], ["id"])
+
+
 def test_a_table_is_dropped_with_its_files_and_can_be_made_anew(lake: DDLLake) -> None:
     lake.put("t", "id int", "1")
     lake.session.sql(f"ALTER TABLE {lake.sql_of('t')} SET TBLPROPERTIES ('delta.checkpointInterval' = '2')")
