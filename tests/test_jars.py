@@ -59,6 +59,26 @@ def test_a_resolved_folder_is_used_again_without_resolving(cache: Path, runs: Ca
     assert runs() == 1
 
 
+@pytest.mark.parametrize("hindrance", ["no folder can be made", "no file can be made"])
+def test_a_cache_that_cannot_be_written_is_told_with_what_to_do(
+    hindrance: str, cache: Path, runs: Callable[[], int]
+) -> None:
+    (jar,) = resolve(["a:b:1"], kind="test")
+    if hindrance == "no file can be made":
+        jar.unlink()
+        lock = jar.parent.with_suffix(".lock")
+        lock.unlink()
+        lock.mkdir()
+    else:
+        cache.rename(cache.with_name("away"))
+        cache.touch()
+
+    with pytest.raises(JarsError, match=r"test jars \(a:b:1\) are not in .* put them into the image"):
+        resolve(["a:b:1"], kind="test")
+
+    assert runs() == 1
+
+
 def test_other_coordinates_or_exclusions_have_a_folder_of_their_own(
     cache: Path, runs: Callable[[], int]
 ) -> None:

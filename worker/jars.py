@@ -107,8 +107,7 @@ def resolve(coordinates: Sequence[str], *, kind: str, without: Iterable[str] = (
     folder = cache_folder() / "jars" / f"{kind}-{digest}"
     jars = _complete(folder)
     if jars is None:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_suffix(".lock")):
+        with _locked(folder.with_suffix(".lock"), wanted, kind):
             jars = _complete(folder) or _fill(folder, wanted, kind)
     return jars
 
@@ -227,8 +226,20 @@ def _reason(output: str) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Holds the lock file, so that only one process fills the folder beside it; freed when a holder dies."""
-    with path.open("w") as file:
+def _locked(path: Path, wanted: _Manifest, kind: str) -> Iterator[None]:
+    """Holds the lock file, so that only one process fills the folder beside it; freed when a holder dies.
+
+    Raises JarsError where nothing can be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        raise JarsError(
+            f"the {kind} jars ({', '.join(wanted.coordinates)}) are not in {path.parent}, and it cannot be "
+            f"written ({error.strerror}): put them into the image (docs/deployment.md, Spark in the image), "
+            f"or lead XDG_CACHE_HOME to a folder that this user may write, and resolve them there once"
+        ) from error
+    with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
