@@ -7,19 +7,21 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from handlers.api import Batch, Change, PartialFailure, Rejected, TargetUnavailable
+from handlers.api import Batch, Change, PartialFailure, Rejected
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import BrokenLog, SegmentLog, SegmentTaken
+from handlers.spark.merges import Merges
 from handlers.spark.pieces import AlonePiece, RowPiece
 from handlers.spark.shape import Shape
-from handlers.spark.table_work import MergeConflict, TableWork
-from handlers.spark.waiting import Unmerged, Waiting
+from handlers.spark.table_work import TableWork
+from handlers.spark.upkeep_times import UpkeepTimes
+from handlers.spark.waiting import Waiting
 from handlers.templates import place_of
 
 __all__ = ["TableSink"]
 
 _ROUNDS = 8
-"""Of one batch or merge, while other workers write the same log or table."""
+"""Of one batch, while other workers write the same log."""
 _FAULTS = 3
 """So many merges that failed, one after the other, hold the table's batches back. Those that failed because
 Spark is away do not count: as long as there is room, batches are taken."""
@@ -53,11 +55,8 @@ class TableSink:
         self._shape: Shape | None = None
         self._is_loaded = False
         self._is_fitted = False  # the table was seen to hold the shape
-        self._merging = threading.Lock()  # the table's commits: one at a time
-        self._unmerged = Unmerged()
-        self._faults = 0
-        self._own_faults = 0  # without those for which the table can do nothing
-        self._fault: str | None = None
+        self._merges = Merges(self.name, work, log)
+        self._unmerged = self._merges.unmerged
 
     @property
     def name(self) -> str:
@@ -66,6 +65,10 @@ class TableSink:
     @property
     def log_folder(self) -> str:
         return self._work.ref.log_folder
+
+    @property
+    def upkeep_times(self) -> UpkeepTimes:
+        return self._work.upkeep_times
 
     @property
     def waiting(self) -> Waiting:
@@ -79,12 +82,12 @@ class TableSink:
     @property
     def fault(self) -> str | None:
         """Why the last merge failed; None: it did not."""
-        return self._fault
+        return self._merges.fault
 
     @property
     def faults(self) -> int:
         """How many merges failed since the last that did not."""
-        return self._faults
+        return self._merges.faults
 
     # ---- taking
 
@@ -93,12 +96,16 @@ class TableSink:
 
         Raises Rejected, PartialFailure, StopWorker, and what Spark or the file system raises.
         """
+        self._until_put(lambda: self._take(batch))
+
+    def _until_put(self, put: Callable[[], None]) -> None:
+        """`put` looks first what the log holds, if that is not known."""
         with self._taking:
             for _ in range(_ROUNDS):
                 try:
-                    self._take(batch)
+                    put()
                 except SegmentTaken:
-                    self._load()  # another worker writes this log, too: look again what it holds
+                    self._is_loaded = False  # another worker writes this log, too
                 else:
                     return
         raise RuntimeError(
@@ -114,11 +121,9 @@ class TableSink:
     def unload(self) -> None:
         """Another sink of this process serves the log from now on: forget what waits; returns when no commit
         runs. It is looked for again when a batch comes."""
-        with self._taking, self._merging:
+        with self._taking:
             self._is_loaded = False
-            self._unmerged.clear()
-            self._faults = self._own_faults = 0
-            self._fault = None
+            self._merges.clear()
 
     def forget(self) -> None:
         """DDL of another table changed this one's: look anew before the next rows."""
@@ -131,7 +136,7 @@ class TableSink:
         done = 0
         try:
             self._load_once()
-            if self._own_faults >= _FAULTS:
+            if self._merges.own_faults >= _FAULTS:
                 self.merge()  # raises what is wrong, if it still is
             changes, places = self._log.marks.beyond(batch.changes, batch.shard)
             for piece in self._work.pieces(changes, self._shape):
@@ -189,12 +194,14 @@ class TableSink:
             return
         self._settle()
         key = None if self._shape is None else self._shape.key
-        result = self._work.follow(piece.change, batch, key)
         self._is_fitted = False
-        self._put_mark(self._work.shape(result.key or ()), marks)
+        with self._work.ddl_lock.statement(self.name):
+            result = self._work.follow(piece.change, batch, key)
+        # Before the mark, with which the statement is done and does not come again.
         for touched in result.touched:
             if tuple(touched) != (self.database, self.table):
                 self._forget(*touched)
+        self._put_mark(self._work.shape(result.key or ()), marks)
 
     def settle(self) -> None:
         """Bring all that waits into the table, and leave a segment without rows.
@@ -202,15 +209,15 @@ class TableSink:
         When the table gets another name, or is dropped, its log stays: what is in it would be brought into
         the next table of this name.
         """
-        with self._taking:
-            self._load_once()
-            self._settle()
+        self._until_put(self._settle)
 
     def _settle(self) -> None:
+        self._load_once()
         self.merge()
-        segments = self._log.after(self._log.last - 1)
-        if self._shape is not None and any(segment.rows for segment in segments):
+        if self._shape is not None and self._log.has_rows_last:
             self._put_mark(self._shape, self._log.marks)
+        elif self._work.merges:
+            self._log.remove(self._log.last - 1)  # what an attempt that was cut short has left
 
     def _put_mark(self, shape: Shape, marks: Marks) -> None:
         segment = self._log.append(self._work.no_rows(shape), marks, key=shape.key)
@@ -222,16 +229,15 @@ class TableSink:
         if not self._is_loaded:
             self._sign(self)
             self._load()
-            self._is_loaded = True
 
     def _load(self) -> None:
+        # Until all of it is known: what the log says is applied must not stand without what of it waits.
+        self._is_loaded = False
         self._log.load()
         self._is_fitted = False
-        if self._log.schema is None:
-            self._shape = None
-            return
-        self._shape = self._work.shape_of_log(self._log.schema, self._log.key)
-        if self._work.merges:
+        schema = self._log.schema
+        self._shape = None if schema is None else self._work.shape_of_log(schema, self._log.key)
+        if self._shape is not None and self._work.merges:
             merged = self._work.merged()
             if merged > self._log.last:
                 raise BrokenLog(
@@ -242,56 +248,22 @@ class TableSink:
             self._unmerged.replace(self._log.after(merged), self._shape)
             if self._unmerged.waiting().rows:
                 self._offer(self)
+        self._is_loaded = True
 
     # ---- merging
 
     def merge(self) -> None:
         """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
-        with self._merging:
-            try:
-                for _ in range(_ROUNDS):
-                    try:
-                        self._merge()
-                    except MergeConflict:
-                        self._unmerged.merged(self._work.merged())  # another worker was faster
-                    else:
-                        break
-                else:
-                    self._merge()
-            except Exception as error:
-                told = self._work.explained(error, self._received())
-                self._faults += 1
-                self._own_faults += not isinstance(told, TargetUnavailable)
-                self._fault = str(told)
-                raise told from error
-            self._faults = self._own_faults = 0
-            self._fault = None
-
-    def _received(self) -> str:
-        """The table, and how far it is received: what a merge that fails could not bring in."""
-        marks = sorted(self._log.marks.highest().items())
-        shown = [f"{topic}[{partition}] offset {offset}" for (topic, partition), (offset, _) in marks[:3]]
-        more = ", ..." if len(marks) > len(shown) else ""
-        return f"{self.name}, up to {', '.join(shown)}{more}" if shown else self.name
-
-    def _merge(self) -> None:
-        for segments, shape in self._unmerged.groups():
-            rows = [segment for segment in segments if segment.rows]
-            if rows:
-                self._work.apply(rows, shape)
-            self._unmerged.merged(segments[-1].number)
+        self._merges.merge()
 
     def optimize(self, min_files: int) -> None:
         """Rewrite small files as larger ones, if the table has so many."""
-        with self._merging:
-            self._work.optimize(min_files)
+        self._merges.optimize(min_files)
 
     def vacuum(self, retention: float) -> None:
         """Remove files that no version of the last `retention` seconds needs."""
-        self._work.vacuum(retention)
+        self._merges.vacuum(retention)
 
     def tidy(self, now: float) -> None:
         """Remove segments that were merged a while ago (`now`: monotonic seconds)."""
-        number = self._unmerged.merged_before(now - self._work.options.merge.keep)
-        if number is not None:
-            self._log.remove(number)
+        self._merges.tidy(now)

@@ -17,18 +17,21 @@ from handlers.api import Batch, Change, HandlerContext, Rejected, StopWorker, Ta
 from handlers.mysql_ddl import StatementError, TableName, parse
 from handlers.spark.added import log_schema, shape_of_log
 from handlers.spark.ddl import DDLResult, Surroundings, follow
+from handlers.spark.ddl_lock import DDLLock, ddl_lock_of
 from handlers.spark.delta import Applier
 from handlers.spark.delta.commits import CommitNote, MergeConflict, merged_segment
 from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
 from handlers.spark.delta.upkeep import optimize, vacuum
 from handlers.spark.log.files import Files, FilesError
 from handlers.spark.log.segment_file import Segment, read_head
+from handlers.spark.log.segments import BrokenLog, missing
 from handlers.spark.options import SparkOptions
 from handlers.spark.pieces import Piece, RowPiece, pieces
 from handlers.spark.places import Places
 from handlers.spark.session import SharedSpark
 from handlers.spark.shape import Shape
 from handlers.spark.table_ref import TableRef
+from handlers.spark.upkeep_times import UpkeepTimes
 from handlers.templates import place_of
 
 __all__ = ["MergeConflict", "SparkFailure", "TableWork", "World"]
@@ -70,6 +73,8 @@ class TableWork:
         self.table = table
         self.ref: TableRef = world.places.ref(database, table)
         self.options = world.options
+        self.ddl_lock: DDLLock = ddl_lock_of(world.places.logs)
+        self.upkeep_times = UpkeepTimes(world.files, self.ref.log_folder)
         self._world = world
 
     @property
@@ -249,7 +254,10 @@ class TableWork:
 
     def _note(self, segment: Segment) -> CommitNote:
         context = self._world.context
-        head = read_head(self._world.files, segment.path, segment.number, segment.bytes)
+        try:
+            head = read_head(self._world.files, segment.path, segment.number, segment.bytes)
+        except FileNotFoundError:
+            raise BrokenLog(missing(segment.path)) from None
         return CommitNote(
             context.worker,
             context.handler,

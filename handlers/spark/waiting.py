@@ -79,8 +79,8 @@ class Unmerged:
             found += [([each], shape) for each in segments] if partial else [(segments, shape)]
         return found
 
-    def merged(self, number: int) -> None:
-        """The table holds all up to this segment."""
+    def merged(self, number: int) -> bool:
+        """The table holds all up to this segment; whether any of that waited."""
         with self._lock:
             done = [one.segment for one in self._waiting if one.segment.number <= number]
             self._waiting = self._waiting[len(done) :]
@@ -88,6 +88,7 @@ class Unmerged:
                 self._kept.append((time.monotonic(), number))
                 times = [each.last_source_ms for each in done if each.last_source_ms is not None]
                 self._merged_source_ms = max(times, default=self._merged_source_ms)
+        return bool(done)
 
     def merged_before(self, moment: float) -> int | None:
         """The last segment that was merged before `moment` (monotonic), told once."""

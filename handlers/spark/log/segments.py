@@ -14,7 +14,7 @@ from handlers.spark.log.files import AlreadyThere, Entry, Files, is_temporary
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import BrokenLog, Head, Segment, encoded, read_head
 
-__all__ = ["BrokenLog", "Segment", "SegmentLog", "SegmentTaken"]
+__all__ = ["BrokenLog", "Segment", "SegmentLog", "SegmentTaken", "missing"]
 
 _NAME = re.compile(r"(\d{20})\.parquet")
 _REMOVED = "_removed"
@@ -57,9 +57,8 @@ class SegmentLog:
         self._clock = clock
         # Guards the three below: appends and loads change them, and so does the thread that removes.
         self._lock = threading.Lock()
-        self._known: dict[
-            int, Segment | int
-        ] = {}  # by number, ascending; the size of one not yet looked into
+        # By number, ascending; the size of one not yet looked into. Nothing of a table: nobody asks for it.
+        self._known: dict[int, Segment | int] = {}
         self._removed = 0
         self._head: Head | None = None
 
@@ -96,6 +95,12 @@ class SegmentLog:
         return () if head is None else head.key
 
     @property
+    def has_rows_last(self) -> bool:
+        """Whether the last segment has rows; an empty log has none."""
+        head = self._head
+        return head is not None and head.segment.rows > 0
+
+    @property
     def segments(self) -> Sequence[Segment]:
         """All there are, in order. See `after`."""
         return self.after(0)
@@ -103,9 +108,11 @@ class SegmentLog:
     def after(self, number: int) -> Sequence[Segment]:
         """The segments beyond this one, in order.
 
-        Those that this object did not put are looked into once, when first asked for. Raises BrokenLog, and
-        what the store raises.
+        Those that this object did not put are looked into once, when first asked for. Raises BrokenLog,
+        RuntimeError for a log that is a table, and what the store raises.
         """
+        if self._is_table:
+            raise RuntimeError(f"{self.folder} is a table: Spark reads its segments")
         with self._lock:
             known = [(each, segment) for each, segment in self._known.items() if each > number]
         found: list[Segment] = []
@@ -117,8 +124,8 @@ class SegmentLog:
                 read = read_head(self._files, self._path(each), each, segment).segment
             except FileNotFoundError:
                 self._see_removed()
-                if each > self._removed and not self._is_table:
-                    raise BrokenLog(_missing(self._path(each))) from None
+                if each > self._removed:
+                    raise BrokenLog(missing(self._path(each))) from None
                 continue
             with self._lock:
                 if each in self._known:
@@ -153,11 +160,19 @@ class SegmentLog:
             for number in sorted(found):
                 known = old.get(number)
                 is_same = isinstance(known, Segment) and known.bytes == found[number]
-                if number > self._removed or self._is_table:
+                if number > self._removed and not self._is_table:
                     self._known[number] = known if known is not None and is_same else found[number]
-            if head is not None:
+            if head is not None and not self._is_table:
                 self._known[head.segment.number] = head.segment
             self._head = head
+
+    def removed(self) -> int:
+        """Look which segments any worker has removed, or begun to: up to and including this number.
+
+        They were merged before. Raises what the store raises.
+        """
+        self._see_removed()
+        return self._removed
 
     def append(
         self, table: pa.Table, marks: Marks, *, key: Sequence[str] = (), partial: bool = False
@@ -189,7 +204,8 @@ class SegmentLog:
                 self._files.delete(path)
                 raise SegmentTaken(path)
         with self._lock:
-            self._known[number] = head.segment
+            if not self._is_table:
+                self._known[number] = head.segment
             self._head = head
         return head.segment
 
@@ -243,7 +259,7 @@ class SegmentLog:
         if found or self._removed:  # the last one is never removed
             for number in range(first, max(found, default=first) + 1):
                 if number not in found:
-                    raise _Missing(_missing(self._path(number)))
+                    raise _Missing(missing(self._path(number)))
         return found
 
     def _is_hidden(self, entry: Entry) -> bool:
@@ -271,7 +287,8 @@ class _Missing(BrokenLog):
     """A number is not there."""
 
 
-def _missing(path: str) -> str:
+def missing(path: str) -> str:
+    """What to do about a segment that is not there."""
     return (
         f"{path} is missing, though it was never removed by binlane: restore it from a backup; without one, "
         f"remove the table with its log and read the source anew"

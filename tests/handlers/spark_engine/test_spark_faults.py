@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from spark_lake import Lake, MakeLake, change
 
 from handlers import PartialFailure, Rejected, TargetUnavailable
+from handlers.spark.merges import Merges
 from handlers.spark.sink import TableSink
 from handlers.spark.table_work import MergeConflict, SparkFailure
 
@@ -52,7 +53,7 @@ def test_a_place_that_cannot_be_written_fails_its_table_until_it_can(lake: Lake)
     with pytest.raises(SparkFailure) as failure:
         lake.take(change(7, {"id": 1, "name": "a"}))
     assert told(failure.value).startswith(
-        f"shop.orders, cdc[0] offset 7 on: cannot write {shop}/orders/table.json: Not a directory"
+        f"shop.orders, cdc[0] offset 7 on: cannot read {shop}/orders/table.json: Not a directory"
     )
     go_on(lake)
 
@@ -245,17 +246,17 @@ def test_another_writer_of_the_table_costs_a_second_try(lake: Lake, monkeypatch:
     lake.take(*(change(offset, {"id": offset, "name": "a"}) for offset in range(10)))
     lake.merge()
     conflicts = 0
-    merge_once = TableSink._merge
+    merge_once = Merges._merge
 
-    def counted(sink: TableSink) -> None:
+    def counted(merges: Merges) -> None:
         nonlocal conflicts
         try:
-            merge_once(sink)
+            merge_once(merges)
         except MergeConflict:
             conflicts += 1
             raise
 
-    monkeypatch.setattr(TableSink, "_merge", counted)
+    monkeypatch.setattr(Merges, "_merge", counted)
     # A job of somebody else changes a row, in commits of its own, all the time.
     ended = threading.Event()
     orders = f"delta.`{lake.folder}/lake/shop/orders`"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from log_lab import SCHEMA, change, names_in, places_of, rows, take
+from log_lab import SCHEMA, change, names_in, places_in, rows, take
 
 from handlers.spark.log.files import temporary_name
 from handlers.spark.log.local_files import LocalFiles
@@ -245,7 +245,25 @@ def test_a_log_that_is_a_table_keeps_all_and_lets_others_remove(tmp_path: Path) 
         Path(log.folder, f"{number:020d}.parquet").unlink()
     again = SegmentLog.for_table(FILES, log.folder)
     again.load()
-    assert [segment.number for segment in log.segments] == [1, 2, 3, 4]
-    assert [segment.number for segment in again.segments] == [3, 4]
     filled(again, 1)
-    assert places_of(FILES, again) == [(0, 2, 0), (0, 3, 0), (0, 4, 0)]
+    assert names(again) == [3, 4, 5]
+    whole = [places_in(path.read_bytes()) for path in sorted(Path(log.folder).glob("*.parquet"))]
+    assert whole == [[(0, 2, 0)], [(0, 3, 0)], [(0, 4, 0)]]
+
+
+def test_of_a_log_that_is_a_table_no_segments_are_kept_in_mind(tmp_path: Path) -> None:
+    """They are as many as there were batches, for ever."""
+    log = filled(SegmentLog.for_table(FILES, str(tmp_path / "orders")), 3)
+    log.load()
+    filled(log, 2)
+    assert log._known == {}
+    assert log.last == 5
+    with pytest.raises(RuntimeError, match="is a table: Spark reads its segments"):
+        log.after(0)
+
+
+def test_what_another_worker_has_removed_is_found_by_looking(log: SegmentLog) -> None:
+    filled(log, 4)
+    other = opened(Path(log.folder))
+    log.remove(3)
+    assert (other.removed(), opened(Path(log.folder)).removed()) == (3, 3)

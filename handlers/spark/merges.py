@@ -1,0 +1,108 @@
+"""The commits of one Spark table: what waits in its log is brought in, one commit at a time."""
+
+from __future__ import annotations
+
+import threading
+
+from handlers.api import TargetUnavailable
+from handlers.spark.log.segments import SegmentLog
+from handlers.spark.table_work import MergeConflict, TableWork
+from handlers.spark.waiting import Unmerged
+
+__all__ = ["Merges"]
+
+_ROUNDS = 8
+"""Of one merge, while other workers write the same table."""
+
+
+class Merges:
+    """What waits for one table, and how its merges went. Any thread may call any method."""
+
+    def __init__(self, name: str, work: TableWork, log: SegmentLog) -> None:
+        self.unmerged = Unmerged()
+        self.faults = 0
+        """How many failed since the last that did not."""
+        self.own_faults = 0
+        """The same, without those for which the table can do nothing."""
+        self.fault: str | None = None
+        """Why the last one failed; None: it did not."""
+        self._name = name
+        self._work = work
+        self._log = log
+        self._merging = threading.Lock()  # the table's commits: one at a time
+
+    def clear(self) -> None:
+        """Forget what waits; returns when no commit runs."""
+        with self._merging:
+            self.unmerged.clear()
+            self._good()
+
+    def merge(self) -> None:
+        """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
+        with self._merging:
+            try:
+                for left in reversed(range(_ROUNDS + 1)):
+                    try:
+                        self._merge()
+                    except Exception as error:
+                        if not left or not self._look_anew(error):
+                            raise
+                    else:
+                        break
+            except Exception as error:
+                told = self._work.explained(error, self._received())
+                self.faults += 1
+                self.own_faults += not isinstance(told, TargetUnavailable)
+                self.fault = str(told)
+                raise told from error
+            self._good()
+
+    def _good(self) -> None:
+        self.faults = self.own_faults = 0
+        self.fault = None
+
+    def _merge(self) -> None:
+        for segments, shape in self.unmerged.groups():
+            rows = [segment for segment in segments if segment.rows]
+            if rows:
+                self._work.apply(rows, shape)
+            self.unmerged.merged(segments[-1].number)
+
+    def _look_anew(self, error: Exception) -> bool:
+        """Drop what other workers have merged meanwhile; whether there is reason to try again.
+
+        A worker that has lost its partition still knows what it put. Whoever has the partition now merges
+        that, and then removes the files.
+        """
+        if isinstance(error, MergeConflict):
+            self.unmerged.merged(max(self._work.merged(), self._log.removed()))
+            return True
+        try:
+            return self.unmerged.merged(self._log.removed())
+        except Exception:
+            return False  # what failed first is told
+
+    def _received(self) -> str:
+        """The table, and how far it is received: what a merge that fails could not bring in."""
+        marks = sorted(self._log.marks.highest().items())
+        shown = [f"{topic}[{partition}] offset {offset}" for (topic, partition), (offset, _) in marks[:3]]
+        more = ", ..." if len(marks) > len(shown) else ""
+        return f"{self._name}, up to {', '.join(shown)}{more}" if shown else self._name
+
+    # ---- upkeep
+
+    def optimize(self, min_files: int) -> None:
+        """Rewrite small files as larger ones, if the table has so many."""
+        with self._work.ddl_lock.upkeep(f"OPTIMIZE of {self._name}"), self._merging:
+            self._work.optimize(min_files)
+
+    def vacuum(self, retention: float) -> None:
+        """Remove files that no version of the last `retention` seconds needs."""
+        with self._work.ddl_lock.upkeep(f"VACUUM of {self._name}"):
+            self._work.vacuum(retention)
+
+    def tidy(self, now: float) -> None:
+        """Remove segments that were merged a while ago (`now`: monotonic seconds)."""
+        number = self.unmerged.merged_before(now - self._work.options.merge.keep)
+        if number is not None:
+            self._log.remove(number)

@@ -1,0 +1,139 @@
+"""A table that passes from worker to worker, and work that is cut short: each change still counts once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from spark_lake import TYPES, Lake, change
+
+from handlers import Batch, Change
+from handlers.spark.log.segments import SegmentLog
+from handlers.spark.sink import TableSink
+from handlers.spark.table_work import SparkFailure, TableWork
+
+
+def row(offset: int) -> Change:
+    return change(offset, {"id": offset, "name": "a"})
+
+
+def ddl(offset: int, sql: str) -> Change:
+    return change(offset, None, None, op="ddl", sql=sql)
+
+
+def sink_of(lake: Lake, table: str = "orders") -> TableSink:
+    [sink] = [each for each in lake.handler._open._known() if each.table == table]  # type: ignore[union-attr]
+    return sink
+
+
+def other_worker(lake: Lake) -> TableSink:
+    """Shop.orders in a worker that knows nothing of the lake's."""
+    world = lake.handler._open._world  # type: ignore[union-attr]
+    work = TableWork("shop", "orders", world)
+    log = SegmentLog(world.files, work.ref.log_folder)
+    nothing = lambda *_: None  # noqa: E731 (it merges when it is told to)
+    return TableSink("shop", "orders", work, log, sign=nothing, offer=nothing, forget=nothing)
+
+
+def take(sink: TableSink, *changes: Change) -> None:
+    sink.take(Batch("shop.orders", changes, database="shop", name="orders"))
+
+
+def segment(lake: Lake, number: int, table: str = "orders") -> Path:
+    return lake.folder / f"lake/_binlane/shop/{table}/pending/{number:020d}.parquet"
+
+
+@contextmanager
+def damaged(path: Path) -> Iterator[None]:
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    yield
+    path.write_bytes(whole)
+
+
+def test_a_log_that_could_not_be_read_whole_is_read_again(lake: Lake) -> None:
+    lake.take(row(0))
+    other = other_worker(lake)
+    take(other, row(1))
+    take(other, row(2))
+    # The number 2 is taken: it looks what the log holds, and how far that is applied it knows already.
+    with (
+        damaged(segment(lake, 2)),
+        pytest.raises(SparkFailure, match=r"^shop\.orders, cdc\[0\] offset 1 on: .*no whole Parquet file"),
+    ):
+        lake.take(row(1), row(2), row(3))
+    lake.take(row(1), row(2), row(3))
+    sink_of(lake).merge()
+    assert lake.rows("id") == [(0,), (1,), (2,), (3,)]
+
+
+def test_what_another_worker_has_merged_and_removed_does_not_wait_any_more(lake: Lake) -> None:
+    for offset in range(3):
+        lake.take(row(offset))
+    sink, other = sink_of(lake), other_worker(lake)
+    take(other, row(3))
+    other.merge()
+    other.tidy(time.monotonic() + 3600)
+    assert not segment(lake, 3).exists()
+    sink.merge()
+    assert (sink.faults, sink.waiting.rows) == (0, 0)
+    lake.take(row(3), row(4))  # the table has come back
+    sink.merge()
+    assert lake.rows("id") == [(0,), (1,), (2,), (3,), (4,)]
+
+
+def test_what_waited_for_a_table_is_not_brought_in_when_another_worker_has_moved_it(lake: Lake) -> None:
+    lake.take(row(0))
+    lake.take(row(1))
+    take(other_worker(lake), ddl(2, "RENAME TABLE orders TO older"))
+    sink_of(lake).merge()
+    assert not (lake.folder / "lake/shop/orders").exists()
+    assert lake.rows("id", path="lake/shop/older") == [(0,), (1,)]
+
+
+def test_a_segment_that_is_lost_is_told_with_the_way_out(lake: Lake) -> None:
+    lake.take(row(0))
+    segment(lake, 1).unlink()
+    sink = sink_of(lake)
+    with pytest.raises(SparkFailure, match=r"^shop\.orders, .*0001\.parquet is missing.*: restore it"):
+        sink.merge()
+    assert sink.waiting.rows == 1
+    lake.take(row(1))  # it waits for the lost one
+    lake.crash()
+
+
+def test_segments_that_a_killed_worker_did_not_remove_go_before_their_table_moves(lake: Lake) -> None:
+    """After that nobody could tell that they are merged."""
+    lake.take(row(0))
+    sink = sink_of(lake)
+    sink.merge()
+    # All that the worker did of settling the table when it was killed.
+    sink._log.append(sink._work.no_rows(sink._shape), sink._log.marks, key=("id",))  # type: ignore[arg-type]
+    lake.crash()
+    lake.take(ddl(1, "RENAME TABLE orders TO older"), table="shop.items")
+    lake.crash()
+    lake.take(row(2))
+    sink_of(lake).merge()
+    assert lake.rows("id") == [(2,)]
+    assert lake.rows("id", path="lake/shop/older") == [(0,)]
+
+
+def test_a_table_is_looked_at_anew_though_remembering_the_statement_failed(lake: Lake) -> None:
+    lake.take(row(0))
+    lake.take(ddl(1, "CREATE TABLE items (id INT PRIMARY KEY)"), table="shop.items")
+    sink_of(lake).merge()
+    # It cannot be removed, which is tried when the next one is there.
+    last = segment(lake, 1, "items")
+    last.unlink()
+    last.mkdir()
+    statement = ddl(2, "ALTER TABLE orders DROP COLUMN name")
+    with pytest.raises(SparkFailure, match=r"^shop\.items, cdc\[0\] offset 2 on: cannot remove"):
+        lake.take(statement, table="shop.items")
+    lake.take(statement, table="shop.items")
+    last.rmdir()
+    lake.take(change(3, {"id": 3, "name": "b"}, TYPES))
+    sink_of(lake).merge()
+    assert lake.rows("id, name") == [(0, None), (3, "b")]
