@@ -14,6 +14,8 @@ __all__ = ["is_local", "on_loopback", "place", "session_conf", "spark_conf"]
 
 _SESSION = {
     "spark.sql.session.timeZone": "UTC",
+    # Values stand in statements, and `${env:X}` in one must stay what it is.
+    "spark.sql.variable.substitute": "false",
     # Delta reads a table's log with so many tasks; its default of 50 makes a small merge 5-10 times slower.
     "spark.databricks.delta.snapshotPartitions": "1",
     # A datetime column may come to any table, and Delta adds this to none that exists.

@@ -17,6 +17,7 @@ NEW_COLUMNS: list[tuple[str, Any]] = [
     ("varchar(9) NOT NULL", ""),
     ("text NOT NULL", ""),
     ("varchar(40) DEFAULT 'it''s 100% \\\\ :x `列'", "it's 100% \\ :x `列"),
+    ("varchar(40) DEFAULT '${env:PATH} ${nothing}'", "${env:PATH} ${nothing}"),
     ("decimal(6,3) DEFAULT '1.5'", Decimal("1.500")),
     ("decimal(6,3) NOT NULL", Decimal("0.000")),
     ("decimal(40,1) DEFAULT '1.5'", "1.5"),

@@ -46,6 +46,18 @@ def test_the_last_change_of_each_key_stands(make_table: MakeTable, way: str) -> 
     assert orders.merged == 4
 
 
+def test_a_key_is_what_it_is_whatever_spark_takes_for_a_variable(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica, "_SMALL", 0)  # where it is the bound of a MERGE
+    named, key = shape(id=pa.string(), n=pa.int32()), "${env:PATH} ${nothing}"
+    table = make_table()
+    for number in (1, 2):
+        table.put(named, {"id": key, "n": number})
+        table.merge()
+    assert table.rows() == [(key, 2)]
+
+
 def test_an_insert_of_a_row_that_is_there_replaces_it(make_table: MakeTable, way: str) -> None:
     orders = make_table()
     orders.put(ORDERS, {"id": 1, "name": "a", "op": "insert"})
