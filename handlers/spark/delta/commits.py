@@ -12,10 +12,12 @@ from typing import Any
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
+from handlers.spark.delta.statements import literal
 from handlers.spark.table_ref import TableRef
 
 __all__ = [
     "CommitNote",
+    "LostCommit",
     "MergeConflict",
     "delta_snapshot",
     "exists",
@@ -42,6 +44,14 @@ _LOOK_BACK = 100
 
 class MergeConflict(RuntimeError):
     """Another writer committed to the table first: look what it holds now, and go on from there."""
+
+
+class LostCommit(RuntimeError):
+    """A commit that this worker has made is not in the table any more."""
+
+
+_committed: dict[tuple[str, str], int] = {}
+"""(Delta's id of a table, whose log) -> the last segment that this process has seen in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +109,42 @@ def exists(session: SparkSession, ref: TableRef) -> bool:
 def merged_segment(session: SparkSession, ref: TableRef, is_classic: bool = True) -> int:
     """The number of the last segment that the table holds; 0: none, or there is no table.
 
-    Where only SQL is to be had (or `is_classic` is False) it is read from the last commits' notes.
+    Where only SQL is to be had (or `is_classic` is False) it is read from the commits' notes, and from
+    Delta's checkpoints when those are so old that Delta has removed them.
     """
     snapshot = delta_snapshot(session, ref) if is_classic else None
     if snapshot is not None:
-        found = snapshot.transactions().get(ref.app_id)
-        return int(found.get()) if found.isDefined() else 0
+        return _in_snapshot(snapshot, ref)
     if not exists(session, ref):
         return 0
     for last in (_LOOK_BACK, None):  # the whole history may be long
         for note in _notes(session, ref, last):
             if note.get("log") == ref.app_id and note["segment"]:
                 return int(note["segment"])
-    return 0
+    return _in_checkpoints(session, ref)
+
+
+def _in_snapshot(snapshot: Any, ref: TableRef) -> int:
+    found = snapshot.transactions().get(ref.app_id)
+    return int(found.get()) if found.isDefined() else 0
+
+
+def _in_checkpoints(session: SparkSession, ref: TableRef) -> int:
+    """Of a table in whose history no segment is: what Delta's checkpoints say of removed commits.
+
+    History goes back to a checkpoint, so what is in neither was never committed.
+    """
+    history = session.sql(f"DESCRIBE HISTORY {ref.sql}")
+    if history.agg({"version": "min"}).collect()[0][0] == 0:
+        return 0  # nothing was removed
+    [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
+    files = session.read.schema("txn STRUCT<appId: STRING, version: BIGINT>")
+    found = 0
+    for kind in ("parquet", "json"):  # the latter of Delta's second kind of checkpoints
+        rows = files.format(kind).option("pathGlobFilter", f"*.checkpoint*.{kind}")
+        own = rows.load(f"{detail.location}/_delta_log").where(f"txn.appId = {literal(ref.app_id)}")
+        found = max(found, own.agg({"txn.version": "max"}).collect()[0][0] or 0)
+    return found
 
 
 def last_note(session: SparkSession, ref: TableRef) -> Mapping[str, Any] | None:
@@ -136,9 +169,16 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, first: int
     """The one commit within carries the note, and is made only if the table has not got that segment yet.
 
     `first`: the number of the first segment that the commit brings. Raises MergeConflict when the table holds
-    it already, or another writer was faster.
+    it already, or another writer was faster; LostCommit when an earlier commit of this process is gone.
     """
-    merged = merged_segment(session, ref)
+    snapshot = delta_snapshot(session, ref)
+    merged = merged_segment(session, ref) if snapshot is None else _in_snapshot(snapshot, ref)
+    whose = None
+    if snapshot is not None and snapshot.version() >= 0:
+        whose = (snapshot.metadata().id(), ref.app_id)
+    if whose is not None:
+        _check_kept(ref, merged, _committed.get(whose, 0))
+        _committed[whose] = merged
     if merged >= first:
         raise MergeConflict(f"{ref} already holds segment {merged}: another worker has brought it in")
     confs = {
@@ -154,6 +194,17 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, first: int
             if is_conflict(error):
                 raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
             raise
+    if whose is not None:
+        _committed[whose] = note.segment
+
+
+def _check_kept(ref: TableRef, merged: int, known: int) -> None:
+    if merged < known:
+        raise LostCommit(
+            f"{ref} had segment {known}, and now holds {merged}: another writer has overwritten a commit, as "
+            f"it can on S3 without Delta's store for several clusters. Let one worker write the table, "
+            f"remove it with its log {ref.log_folder}, and read the source anew"
+        )
 
 
 @contextmanager

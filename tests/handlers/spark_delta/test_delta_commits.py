@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
 
 from handlers.spark.added import Mode
-from handlers.spark.delta.commits import MergeConflict, exists, fenced, is_conflict, last_note, merged_segment
+from handlers.spark.delta.commits import (
+    LostCommit,
+    MergeConflict,
+    exists,
+    fenced,
+    is_conflict,
+    last_note,
+    merged_segment,
+)
 from handlers.spark.session import SharedSpark
 
 ORDERS = shape(id=pa.int64(), name=pa.string())
@@ -99,6 +110,45 @@ def test_commits_say_how_far_the_log_is_merged(make_table: MakeTable) -> None:
         "source_time_ms": 1002,
         "marks": {"cdc": {"0": [2, 0]}},
     }
+
+
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+def test_what_a_table_holds_is_known_when_its_history_is_gone(make_table: MakeTable, policy: str) -> None:
+    properties = {"delta.checkpointPolicy": policy, "delta.checkpointInterval": 1}
+    table = make_table(mode="changelog", properties=properties)
+    put(table, 1)
+    table.merge()
+    table.sql("ALTER TABLE {t} SET TBLPROPERTIES ('mine' = '1')")
+    Path(table.path, "_delta_log", f"{0:020d}.json").unlink()  # as Delta does by `delta.logRetentionDuration`
+    by_name = replace(table.ref, path=None)
+    assert last_note(table.spark, by_name) is None
+    assert merged_segment(table.spark, by_name) == 1
+    assert merged_segment(table.spark, table.ref, is_classic=False) == 1
+    with (
+        pytest.raises(MergeConflict, match="already holds segment 1"),
+        fenced(table.spark, by_name, table.note(1), first=1),
+    ):
+        pass
+    assert merged_segment(table.spark, replace(by_name, app_id="binlane:shop.other")) == 0
+
+
+def test_a_commit_that_another_writer_has_overwritten_is_noticed(make_table: MakeTable) -> None:
+    """Where a store takes the same file twice, Delta cannot prevent it."""
+    table = make_table(mode="changelog")
+    for number in (1, 2):
+        put(table, number)
+        table.merge()
+    commit = Path(table.path, "_delta_log", f"{1:020d}.json")
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    others = [line for line in lines if "txn" not in line and "add" not in line]
+    commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
+    commit.with_suffix(".crc").unlink(missing_ok=True)
+    commit.write_text("\n".join(map(json.dumps, others)))
+    table.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    put(table, 3)
+    with pytest.raises(LostCommit, match=r"had segment 2, and now holds 1: .* overwritten"):
+        table.merge(table.log.segments[-1])
+    assert table.rows("id") == [(1,)]
 
 
 def test_a_commit_in_between_is_a_conflict(make_table: MakeTable, shared: SharedSpark) -> None:
