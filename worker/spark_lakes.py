@@ -17,9 +17,12 @@ from handlers.spark.session import SharedSpark, acquire, release
 from worker.configuration import Configuration
 from worker.configuration.matching import PatternError, table_matcher
 
-__all__ = ["Lake", "SparkEntry", "chosen_by", "leads_to", "opened_lakes", "spark_entries"]
+__all__ = ["Lake", "SparkEntry", "chosen_by", "for_looking", "leads_to", "opened_lakes", "spark_entries"]
 
 _MASTER = "local[2]"
+_MOST_MEMORY = "1g"
+"""In a pod the worker's own Java has the memory: with a second heap as large, the kernel would end one."""
+_UNITS = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +69,13 @@ def _place(options: SparkOptions) -> tuple[str, str, str | None, str | None]:
 @contextmanager
 def opened_lakes(configuration: Configuration) -> Iterator[list[Lake]]:
     """Every handler's tables. Spark runs in this process, wherever the worker's does: it takes nothing from a
-    cluster that may be busy with it; behind Spark Connect it is the same server.
+    cluster that may be busy with it, and a heap of 1 GiB at most; behind Spark Connect it is the same server.
 
     Raises JavaError, JarsError and RuntimeError when Spark does not start, FilesError for a store that cannot
     be reached.
     """
     section = SparkSection.model_validate(dict(configuration.spark))
-    if section.remote is None:
-        section = section.model_copy(update={"master": _MASTER, "ui": False})
-    spark = acquire(section, configuration.folder, f"{configuration.name}-looking")
+    spark = acquire(for_looking(section), configuration.folder, f"{configuration.name}-looking")
     try:
         lakes = []
         for entry in spark_entries(configuration):
@@ -83,6 +84,18 @@ def opened_lakes(configuration: Configuration) -> Iterator[list[Lake]]:
         yield lakes
     finally:
         release()
+
+
+def for_looking(section: SparkSection) -> SparkSection:
+    """A worker's section, for a Spark that only reads: small, and beside the worker's own."""
+    if section.remote is not None:
+        return section
+    memory = min(section.driver_memory, _MOST_MEMORY, key=_bytes)
+    return section.model_copy(update={"master": _MASTER, "ui": False, "driver_memory": memory})
+
+
+def _bytes(memory: str) -> int:
+    return int(memory[:-1]) << 10 * _UNITS[memory[-1]]
 
 
 def chosen_by(patterns: Sequence[str]) -> Callable[[str], bool]:

@@ -9,6 +9,7 @@ import pytest
 
 from handlers.spark.section import SparkSection
 from handlers.spark.spark_conf import on_loopback, session_conf, spark_conf
+from worker.spark_lakes import for_looking
 
 
 def conf(**section: Any) -> dict[str, str]:
@@ -57,9 +58,25 @@ def test_a_property_of_the_users_wins_and_lists_grow_by_it() -> None:
     assert found["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension,my.Extension"
 
 
-def test_a_session_at_a_server_is_set_to_utc_and_to_the_users_properties_alone() -> None:
+def test_a_session_at_a_server_is_set_to_what_binlane_needs_and_to_the_users_properties_alone() -> None:
     section = SparkSection.model_validate({"remote": "sc://here", "conf": {"spark.sql.ansi.enabled": False}})
     found = session_conf(section)
     assert found["spark.sql.session.timeZone"] == "UTC"
+    assert found["spark.sql.variable.substitute"] == "false"
     assert found["spark.sql.ansi.enabled"] == "false"
     assert not [key for key in found if not key.startswith(("spark.sql.", "spark.databricks.delta."))]
+
+
+@pytest.mark.parametrize(
+    ("configured", "looking"),
+    [("2g", "1g"), ("1025m", "1g"), ("512m", "512m"), ("1t", "1g"), ("1048576k", "1048576k")],
+)
+def test_who_only_looks_takes_a_heap_of_1_gib_at_most(configured: str, looking: str) -> None:
+    section = for_looking(SparkSection.model_validate({"master": "yarn", "driver_memory": configured}))
+    found = spark_conf(section, Path("/etc/binlane"), "test")
+    assert (found["spark.driver.memory"], found["spark.master"]) == (looking, "local[2]")
+
+
+def test_who_only_looks_uses_the_same_server() -> None:
+    section = SparkSection.model_validate({"remote": "sc://here"})
+    assert for_looking(section) == section
