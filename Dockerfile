@@ -23,7 +23,8 @@ COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY worker ./worker
 COPY offsets ./offsets
 COPY handlers ./handlers
-RUN pip install --no-cache-dir --constraint constraints.txt .
+# With the client of Spark Connect, for `spark.remote`.
+RUN pip install --no-cache-dir --constraint constraints.txt '.[connect]'
 # Delta's jars are resolved here and found in the cache later: a start needs no network but Kafka's.
 RUN python -c "import worker.jars; worker.jars.delta_jars()" \
     && chmod -R a+rX /opt/binlane/cache
