@@ -32,6 +32,9 @@ __all__ = ["check", "main", "render"]
 CLOSING_SECONDS = 15
 """What a stop needs beyond `shutdown_timeout`: the last commit and the closing of the handlers."""
 
+MEBIBYTES = 2048 + 384 + 256 + 150
+"""What a pod needs by default: Spark's heap, what Java takes beside it, `lanes.max_bytes`, a fixed part."""
+
 Manifest = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -135,6 +138,8 @@ def _deployment_faults(root: Path, deployment: Manifest, manifests: list[Manifes
         yield f"{where}: readOnlyRootFilesystem must be true"
     if "memory" not in container.get("resources", {}).get("limits", {}):
         yield f"{where}: resources.limits.memory is missing"
+    if _mebibytes(container.get("resources", {}).get("requests", {}).get("memory", "")) < MEBIBYTES:
+        yield f"{where}: resources.requests.memory must be {MEBIBYTES}Mi at least, to hold Spark's heap"
     account = pod.get("serviceAccountName")
     if account not in [one["metadata"]["name"] for one in manifests if one["kind"] == "ServiceAccount"]:
         yield f"{where}: serviceAccountName {account} is not in the base"
@@ -149,6 +154,11 @@ def _deployment_faults(root: Path, deployment: Manifest, manifests: list[Manifes
     stop = _stop_seconds(source["data"][config.name])
     if pod.get("terminationGracePeriodSeconds", 30) < stop:
         yield f"{where}: terminationGracePeriodSeconds must be at least {stop:g} to hold shutdown_timeout"
+
+
+def _mebibytes(quantity: str) -> int:
+    found = re.fullmatch("([0-9]+)([MG])i", quantity)
+    return int(found[1]) * {"M": 1, "G": 1024}[found[2]] if found else 0
 
 
 def _mounted_config_map(

@@ -71,6 +71,7 @@ def test_a_dockerfile_against_the_rules_is_a_fault(shipped: Path, old: str, new:
         ),
         ("deployment.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "readOnlyRoot"),
         ("deployment.yaml", "limits: {memory: 4Gi}", "limits: {}", "limits.memory is missing"),
+        ("deployment.yaml", "memory: 3Gi}", "memory: 2800Mi}", "requests.memory must be 2838Mi at least"),
         ("deployment.yaml", "Seconds: 60", "Seconds: 30", "must be at least 45 to hold shutdown_timeout"),
         (
             "deployment.yaml",
