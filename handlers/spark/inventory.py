@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from handlers.spark.delta.commits import last_note, merged_segment
 from handlers.spark.errors import told
 from handlers.spark.log.files import Files
-from handlers.spark.log.owner import logs_below
+from handlers.spark.log.owner import Owner, fits, logs_below
 from handlers.spark.log.segment_file import BrokenLog, Head
 from handlers.spark.looking import columns_of, head_of, log_of, version_of
 from handlers.spark.options import SparkOptions
@@ -76,7 +76,8 @@ def found_tables(files: Files, places: Places, options: SparkOptions) -> Iterato
     for folder, owner in logs_below(files, places.logs):
         ref = places.ref(owner.database, owner.table)
         # Other handlers may have logs here, too.
-        if owner.mode == options.mode and ref.log_folder == folder:
+        own = Owner(owner.database, owner.table, options.mode, options.prefix, options.table or "")
+        if ref.log_folder == folder and fits(owner, own):
             seen.add((owner.database, owner.table))
             yield Found(owner.database, owner.table, ref, options.mode)
     if options.table is not None:

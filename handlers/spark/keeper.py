@@ -1,12 +1,11 @@
-"""What a lake needs now and then: what an earlier run left is found, old segments are removed, files are kept
-few and large."""
+"""What a lake needs now and then: old segments are removed, files are kept few and large."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from handlers.spark.options import UpkeepOptions
 from handlers.spark.sink import TableSink
@@ -20,26 +19,14 @@ _TURN = 5.0
 _log = get_logger("spark")
 
 
-@dataclass(slots=True)
-class _Due:
-    optimize: float
-    vacuum: float
-
-
 class Keeper:
     """One thread, `spark-keeper`, from `start` to `close`."""
 
-    def __init__(
-        self,
-        options: UpkeepOptions,
-        sinks: Callable[[], Iterable[TableSink]],
-        left: Callable[[], Iterator[TableSink]],
-    ) -> None:
-        """`sinks`: the tables known so far; `left`: those with logs of earlier runs."""
+    def __init__(self, options: UpkeepOptions, sinks: Callable[[], Iterable[TableSink]]) -> None:
+        """`sinks`: the tables known so far."""
         self._options = options
         self._sinks = sinks
-        self._left = left
-        self._due: dict[TableSink, _Due] = {}
+        self._due: dict[tuple[TableSink, str], float] = {}  # seconds since 1970
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spark-keeper", daemon=True)
 
@@ -52,37 +39,40 @@ class Keeper:
             self._thread.join()
 
     def _run(self) -> None:
-        self._find_left()
         while not self._stopped.wait(_TURN):
-            for sink in list(self._sinks()):
+            sinks = list(self._sinks())
+            known = set(sinks)
+            self._due = {each: due for each, due in self._due.items() if each[0] in known}
+            for sink in sinks:
                 if self._stopped.is_set():
                     return
-                self._look_after(sink, time.monotonic())
-
-    def _find_left(self) -> None:
-        """Load every log, so that what waits in it is merged though no batch of its table comes."""
-        try:
-            for sink in self._left():
-                if self._stopped.is_set():
-                    return
-                self._try(sink, "load", sink.load)
-        except Exception as error:
-            _log.warning("spark_logs_not_listed", error=str(error))
+                self._look_after(sink, time.time())
 
     def _look_after(self, sink: TableSink, now: float) -> None:
-        self._try(sink, "tidy", lambda: sink.tidy(now))
+        """`now`: seconds since 1970."""
+        self._try(sink, "tidy", lambda: sink.tidy(time.monotonic()))
         options = self._options
-        due = self._due.get(sink)
-        if due is None:
-            # Not at once: a worker that is started again and again would do nothing else.
-            self._due[sink] = _Due(now + options.optimize_every, now + options.vacuum_every)
-            return
-        if options.optimize_every and now >= due.optimize:
-            due.optimize = now + options.optimize_every
+        if self._is_due(sink, "optimize", options.optimize_every, now):
             self._try(sink, "optimize", lambda: sink.optimize(options.min_files))
-        if options.vacuum_every and now >= due.vacuum:
-            due.vacuum = now + options.vacuum_every
+        if self._is_due(sink, "vacuum", options.vacuum_every, now):
             self._try(sink, "vacuum", lambda: sink.vacuum(options.retention))
+
+    def _is_due(self, sink: TableSink, what: str, every: float, now: float) -> bool:
+        """Whether it is to be done now; then it counts as done, even if it fails: a worker that is started
+        again and again must not do nothing else."""
+        due = self._due.get((sink, what))
+        if not every or (due is not None and now < due):
+            return False
+        last = None
+        with suppress(Exception):  # a place that cannot be read: it counts from now, as where nobody knows
+            last = sink.upkeep_times.last(what)  # it may have been another worker
+        if last is not None:
+            due = min(last, now) + every
+        is_due = due is not None and due <= now
+        self._due[sink, what] = now + every if is_due or due is None else due
+        if is_due or last is None:
+            self._try(sink, "remember", lambda: sink.upkeep_times.remember(what, now))
+        return is_due
 
     def _try(self, sink: TableSink, what: str, do: Callable[[], None]) -> None:
         """Upkeep can wait: what fails is told, and tried again at its next time."""

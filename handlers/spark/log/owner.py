@@ -1,33 +1,97 @@
-"""Whose a log is: `table.json` beside its segments, as a folder's name cannot tell in every template."""
+"""Whose a log is: `table.json` beside its segments, as a folder's name cannot tell in every template.
+
+Of a folder of segments that is a table by itself, it is `_table.json` in it, which readers pass over.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+import re
+from collections.abc import Iterator, Sequence
 
 import msgspec
+import pyarrow as pa
 
-from handlers.spark.log.files import AlreadyThere, Files
+from handlers.api import Rejected
+from handlers.spark.log.files import AlreadyThere, Entry, Files
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.places import PENDING
 
-__all__ = ["Owner", "logs_below", "owner_of", "sign"]
+__all__ = ["Owner", "check_prefix", "fits", "logs_below", "look_in", "owner_of", "sign"]
 
 _NAME = "table.json"
+_DDL = "ddl"
+# Where handlers.spark.ddl.progress keeps what is done of statements: <topic>-<partition>-<offset>-<index>.
+_PROGRESS = re.compile(r".+-\d+-\d+-\d+")
+_OF_A_LOG = re.compile(r"\d{20}\.parquet|[._].*")
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The source table that a log belongs to."""
+    """The source table that a log belongs to, and what of its handler the segments' use depends on."""
 
     database: str
     table: str
     mode: str
+    prefix: str | None = None
+    """Of the columns that binlane adds; None: written by a release that did not tell, as the next one."""
+    catalog: str | None = None
+    """The handler's `table`; empty for one with a `path`, of which the log's own folder tells."""
 
 
-def sign(files: Files, log_folder: str, owner: Owner) -> None:
-    """Write down whose the log is, if nobody has. Raises what the store raises."""
-    with suppress(AlreadyThere):
-        files.put(f"{log_folder.removesuffix(f'/{PENDING}')}/{_NAME}", msgspec.json.encode(owner))
+def fits(found: Owner, own: Owner) -> bool:
+    """Whether a log is its reader's own, as far as is written down."""
+    names = found.database, found.table, found.mode
+    return (
+        names == (own.database, own.table, own.mode)
+        and found.prefix in (None, own.prefix)
+        and found.catalog in (None, own.catalog)
+    )
+
+
+def sign(files: Files, log_folder: str, owner: Owner, *, is_table: bool = False) -> Owner | None:
+    """Write down whose the log is, if nobody has; returns who had, if somebody had.
+
+    Raises Rejected when it is another's, BrokenLog for a `table.json` that does not tell, and what the store
+    raises.
+    """
+    path = _place(log_folder, is_table)
+    try:
+        found = _read(files, path)
+    except FileNotFoundError:
+        if is_table and not all(map(_is_of_a_log, files.list(log_folder))):
+            return None  # somebody else's files: nothing is put among them, and loading tells of them
+        try:
+            files.put(path, msgspec.json.encode(owner))
+        except AlreadyThere:
+            found = _read(files, path)
+        else:
+            return None
+    if not fits(found, owner):
+        raise Rejected(_shared(log_folder, path, found, owner))
+    return found
+
+
+def check_prefix(schema: pa.Schema | None, log_folder: str, prefix: str) -> None:
+    """See to it that a log's segments have the columns of a handler with this prefix. Raises Rejected."""
+    if schema is not None and f"{prefix}op" not in schema.names:
+        added = next((name for name in schema.names if name.endswith("op")), None)
+        hint = f"; they have {added}" if added else ""
+        raise Rejected(
+            f"the segments in {log_folder} have no column {prefix}op{hint}: they were written with another "
+            f"prefix. Set the handler's prefix back, or remove the table with its log and read the source "
+            f"anew"
+        )
+
+
+def look_in(files: Files, here: str, root: str) -> tuple[bool, Sequence[str]]:
+    """Whether a folder below `root`, the folder of all logs, is a log's; if not, which folders in it to look
+    into. Raises what the store raises."""
+    entries = files.list(here)
+    if any(entry.name == _NAME for entry in entries):
+        return True, ()
+    names = sorted(entry.name for entry in entries if entry.is_folder)
+    if here == f"{root}/{_DDL}":  # there may be a database of this name, too
+        names = [name for name in names if _PROGRESS.fullmatch(name) is None]
+    return False, [f"{here}/{name}" for name in names]
 
 
 def logs_below(files: Files, folder: str) -> Iterator[tuple[str, Owner]]:
@@ -38,17 +102,49 @@ def logs_below(files: Files, folder: str) -> Iterator[tuple[str, Owner]]:
     folders = [folder]
     while folders:
         here = folders.pop()
-        entries = sorted(files.list(here), key=lambda entry: entry.name, reverse=True)
-        if any(entry.name == _NAME for entry in entries):
+        is_log, more = look_in(files, here, folder)
+        if is_log:
             yield f"{here}/{PENDING}", owner_of(files, f"{here}/{PENDING}")
-        else:
-            folders += [f"{here}/{entry.name}" for entry in entries if entry.is_folder]
+        folders += reversed(more)
 
 
 def owner_of(files: Files, log_folder: str) -> Owner:
     """Whose log it is. Raises FileNotFoundError and BrokenLog."""
-    path = f"{log_folder.removesuffix(f'/{PENDING}')}/{_NAME}"
+    return _read(files, _place(log_folder, is_table=False))
+
+
+def _place(log_folder: str, is_table: bool) -> str:
+    return f"{log_folder}/_{_NAME}" if is_table else f"{log_folder.removesuffix(f'/{PENDING}')}/{_NAME}"
+
+
+def _read(files: Files, path: str) -> Owner:
     try:
         return msgspec.json.decode(files.read(path), type=Owner)
     except msgspec.MsgspecError as error:
         raise BrokenLog(f"{path} does not tell whose log is beside it: {error}") from None
+
+
+def _is_of_a_log(entry: Entry) -> bool:
+    return entry.name != "_delta_log" and _OF_A_LOG.fullmatch(entry.name) is not None
+
+
+def _shared(log_folder: str, path: str, found: Owner, own: Owner) -> str:
+    advice = (
+        "Set it back, or remove the table with its log and read the source anew"
+        if (found.database, found.table, found.mode) == (own.database, own.table, own.mode)
+        else "Give one of them a path of its own, with {database} and {table} in it; or, if the first is not "
+        "kept any more, remove its table and log, and read the source anew"
+    )
+    return (
+        f"{log_folder} is the log of {_told(found, own)}, as {path} says, and cannot be that of "
+        f"{_told(own, found)}, too: each would take the other's changes for its own. {advice}"
+    )
+
+
+def _told(owner: Owner, other: Owner) -> str:
+    told = f"the {owner.mode} of {owner.database}.{owner.table}"
+    if None not in (owner.prefix, other.prefix) and owner.prefix != other.prefix:
+        told += f" with prefix {owner.prefix}"
+    if None not in (owner.catalog, other.catalog) and owner.catalog != other.catalog:
+        told += f" in table {owner.catalog}" if owner.catalog else " in a path"
+    return told
