@@ -1,7 +1,7 @@
 """Where the tables of one handler are, and beside them what waits to be brought in.
 
 lake/shop/orders/                        the Delta table
-lake/_binlane/shop/orders/table.json     which source table the log beside it belongs to
+lake/_binlane/shop/orders/table.json     whose the log beside it is: source table, mode, prefix
 lake/_binlane/shop/orders/pending/       its segments
 """
 
