@@ -1,0 +1,166 @@
+"""OPTIMIZE and VACUUM: how often, and never while a statement of the source moves tables."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from integration.process import eventually
+from spark_lake import Lake, MakeLake, change
+from structlog.testing import capture_logs
+
+from handlers.spark.ddl_lock import DDLLock, ddl_lock_of
+from handlers.spark.keeper import Keeper
+from handlers.spark.log.local_files import LocalFiles
+from handlers.spark.options import UpkeepOptions
+from handlers.spark.sink import TableSink
+from handlers.spark.upkeep_times import UpkeepTimes
+
+HOUR = 3600.0
+
+
+def sink_of(lake: Lake) -> TableSink:
+    [sink] = [each for each in lake.handler._open._known() if each.table == "orders"]  # type: ignore[union-attr]
+    return sink
+
+
+@contextmanager
+def running(do: Callable[[], None]) -> Iterator[threading.Thread]:
+    """In a thread that has ended after it."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            do()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield thread
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not failed
+
+
+# ---- how often
+
+
+@pytest.fixture
+def quiet(make_lake: MakeLake) -> Lake:
+    """A lake of which nobody takes care but the test."""
+    return make_lake(upkeep={"optimize_every": "0s", "vacuum_every": "0s"})
+
+
+def vacuums(lake: Lake) -> int:
+    rows = lake.sql("DESCRIBE HISTORY {t}").collect()
+    return sum(row.operation == "VACUUM START" for row in rows)
+
+
+def test_a_worker_that_is_started_anew_every_day_still_vacuums(quiet: Lake) -> None:
+    quiet.take(change(0, {"id": 0, "name": "a"}))
+    sink, began = sink_of(quiet), time.time()
+    sink.merge()
+    options = UpkeepOptions.model_validate({"optimize_every": "0s", "vacuum_every": "24h"})
+    counts = []
+    for hours in (0, 23, 25, 48):
+        started = Keeper(options, lambda: [])
+        started._look_after(sink, began + hours * HOUR)
+        counts.append(vacuums(quiet))
+    assert counts == [0, 0, 1, 1]
+
+
+def test_what_another_worker_has_done_is_not_done_again(quiet: Lake) -> None:
+    quiet.take(change(0, {"id": 0, "name": "a"}))
+    sink, began = sink_of(quiet), time.time()
+    sink.merge()
+    options = UpkeepOptions.model_validate({"optimize_every": "0s", "vacuum_every": "24h"})
+    one, two = (Keeper(options, lambda: []) for _ in range(2))
+    for hours in (0, 25, 26):
+        one._look_after(sink, began + hours * HOUR)
+        two._look_after(sink, began + (hours + 0.5) * HOUR)
+    assert vacuums(quiet) == 1
+
+
+def test_times_are_kept_beside_the_log_and_do_not_disturb_it(quiet: Lake) -> None:
+    quiet.take(change(0, {"id": 0, "name": "a"}))
+    folder = quiet.folder / "lake/_binlane/shop/orders/pending"
+    times = UpkeepTimes(LocalFiles(), str(folder))
+    assert times.last("vacuum") is None
+    for moment in (1_790_000_000.7, 1_790_000_500.0):
+        times.remember("vacuum", moment)
+    times.remember("optimize", 1_790_000_100.0)
+    assert (times.last("vacuum"), times.last("optimize")) == (1_790_000_500, 1_790_000_100)
+    assert len(list((folder / "_upkeep").iterdir())) == 2
+    quiet.crash()
+    quiet.take(change(1, {"id": 1, "name": "a"}))
+    assert quiet.view() == [(0, "a"), (1, "a")]
+
+
+def test_without_a_place_for_times_they_count_from_the_start(quiet: Lake) -> None:
+    quiet.take(change(0, {"id": 0, "name": "a"}))
+    sink, began = sink_of(quiet), time.time()
+    sink.merge()
+    Path(sink.log_folder, "_upkeep").write_text("a file, so that nobody can make the folder")
+    keeper = Keeper(UpkeepOptions.model_validate({"optimize_every": "0s"}), lambda: [])
+    with capture_logs() as logged:
+        for hours in (0, 23, 24):
+            keeper._look_after(sink, began + hours * HOUR)
+    assert vacuums(quiet) == 1
+    assert {entry["event"] for entry in logged if entry["log_level"] == "warning"} == {"spark_upkeep_failed"}
+
+
+# ---- and the source's statements
+
+
+def test_a_statement_waits_for_a_vacuum_and_says_so(quiet: Lake) -> None:
+    quiet.take(change(0, {"id": 0, "name": "a"}))
+    rename = change(1, None, None, op="ddl", sql="RENAME TABLE orders TO older")
+    lock = ddl_lock_of(str(quiet.folder / "lake/_binlane"))
+    waits = {"event": "spark_ddl_waits", "until": "VACUUM of shop.items", "table": "shop.orders"}
+    with capture_logs() as logged, ExitStack() as vacuum:
+        vacuum.enter_context(lock.upkeep("VACUUM of shop.items"))
+        with running(lambda: quiet.take(rename)):
+            eventually(lambda: [each for each in logged if waits.items() <= each.items()], within=60)
+            assert quiet.rows() == [(0, "a")]
+            vacuum.close()
+    assert sum(each["event"] == "spark_ddl_waits" for each in logged) == 1
+    assert quiet.rows(path="lake/shop/older") == [(0, "a")]
+
+
+def test_optimize_and_vacuum_wait_for_a_statement(quiet: Lake) -> None:
+    for offset in range(2):
+        quiet.take(change(offset, {"id": offset, "name": "a"}))
+        sink_of(quiet).merge()
+    sink = sink_of(quiet)
+    lock = ddl_lock_of(str(quiet.folder / "lake/_binlane"))
+    with ExitStack() as statement:
+        statement.enter_context(lock.statement("shop.items"))
+        with running(lambda: sink.optimize(1)), running(lambda: sink.vacuum(168 * HOUR)) as last:
+            last.join(0.5)
+            assert vacuums(quiet) == 0
+            sink.merge()  # the table is free meanwhile
+            statement.close()
+    assert vacuums(quiet) == 1
+
+
+def test_statements_do_not_wait_for_each_other_nor_behind_a_vacuum_that_waits() -> None:
+    """One settles the table of the other, which holds that table while it would wait."""
+    lock = DDLLock()
+    with ExitStack() as first:
+        first.enter_context(lock.statement("shop.a"))
+        vacuumed = threading.Event()
+
+        def vacuum() -> None:
+            with lock.upkeep("VACUUM of shop.c"):
+                vacuumed.set()
+
+        with running(vacuum):
+            with lock.statement("shop.b"):
+                assert not vacuumed.wait(0.1)
+            first.close()
+    assert vacuumed.is_set()
