@@ -179,7 +179,9 @@ class Lake:
     def _sign(self, sink: TableSink) -> None:
         """Write down whose log it is, and see to it that this handler can read it."""
         files, folder = self._world.files, sink.log_folder
-        found = sign(files, folder, _whose[sink], is_table=self._world.applier is None)
+        places = self._world.places
+        signed = places.signed_folder(places.ref(sink.database, sink.table))
+        found = sign(files, signed, _whose[sink])
         if found is None or found.prefix is None:
             self._check_prefix(folder)
 

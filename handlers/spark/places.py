@@ -57,6 +57,13 @@ class Places:
         log = f"{self.logs}{path.removeprefix(self._root)}/{PENDING}"
         return TableRef(f"delta.{quoted(path)}", path, log, app)
 
+    def signed_folder(self, ref: TableRef) -> str:
+        """The log's folder as `sign` takes it; of a table that is its own log, where another's would be: in
+        it there are plain Parquet files alone."""
+        if not self._is_log or ref.path is None:
+            return ref.log_folder
+        return f"{self.logs}{ref.path.removeprefix(self._root)}/{PENDING}"
+
 
 def place(path: str, folder: Path) -> str:
     """`path` as Spark takes it: a URI as it is, a relative path beginning at `folder`."""

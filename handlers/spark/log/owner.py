@@ -1,7 +1,4 @@
-"""Whose a log is: `table.json` beside its segments, as a folder's name cannot tell in every template.
-
-Of a folder of segments that is a table by itself, it is `_table.json` in it, which readers pass over.
-"""
+"""Whose a log is: `table.json` beside its segments, as a folder's name cannot tell in every template."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from handlers.api import Rejected
-from handlers.spark.log.files import AlreadyThere, Entry, Files
+from handlers.spark.log.files import AlreadyThere, Files
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.places import PENDING
 
@@ -22,7 +19,6 @@ _NAME = "table.json"
 _DDL = "ddl"
 # Where handlers.spark.ddl.progress keeps what is done of statements: <topic>-<partition>-<offset>-<index>.
 _PROGRESS = re.compile(r".+-\d+-\d+-\d+")
-_OF_A_LOG = re.compile(r"\d{20}\.parquet|[._].*")
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -47,18 +43,16 @@ def fits(found: Owner, own: Owner) -> bool:
     )
 
 
-def sign(files: Files, log_folder: str, owner: Owner, *, is_table: bool = False) -> Owner | None:
+def sign(files: Files, log_folder: str, owner: Owner) -> Owner | None:
     """Write down whose the log is, if nobody has; returns who had, if somebody had.
 
     Raises Rejected when it is another's, BrokenLog for a `table.json` that does not tell, and what the store
     raises.
     """
-    path = _place(log_folder, is_table)
+    path = _place(log_folder)
     try:
         found = _read(files, path)
     except FileNotFoundError:
-        if is_table and not all(map(_is_of_a_log, files.list(log_folder))):
-            return None  # somebody else's files: nothing is put among them, and loading tells of them
         try:
             files.put(path, msgspec.json.encode(owner))
         except AlreadyThere:
@@ -66,7 +60,7 @@ def sign(files: Files, log_folder: str, owner: Owner, *, is_table: bool = False)
         else:
             return None
     if not fits(found, owner):
-        raise Rejected(_shared(log_folder, path, found, owner))
+        raise Rejected(_shared(path, found, owner))
     return found
 
 
@@ -110,11 +104,11 @@ def logs_below(files: Files, folder: str) -> Iterator[tuple[str, Owner]]:
 
 def owner_of(files: Files, log_folder: str) -> Owner:
     """Whose log it is. Raises FileNotFoundError and BrokenLog."""
-    return _read(files, _place(log_folder, is_table=False))
+    return _read(files, _place(log_folder))
 
 
-def _place(log_folder: str, is_table: bool) -> str:
-    return f"{log_folder}/_{_NAME}" if is_table else f"{log_folder.removesuffix(f'/{PENDING}')}/{_NAME}"
+def _place(log_folder: str) -> str:
+    return f"{log_folder.removesuffix(f'/{PENDING}')}/{_NAME}"
 
 
 def _read(files: Files, path: str) -> Owner:
@@ -124,11 +118,7 @@ def _read(files: Files, path: str) -> Owner:
         raise BrokenLog(f"{path} does not tell whose log is beside it: {error}") from None
 
 
-def _is_of_a_log(entry: Entry) -> bool:
-    return entry.name != "_delta_log" and _OF_A_LOG.fullmatch(entry.name) is not None
-
-
-def _shared(log_folder: str, path: str, found: Owner, own: Owner) -> str:
+def _shared(path: str, found: Owner, own: Owner) -> str:
     advice = (
         "Set it back, or remove the table with its log and read the source anew"
         if (found.database, found.table, found.mode) == (own.database, own.table, own.mode)
@@ -136,7 +126,7 @@ def _shared(log_folder: str, path: str, found: Owner, own: Owner) -> str:
         "kept any more, remove its table and log, and read the source anew"
     )
     return (
-        f"{log_folder} is the log of {_told(found, own)}, as {path} says, and cannot be that of "
+        f"{path} says that this is the place of {_told(found, own)}; it cannot be that of "
         f"{_told(own, found)}, too: each would take the other's changes for its own. {advice}"
     )
 

@@ -40,8 +40,8 @@ def test_a_second_handler_of_a_table_in_the_same_place_is_refused_and_the_first_
     with pytest.raises(Rejected) as told:
         put(changes)
     for part in (
-        f"{replica.folder}/{LOG}/pending is the log of the replica of shop.orders",
-        "cannot be that of the changelog of shop.orders",
+        f"{replica.folder}/{LOG}/table.json says that this is the place of the replica of shop.orders",
+        "it cannot be that of the changelog of shop.orders",
         "Give one of them a path of its own",
     ):
         assert part in str(told.value)
@@ -55,7 +55,9 @@ def test_tables_of_one_name_in_two_databases_cannot_share_a_place(
 ) -> None:
     lake = make_lake(path="lake/{table}", **options)
     put(lake, 1, "shop.orders")
-    with pytest.raises(Rejected, match=r"of shop\.orders, as .+ that of the \w+ of archive\.orders, too: "):
+    with pytest.raises(
+        Rejected, match=r"of shop\.orders; it cannot be that of the \w+ of archive\.orders, too: "
+    ):
         put(lake, 2, "archive.orders")
     put(lake, 3, "shop.orders")
     lake.merge()
