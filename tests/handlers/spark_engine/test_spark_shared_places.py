@@ -55,9 +55,7 @@ def test_tables_of_one_name_in_two_databases_cannot_share_a_place(
 ) -> None:
     lake = make_lake(path="lake/{table}", **options)
     put(lake, 1, "shop.orders")
-    with pytest.raises(
-        Rejected, match=r"of shop\.orders; it cannot be that of the \w+ of archive\.orders, too: "
-    ):
+    with pytest.raises(Rejected, match=r"of shop\.orders; it cannot be that of the \w+ of archive\.orders"):
         put(lake, 2, "archive.orders")
     put(lake, 3, "shop.orders")
     lake.merge()
