@@ -1,10 +1,10 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test servers lint bench clean
+.PHONY: help setup demo test soak servers lint bench clean
 
-# Each process has servers of its own; -n 0 in ARGS runs all tests in one.
-SIDE_BY_SIDE = --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+# Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one.
+SIDE_BY_SIDE = --numprocesses=$$(($$(nproc) + 1)) --maxprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 export PYTHON
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -20,6 +20,9 @@ demo: setup ## the whole job on this machine: Kafka, the worker, Spark, and the 
 
 test: lint servers ## lint, then every test, on a real Kafka and real databases
 	@python -m pytest $(SIDE_BY_SIDE) $(ARGS)
+
+soak: setup servers ## every captured stream into Spark tables, through 21 kills: half an hour
+	@python -m pytest -m '' tests/replay/test_delta_replay.py $(ARGS)
 
 servers: ## the servers that the tests start: PostgreSQL, MariaDB and Redis
 	@tools/setup.sh servers

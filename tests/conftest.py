@@ -40,8 +40,16 @@ hypothesis.settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long modules first: where modules run side by side, none of them is left to run alone at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    """Long modules, which keep the processors busy, are spread among those that mostly wait, and none of them
+    is left to run alone at the end."""
+    modules = [list(tests) for _, tests in itertools.groupby(items, lambda item: item.path)]
+    long = [tests for tests in modules if any(test.get_closest_marker("long") for test in tests)]
+    short = [tests for tests in modules if tests not in long]
+    between = len(short) * 2 // (3 * len(long)) if long else 0
+    items.clear()
+    for number, tests in enumerate(long):
+        items += itertools.chain(tests, *short[number * between : (number + 1) * between])
+    items += itertools.chain(*short[len(long) * between :])
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from handlers.spark import session
 from handlers.spark.section import SparkSection
 from handlers.spark.session import SharedSpark
 
-__all__ = ["LIGHT", "QUICK", "SparkKeeper"]
+__all__ = ["INTERPRETED", "LIGHT", "QUICK", "SparkKeeper"]
 
 # Compiling less: worth it in a process that ends soon, and changes nothing that Spark does.
 QUICK: dict[str, Any] = {
@@ -19,16 +19,11 @@ QUICK: dict[str, Any] = {
     "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
 }
 
-LIGHT: dict[str, Any] = {
-    **QUICK,
-    "conf": {
-        **QUICK["conf"],
-        # A few rows are computed before their code would be compiled.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    },
-}
-"""For many statements over few rows. Whole workers in tests run with QUICK, as users' do."""
+# A few rows are computed before their code would be compiled.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+LIGHT: dict[str, Any] = {**QUICK, "conf": {**QUICK["conf"], **INTERPRETED}}
+"""For many statements over few rows."""
 
 
 class SparkKeeper:

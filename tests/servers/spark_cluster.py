@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import psutil
+from spark_sessions import INTERPRETED
 
 from worker import broker_guard
 from worker.broker_settings import HOST, free_port
@@ -155,6 +156,7 @@ class SparkCluster:
             "spark.executor.extraJavaOptions": _QUICK,
             "spark.driver.extraJavaOptions": _QUICK,
             "spark.sql.shuffle.partitions": "2",
+            **INTERPRETED,
         }
         return {"master": self.url, "driver_memory": "1g", "conf": {**own, **conf}}
 
@@ -197,6 +199,7 @@ class ConnectNode(SparkNode):
             "spark.sql.shuffle.partitions": "2",
             "spark.databricks.delta.snapshotPartitions": "1",
             "spark.ui.enabled": "false",
+            **INTERPRETED,
             **conf,
         }
         options = [part for key, value in properties.items() for part in ("--conf", f"{key}={value}")]
