@@ -17,7 +17,7 @@ from handlers.spark.delta import applier_for
 from handlers.spark.keeper import Keeper
 from handlers.spark.left import Search
 from handlers.spark.log.files import files_for
-from handlers.spark.log.owner import Owner, check_prefix, fits, sign
+from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.looking import head_of
 from handlers.spark.merger import Merger
@@ -159,8 +159,14 @@ class Lake:
             before.unload()
 
     def _databases_of(self, table: str) -> list[str]:
-        with self._lock:
-            return [database for database, name in self._sinks if name == table]
+        """Where there may be a table of that name: also another handler's, or what an earlier run left."""
+        places, mode = self._world.places, self._options.mode
+        found = []
+        for folder, owner in logs_below(self._world.files, places.logs):
+            own = (owner.table, owner.mode) == (table, mode)
+            if own and places.ref(owner.database, table).log_folder == folder:
+                found.append(owner.database)
+        return found
 
     def _settle(self, name: TableName) -> None:
         sink = _owners.of(self._world.places.ref(*name).log_folder)

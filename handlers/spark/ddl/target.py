@@ -90,12 +90,15 @@ class Target:
         """The table that a statement means. Raises Rejected where several could be meant."""
         if name.database != ANY_DATABASE:
             return name
-        known = sorted(set(self.around.databases_of(name.table)))
-        found = [one for one in known if self.exists(self.ref(TableName(one, name.table)))]
+        known = [TableName(one, name.table) for one in sorted(set(self.around.databases_of(name.table)))]
+        for one in known:
+            if not self.exists(self.ref(one)):
+                self.around.settle(one)  # its first rows may wait
+        found = [one for one in known if self.exists(self.ref(one))]
         if len(found) > 1:
-            listed = ", ".join(f"{one}.{name.table}" for one in found)
+            listed = ", ".join(f"{one.database}.{one.table}" for one in found)
             raise Rejected(f"the statement does not say which database's {name.table} it means: {listed}")
-        return TableName(found[0], name.table) if found else name
+        return found[0] if found else name
 
     def ref(self, name: TableName) -> TableRef:
         return self.around.ref_of(name)

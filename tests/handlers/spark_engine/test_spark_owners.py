@@ -33,3 +33,14 @@ def test_what_one_handler_found_waiting_is_left_to_the_one_that_is_given_the_tab
     first.take(change(5, {"id": 5, "name": "by the first again"}, TYPES))
     first.merge()
     assert sorted(first.rows()) == [(4, "of the new table"), (5, "by the first again")]
+
+
+def test_a_table_that_another_handler_has_is_renamed_though_the_statement_does_not_say_its_database(
+    lake: Lake, make_lake: MakeLake
+) -> None:
+    lake.take(change(0, {"id": 1, "name": "a"}), table="crm.copy")
+    other = make_lake(merge={"max_rows": 100_000})
+    rename = "ALTER TABLE copy RENAME TO shop.moved"
+    other.take(change(1, None, None, op="ddl", sql=rename), table="shop.moved")
+    assert other.rows(path="lake/shop/moved") == [(1, "a")]
+    assert not (lake.folder / "lake/crm/copy").exists()
