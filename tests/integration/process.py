@@ -35,7 +35,8 @@ def eventually(
             raise AssertionError(
                 f"{what or 'it'} did not come true within {within:g} s; last seen: {found!r}"
             )
-        time.sleep(every)
+        # What may take minutes is worth no processor of its own.
+        time.sleep(max(every, min(0.5, within / 500)))
 
 
 class WorkerProcess:
