@@ -23,9 +23,11 @@ T = TypeVar("T")
 
 
 def eventually(
-    look: Callable[[], T | None], *, within: float = 30.0, what: str = "", every: float = 0.05
+    look: Callable[[], T | None], *, within: float = 30.0, what: str = "", every: float | None = None
 ) -> T:
     """Call `look` until its answer is true, and return that answer. AssertionError after `within` seconds."""
+    if every is None:
+        every = max(0.05, min(0.5, within / 500))  # what may take minutes is worth no processor of its own
     deadline = time.monotonic() + within
     while True:
         found = look()
@@ -35,8 +37,7 @@ def eventually(
             raise AssertionError(
                 f"{what or 'it'} did not come true within {within:g} s; last seen: {found!r}"
             )
-        # What may take minutes is worth no processor of its own.
-        time.sleep(max(every, min(0.5, within / 500)))
+        time.sleep(every)
 
 
 class WorkerProcess:

@@ -41,7 +41,7 @@ class Replay:
     def to_the_end(self, within: float = 30) -> None:
         """Run until everything is finished and committed, and drain."""
         self.worker.start(within=within)
-        eventually(self.is_at_the_end, within=within, what="everything committed", every=0.1)
+        eventually(self.is_at_the_end, within=within, what="everything committed")
         assert self.worker.sigterm(within) == 0, self.worker.tail()
 
     def is_at_the_end(self) -> bool:
