@@ -15,7 +15,7 @@ from handlers.mysql_ddl import TableName
 from handlers.spark.column_types import override
 from handlers.spark.delta import applier_for
 from handlers.spark.keeper import Keeper
-from handlers.spark.left import Search
+from handlers.spark.leftovers import Search
 from handlers.spark.log.files import files_for
 from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from spark_lake import Lake, MakeLake, change
 
-from handlers.spark.left import Search
+from handlers.spark.leftovers import Search
 from handlers.spark.log.local_files import LocalFiles
 from handlers.spark.log.owner import Owner, sign
 
