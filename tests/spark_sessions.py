@@ -22,8 +22,11 @@ QUICK: dict[str, Any] = {
 # A few rows are computed before their code would be compiled.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
-LIGHT: dict[str, Any] = {**QUICK, "conf": {**QUICK["conf"], **INTERPRETED}}
-"""For many statements over few rows."""
+LIGHT: dict[str, Any] = {
+    **QUICK,
+    "conf": {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC", **INTERPRETED},
+}
+"""For many statements over few rows, in a process that lasts for minutes."""
 
 
 class SparkKeeper:

@@ -70,8 +70,8 @@ def ran(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 @pytest.fixture(scope="module")
-def spark(spark_keeper: SparkKeeper) -> SparkSession:
-    return spark_keeper.get().session
+def spark(spark_keeper: SparkKeeper, ran: Ran) -> SparkSession:
+    return spark_keeper.get(warehouse=str(ran.folder / "lake")).session
 
 
 def script(name: str, *arguments: Any) -> list[str]:
