@@ -21,7 +21,7 @@ demo: setup ## the whole job on this machine: Kafka, the worker, Spark, and the 
 test: lint servers ## lint, then every test, on a real Kafka and real databases
 	@python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
-soak: setup servers ## every captured stream into Spark tables, through 21 kills: half an hour
+soak: setup servers ## every captured stream into Spark tables, through 24 kills: half an hour
 	@python -m pytest -m '' tests/replay/test_delta_replay.py $(ARGS)
 
 servers: ## the servers that the tests start: PostgreSQL, MariaDB and Redis
