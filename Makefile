@@ -19,6 +19,7 @@ demo: setup ## the whole job on this machine: Kafka, the worker, Spark, and the 
 	@binlane demo
 
 test: lint servers ## lint, then every test, on a real Kafka and real databases
+	@python tests/class_archive.py
 	@python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 soak: setup servers ## every captured stream into Spark tables, through 24 kills: half an hour

@@ -30,12 +30,17 @@ class Merges:
         self._work = work
         self._log = log
         self._merging = threading.Lock()  # the table's commits: one at a time
+        self._fits = True  # no reason is known why the table should not hold the rows that wait
 
     def clear(self) -> None:
         """Forget what waits; returns when no commit runs."""
         with self._merging:
             self.unmerged.clear()
             self._good()
+
+    def fit_first(self) -> None:
+        """Before the next commit, for somebody may have changed the table since the last one."""
+        self._fits = False
 
     def merge(self) -> None:
         """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
@@ -65,6 +70,9 @@ class Merges:
         for segments, shape in self.unmerged.groups():
             rows = [segment for segment in segments if segment.rows]
             if rows:
+                if not self._fits:
+                    self._work.fit(shape)
+                    self._fits = True
                 self._work.apply(rows, shape)
             self.unmerged.merged(segments[-1].number)
 
@@ -102,7 +110,14 @@ class Merges:
             self._work.vacuum(retention)
 
     def tidy(self, now: float) -> None:
-        """Remove segments that were merged a while ago (`now`: monotonic seconds)."""
-        number = self.unmerged.merged_before(now - self._work.options.merge.keep)
-        if number is not None:
+        """Retire segments that were merged a while ago, and remove those that were retired a while ago.
+
+        `now`: monotonic seconds. A query resolves the table first and lists the segments then, so one that is
+        about to list them may still need those that were merged since; and one that listed them reads them
+        for a while.
+        """
+        keep = self._work.options.merge.keep
+        if (number := self.unmerged.to_retire(now, keep)) is not None:
+            self._log.retire(number)
+        if (number := self.unmerged.to_remove(now, keep)) is not None:
             self._log.remove(number)

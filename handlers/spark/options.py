@@ -29,7 +29,8 @@ class MergeOptions(BaseModel):
         "1GiB", "Waiting for one table at most; beyond that, its batches wait for Spark."
     )
     keep: Duration = duration(
-        "1m", "How long received files stay after they were brought in, for queries that are reading them."
+        "1m",
+        "How long views look at received files after they were brought in, and how long the files stay then.",
     )
     at_close: Duration = duration("10s", "How long a worker that stops goes on bringing in what waits.")
 

@@ -234,7 +234,9 @@ class TableSink:
         # Until all of it is known: what the log says is applied must not stand without what of it waits.
         self._is_loaded = False
         self._log.load()
-        self._is_fitted = False
+        # Rows were put when the table was seen to hold them, and nobody waits for it to be seen again: that
+        # takes Spark, and a worker that was killed is to take batches again at once.
+        self._is_fitted = self._log.has_rows_last
         schema = self._log.schema
         self._shape = None if schema is None else self._work.shape_of_log(schema, self._log.key)
         if self._shape is not None and self._work.merges:
@@ -246,6 +248,7 @@ class TableSink:
                     f"the table with it, and read the source anew"
                 )
             self._unmerged.replace(self._log.after(merged), self._shape)
+            self._merges.fit_first()
             if self._unmerged.waiting().rows:
                 self._offer(self)
         self._is_loaded = True
@@ -265,5 +268,5 @@ class TableSink:
         self._merges.vacuum(retention)
 
     def tidy(self, now: float) -> None:
-        """Remove segments that were merged a while ago (`now`: monotonic seconds)."""
+        """Retire and remove segments that were merged a while ago (`now`: monotonic seconds)."""
         self._merges.tidy(now)

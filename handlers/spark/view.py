@@ -6,7 +6,8 @@ state, or to a newer one, gives the newest state. Hence the order in which Spark
 the Delta table first and lists the segments after it (`delta.` is resolved by the catalog, `parquet.` by a
 later rule of the same analysis), so no segment is missing that the table's state did not have. The segments
 are named once, in a common table expression: each mention of a folder would be listed by itself, and a
-segment put in between would be in one of the lists only.
+segment put in between would be in one of the lists only. Segments that will be removed before the query has
+read them are retired before: their time stamp says so.
 
 Delta looks at its log once more when a query is planned, a moment after the segments were listed. So a query
 is to be run as it is made; whoever keeps a DataFrame names the version that it was made of
@@ -30,6 +31,8 @@ Columns = Mapping[str, Sequence[str]]
 """A Spark table's columns, in order; each with the names of its fields, if it is a struct."""
 
 _GLOB = re.compile(r"([{}\[\]*?\\])")
+_RETIRED = "1980-01-01"
+"""Of an earlier time are segments that will be removed: see Files.retire."""
 _IDENTITY = ("topic", "partition", "offset", "index")
 """These columns name a change."""
 
@@ -91,10 +94,10 @@ class _Parts(NamedTuple):
     def waiting(self) -> str:
         """The segments, in a statement's FROM."""
         folder = folder_sql(self.ref.log_folder)
-        if not self.beyond:
-            return folder
-        # Spark sorts files out by their names before it opens any.
-        return f"{folder} WHERE _metadata.file_name > '{self.beyond:020d}.parquet'"
+        # Spark sorts files out by their names and times before it opens any.
+        if self.beyond:
+            return f"{folder} WHERE _metadata.file_name > '{self.beyond:020d}.parquet'"
+        return f"{folder} WHERE _metadata.file_modification_time > timestamp '{_RETIRED}'"
 
     def name(self, suffix: str) -> str:
         """A column that binlane adds."""

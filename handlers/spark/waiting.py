@@ -35,7 +35,9 @@ class Unmerged:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards all below
         self._waiting: list[_One] = []
-        self._kept: list[tuple[float, int]] = []  # when it was merged (monotonic), last segment
+        # When they were merged, or retired (monotonic); their last segment.
+        self._kept: list[tuple[float, int]] = []
+        self._retired: list[tuple[float, int]] = []
         self._merged_source_ms: int | None = None
 
     @property
@@ -61,6 +63,7 @@ class Unmerged:
         with self._lock:
             self._waiting = []
             self._kept = []
+            self._retired = []
 
     def waiting(self) -> Waiting:
         with self._lock:
@@ -90,9 +93,22 @@ class Unmerged:
                 self._merged_source_ms = max(times, default=self._merged_source_ms)
         return bool(done)
 
-    def merged_before(self, moment: float) -> int | None:
-        """The last segment that was merged before `moment` (monotonic), told once."""
+    def to_retire(self, now: float, keep: float) -> int | None:
+        """The last segment that was merged `keep` seconds ago (`now`: monotonic); told once."""
         with self._lock:
-            found = [number for merged, number in self._kept if merged <= moment]
-            self._kept = self._kept[len(found) :]
-        return found[-1] if found else None
+            found = _taken(self._kept, now - keep)
+            if found is not None:
+                self._retired.append((now, found))
+        return found
+
+    def to_remove(self, now: float, keep: float) -> int | None:
+        """The last segment that `to_retire` told `keep` seconds ago; told once."""
+        with self._lock:
+            return _taken(self._retired, now - keep)
+
+
+def _taken(queue: list[tuple[float, int]], until: float) -> int | None:
+    """The last number with a time up to `until`; those before it leave the queue, too."""
+    found = [number for moment, number in queue if moment <= until]
+    del queue[: len(found)]
+    return found[-1] if found else None

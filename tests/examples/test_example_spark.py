@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from delta_reading import read_delta
 from examples.example_runs import EXAMPLES, ExampleRun
 from integration.process import eventually
 from pyspark.sql import SparkSession
@@ -87,26 +88,20 @@ def is_done(run: ExampleRun) -> bool:
     return lag == [0, 0] and not any(table["waiting_rows"] for table in tables)
 
 
-def rows(spark: SparkSession, path: Path) -> list[dict[str, Any]]:
-    """Of the Delta table itself."""
-    found: list[dict[str, Any]] = spark.read.format("delta").load(str(path)).toArrow().to_pylist()
-    return found
-
-
 @pytest.mark.parametrize("table", ["shop.orders", "billing.payments"])
-def test_replicas_of_both_sources_equal_them(table: str, ran: Ran, spark: SparkSession) -> None:
+def test_replicas_of_both_sources_equal_them(table: str, ran: Ran) -> None:
     database, _, name = table.partition(".")
     source = ran.shop.tables[name]
 
-    found = rows(spark, ran.folder / "lake" / database / name)
+    found = read_delta(ran.folder / "lake" / database / name)
 
     assert len(found) > 100
     assert compare(name, source.key, source.rows.values(), found) == []
 
 
-def test_the_history_holds_every_version_of_each_customer(ran: Ran, spark: SparkSession) -> None:
+def test_the_history_holds_every_version_of_each_customer(ran: Ran) -> None:
     source = ran.shop.tables["customers"]
-    found = rows(spark, ran.folder / "lake" / "history" / "shop" / "customers")
+    found = read_delta(ran.folder / "lake" / "history" / "shop" / "customers")
 
     latest = [row for row in found if row["_current"]]
     assert compare("customers", source.key, source.rows.values(), latest) == []
@@ -122,11 +117,11 @@ def test_the_changes_are_plain_parquet(ran: Ran, spark: SparkSession) -> None:
         assert [row.detail for row in frame.orderBy("_offset", "_index").collect()] == source
 
 
-def test_the_revenue_is_that_of_all_settled_payments(ran: Ran, spark: SparkSession) -> None:
+def test_the_revenue_is_that_of_all_settled_payments(ran: Ran) -> None:
     payments = ran.shop.tables["payments"].rows.values()
     settled = [row["amount"] for row in payments if row["state"] == "settled"]
 
-    found = [row for row in rows(spark, ran.folder / "lake" / "revenue") if row["topic"] != "again"]
+    found = [row for row in read_delta(ran.folder / "lake" / "revenue") if row["topic"] != "again"]
 
     assert sum(row["payments"] for row in found) == len(settled) > 50
     assert sum(row["revenue"] for row in found) == sum(settled)
@@ -146,7 +141,7 @@ def test_a_payment_that_comes_again_is_counted_once(ran: Ran, spark: SparkSessio
         frame = spark.sql(f"SELECT * FROM VALUES {changes} AS changes({columns})")
         revenue(frame, Batch("billing.payments", [], database="billing", name="payments"))
 
-    [row] = [row for row in rows(spark, ran.folder / "lake" / "revenue") if row["topic"] == "again"]
+    [row] = [row for row in read_delta(ran.folder / "lake" / "revenue") if row["topic"] == "again"]
     assert (row["minute"], row["payments"], row["revenue"]) == (minute, 5, Decimal("6.25"))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from delta_reading import column_types, is_widened, plain_names, read_delta
 from spark_sessions import LIGHT
 
 from handlers import Batch, Change, HandlerContext
@@ -84,9 +85,10 @@ class Lake:
 
     def rows(self, columns: str = "*", path: str = "lake/shop/orders") -> Rows:
         """Of the Spark table, in order."""
-        return _listed(
-            self.spark.read.format("delta").load(str(self.folder / path)).selectExpr(*_of(columns))
-        )
+        names, folder = plain_names(columns), self.folder / path
+        if names is not None and not is_widened(folder):
+            return _in_order(read_delta(folder, names))
+        return _listed(self.spark.read.format("delta").load(str(folder)).selectExpr(*_of(columns)))
 
     def view(self, columns: str = "*", path: str = "lake/shop/orders") -> Rows:
         """Of the table with what waits."""
@@ -94,8 +96,7 @@ class Lake:
         return _listed(frame.selectExpr(*_of(columns)))
 
     def types(self, path: str = "lake/shop/orders") -> dict[str, str]:
-        frame = self.spark.read.format("delta").load(str(self.folder / path))
-        return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        return column_types(self.folder / path)
 
     def sql(self, statement: str, path: str = "lake/shop/orders") -> Any:
         """As another writer; `{t}` stands for the table."""
@@ -116,7 +117,11 @@ def _of(columns: str) -> list[str]:
 
 
 def _listed(frame: Any) -> Rows:
-    return sorted((tuple(row.values()) for row in frame.toArrow().to_pylist()), key=repr)
+    return _in_order(frame.toArrow().to_pylist())
+
+
+def _in_order(rows: list[dict[str, Any]]) -> Rows:
+    return sorted((tuple(row.values()) for row in rows), key=repr)
 
 
 def change(

@@ -8,13 +8,13 @@ import random
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from operator import itemgetter
 from typing import Any, NamedTuple
 
+from delta_reading import read_delta
 from integration.process import WorkerProcess, eventually
 from integration.source import Source
 from integration.stage import Stage
-from servers.spark_cluster import ConnectNode
 
 __all__ = [
     "PATIENCE",
@@ -194,22 +194,17 @@ def failed_merges(worker: WorkerProcess) -> list[dict[str, Any]]:
     return worker.logged("spark_merge_failed")
 
 
-def check_tables(reader: ConnectNode, worker: WorkerProcess, shop: Shop) -> None:
+def check_tables(worker: WorkerProcess, shop: Shop) -> None:
     """The replicas are the source's tables; the changelogs hold each change once, in its order."""
-    with reader.session() as session:
-        for table in TABLES:
-            _check_table(session, worker.folder / "lake", table, shop)
-
-
-def _check_table(session: Any, lake: Path, table: str, shop: Shop) -> None:
-    rows = session.sql(f"SELECT * FROM delta.`{lake}/replicas/{table}` ORDER BY id").toArrow().to_pylist()
-    expected = sorted(shop.rows[table].values(), key=lambda row: row["id"])
-    assert rows == expected, _first_difference(rows, expected)
-    told = session.sql(
-        f"SELECT _op, id, seq FROM delta.`{lake}/changes/{table}` ORDER BY _partition, _offset, _index"
-    ).toArrow()
-    changes = [Told(*row.values()) for row in told.to_pylist()]
-    assert changes == shop.changes[table], _first_difference(changes, shop.changes[table])
+    lake = worker.folder / "lake"
+    for table in TABLES:
+        rows = sorted(read_delta(lake / "replicas" / table), key=itemgetter("id"))
+        expected = sorted(shop.rows[table].values(), key=itemgetter("id"))
+        assert rows == expected, _first_difference(rows, expected)
+        told = read_delta(lake / "changes" / table)
+        told.sort(key=itemgetter("_partition", "_offset", "_index"))
+        changes = [Told(row["_op"], row["id"], row["seq"]) for row in told]
+        assert changes == shop.changes[table], _first_difference(changes, shop.changes[table])
 
 
 def _first_difference(found: list[Any], expected: list[Any]) -> str:

@@ -17,7 +17,7 @@ from integration.spark_shop import (
     wait_merged,
 )
 from integration.stage import Stage
-from servers.spark_cluster import ConnectNode, SparkCluster
+from servers.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.long
 
@@ -32,7 +32,7 @@ def wait_for_merges(worker: WorkerProcess, more: int = 4, within: float = PATIEN
 
 @pytest.mark.timeout(2 * PATIENCE)
 def test_executors_and_their_worker_are_killed_while_changes_flow_and_nothing_notices(
-    stage: Stage, spark_cluster: SparkCluster, connect_server: ConnectNode
+    stage: Stage, spark_cluster: SparkCluster
 ) -> None:
     shop = Shop(stage.source())
     worker = spark_worker(stage, spark_cluster.section()).start(within=PATIENCE)
@@ -58,12 +58,12 @@ def test_executors_and_their_worker_are_killed_while_changes_flow_and_nothing_no
     wait_merged(stage, worker)
     assert len(spark_tables(worker)) == 4
     assert worker.sigterm(PATIENCE) == 0
-    check_tables(connect_server, worker, shop)
+    check_tables(worker, shop)
 
 
 @pytest.mark.timeout(2 * PATIENCE)
 def test_an_application_that_is_ended_ends_the_worker_with_1_and_the_next_one_goes_on_even_without_a_master(
-    stage: Stage, spark_cluster: SparkCluster, connect_server: ConnectNode
+    stage: Stage, spark_cluster: SparkCluster
 ) -> None:
     shop = Shop(stage.source())
     worker = spark_worker(stage, spark_cluster.section()).start(within=PATIENCE)
@@ -80,7 +80,7 @@ def test_an_application_that_is_ended_ends_the_worker_with_1_and_the_next_one_go
     wait_merged(stage, worker)
     assert worker.sigterm(PATIENCE) == 0
     spark_cluster.master.start()
-    check_tables(connect_server, worker, shop)
+    check_tables(worker, shop)
 
 
 def new_executors(cluster: SparkCluster, killed: psutil.Process) -> list[psutil.Process]:

@@ -65,4 +65,4 @@ def test_a_killed_server_delays_merges_and_is_found_again_while_changes_flow(
     wait_merged(stage, worker)
     assert [table["error"] for table in spark_tables(worker).values()] == [None] * 4
     assert worker.sigterm(PATIENCE) == 0
-    check_tables(connect_server, worker, shop)
+    check_tables(worker, shop)

@@ -1,18 +1,17 @@
-"""What `spark` handlers keep of a stream, read by a Spark of the test's own."""
+"""What `spark` handlers keep of a stream."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from captured import truth
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import lit
+from delta_reading import column_types, is_widened, read_delta
+from pyspark.sql import SparkSession
 from replica import Differences, Row, compare_all
 
 __all__ = ["Place", "Tables", "places_in_parquet", "wrong_types"]
@@ -26,7 +25,8 @@ _PLACE = ("_op", "_topic", "_partition", "_offset", "_index")
 class Tables:
     """The Delta tables in one folder: folder/database/table."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, folder: Path, spark: Callable[[], SparkSession]) -> None:
+        """`spark` gives a session for tables that only Spark reads."""
         self._spark = spark
         self._folders = {
             f"{log.parts[-3]}.{unquote(log.parts[-2])}": log.parent for log in folder.glob("*/*/_delta_log")
@@ -36,18 +36,21 @@ class Tables:
     def names(self) -> set[str]:
         return set(self._folders)
 
-    def rows(self, table: str) -> list[Row]:
-        found: list[Row] = self._frame(table).toArrow().to_pylist()
+    def rows(self, table: str, columns: Sequence[str] = (), where: str = "true") -> list[Row]:
+        folder = self._folders[table]
+        if not is_widened(folder):
+            return read_delta(folder, columns, where)
+        frame = self._spark().read.format("delta").load(str(folder)).where(where)
+        found: list[Row] = frame.select(*(columns or "*")).toArrow().to_pylist()
         return found
 
     def current(self, table: str) -> list[Row]:
         """Those rows of a history that the source has now."""
-        found: list[Row] = self._frame(table).where("_current").toArrow().to_pylist()
-        return found
+        return self.rows(table, where="_current")
 
     def types(self, table: str) -> dict[str, str]:
         """Column -> its type, as Spark spells it."""
-        return {one.name: one.dataType.simpleString() for one in self._frame(table).schema.fields}
+        return column_types(self._folders[table])
 
     def differences(self, tables: Sequence[str] | None = None) -> Differences:
         """Of replicas: see Replica.differences."""
@@ -55,14 +58,11 @@ class Tables:
 
     def places(self) -> Counter[Place]:
         """Of a changelog, where each of its rows comes from."""
-        if not self._folders:
-            return Counter()
-        frames = [self._frame(table).select(lit(table), *_PLACE) for table in sorted(self.names)]
-        rows = reduce(DataFrame.union, frames).toArrow().to_pydict().values()
-        return Counter(zip(*rows, strict=True))
-
-    def _frame(self, table: str) -> DataFrame:
-        return self._spark.read.format("delta").load(str(self._folders[table]))
+        return Counter(
+            (table, *(row[name] for name in _PLACE))
+            for table in self.names
+            for row in self.rows(table, _PLACE)
+        )
 
 
 def places_in_parquet(folder: Path) -> Counter[Place]:

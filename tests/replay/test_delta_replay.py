@@ -16,7 +16,6 @@ import pytest
 from decoding import STREAMS, batches
 from delta_tables import Place, Tables, places_in_parquet, wrong_types
 from differences import CAPTURED, expected
-from pyspark.sql import SparkSession
 from replaying import Replay
 from replica import Row
 from spark_sessions import LIGHT, SparkKeeper
@@ -46,9 +45,10 @@ _EVERY_MODE: Rules = {
 }
 _REPLICAS: Rules = {match: ["replica", "files"] for match in ("crm.event_log", "crm.*", "shop.*")}
 _EACH = [
-    pytest.param("canal", _REPLICAS, id="canal-replicas"),
+    # What waits is merged by statements and at the end, seldom by its age: each merge takes a second of CPU.
+    pytest.param("canal", _REPLICAS, "20s", id="canal-replicas"),
     # Three to six minutes each: each Delta table is another hundred commits.
-    *(pytest.param(name, _EVERY_MODE, id=name, marks=pytest.mark.soak) for name, _ in STREAMS),
+    *(pytest.param(name, _EVERY_MODE, "3s", id=name, marks=pytest.mark.soak) for name, _ in STREAMS),
 ]
 _PATIENCE = 900.0
 """Seconds that a run may take on a busy machine."""
@@ -61,8 +61,9 @@ _ALL_TYPES_TOLD = ("canal", "debezium-schemas")
 class DeltaReplay(Replay):
     """A worker that keeps replicas, histories and changelogs of a stream's tables, all at once."""
 
-    def __init__(self, source: Source, broker: Broker, folder: Path, handlers: Rules) -> None:
-        """`handlers`: match -> names of _HANDLERS."""
+    def __init__(self, source: Source, broker: Broker, folder: Path, handlers: Rules, max_age: str) -> None:
+        """`handlers`: match -> names of _HANDLERS. `max_age`: of `merge`."""
+        self._max_age = max_age
         self.lake = folder / "lake"
         rules = [
             {"match": match, "handlers": [self._handler(name) for name in names]}
@@ -78,7 +79,7 @@ class DeltaReplay(Replay):
             "name": name,
             **_HANDLERS[name],
             "path": f"{self.lake}/{name}/{{database}}/{{table}}",
-            "merge": {"max_age": "3s", "at_close": "120s"},
+            "merge": {"max_age": self._max_age, "at_close": "120s"},
             "upkeep": {"optimize_every": "0s", "vacuum_every": "0s"},
         }
 
@@ -95,26 +96,18 @@ class DeltaReplay(Replay):
         assert self.worker.wait(60) == 1, self.worker.tail()
 
 
-# ---- what it all runs on
-
-
-@pytest.fixture(scope="module")
-def spark(spark_keeper: SparkKeeper) -> SparkSession:
-    """Reads what the workers' own Spark wrote."""
-    return spark_keeper.get().session
-
-
-MakeReplay = Callable[..., DeltaReplay]
+MakeReplay = Callable[[str, Rules, str], DeltaReplay]
 
 
 @pytest.fixture
 def make_replay(broker: Broker, tmp_path: Path) -> Iterator[MakeReplay]:
-    """make_replay("canal", {"shop.*": ["replica"]}, twice=False): a worker that was never started."""
+    """make_replay("canal", {"shop.*": ["replica"]}, "20s"): each record comes twice; never started yet."""
     made: list[DeltaReplay] = []
 
-    def make(stream: str, handlers: Rules, *, twice: bool = False) -> DeltaReplay:
-        source = put(broker, stream, twice=twice)
-        made.append(DeltaReplay(source, broker, tmp_path / f"{stream}-{len(made)}", handlers))
+    def make(stream: str, handlers: Rules, max_age: str) -> DeltaReplay:
+        made.append(
+            DeltaReplay(put(broker, stream, twice=True), broker, tmp_path / stream, handlers, max_age)
+        )
         return made[-1]
 
     yield make
@@ -122,20 +115,17 @@ def make_replay(broker: Broker, tmp_path: Path) -> Iterator[MakeReplay]:
         replay.close()
 
 
-# ---- the tests
-
-
 @pytest.mark.timeout(2 * _PATIENCE)
-@pytest.mark.parametrize(("stream", "rules"), _EACH)
+@pytest.mark.parametrize(("stream", "rules", "max_age"), _EACH)
 def test_a_stream_leaves_the_rows_of_its_source_whatever_is_killed_and_though_each_record_comes_twice(
-    make_replay: MakeReplay, spark: SparkSession, stream: str, rules: Rules
+    make_replay: MakeReplay, spark_keeper: SparkKeeper, stream: str, rules: Rules, max_age: str
 ) -> None:
     """The worker or its Java process is killed three times (24 times in all), at any moments; each record
     comes with two offsets, as a producer without idempotence writes it again; two of the streams go in order
     by row."""
     print(f"BINLANE_SEED={_SEED}")
     chance = random.Random(f"{_SEED} {stream}")
-    replay = make_replay(stream, rules, twice=True)
+    replay = make_replay(stream, rules, max_age)
     replay.config["batch"] = {"max_records": 20}
     replay.config["lanes"] = {"count": 4, "order_by": "row" if stream in ("maxwell", "dts") else "table"}
     victims: list[Victim] = ["worker", "spark", chance.choice(("worker", "spark"))]
@@ -147,7 +137,10 @@ def test_a_stream_leaves_the_rows_of_its_source_whatever_is_killed_and_though_ea
         replay.killed_within(8, victim, chance)
     replay.to_the_end(within=_PATIENCE)
 
-    replicas, histories = Tables(spark, replay.lake / "replica"), Tables(spark, replay.lake / "history")
+    def tables(handler: str) -> Tables:
+        return Tables(replay.lake / handler, lambda: spark_keeper.get().session)
+
+    replicas, histories = tables("replica"), tables("history")
     # Of a row without a key nobody can tell whether it came before.
     repeated = {
         "crm.event_log": {"debezium-strings": 0, "debezium-unwrap": 62}.get(stream, 31),
@@ -165,8 +158,7 @@ def test_a_stream_leaves_the_rows_of_its_source_whatever_is_killed_and_though_ea
         assert _counted(current, columns) == _counted(rows, columns), table
     places = changes_of(stream)
     assert places_in_parquet(replay.lake / "files") == places
-    changelogs = Tables(spark, replay.lake / "changelog")
-    assert changelogs.places() == Counter(
+    assert tables("changelog").places() == Counter(
         {place: count for place, count in places.items() if "changelog" in handlers_of(place[0], rules)}
     )
 

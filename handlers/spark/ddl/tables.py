@@ -70,9 +70,7 @@ def create_table(target: Target, table: TableName, operation: CreateTable, step:
 
 def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str) -> None:
     around = target.around
-    properties = {"delta.enableTypeWidening": "true"}
-    if target.needs_mapping(columns):
-        properties["delta.columnMapping.mode"] = "name"
+    properties = {"delta.columnMapping.mode": "name"} if target.needs_mapping(columns) else {}
     for name, value in around.properties.items():
         properties[name] = str(value).lower() if isinstance(value, bool) else str(value)
     partitions = [quoted(found) for name in around.partition_by if (found := find(columns, name)) is not None]
@@ -87,7 +85,8 @@ def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str
     if partitions:
         parts.append(f"PARTITIONED BY ({', '.join(partitions)})")
     listed = (f"{literal(name)} = {literal(value)}" for name, value in properties.items())
-    parts.append(f"TBLPROPERTIES ({', '.join(listed)})")
+    if properties:
+        parts.append(f"TBLPROPERTIES ({', '.join(listed)})")
     target.make(ref, step, " ".join(parts))
 
 

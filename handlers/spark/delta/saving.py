@@ -16,9 +16,7 @@ __all__ = ["properties", "save"]
 
 def properties(names: Iterable[str], options: SparkOptions) -> dict[str, str]:
     """The properties of a new table with these columns."""
-    found = {"delta.enableTypeWidening": "true"}
-    if needs_mapping(names):
-        found["delta.columnMapping.mode"] = "name"
+    found = {"delta.columnMapping.mode": "name"} if needs_mapping(names) else {}
     for name, value in options.properties.items():
         found[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return found

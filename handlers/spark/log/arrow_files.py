@@ -94,6 +94,9 @@ class ArrowFiles:
         with _explained(path, "remove"), suppress(FileNotFoundError):
             self._fs.delete_file(self._path(path))
 
+    def retire(self, path: str) -> None:
+        """Arrow sets no time stamps, and object stores have none to set."""
+
     def delete_tree(self, folder: str) -> None:
         with _explained(folder, "remove"), suppress(FileNotFoundError):
             self._fs.delete_dir(self._path(folder))

@@ -84,6 +84,10 @@ class Files(Protocol):
     def delete(self, path: str) -> None:
         """Remove a file; one that is not there is no fault."""
 
+    def retire(self, path: str) -> None:
+        """Give a file the time stamp 1970-01-01, where the store can: readers then pass over it, while those
+        that were about to read it still find it. One that is not there is no fault."""
+
     def delete_tree(self, folder: str) -> None:
         """Remove a folder with all in it; one that is not there is no fault."""
 

@@ -114,6 +114,11 @@ class HadoopFiles:
         with _explained(path, "remove"):
             self._fs.delete(self._path(path), False)
 
+    def retire(self, path: str) -> None:
+        """HDFS can; object stores do nothing."""
+        with suppress(FileNotFoundError), _explained(path, "change the time of"):
+            self._fs.setTimes(self._path(path), 0, -1)
+
     def delete_tree(self, folder: str) -> None:
         with _explained(folder, "remove"):
             self._fs.delete(self._path(folder), True)

@@ -86,6 +86,10 @@ class LocalFiles:
         with _explained(path, "remove"), suppress(FileNotFoundError):
             _plain(path).unlink()
 
+    def retire(self, path: str) -> None:
+        with _explained(path, "change the time of"), suppress(FileNotFoundError):
+            os.utime(_plain(path), (0, 0))
+
     def delete_tree(self, folder: str) -> None:
         with _explained(folder, "remove"), suppress(FileNotFoundError):
             shutil.rmtree(_plain(folder))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from delta_reading import column_types, is_widened, plain_names, read_delta
 
 from handlers.spark.added import Mode, log_schema
 from handlers.spark.delta import applier_for
@@ -76,18 +77,19 @@ class Table:
     @property
     def commits(self) -> int:
         """The table's version."""
-        return len(self.spark.sql(f"DESCRIBE HISTORY {self.ref.sql}").collect()) - 1
+        return max(int(file.stem) for file in Path(self.path, "_delta_log").glob("?" * 20 + ".json"))
 
     def rows(self, columns: str = "*") -> list[tuple[Any, ...]]:
         """What is in the table, in order."""
-        found = self.spark.sql(f"SELECT {columns} FROM {self.ref.sql}").toArrow().to_pylist()
+        names, folder = plain_names(columns), Path(self.path)
+        if names is None or is_widened(folder):
+            found = self.spark.sql(f"SELECT {columns} FROM {self.ref.sql}").toArrow().to_pylist()
+        else:
+            found = read_delta(folder, names)
         return sorted((tuple(row.values()) for row in found), key=repr)
 
     def types(self) -> dict[str, str]:
-        return {
-            field.name: field.dataType.simpleString()
-            for field in self.spark.table(self.ref.sql).schema.fields
-        }
+        return column_types(Path(self.path))
 
     def sql(self, statement: str) -> Any:
         """`{t}` stands for the table."""

@@ -77,6 +77,8 @@ def test_what_another_worker_has_merged_and_removed_does_not_wait_any_more(lake:
     take(other, row(3))
     other.merge()
     other.tidy(time.monotonic() + 3600)
+    assert segment(lake, 3).stat().st_mtime == 0
+    other.tidy(time.monotonic() + 7200)
     assert not segment(lake, 3).exists()
     sink.merge()
     assert (sink.faults, sink.waiting.rows) == (0, 0)

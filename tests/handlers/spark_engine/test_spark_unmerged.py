@@ -67,9 +67,12 @@ def test_merged_segments_are_told_once_when_they_are_old_enough() -> None:
         unmerged.add(segment(number), NARROW)
     unmerged.merged(1)
     unmerged.merged(2)
-    assert unmerged.merged_before(time.monotonic() - 60) is None
-    assert unmerged.merged_before(time.monotonic()) == 2
-    assert unmerged.merged_before(time.monotonic()) is None
+    now = time.monotonic()
+    assert [unmerged.to_retire(now, 60), unmerged.to_remove(now, 60)] == [None, None]
+    assert [unmerged.to_retire(now + 60, 60), unmerged.to_remove(now + 60, 60)] == [2, None]
+    assert [unmerged.to_retire(now + 119, 60), unmerged.to_remove(now + 119, 60)] == [None, None]
+    assert [unmerged.to_retire(now + 120, 60), unmerged.to_remove(now + 120, 60)] == [None, 2]
+    assert [unmerged.to_retire(now + 999, 60), unmerged.to_remove(now + 999, 60)] == [None, None]
     assert numbers(unmerged) == [[3]]
 
 

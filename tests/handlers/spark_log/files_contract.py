@@ -19,6 +19,8 @@ class FilesContract:
     """Give it fixtures `files`, `root` (the store's place as it is addressed) and `folder` (the same as a
     path)."""
 
+    sets_times = True
+
     def test_what_was_put_is_read_and_listed(self, files: Files, root: str, folder: Path) -> None:
         files.put(f"{root}/a/b/one.parquet", b"first")
         assert files.read(f"{root}/a/b/one.parquet") == b"first"
@@ -51,6 +53,17 @@ class FilesContract:
             files.rename(f"{root}/none", f"{root}/other")
         files.delete(f"{root}/none")
         files.delete_tree(f"{root}/none")
+
+    def test_a_retired_file_is_old_where_the_store_can_say_so(
+        self, files: Files, root: str, folder: Path
+    ) -> None:
+        files.put(f"{root}/a/one", b"x")
+        before = files.list(f"{root}/a")
+        files.retire(f"{root}/a/one")
+        files.retire(f"{root}/a/none")
+        assert files.read(f"{root}/a/one") == b"x"
+        found = [entry.modified_ms for entry in files.list(f"{root}/a")]
+        assert found == ([0] if self.sets_times else [entry.modified_ms for entry in before])
 
     def test_files_and_folders_are_removed(self, files: Files, root: str) -> None:
         for name in ("a/one", "a/two", "a/b/three"):

@@ -47,6 +47,8 @@ class TestFileURIs(FilesContract):
 
 
 class TestArrow(FilesContract):
+    sets_times = False
+
     @pytest.fixture
     def files(self) -> Files:
         return ArrowFiles("file:///")

@@ -172,6 +172,17 @@ def test_a_view_made_once_shows_what_comes_later(lake: Lake) -> None:
     orders.spark.sql("DROP VIEW kept")
 
 
+def test_retired_segments_are_passed_over_and_may_go_while_a_query_runs(orders: HandMade) -> None:
+    orders.put(row(1, "uno", 11))
+    orders.put(row(2, "dos", 22))
+    orders.log.retire(1)
+    frame = orders.spark.sql(orders.view())
+    orders.log.remove(1)
+    assert sorted(map(tuple, frame.collect())) == [THREE[0], (2, "dos", 22), THREE[2]]
+    orders.log.retire(2)
+    assert orders.shown() == THREE
+
+
 def test_the_segments_are_listed_once(orders: HandMade) -> None:
     """Two lists would be of two moments."""
     orders.put(row(1, "uno", 11))
