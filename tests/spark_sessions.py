@@ -11,7 +11,7 @@ from handlers.spark import session
 from handlers.spark.section import SparkSection
 from handlers.spark.session import SharedSpark
 
-__all__ = ["ARCHIVE", "INTERPRETED", "LIGHT", "QUICK", "TUNED", "SparkKeeper"]
+__all__ = ["ARCHIVE", "INTERPRETED", "LIGHT", "QUICK", "QUICK_JAVA", "TUNED", "SparkKeeper"]
 
 ARCHIVE = Path(sys.prefix, "share", "binlane-tests", "spark.jsa")
 """Of the classes that Spark loads: see class_archive.py."""
@@ -21,15 +21,15 @@ TUNED = (
     "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=20000 "
     "-XX:Tier4CompileThreshold=100000 -XX:Tier4BackEdgeThreshold=400000"
 )
-_ARCHIVED = f" -XX:SharedArchiveFile={ARCHIVE}" if ARCHIVE.exists() else ""
+# Without words about other Javas' classes, Kafka's say, in what a process prints.
+_ARCHIVED = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.exists() else ""
 
 # Compiling even less: worth it in a process that ends soon, and changes nothing that Spark does.
+QUICK_JAVA = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC{_ARCHIVED}"
 QUICK: dict[str, Any] = {
     "driver_memory": "1g",
     "ui": False,
-    "conf": {
-        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC{_ARCHIVED}",
-    },
+    "conf": {"spark.driver.extraJavaOptions": QUICK_JAVA},
 }
 
 # A few rows are computed before their code would be compiled.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from spark_sessions import QUICK_JAVA
 
 pytestmark = pytest.mark.long
 
@@ -25,6 +27,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
             *("--json", str(folder), "--plots", str(folder)),
         ],
         cwd=ROOT,
+        env={**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JAVA},
         capture_output=True,
         text=True,
         timeout=290,

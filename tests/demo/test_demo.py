@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from spark_sessions import QUICK_JAVA
 
 from worker.demo.recorder import read_batches
 
@@ -20,7 +21,10 @@ DEMO = (sys.executable, "-m", "worker.cli", "demo", "--changes", "2000")
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*DEMO, *arguments], capture_output=True, text=True, timeout=560, check=False)
+    environment = {**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
+    return subprocess.run(
+        [*DEMO, *arguments], capture_output=True, text=True, timeout=560, check=False, env=environment
+    )
 
 
 @pytest.mark.timeout(600)  # two Sparks and a Kafka: a minute, but on a busy machine many
@@ -56,7 +60,7 @@ def test_a_demo_that_is_ended_leaves_no_process_behind(sent: signal.Signals, tmp
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(tmp_path), "JAVA_TOOL_OPTIONS": QUICK_JAVA},
     )
     assert process.stdout is not None
     assert any("binlane run" in line for line in process.stdout)

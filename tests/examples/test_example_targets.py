@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pyarrow.parquet
 import redis
 import sqlalchemy as sa
+from delta_reading import read_delta
 from examples.example_runs import EXAMPLES, RunExample, changes_of
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from servers.redis_node import RedisNode
+from spark_sessions import QUICK_JAVA
 from topic_messages import messages
 
 from worker.broker import Broker
@@ -156,11 +157,10 @@ def test_log(run_example: RunExample) -> None:
 
 
 def test_spark(run_example: RunExample) -> None:
-    # A JVM that compiles less starts sooner.
-    run = run_example("targets/spark", JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    run = run_example("targets/spark", JAVA_TOOL_OPTIONS=QUICK_JAVA)
     run.stop()
 
-    rows = delta_rows(run.folder / "lake", "shop.orders")
+    rows = read_delta(run.folder / "lake" / "shop" / "orders")
     assert len(rows) == counted()["shop.orders"]
     [last] = [row for row in rows if row["_offset"] == max(row["_offset"] for row in rows)]
     assert (last["_op"], last["id"], last["total"]) == ("insert", 5004, Decimal("1900.40"))
@@ -229,14 +229,3 @@ def receiver() -> Iterator[tuple[str, Any]]:
 
 def totals(file: Path) -> list[str]:
     return [line.split()[-2] for line in file.read_text().splitlines()]
-
-
-def delta_rows(lake: Path, table: str) -> list[dict[str, Any]]:
-    """Of a Delta table that was only appended to: its log names the files."""
-    folder = lake.joinpath(*table.split("."))
-    rows: list[dict[str, Any]] = []
-    for commit in sorted(folder.glob("_delta_log/*.json")):
-        for line in commit.read_text().splitlines():
-            if (added := json.loads(line).get("add")) is not None:
-                rows += pyarrow.parquet.ParquetFile(folder / added["path"]).read().to_pylist()
-    return rows

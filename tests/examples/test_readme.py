@@ -10,6 +10,7 @@ from delta_reading import read_delta
 from deltalake import DeltaTable
 from examples.example_runs import EXAMPLES, ROOT, RunExample, configurations
 from integration.process import eventually
+from spark_sessions import QUICK_JAVA
 from typer.testing import CliRunner
 
 from worker.broker import Broker
@@ -46,8 +47,7 @@ def test_the_first_configuration_shows_a_sample(folder: Path) -> None:
 
 
 def test_the_first_configuration_makes_the_tables(folder: Path, run_example: RunExample) -> None:
-    # A JVM that compiles less starts sooner.
-    run = run_example("shop", folder=folder, JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    run = run_example("shop", folder=folder, JAVA_TOOL_OPTIONS=QUICK_JAVA)
     orders = run.folder / "lake" / "shop" / "orders"
 
     ids = eventually(lambda: delta_ids(orders), within=120, what="the orders merged")

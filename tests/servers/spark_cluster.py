@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx
 import psutil
-from spark_sessions import INTERPRETED
+from spark_sessions import INTERPRETED, QUICK_JAVA
 
 from worker import broker_guard
 from worker.broker_settings import HOST, free_port
@@ -30,7 +30,6 @@ __all__ = ["ConnectNode", "SparkCluster", "SparkNode", "eventually"]
 
 _START_SECONDS = 90
 _STOP_SECONDS = 20
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # compiling less is worth it in processes that end soon
 
 
 def eventually(true: Callable[[], bool], what: str, within: float = 60) -> None:
@@ -71,7 +70,7 @@ class SparkNode:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": self._heap,
-            "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
             "SPARK_LOCAL_DIRS": str(self.folder),
             "PYSPARK_PYTHON": sys.executable,
         }
@@ -153,8 +152,8 @@ class SparkCluster:
         """The configuration's `spark:` section; executors of 512 MiB."""
         own = {
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": _QUICK,
-            "spark.driver.extraJavaOptions": _QUICK,
+            "spark.executor.extraJavaOptions": QUICK_JAVA,
+            "spark.driver.extraJavaOptions": QUICK_JAVA,
             "spark.sql.shuffle.partitions": "2",
             **INTERPRETED,
         }
