@@ -4,7 +4,7 @@
 .PHONY: help setup demo test soak servers lint bench clean
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one.
-SIDE_BY_SIDE = --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+SIDE_BY_SIDE = --numprocesses=logical --maxprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 export PYTHON
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
