@@ -134,7 +134,7 @@ class TableWork:
         applier = self._world.applier
         assert applier is not None  # see `merges`
         metrics = self._world.context.metrics
-        with self._world.spark.slots, self._session() as session:
+        with self._world.spark.slots.merging(segments[0].written_ms / 1000), self._session() as session:
             began = time.monotonic()
             try:
                 applier.apply(session, self.ref, segments, shape, self._note(segments[-1]))

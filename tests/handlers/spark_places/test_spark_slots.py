@@ -36,6 +36,26 @@ def test_a_thread_that_comes_again_at_once_does_not_overtake_one_that_waits() ->
     assert overtaken <= 1, "one more may have come in before we began to wait"
 
 
+def test_merges_go_by_the_age_of_their_rows_and_nobody_else_waits_longer_for_their_sake() -> None:
+    slots = Slots(1)
+    order: list[str] = []
+
+    def work(name: str, since: float | None) -> None:
+        with slots if since is None else slots.merging(since):
+            order.append(name)
+
+    names = {"new": 30.0, "statement": None, "old": 10.0, "other statement": None, "middle": 20.0}
+    threads = [threading.Thread(target=work, args=each) for each in names.items()]
+    with slots:
+        for waiting, thread in enumerate(threads, start=1):
+            thread.start()
+            while len(slots._waiting) < waiting:
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join()
+    assert order == ["old", "statement", "middle", "other statement", "new"]
+
+
 def test_so_many_are_inside_at_once_and_no_more() -> None:
     slots = Slots(3)
     lock = threading.Lock()
