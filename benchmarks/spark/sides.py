@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,8 @@ class Side:
     def kill(self) -> None:
         """SIGKILL to the process and its Java process, at once."""
         for process in self._processes():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # Java ends by itself when its Python is gone
+                process.kill()
         self.process.wait()
 
     def stop(self) -> None:
