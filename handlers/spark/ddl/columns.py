@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import structlog
 
 from handlers.mysql_ddl import AddColumn, ModifyColumn, TableName
+from handlers.spark.ddl.dropped import dropped_columns, keep_dropped
 from handlers.spark.ddl.filling import compute, fill, number
 from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import Target, find
+from handlers.spark.delta.properties import needs_mapping
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["add_columns", "drop_columns", "rename_column"]
@@ -21,11 +23,12 @@ _ASIDE = "_binlane_aside"
 
 def drop_columns(target: Target, ref: TableRef, names: Sequence[str], step: str) -> None:
     """In a history they stay: its older versions have their values."""
-    if target.is_history:
-        return
     columns = target.columns(ref)
     own = [found for name in names if (found := find(columns, name)) is not None]
     if not own or step in target.steps(ref):
+        return
+    if target.is_history:
+        keep_dropped(target, ref, step, gone=own)
         return
     if len(own) == len(columns):
         # Delta keeps no table without columns. The next row brings the others.
@@ -56,7 +59,9 @@ def rename_column(target: Target, ref: TableRef, name: str, new: str, step: str)
             log.warning("ddl_column_not_renamed", table=str(ref), column=own, to=new, because="it exists")
             return False
         # A column that the source has dropped, kept for the older versions.
-        _rename(target, ref, taken, _old_name(taken, columns), f"{step}.kept")
+        kept = _old_name(taken, columns)
+        keep_dropped(target, ref, f"{step}.dropped", gone=[kept], back=[taken])
+        _rename(target, ref, taken, kept, f"{step}.kept")
     _rename(target, ref, own, new, step)
     return True
 
@@ -79,8 +84,8 @@ def add_columns(
     """Add them at their places, and give the rows that are there what the source gave them; of a history,
     the current versions: what older ones had is past.
 
-    A column that a replica has already keeps its values. In a history it is one that the source has dropped
-    before: it is the new column from now on, in its type.
+    A column that is there already keeps its values: the statement comes again. In a history it may be one
+    that the source has dropped before: then it is the new column from now on, in its type.
     """
     ref = target.ref(table)
     columns = target.columns(ref)
@@ -91,20 +96,24 @@ def add_columns(
         new = [one for one in operations if find(columns, one.column.name) is None]
         added = [one.column.name for one in new]
         if new:
-            if target.needs_mapping(added):
+            if needs_mapping(added):
                 target.map_names(ref)
             clauses = ", ".join(_clauses(target, ref, new))
             target.run(ref, step_add, f"ALTER TABLE {ref.sql} ADD COLUMNS ({clauses})", added)
-    taken = [one for one in operations if one.column.name not in added]
-    if target.is_history and taken:
-        again = [ModifyColumn(table, one.column) for one in taken]
+    there = [one for one in operations if one.column.name not in added]
+    dropped = dropped_columns(target, ref) if there else []
+    back = [one for one in there if find(dropped, one.column.name) is not None]
+    if back:
+        again = [ModifyColumn(table, one.column) for one in back]
         modify_columns(target, table, again, f"{step}.again")
-    given = operations if target.is_history else [one for one in operations if one.column.name in added]
-    fill(target, ref, [one.column for one in given], f"{step}.fill", taken=[one.column for one in taken])
-    compute(target, ref, [one.column for one in operations if one.column.generated], f"{step}.compute")
-    for one in operations:
-        if one.column.numbered:
-            number(target, ref, one.column.name, f"{step}.number", key=key)
+    given = [one.column for one in operations if one.column.name in added or one in back]
+    fill(target, ref, given, f"{step}.fill", taken=[one.column for one in back])
+    compute(target, ref, [column for column in given if column.generated], f"{step}.compute")
+    for column in given:
+        if column.numbered:
+            number(target, ref, column.name, f"{step}.number", key=key)
+    if back:
+        keep_dropped(target, ref, f"{step}.back", back=[one.column.name for one in back])
 
 
 def _clauses(target: Target, ref: TableRef, operations: Sequence[AddColumn]) -> list[str]:

@@ -11,10 +11,12 @@ import structlog
 from handlers.api import Rejected
 from handlers.mysql_ddl import AddColumn, CreateTable, ModifyColumn, TableName
 from handlers.spark.ddl.columns import add_columns
+from handlers.spark.ddl.dropped import keep_dropped
 from handlers.spark.ddl.filling import literal
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import DELTA_LOG, Target, find, has_commits
+from handlers.spark.delta.properties import of_new_table
 from handlers.spark.log.files import Files
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -70,9 +72,7 @@ def create_table(target: Target, table: TableName, operation: CreateTable, step:
 
 def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str) -> None:
     around = target.around
-    properties = {"delta.columnMapping.mode": "name"} if target.needs_mapping(columns) else {}
-    for name, value in around.properties.items():
-        properties[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    properties = of_new_table(columns, around.properties)
     partitions = [quoted(found) for name in around.partition_by if (found := find(columns, name)) is not None]
     if ref.path is not None:
         make_room(around.files, ref.path)
@@ -84,8 +84,8 @@ def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str
     ]
     if partitions:
         parts.append(f"PARTITIONED BY ({', '.join(partitions)})")
-    listed = (f"{literal(name)} = {literal(value)}" for name, value in properties.items())
     if properties:
+        listed = (f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         parts.append(f"TBLPROPERTIES ({', '.join(listed)})")
     target.make(ref, step, " ".join(parts))
 
@@ -120,13 +120,17 @@ def has_current_rows(target: Target, ref: TableRef) -> bool:
 
 def _adapt(target: Target, table: TableName, operation: CreateTable, step: str) -> None:
     """Whose rows are all of the past, so that no default is to be filled in."""
-    columns = target.columns(target.ref(table))
+    ref = target.ref(table)
+    columns = target.source_columns(ref)
     lacking = [one for one in operation.columns if find(columns, one.name) is None]
     plain = [replace(one, nullable=True, default=None, generated=None, numbered=False) for one in lacking]
     if plain:
         add_columns(target, table, [AddColumn(table, one) for one in plain], f"{step}.columns", key=None)
     there = [ModifyColumn(table, one) for one in operation.columns if one not in lacking]
     modify_columns(target, table, there, f"{step}.types")
+    names = [one.name for one in operation.columns]
+    others = [name for name in columns if find(names, name) is None]
+    keep_dropped(target, ref, f"{step}.dropped", gone=others, back=names)
 
 
 def drop_table(target: Target, table: TableName, step: str) -> None:

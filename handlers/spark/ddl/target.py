@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from handlers.api import Rejected
 from handlers.mysql_ddl import ANY_DATABASE, Column, TableName
 from handlers.spark.column_types import column_type
+from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED
 from handlers.spark.log.files import Files
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -22,10 +23,6 @@ __all__ = ["DELTA_LOG", "Note", "Place", "Surroundings", "Target", "find", "has_
 
 DELTA_LOG = "_delta_log"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_NAMES_MAPPED = ("delta.columnMapping.mode", "name")
-_TYPES_WIDENED = ("delta.enableTypeWidening", "true")
-# https://docs.delta.io/delta-column-mapping/: names with these need the table's columns to be mapped.
-_SPECIAL = frozenset(" ,;{}()\n\t=")
 
 Place = tuple[str, int, int, int]
 """(topic, partition, offset, index) of the statement."""
@@ -136,6 +133,10 @@ class Target:
         added = {self.added(name) for name in _OF_HISTORY} if self.is_history else set()
         return {name: type_ for name, type_ in self.columns(ref).items() if name not in added}
 
+    def properties(self, ref: TableRef) -> dict[str, str]:
+        """Of the table."""
+        return {row.key: row.value for row in self.session.sql(f"SHOW TBLPROPERTIES {ref.sql}").collect()}
+
     def detail(self, ref: TableRef) -> Any:
         """The row of DESCRIBE DETAIL."""
         return self.session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]
@@ -184,22 +185,17 @@ class Target:
 
     def map_names(self, ref: TableRef) -> None:
         """Let columns be renamed and dropped."""
-        self._set(ref, *_NAMES_MAPPED)
-
-    def needs_mapping(self, names: Iterable[str]) -> bool:
-        """Whether Parquet takes these names of columns only when Delta maps them."""
-        return any(_SPECIAL.intersection(name) for name in names)
+        self._set(ref, *NAMES_MAPPED)
 
     def widen_types(self, ref: TableRef) -> None:
         """Let columns get wider types without a rewrite."""
-        self._set(ref, *_TYPES_WIDENED)
+        self._set(ref, *TYPES_WIDENED)
 
     def _set(self, ref: TableRef, key: str, value: str) -> None:
         if key in self._set_before.get(ref.sql, ()):
             return
         self._set_before.setdefault(ref.sql, set()).add(key)
-        rows = self.session.sql(f"SHOW TBLPROPERTIES {ref.sql}").collect()
-        if {row.key: row.value for row in rows}.get(key) == value:
+        if self.properties(ref).get(key) == value:
             return
         sql = f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('{key}' = '{value}')"
         self.noted(ref, f"set {key}", (), lambda: self.session.sql(sql))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -11,16 +11,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, DecimalType, StructField, StructType
 
-from handlers.spark.delta.commits import exists
+from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED, needs_mapping
 from handlers.spark.table_ref import TableRef, quoted
 from worker.logs import get_logger
 
-__all__ = ["IncompatibleColumn", "evolve", "exists", "needs_mapping", "schema", "spark_schema"]
+__all__ = ["IncompatibleColumn", "evolve", "schema", "spark_schema"]
 
-# https://docs.delta.io/delta-column-mapping/: other names need the table's columns to be mapped.
-_SPECIAL = frozenset(" ,;{}()\n\t=")
-_MAPPED = ("delta.columnMapping.mode", "name")
-_WIDENED = ("delta.enableTypeWidening", "true")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 _log = get_logger("spark")
@@ -41,11 +37,6 @@ def schema(session: SparkSession, ref: TableRef) -> StructType | None:
         return session.table(ref.sql).schema
     except AnalysisException:
         return None
-
-
-def needs_mapping(names: Iterable[str]) -> bool:
-    """Whether columns with these names must be mapped."""
-    return any(_SPECIAL & set(name) for name in names)
 
 
 def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
@@ -70,9 +61,9 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
     wider: list[_Column] = []
     _compare(table, wanted, "", ref=ref, added=added, wider=wider)
     if needs_mapping(column.name for column in added):
-        _set(session, ref, [_MAPPED])
+        _set(session, ref, [NAMES_MAPPED])
     if wider:
-        _set(session, ref, [_WIDENED])
+        _set(session, ref, [TYPES_WIDENED])
     for column in wider:
         session.sql(f"ALTER TABLE {ref.sql} ALTER COLUMN {column.path} TYPE {column.type}")
         _log.info("delta_column_widened", table=str(ref), column=column.name, type=column.type)

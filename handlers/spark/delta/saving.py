@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pyspark.sql import DataFrame
 
-from handlers.spark.delta.evolving import exists, needs_mapping
+from handlers.spark.delta.commits import exists
+from handlers.spark.delta.properties import of_new_table
 from handlers.spark.delta.statements import literal
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["properties", "save"]
-
-
-def properties(names: Iterable[str], options: SparkOptions) -> dict[str, str]:
-    """The properties of a new table with these columns."""
-    found = {"delta.columnMapping.mode": "name"} if needs_mapping(names) else {}
-    for name, value in options.properties.items():
-        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found
+__all__ = ["save"]
 
 
 def save(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
@@ -28,7 +19,7 @@ def save(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
     writer = frame.write.format("delta").mode("append")
     others: list[str] = []
     if not exists(session, ref):
-        for name, value in properties(frame.columns, options).items():
+        for name, value in of_new_table(frame.columns, options.properties).items():
             if name.startswith("delta."):
                 writer = writer.option(name, value)
             else:

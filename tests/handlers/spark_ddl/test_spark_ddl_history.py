@@ -49,6 +49,18 @@ def test_a_dropped_column_stays_until_another_has_its_name(history: DDLLake) -> 
     assert versions(history, "a, a_old") == [(None, "7"), (None, "x")]
 
 
+def test_a_statement_that_comes_again_changes_nothing(history: DDLLake) -> None:
+    added = "ALTER TABLE t DROP PRIMARY KEY, ADD n int AUTO_INCREMENT KEY FIRST, ADD b int NOT NULL DEFAULT 5"
+    history.follow(added, key=("id",))
+    history.session.sql(f"UPDATE {history.sql_of('t')} SET b = 6 WHERE _current")
+    history.follow(added, key=("n",))
+    assert versions(history, "n, b") == [(None, None), (1, 6)]
+    history.follow("ALTER TABLE t DROP b")
+    history.follow("ALTER TABLE t ADD b int NOT NULL DEFAULT 7")
+    history.follow("ALTER TABLE t ADD b int NOT NULL DEFAULT 8")
+    assert versions(history, "n, b") == [(None, None), (1, 7)]
+
+
 def test_columns_are_renamed_and_retyped_in_all_versions(history: DDLLake) -> None:
     history.follow("ALTER TABLE t CHANGE a b varchar(9)")
     assert versions(history, "b") == [("7",), ("8",)]
@@ -75,6 +87,9 @@ def test_a_table_that_is_made_anew_goes_on_with_its_history(history: DDLLake) ->
     history.follow("CREATE TABLE t (id varchar(9) PRIMARY KEY, w json NOT NULL)")
     assert list(history.columns())[:4] == ["id", "a", "w", "_valid_from"]
     assert versions(history, "id, a, w") == [("1", 7, None), ("1", 8, None)]
+    # To fill in no current row makes no commit, by which a worker that dies after it would know.
+    history.follow("ALTER TABLE t ADD a varchar(9)", mortal=False)
+    assert versions(history, "id, a, w") == [("1", "7", None), ("1", "8", None)]
 
 
 def test_an_ended_history_makes_room_for_a_table_of_its_name(history: DDLLake) -> None:
