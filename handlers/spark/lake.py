@@ -156,7 +156,7 @@ class Lake:
             return  # it is refused what it is about to take, and the other one goes on
         before = _owners.claim(sink.log_folder, sink)
         if before is not None:
-            before.unload()
+            sink.take_over(before)
 
     def _databases_of(self, table: str) -> list[str]:
         """Where there may be a table of that name: also another handler's, or what an earlier run left."""

@@ -30,13 +30,17 @@ class Merges:
         self._work = work
         self._log = log
         self._merging = threading.Lock()  # the table's commits: one at a time
+        self._earlier: tuple[Merges, ...] = ()
         self._fits = True  # no reason is known why the table should not hold the rows that wait
 
-    def clear(self) -> None:
-        """Forget what waits; returns when no commit runs."""
-        with self._merging:
-            self.unmerged.clear()
-            self._good()
+    def let_go(self) -> None:
+        """Forget what waits. A commit that runs goes on."""
+        self.unmerged.clear()
+        self._good()
+
+    def come_after(self, other: Merges) -> None:
+        """Of the same table: no commit begins before that one's has ended, if one runs."""
+        self._earlier = tuple(each for each in (*other._earlier, other) if each is not self)
 
     def fit_first(self) -> None:
         """Before the next commit, for somebody may have changed the table since the last one."""
@@ -44,7 +48,12 @@ class Merges:
 
     def merge(self) -> None:
         """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
+        earlier = self._earlier
+        for other in earlier:
+            with other._merging:
+                pass
         with self._merging:
+            self._earlier = tuple(other for other in self._earlier if other not in earlier)
             try:
                 for left in reversed(range(_ROUNDS + 1)):
                     try:
@@ -117,7 +126,8 @@ class Merges:
         for a while.
         """
         keep = self._work.options.merge.keep
+        before = self.unmerged.retired
         if (number := self.unmerged.to_retire(now, keep)) is not None:
-            self._log.retire(number)
+            self._log.retire(number, after=before)
         if (number := self.unmerged.to_remove(now, keep)) is not None:
             self._log.remove(number)

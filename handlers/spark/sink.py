@@ -118,12 +118,13 @@ class TableSink:
         with self._taking:
             self._load_once()
 
-    def unload(self) -> None:
-        """Another sink of this process serves the log from now on: forget what waits; returns when no commit
-        runs. It is looked for again when a batch comes."""
-        with self._taking:
-            self._is_loaded = False
-            self._merges.clear()
+    def take_over(self, other: TableSink) -> None:
+        """Serve the log from now on, instead of another sink of this process: it forgets what waits, until a
+        batch comes to it again."""
+        with other._taking:
+            other._is_loaded = False
+            other._merges.let_go()
+        self._merges.come_after(other._merges)
 
     def forget(self) -> None:
         """DDL of another table changed this one's: look anew before the next rows."""
@@ -248,7 +249,8 @@ class TableSink:
                     f"the table with it, and read the source anew"
                 )
             self._unmerged.replace(self._log.after(merged), self._shape)
-            self._merges.fit_first()
+            if self._is_fitted:
+                self._merges.fit_first()
             if self._unmerged.waiting().rows:
                 self._offer(self)
         self._is_loaded = True

@@ -15,7 +15,7 @@ __all__ = ["Slots"]
 @dataclass(eq=False, slots=True)
 class _Waiting:
     since: float | None
-    """Of a merge: how long its rows have waited."""
+    """Of a merge: see Slots.merging."""
     turn: threading.Lock = field(default_factory=threading.Lock)
 
 

@@ -19,12 +19,12 @@ from handlers.spark.added import log_schema, shape_of_log
 from handlers.spark.ddl import DDLResult, Surroundings, follow
 from handlers.spark.ddl_lock import DDLLock, ddl_lock_of
 from handlers.spark.delta import Applier
+from handlers.spark.delta.commit_files import merged_in_files
 from handlers.spark.delta.commits import CommitNote, MergeConflict, merged_segment
 from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
 from handlers.spark.delta.upkeep import optimize, vacuum
 from handlers.spark.log.files import Files, FilesError
-from handlers.spark.log.segment_file import Segment, read_head
-from handlers.spark.log.segments import BrokenLog, missing
+from handlers.spark.log.segment_file import BrokenLog, Segment, missing, read_head
 from handlers.spark.options import SparkOptions
 from handlers.spark.pieces import Piece, RowPiece, pieces
 from handlers.spark.places import Places
@@ -126,6 +126,10 @@ class TableWork:
 
     def merged(self) -> int:
         """The number of the last segment that the table holds; 0: none."""
+        if self.ref.path is not None:
+            found = merged_in_files(self._world.files, self.ref.path, self.ref.app_id)
+            if found is not None:
+                return found
         with self._session() as session:
             return merged_segment(session, self.ref, self._world.spark.is_classic)
 

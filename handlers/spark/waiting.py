@@ -93,6 +93,12 @@ class Unmerged:
                 self._merged_source_ms = max(times, default=self._merged_source_ms)
         return bool(done)
 
+    @property
+    def retired(self) -> int:
+        """The last segment that `to_retire` told and `to_remove` did not yet; 0: none."""
+        with self._lock:
+            return self._retired[-1][1] if self._retired else 0
+
     def to_retire(self, now: float, keep: float) -> int | None:
         """The last segment that was merged `keep` seconds ago (`now`: monotonic); told once."""
         with self._lock:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from delta_reading import column_types, is_widened, plain_names, read_delta
+from delta_reading import column_types, read_delta
 from spark_sessions import LIGHT
 
 from handlers import Batch, Change, HandlerContext
 from handlers.spark import SparkHandler
 from handlers.spark.reading import current
+from handlers.spark.sink import TableSink
 
 __all__ = ["TYPES", "Counted", "Lake", "MakeLake", "Rows", "change"]
 
@@ -81,19 +82,22 @@ class Lake:
         assert found is not None
         return {each["table"]: each for each in found["tables"]}.get(table, {})
 
+    def sink(self, table: str = "orders") -> TableSink:
+        """What serves a table of any database."""
+        [found] = [each for each in self.handler._open._known() if each.table == table]  # type: ignore[union-attr]
+        return found
+
     # ---- what a user sees
 
     def rows(self, columns: str = "*", path: str = "lake/shop/orders") -> Rows:
         """Of the Spark table, in order."""
-        names, folder = plain_names(columns), self.folder / path
-        if names is not None and not is_widened(folder):
-            return _in_order(read_delta(folder, names))
-        return _listed(self.spark.read.format("delta").load(str(folder)).selectExpr(*_of(columns)))
+        return _in_order(read_delta(self.folder / path, columns, spark=lambda: self.spark))
 
     def view(self, columns: str = "*", path: str = "lake/shop/orders") -> Rows:
         """Of the table with what waits."""
         frame = current(self.spark, str(self.folder / path), prefix=self.options.get("prefix", "_"))
-        return _listed(frame.selectExpr(*_of(columns)))
+        names = [each.strip() for each in columns.split(",")]
+        return _in_order(frame.selectExpr(*names).toArrow().to_pylist())
 
     def types(self, path: str = "lake/shop/orders") -> dict[str, str]:
         return column_types(self.folder / path)
@@ -110,14 +114,6 @@ class Lake:
 
 
 MakeLake = Callable[..., Lake]
-
-
-def _of(columns: str) -> list[str]:
-    return [each.strip() for each in columns.split(",")]
-
-
-def _listed(frame: Any) -> Rows:
-    return _in_order(frame.toArrow().to_pylist())
 
 
 def _in_order(rows: list[dict[str, Any]]) -> Rows:

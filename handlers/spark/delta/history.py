@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.added import log_schema
-from handlers.spark.delta.commits import CommitNote, fenced
-from handlers.spark.delta.evolving import exists
+from handlers.spark.delta.commits import CommitNote, exists, fenced
 from handlers.spark.delta.saving import save
 from handlers.spark.delta.segments_frame import NUMBER, read
 from handlers.spark.delta.statements import equal, listed, literal

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from handlers.spark.log.files import Files
 from handlers.spark.log.marks import Marks, UnreadableMarks
 
-__all__ = ["BrokenLog", "Head", "Segment", "encoded", "read_head"]
+__all__ = ["BrokenLog", "Head", "Segment", "encoded", "missing", "read_head"]
 
 _VERSION = 1
 _FOOTER = b"binlane"
@@ -25,6 +25,14 @@ _FOOTER = b"binlane"
 
 class BrokenLog(RuntimeError):
     """A log does not hold what it must; the message names the file or folder and what to do."""
+
+
+def missing(path: str) -> str:
+    """What to do about a segment that is not there."""
+    return (
+        f"{path} is missing, though it was never removed by binlane: restore it from a backup; without one, "
+        f"remove the table with its log and read the source anew"
+    )
 
 
 @dataclass(frozen=True, slots=True)

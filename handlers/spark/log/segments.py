@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from handlers.spark.log.files import AlreadyThere, Entry, Files, FilesError, is_temporary
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segment_file import BrokenLog, Head, Segment, encoded, read_head
+from handlers.spark.log.segment_file import BrokenLog, Head, Segment, encoded, missing, read_head
 
-__all__ = ["BrokenLog", "Segment", "SegmentLog", "SegmentTaken", "missing"]
+__all__ = ["BrokenLog", "Segment", "SegmentLog", "SegmentTaken"]
 
 _NAME = re.compile(r"(\d{20})\.parquet")
 _REMOVED = "_removed"
@@ -60,7 +60,6 @@ class SegmentLog:
         # By number, ascending; the size of one not yet looked into. Nothing of a table: nobody asks for it.
         self._known: dict[int, Segment | int] = {}
         self._removed = 0
-        self._retired = 0  # of the one thread that retires
         self._head: Head | None = None
 
     @classmethod
@@ -166,7 +165,6 @@ class SegmentLog:
             if head is not None and not self._is_table:
                 self._known[head.segment.number] = head.segment
             self._head = head
-            self._retired = min(self._retired, self.last)  # the log may begin anew
 
     def removed(self) -> int:
         """Look which segments any worker has removed, or begun to: up to and including this number.
@@ -235,18 +233,18 @@ class SegmentLog:
             with self._lock:
                 self._known.pop(number, None)
 
-    def retire(self, up_to: int) -> None:
-        """Let readers pass over the segments up to and including this number, where the store can.
+    def retire(self, up_to: int, *, after: int = 0) -> None:
+        """Let readers pass over the segments up to and including this number, where the store can; `after`:
+        so far they do already.
 
         Their rows must have been in the table for so long that no query that begins now looks at it as it was
         before. They are to be removed later, when none that began before still reads them.
         """
         with self._lock:
-            numbers = [number for number in self._known if self._retired < number <= up_to]
+            numbers = [number for number in self._known if after < number <= up_to]
         for number in numbers:
             with suppress(FilesError):  # a store where other users' files cannot be changed
                 self._files.retire(self._path(number))
-        self._retired = max(self._retired, up_to)
 
     def _listed(self) -> dict[int, int]:
         """The size of each segment's file by its number."""
@@ -300,11 +298,3 @@ class SegmentLog:
 
 class _Missing(BrokenLog):
     """A number is not there."""
-
-
-def missing(path: str) -> str:
-    """What to do about a segment that is not there."""
-    return (
-        f"{path} is missing, though it was never removed by binlane: restore it from a backup; without one, "
-        f"remove the table with its log and read the source anew"
-    )

@@ -12,6 +12,7 @@ import pytest
 from delta_lab import MakeTable, Table, shape
 
 from handlers.spark.added import Mode
+from handlers.spark.delta.commit_files import merged_in_files
 from handlers.spark.delta.commits import (
     LostCommit,
     MergeConflict,
@@ -21,6 +22,7 @@ from handlers.spark.delta.commits import (
     last_note,
     merged_segment,
 )
+from handlers.spark.log.local_files import LocalFiles
 from handlers.spark.session import SharedSpark
 
 ORDERS = shape(id=pa.int64(), name=pa.string())
@@ -110,6 +112,27 @@ def test_commits_say_how_far_the_log_is_merged(make_table: MakeTable) -> None:
         "source_time_ms": 1002,
         "marks": {"cdc": {"0": [2, 0]}},
     }
+
+
+def test_how_far_a_log_is_merged_is_read_from_the_commits_files(make_table: MakeTable) -> None:
+    table = make_table(properties={"delta.checkpointInterval": 3})
+
+    def found(log: str = "binlane:shop.t") -> int | None:
+        return merged_in_files(LocalFiles(), table.path, log)
+
+    assert found() == 0
+    for number in range(1, 6):
+        put(table, number)
+        table.merge()
+        assert found() == table.merged == number
+    assert Path(table.path, "_delta_log/_last_checkpoint").exists()
+    table.sql("OPTIMIZE {t}").collect()
+    assert found() == 5
+    for value in range(4):
+        table.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('mine' = '{value}')")
+    assert found() is None  # it is in the checkpoint alone
+    assert table.merged == 5
+    assert found("binlane:shop.other") is None
 
 
 @pytest.mark.parametrize("policy", ["classic", "v2"])

@@ -19,14 +19,7 @@ from spark_lake import Lake, MakeLake, change
 
 from handlers import PartialFailure, Rejected, TargetUnavailable
 from handlers.spark.merges import Merges
-from handlers.spark.sink import TableSink
 from handlers.spark.table_work import MergeConflict, SparkFailure
-
-
-def sink_of(lake: Lake) -> TableSink:
-    """Of shop.orders."""
-    [sink] = [each for each in lake.handler._open._known() if each.table == "orders"]  # type: ignore[union-attr]
-    return sink
 
 
 def told(error: BaseException) -> str:
@@ -223,7 +216,7 @@ def test_a_query_that_fails_holds_its_table_back_and_goes_on_where_it_was(make_l
     lake.merge()
     lake.sql("ALTER TABLE {t} ADD CONSTRAINT short CHECK (length(name) < 5)")
     lake.take(change(1, {"id": 2, "name": "too long"}))
-    sink = sink_of(lake)
+    sink = lake.sink()
     for attempt in range(1, 4):
         with pytest.raises(SparkFailure, match=r"^shop\.orders, up to cdc\[0\] offset 1: .*short"):
             sink.merge()
@@ -274,7 +267,7 @@ def test_another_writer_of_the_table_costs_a_second_try(lake: Lake, monkeypatch:
         while not conflicts and offset < 60:
             lake.take(change(offset, {"id": offset % 5, "name": f"n{offset}"}, op="update"))
             with suppress(SparkFailure):  # when it was slower every time
-                sink_of(lake).merge()
+                lake.sink().merge()
             offset += 1
     finally:
         ended.set()

@@ -24,11 +24,6 @@ def ddl(offset: int, sql: str) -> Change:
     return change(offset, None, None, op="ddl", sql=sql)
 
 
-def sink_of(lake: Lake, table: str = "orders") -> TableSink:
-    [sink] = [each for each in lake.handler._open._known() if each.table == table]  # type: ignore[union-attr]
-    return sink
-
-
 def other_worker(lake: Lake) -> TableSink:
     """Shop.orders in a worker that knows nothing of the lake's."""
     world = lake.handler._open._world  # type: ignore[union-attr]
@@ -66,14 +61,14 @@ def test_a_log_that_could_not_be_read_whole_is_read_again(lake: Lake) -> None:
     ):
         lake.take(row(1), row(2), row(3))
     lake.take(row(1), row(2), row(3))
-    sink_of(lake).merge()
+    lake.sink().merge()
     assert lake.rows("id") == [(0,), (1,), (2,), (3,)]
 
 
 def test_what_another_worker_has_merged_and_removed_does_not_wait_any_more(lake: Lake) -> None:
     for offset in range(3):
         lake.take(row(offset))
-    sink, other = sink_of(lake), other_worker(lake)
+    sink, other = lake.sink(), other_worker(lake)
     take(other, row(3))
     other.merge()
     other.tidy(time.monotonic() + 3600)
@@ -91,7 +86,7 @@ def test_what_waited_for_a_table_is_not_brought_in_when_another_worker_has_moved
     lake.take(row(0))
     lake.take(row(1))
     take(other_worker(lake), ddl(2, "RENAME TABLE orders TO older"))
-    sink_of(lake).merge()
+    lake.sink().merge()
     assert not (lake.folder / "lake/shop/orders").exists()
     assert lake.rows("id", path="lake/shop/older") == [(0,), (1,)]
 
@@ -99,7 +94,7 @@ def test_what_waited_for_a_table_is_not_brought_in_when_another_worker_has_moved
 def test_a_segment_that_is_lost_is_told_with_the_way_out(lake: Lake) -> None:
     lake.take(row(0))
     segment(lake, 1).unlink()
-    sink = sink_of(lake)
+    sink = lake.sink()
     with pytest.raises(SparkFailure, match=r"^shop\.orders, .*0001\.parquet is missing.*: restore it"):
         sink.merge()
     assert sink.waiting.rows == 1
@@ -110,7 +105,7 @@ def test_a_segment_that_is_lost_is_told_with_the_way_out(lake: Lake) -> None:
 def test_segments_that_a_killed_worker_did_not_remove_go_before_their_table_moves(lake: Lake) -> None:
     """After that nobody could tell that they are merged."""
     lake.take(row(0))
-    sink = sink_of(lake)
+    sink = lake.sink()
     sink.merge()
     # All that the worker did of settling the table when it was killed.
     sink._log.append(sink._work.no_rows(sink._shape), sink._log.marks, key=("id",))  # type: ignore[arg-type]
@@ -118,7 +113,7 @@ def test_segments_that_a_killed_worker_did_not_remove_go_before_their_table_move
     lake.take(ddl(1, "RENAME TABLE orders TO older"), table="shop.items")
     lake.crash()
     lake.take(row(2))
-    sink_of(lake).merge()
+    lake.sink().merge()
     assert lake.rows("id") == [(2,)]
     assert lake.rows("id", path="lake/shop/older") == [(0,)]
 
@@ -126,7 +121,7 @@ def test_segments_that_a_killed_worker_did_not_remove_go_before_their_table_move
 def test_a_table_is_looked_at_anew_though_remembering_the_statement_failed(lake: Lake) -> None:
     lake.take(row(0))
     lake.take(ddl(1, "CREATE TABLE items (id INT PRIMARY KEY)"), table="shop.items")
-    sink_of(lake).merge()
+    lake.sink().merge()
     # It cannot be removed, which is tried when the next one is there.
     last = segment(lake, 1, "items")
     last.unlink()
@@ -137,5 +132,5 @@ def test_a_table_is_looked_at_anew_though_remembering_the_statement_failed(lake:
     lake.take(statement, table="shop.items")
     last.rmdir()
     lake.take(change(3, {"id": 3, "name": "b"}, TYPES))
-    sink_of(lake).merge()
+    lake.sink().merge()
     assert lake.rows("id, name") == [(0, None), (3, "b")]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import ExitStack
+
 from integration.process import eventually
 from spark_lake import TYPES, Lake, MakeLake, change
 
@@ -44,3 +47,27 @@ def test_a_table_that_another_handler_has_is_renamed_though_the_statement_does_n
     other.take(change(1, None, None, op="ddl", sql=rename), table="shop.moved")
     assert other.rows(path="lake/shop/moved") == [(1, "a")]
     assert not (lake.folder / "lake/crm/copy").exists()
+
+
+def test_a_batch_does_not_wait_for_what_another_handler_merges_of_its_table(make_lake: MakeLake) -> None:
+    first = make_lake()
+    first.take(change(1, {"id": 1, "name": "a"}, TYPES))
+    first.take(change(2, {"id": 2, "name": "b"}, TYPES))
+    slots = first.handler._open._spark.slots  # type: ignore[union-attr]
+    with ExitStack() as stack:
+        for _ in range(slots._free):
+            stack.enter_context(slots)
+        merging = threading.Thread(target=first.sink().merge)
+        merging.start()
+        eventually(lambda: slots._waiting, what="the merge waits for its turn")
+        second = make_lake()
+        second.take(change(3, {"id": 3, "name": "c"}, TYPES))
+        assert waiting(second) == 3
+        ending = threading.Thread(target=second.close)
+        ending.start()
+    merging.join()
+    ending.join()
+    second.open()
+    assert second.rows() == [(1, "a"), (2, "b"), (3, "c")]
+    once = {("binlane_spark_merges_total", "success"): 1}
+    assert (first.metrics.counts, second.metrics.counts) == (once, once)

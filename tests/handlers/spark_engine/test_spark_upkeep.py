@@ -17,15 +17,9 @@ from handlers.spark.ddl_lock import DDLLock, ddl_lock_of
 from handlers.spark.keeper import Keeper
 from handlers.spark.log.local_files import LocalFiles
 from handlers.spark.options import UpkeepOptions
-from handlers.spark.sink import TableSink
 from handlers.spark.upkeep_times import UpkeepTimes
 
 HOUR = 3600.0
-
-
-def sink_of(lake: Lake) -> TableSink:
-    [sink] = [each for each in lake.handler._open._known() if each.table == "orders"]  # type: ignore[union-attr]
-    return sink
 
 
 @contextmanager
@@ -63,7 +57,7 @@ def vacuums(lake: Lake) -> int:
 
 def test_a_worker_that_is_started_anew_every_day_still_vacuums(quiet: Lake) -> None:
     quiet.take(change(0, {"id": 0, "name": "a"}))
-    sink, began = sink_of(quiet), time.time()
+    sink, began = quiet.sink(), time.time()
     sink.merge()
     options = UpkeepOptions.model_validate({"optimize_every": "0s", "vacuum_every": "24h"})
     counts = []
@@ -76,7 +70,7 @@ def test_a_worker_that_is_started_anew_every_day_still_vacuums(quiet: Lake) -> N
 
 def test_what_another_worker_has_done_is_not_done_again(quiet: Lake) -> None:
     quiet.take(change(0, {"id": 0, "name": "a"}))
-    sink, began = sink_of(quiet), time.time()
+    sink, began = quiet.sink(), time.time()
     sink.merge()
     options = UpkeepOptions.model_validate({"optimize_every": "0s", "vacuum_every": "24h"})
     one, two = (Keeper(options, lambda: []) for _ in range(2))
@@ -103,7 +97,7 @@ def test_times_are_kept_beside_the_log_and_do_not_disturb_it(quiet: Lake) -> Non
 
 def test_without_a_place_for_times_they_count_from_the_start(quiet: Lake) -> None:
     quiet.take(change(0, {"id": 0, "name": "a"}))
-    sink, began = sink_of(quiet), time.time()
+    sink, began = quiet.sink(), time.time()
     sink.merge()
     Path(sink.log_folder, "_upkeep").write_text("a file, so that nobody can make the folder")
     keeper = Keeper(UpkeepOptions.model_validate({"optimize_every": "0s"}), lambda: [])
@@ -135,8 +129,8 @@ def test_a_statement_waits_for_a_vacuum_and_says_so(quiet: Lake) -> None:
 def test_optimize_and_vacuum_wait_for_a_statement(quiet: Lake) -> None:
     for offset in range(2):
         quiet.take(change(offset, {"id": offset, "name": "a"}))
-        sink_of(quiet).merge()
-    sink = sink_of(quiet)
+        quiet.sink().merge()
+    sink = quiet.sink()
     lock = ddl_lock_of(str(quiet.folder / "lake/_binlane"))
     with ExitStack() as statement:
         statement.enter_context(lock.statement("shop.items"))

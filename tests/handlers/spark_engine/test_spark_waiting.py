@@ -26,6 +26,22 @@ def test_what_waited_when_a_worker_was_killed_is_merged_without_a_new_batch(make
     assert lake.rows() == [(0, "a"), (1, "a"), (2, "a")]
 
 
+def test_the_first_batch_after_a_kill_waits_for_no_merge_and_the_table_is_looked_at_before_the_next(
+    make_lake: MakeLake,
+) -> None:
+    lake = make_lake()
+    lake.take(change(0, {"id": 0, "name": "a"}))
+    lake.merge()
+    lake.take(change(1, {"id": 1, "name": "b"}))
+    lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    lake.sql("ALTER TABLE {t} DROP COLUMN name")
+    lake.crash()
+    lake.take(change(2, {"id": 2, "name": "c"}))
+    assert lake.status()["waiting_rows"] == 2
+    lake.merge()
+    assert lake.rows() == [(0, None), (1, "b"), (2, "c")]
+
+
 @pytest.mark.parametrize("mode", ["replica", "history", "changelog"])
 def test_what_comes_again_cut_otherwise_is_passed_over(make_lake: MakeLake, mode: str) -> None:
     lake = make_lake(mode=mode)
