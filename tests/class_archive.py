@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pyspark
 import structlog
+from integration.process import eventually
 from spark_sessions import ARCHIVE, LIGHT, TUNED
 
-from handlers import HandlerContext, StopWorker
 from handlers.spark import SparkHandler
-from handlers.testing import make_batch
+from handlers.testing import make_batch, opened
 
 
 def main() -> int:
@@ -40,26 +39,16 @@ def main() -> int:
 
 def run(folder: Path, java_options: str) -> None:
     """A worker's handler with rows that become a table, and change it."""
-
-    def stop_worker(error: StopWorker) -> None:
-        raise error
-
     conf = {**LIGHT["conf"], "spark.driver.extraJavaOptions": java_options}
     handler = SparkHandler(mode="replica", merge={"max_age": "0s", "at_close": "2m"})
-    handler.open(
-        HandlerContext(
-            worker="tests",
-            handler="spark",
-            folder=folder,
-            spark={**LIGHT, "conf": conf},
-            stop_worker=stop_worker,
-        )
-    )
-    for number in range(3):
-        handler.handle(make_batch("shop.t", [{"id": number, "name": "x"}], key="id"))
-        while any(table["waiting_rows"] for table in (handler.status() or {})["tables"]):
-            time.sleep(0.05)
-    handler.close()
+
+    def all_is_merged() -> bool:
+        return not any(table["waiting_rows"] for table in (handler.status() or {})["tables"])
+
+    with opened(handler, folder, spark={**LIGHT, "conf": conf}):
+        for number in range(3):
+            handler.handle(make_batch("shop.t", [{"id": number, "name": "x"}], key="id"))
+            eventually(all_is_merged, within=300, what="the row is merged", every=0.05)
 
 
 if __name__ == "__main__":

@@ -6,42 +6,56 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-__all__ = ["column_types", "is_widened", "plain_names", "read_delta"]
+from handlers.spark.table_ref import quoted
+
+__all__ = ["column_types", "read_delta"]
 
 
-def read_delta(folder: Path, columns: Sequence[str] = (), where: str = "true") -> list[dict[str, Any]]:
-    """The rows of a table for which an SQL condition holds; all their columns, unless some are named."""
-    selected = ", ".join(f'"{column}"' for column in columns) or "*"
+def read_delta(
+    folder: Path,
+    columns: str = "*",
+    *,
+    where: str = "true",
+    spark: Callable[[], SparkSession] | None = None,
+) -> list[dict[str, Any]]:
+    """The rows of a table for which an SQL condition holds. `columns`: a SELECT list.
+
+    `spark` gives a session that reads what delta-rs does not: tables of which a column got a wider type in
+    place, and lists of more than names.
+    """
+    names = _names(columns)
     with _opened(folder) as table:
-        result = (
-            QueryBuilder().register("found", table).execute(f"SELECT {selected} FROM found WHERE {where}")
-        )
-        rows: list[dict[str, Any]] = pa.table(result).to_pylist()
+        is_widened = "typeWidening" in (table.protocol().reader_features or ())
+        if spark is None or (names and not is_widened):
+            query = f"SELECT {names} FROM found WHERE {where}"
+            result = QueryBuilder().register("found", table).execute(query)
+            return _rows(pa.table(result))
+    query = f"SELECT {columns} FROM delta.{quoted(str(folder))} WHERE {where}"
+    return _rows(spark().sql(query).toArrow())
+
+
+def _rows(found: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = found.to_pylist()
     return rows
 
 
-def plain_names(columns: str) -> list[str] | None:
-    """Those of a SELECT list, none for `*`; None: they are more than names of columns."""
+def _names(columns: str) -> str:
+    """A SELECT list with names as delta-rs quotes them; empty: it holds more than names."""
     if columns == "*":
-        return []
+        return columns
     found = [re.fullmatch(r"(\w+)|`([^`]+)`", each.strip()) for each in columns.split(",")]
-    names = [each[1] or each[2] for each in found if each is not None]
-    return names if len(names) == len(found) else None
-
-
-def is_widened(folder: Path) -> bool:
-    """Whether a column ever got a wider type in place: delta-rs does not read such a table."""
-    with _opened(folder) as table:
-        return "typeWidening" in (table.protocol().reader_features or ())
+    names = [f'"{each[1] or each[2]}"' for each in found if each is not None]
+    return ", ".join(names) if len(names) == len(found) else ""
 
 
 def column_types(folder: Path) -> dict[str, str]:

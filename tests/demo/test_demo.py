@@ -18,12 +18,12 @@ from worker.demo.recorder import read_batches
 pytestmark = pytest.mark.long
 
 DEMO = (sys.executable, "-m", "worker.cli", "demo", "--changes", "2000")
+ENVIRONMENT = {**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
     return subprocess.run(
-        [*DEMO, *arguments], capture_output=True, text=True, timeout=560, check=False, env=environment
+        [*DEMO, *arguments], capture_output=True, text=True, timeout=560, check=False, env=ENVIRONMENT
     )
 
 
@@ -60,7 +60,7 @@ def test_a_demo_that_is_ended_leaves_no_process_behind(sent: signal.Signals, tmp
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path), "JAVA_TOOL_OPTIONS": QUICK_JAVA},
+        env={**ENVIRONMENT, "TMPDIR": str(tmp_path)},
     )
     assert process.stdout is not None
     assert any("binlane run" in line for line in process.stdout)

@@ -59,7 +59,7 @@ def test_the_first_configuration_makes_the_tables(folder: Path, run_example: Run
 def delta_ids(table: Path) -> list[int]:
     """Of the newest version."""
     there = DeltaTable.is_deltatable(str(table))
-    return sorted(row["id"] for row in read_delta(table, ["id"])) if there else []
+    return sorted(row["id"] for row in read_delta(table, "id")) if there else []
 
 
 def test_the_first_handler_prints_changes(folder: Path, run_example: RunExample) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from captured import truth
-from delta_reading import column_types, is_widened, read_delta
+from delta_reading import column_types, read_delta
 from pyspark.sql import SparkSession
 from replica import Differences, Row, compare_all
 
@@ -36,17 +36,12 @@ class Tables:
     def names(self) -> set[str]:
         return set(self._folders)
 
-    def rows(self, table: str, columns: Sequence[str] = (), where: str = "true") -> list[Row]:
-        folder = self._folders[table]
-        if not is_widened(folder):
-            return read_delta(folder, columns, where)
-        frame = self._spark().read.format("delta").load(str(folder)).where(where)
-        found: list[Row] = frame.select(*(columns or "*")).toArrow().to_pylist()
-        return found
+    def rows(self, table: str) -> list[Row]:
+        return read_delta(self._folders[table], spark=self._spark)
 
     def current(self, table: str) -> list[Row]:
         """Those rows of a history that the source has now."""
-        return self.rows(table, where="_current")
+        return read_delta(self._folders[table], where="_current", spark=self._spark)
 
     def types(self, table: str) -> dict[str, str]:
         """Column -> its type, as Spark spells it."""
@@ -61,7 +56,7 @@ class Tables:
         return Counter(
             (table, *(row[name] for name in _PLACE))
             for table in self.names
-            for row in self.rows(table, _PLACE)
+            for row in read_delta(self._folders[table], ", ".join(_PLACE), spark=self._spark)
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from delta_reading import column_types, is_widened, plain_names, read_delta
+from delta_reading import column_types, read_delta
 
 from handlers import Change
 from handlers.mysql_ddl import TableName
@@ -196,11 +196,13 @@ class DDLLake:
 
     def rows(self, what: str = "*", table: str = "t", database: str = "db") -> list[tuple[Any, ...]]:
         """Ordered by the first column."""
-        names, path = plain_names(what), self.ref(TableName(database, table)).path
-        if names is None or path is None or is_widened(Path(path)):
-            found = self.session.sql(f"SELECT {what} FROM {self.sql_of(table, database)} ORDER BY 1")
-            return [tuple(row.values()) for row in found.toArrow().to_pylist()]
-        rows = [tuple(row.values()) for row in read_delta(Path(path), names)]
+        path = self.ref(TableName(database, table)).path
+        if path is not None:
+            found = read_delta(Path(path), what, spark=lambda: self.session)
+        else:
+            query = f"SELECT {what} FROM {self.sql_of(table, database)}"
+            found = self.session.sql(query).toArrow().to_pylist()
+        rows = [tuple(row.values()) for row in found]
         return sorted(rows, key=lambda row: (row[0] is not None, row[0]))
 
     def columns(self, table: str = "t", database: str = "db") -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from delta_reading import column_types, is_widened, plain_names, read_delta
+from delta_reading import column_types, read_delta
 
 from handlers.spark.added import Mode, log_schema
 from handlers.spark.delta import applier_for
@@ -81,11 +81,7 @@ class Table:
 
     def rows(self, columns: str = "*") -> list[tuple[Any, ...]]:
         """What is in the table, in order."""
-        names, folder = plain_names(columns), Path(self.path)
-        if names is None or is_widened(folder):
-            found = self.spark.sql(f"SELECT {columns} FROM {self.ref.sql}").toArrow().to_pylist()
-        else:
-            found = read_delta(folder, names)
+        found = read_delta(Path(self.path), columns, spark=lambda: self.spark)
         return sorted((tuple(row.values()) for row in found), key=repr)
 
     def types(self) -> dict[str, str]:

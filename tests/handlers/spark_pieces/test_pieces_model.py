@@ -27,8 +27,6 @@ from worker.formats.interface import Skip
 
 pytestmark = pytest.mark.long
 
-FEW = settings(deadline=None, max_examples=40)  # each makes several segments
-
 Table = dict[Any, Row]
 
 KEY = ("id", "part")
@@ -95,7 +93,7 @@ def whole(table: Table, columns: list[str]) -> Table:
     return {key: {column: row.get(column) for column in columns} for key, row in table.items()}
 
 
-@FEW
+@settings(deadline=None)
 @given(batches(VALUES, TYPES))
 def test_the_segments_of_a_typed_source_leave_what_its_changes_leave(groups: list[list[Change]]) -> None:
     for expected, found, piece in replayed(groups):
@@ -103,7 +101,7 @@ def test_the_segments_of_a_typed_source_leave_what_its_changes_leave(groups: lis
         assert piece.partial == any(row["_absent"] for row in rows_of(piece))
 
 
-@FEW
+@settings(deadline=None)
 @given(batches(UNTYPED, None))
 def test_the_segments_of_a_source_without_types_leave_every_value_as_it_was(
     groups: list[list[Change]],
@@ -129,7 +127,7 @@ def readings(value: Any) -> set[Any]:
     return {text(value), value} if not isinstance(value, bool) else {text(value)}
 
 
-@FEW
+@settings(deadline=None)
 @given(batches(UNTYPED, None))
 def test_the_same_rows_once_more_have_the_shape_that_they_had(groups: list[list[Change]]) -> None:
     for group in groups:
@@ -137,7 +135,7 @@ def test_the_same_rows_once_more_have_the_shape_that_they_had(groups: list[list[
         assert one_piece(*group, known=shape).shape is shape
 
 
-@FEW
+@settings(deadline=None)
 @given(batches(VALUES, TYPES), st.lists(st.sampled_from(("ddl", "truncate", "types", "key")), max_size=3))
 def test_pieces_follow_each_other_and_hold_every_change_once(
     groups: list[list[Change]], others: list[str]
