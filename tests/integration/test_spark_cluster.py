@@ -23,15 +23,15 @@ pytestmark = pytest.mark.long
 
 
 def wait_for_merges(worker: WorkerProcess, more: int = 4, within: float = PATIENCE) -> None:
-    """Until every table was merged again, and that of late."""
+    """Until so many commits were made."""
     before = merges(worker)
     eventually(
         lambda: worker.alive() and merges(worker) >= before + more, within=within, what="tables are merged"
     )
 
 
-@pytest.mark.timeout(2 * PATIENCE)
-def test_executors_and_their_worker_are_killed_while_changes_flow_and_nothing_notices(
+@pytest.mark.timeout(4 * PATIENCE)
+def test_executors_their_worker_the_application_and_the_master_are_lost_and_no_change_is(
     stage: Stage, spark_cluster: SparkCluster
 ) -> None:
     shop = Shop(stage.source())
@@ -55,27 +55,16 @@ def test_executors_and_their_worker_are_killed_while_changes_flow_and_nothing_no
         eventually(spark_cluster.executors, within=PATIENCE, what="executors on the new worker")
         wait_for_merges(worker)
         shop.add_column("items", "note", "free")
-    wait_merged(stage, worker)
-    assert len(spark_tables(worker)) == 4
-    assert worker.sigterm(PATIENCE) == 0
-    check_tables(worker, shop)
+        assert worker.alive()
+        assert len(spark_tables(worker)) == 4
 
-
-@pytest.mark.timeout(2 * PATIENCE)
-def test_an_application_that_is_ended_ends_the_worker_with_1_and_the_next_one_goes_on_even_without_a_master(
-    stage: Stage, spark_cluster: SparkCluster
-) -> None:
-    shop = Shop(stage.source())
-    worker = spark_worker(stage, spark_cluster.section()).start(within=PATIENCE)
-    with shop.open():
-        wait_for_merges(worker, 2)
         spark_cluster.end_applications()
         assert worker.wait(PATIENCE) == 1
         assert "Spark is gone: it stopped inside its Java process" in worker.log_text()
 
         worker.start(within=PATIENCE)
         wait_for_merges(worker, 2)
-        spark_cluster.master.kill()
+        spark_cluster.master.kill()  # whom a running application does not need
         wait_for_merges(worker)
     wait_merged(stage, worker)
     assert worker.sigterm(PATIENCE) == 0

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from handlers.api import Rejected
 from handlers.mysql_ddl import ANY_DATABASE, Column, TableName
 from handlers.spark.column_types import column_type
+from handlers.spark.delta.commit_files import notes_in_files
 from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED
 from handlers.spark.log.files import Files
 from handlers.spark.table_ref import TableRef, quoted
@@ -144,15 +145,19 @@ class Target:
     def steps(self, ref: TableRef) -> dict[str, Sequence[str]]:
         """Step of this statement that an earlier attempt committed -> the columns that it noted."""
         if ref.sql not in self._steps:
-            found: dict[str, Sequence[str]] = {}
             # Nothing else changes the table between two attempts but housekeeping.
-            history = f"DESCRIBE HISTORY {ref.sql} LIMIT {self.most_commits}"
-            for row in self.session.sql(history).collect():
-                step = _step(row.userMetadata, self.at)
-                if step is not None:
-                    found[step.step] = step.columns
-            self._steps[ref.sql] = found
+            steps = (_step(note, self.at) for note in self._notes(ref))
+            self._steps[ref.sql] = {step.step: step.columns for step in steps if step is not None}
         return self._steps[ref.sql]
+
+    def _notes(self, ref: TableRef) -> Iterable[str | None]:
+        """The user metadata of the newest commits."""
+        if ref.path is not None:
+            notes = notes_in_files(self.around.files, ref.path, self.most_commits)
+            if notes is not None:
+                return notes
+        history = f"DESCRIBE HISTORY {ref.sql} LIMIT {self.most_commits}"
+        return [row.userMetadata for row in self.session.sql(history).collect()]
 
     # ---- changing it
 

@@ -1,12 +1,15 @@
-"""How far a log is merged, by the newest files of the Delta log: at once, where Spark takes seconds."""
+"""The newest commits of a Delta table by its log's files: at once, where Spark takes seconds."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
 from handlers.spark.log.files import Files
 
-__all__ = ["merged_in_files"]
+__all__ = ["merged_in_files", "notes_in_files"]
 
 _MOST = 50
 """Commits that are looked into: Delta writes a checkpoint after every ten."""
@@ -21,51 +24,87 @@ class _Txn(msgspec.Struct, rename="camel"):
     version: int
 
 
-class _Action(msgspec.Struct):
+class _CommitInfo(msgspec.Struct, rename="camel"):
+    user_metadata: str | None = None
+
+
+class _Action(msgspec.Struct, rename="camel"):
     txn: _Txn | None = None
+    commit_info: _CommitInfo | None = None
+
+
+class _Unknown(Exception):
+    """The files do not tell: Spark is to be asked."""
 
 
 def merged_in_files(files: Files, path: str, app_id: str) -> int | None:
     """The last segment that the table at `path` holds of a log (`TableRef.app_id`); 0: there is no table;
-    None: the commits since Delta's last checkpoint do not tell, so that Spark is to be asked.
+    None: the newest commits' files do not tell, so that Spark is to be asked.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers
     Raises what `files` raises.
     """
+    is_empty = True
+    try:
+        for commit in islice(_newest_first(files, path), _MOST):
+            is_empty = False
+            for action in _actions(commit, b'"txn"'):
+                if action.txn is not None and action.txn.app_id == app_id:
+                    return action.txn.version
+    except _Unknown:
+        return None
+    return 0 if is_empty else None
+
+
+def notes_in_files(files: Files, path: str, most: int) -> list[str] | None:
+    """The user metadata of the newest commits (`most` are looked into) that have any, the newest first; None:
+    Spark is to be asked. Raises what `files` raises."""
+    notes: list[str] = []
+    try:
+        for commit in islice(_newest_first(files, path), most):
+            for action in _actions(commit, b'"commitInfo"'):
+                if action.commit_info is not None and action.commit_info.user_metadata is not None:
+                    notes.append(action.commit_info.user_metadata)
+    except _Unknown:
+        return None
+    return notes
+
+
+def _newest_first(files: Files, path: str) -> Iterator[bytes]:
+    """The commits that Delta has not removed yet; none without a table."""
     folder = f"{path}/_delta_log"
     try:
-        first = _first(files, folder)
-        commits = _since(files, folder, first)
-    except msgspec.DecodeError:
-        return None
-    if commits is None:
-        return None if files.exists(folder) else 0
-    return next((found for commit in reversed(commits) if (found := _txn(commit, app_id)) is not None), None)
-
-
-def _first(files: Files, folder: str) -> int:
-    """The version of the last checkpoint."""
-    try:
-        return msgspec.json.decode(files.read(f"{folder}/_last_checkpoint"), type=_Checkpoint).version
+        checkpoint = msgspec.json.decode(files.read(f"{folder}/_last_checkpoint"), type=_Checkpoint).version
     except FileNotFoundError:
-        return 0
+        checkpoint = 0
+    except msgspec.DecodeError as error:
+        raise _Unknown from error
+    since: list[bytes] = []
+    while (commit := _commit(files, folder, checkpoint + len(since))) is not None:
+        since.append(commit)
+        if len(since) > _MOST:
+            raise _Unknown
+    if not since and files.exists(folder):
+        raise _Unknown
+    yield from reversed(since)
+    version = checkpoint - 1
+    while version >= 0 and (commit := _commit(files, folder, version)) is not None:
+        yield commit
+        version -= 1
 
 
-def _since(files: Files, folder: str, first: int) -> list[bytes] | None:
-    """The commits from this version on; None: there are none, or too many."""
-    commits: list[bytes] = []
-    for version in range(first, first + _MOST):
-        try:
-            commits.append(files.read(f"{folder}/{version:020d}.json"))
-        except FileNotFoundError:
-            return commits or None
-    return None
+def _commit(files: Files, folder: str, version: int) -> bytes | None:
+    try:
+        return files.read(f"{folder}/{version:020d}.json")
+    except FileNotFoundError:
+        return None
 
 
-def _txn(commit: bytes, app_id: str) -> int | None:
+def _actions(commit: bytes, kind: bytes) -> Iterator[_Action]:
+    """Those of a kind, by its name in JSON."""
     for line in commit.splitlines():
-        if b'"txn"' in line:
-            action = msgspec.json.decode(line, type=_Action)
-            if action.txn is not None and action.txn.app_id == app_id:
-                return action.txn.version
-    return None
+        if kind in line:
+            try:
+                yield msgspec.json.decode(line, type=_Action)
+            except msgspec.DecodeError as error:
+                raise _Unknown from error

@@ -12,7 +12,7 @@ import pytest
 from delta_lab import MakeTable, Table, shape
 
 from handlers.spark.added import Mode
-from handlers.spark.delta.commit_files import merged_in_files
+from handlers.spark.delta.commit_files import merged_in_files, notes_in_files
 from handlers.spark.delta.commits import (
     LostCommit,
     MergeConflict,
@@ -127,12 +127,17 @@ def test_how_far_a_log_is_merged_is_read_from_the_commits_files(make_table: Make
         assert found() == table.merged == number
     assert Path(table.path, "_delta_log/_last_checkpoint").exists()
     table.sql("OPTIMIZE {t}").collect()
-    assert found() == 5
     for value in range(4):
         table.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('mine' = '{value}')")
-    assert found() is None  # it is in the checkpoint alone
-    assert table.merged == 5
+    assert found() == 5
     assert found("binlane:shop.other") is None
+    notes = notes_in_files(LocalFiles(), table.path, 5)
+    assert notes is not None
+    assert [json.loads(note)["binlane"]["segment"] for note in notes] == [5]
+    for file in Path(table.path, "_delta_log").glob("*[0-5].json"):
+        file.unlink()  # as Delta does by `delta.logRetentionDuration`
+    assert found() is None
+    assert table.merged == 5
 
 
 @pytest.mark.parametrize("policy", ["classic", "v2"])
