@@ -54,6 +54,11 @@ _PATIENCE = 900.0
 """Seconds that a run may take on a busy machine."""
 _SEED = int(os.environ.get("BINLANE_SEED") or time.time_ns())
 """Of the moments of the kills."""
+_BY_CHANCE = {
+    # The source had it for a few changes: a batch that holds the next ones, too, leaves nothing of it.
+    "debezium-unwrap": [("crm.contacts", "column too many: extra")],
+}
+"""Differences that depend on where batches end."""
 _ALL_TYPES_TOLD = ("canal", "debezium-schemas")
 """Streams that tell each column's type, sizes included."""
 
@@ -148,7 +153,11 @@ def test_a_stream_leaves_the_rows_of_its_source_whatever_is_killed_and_though_ea
     }
     wanted = expected(stream, "delta")
     wanted |= {(table, "row too many"): rows for table, rows in repeated.items() if rows}
-    assert replicas.differences(CAPTURED.get(stream)) == wanted
+    found = replicas.differences(CAPTURED.get(stream))
+    for difference in _BY_CHANCE.get(stream, ()):
+        found.pop(difference, None)
+        wanted.pop(difference)
+    assert found == wanted
     if stream in _ALL_TYPES_TOLD:
         assert wrong_types(replicas) == {}
     for table in replicas.names & histories.names:
