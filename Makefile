@@ -1,12 +1,15 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak servers lint bench clean
+.PHONY: help setup demo test soak servers class-archive lint bench clean
 
-# Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one.
+# Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. More of them than
+# processors take longer in all.
 SIDE_BY_SIDE = --numprocesses=logical --maxprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 export PYTHON
+# The demo and the tests start hundreds of workers, none of which is to compile all modules once more.
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 help: ## say what there is
@@ -18,8 +21,8 @@ setup: ## the virtual environment, Java and the jars
 demo: setup ## the whole job on this machine: Kafka, the worker, Spark, and the result compared with the source
 	@binlane demo
 
-test: lint servers ## lint, then every test, on a real Kafka and real databases
-	@python tests/class_archive.py
+test: setup ## lint, then every test, on a real Kafka and real databases
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint servers class-archive
 	@python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 soak: setup servers ## every captured stream into Spark tables, through 24 kills: half an hour
@@ -27,6 +30,9 @@ soak: setup servers ## every captured stream into Spark tables, through 24 kills
 
 servers: ## the servers that the tests start: PostgreSQL, MariaDB and Redis
 	@tools/setup.sh servers
+
+class-archive: setup # makes the tests' Sparks start in half the time
+	@python tests/class_archive.py
 
 lint: setup ## style, types, scripts and the deployment's files
 	@ruff check .

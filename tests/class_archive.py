@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 import structlog
 from integration.process import eventually
-from spark_sessions import ARCHIVE, LIGHT, TUNED
+from spark_sessions import ARCHIVE, LIGHT, PLAIN_JAVA
 
 from handlers.spark import SparkHandler
 from handlers.testing import make_batch, opened
@@ -29,7 +29,7 @@ def main() -> int:
     print(f"Remembering the classes of Spark {pyspark.__version__} for the tests ...", flush=True)
     with tempfile.TemporaryDirectory(dir=ARCHIVE.parent) as folder:
         made = Path(folder, "spark.jsa")
-        run(Path(folder), f"{TUNED} -XX:ArchiveClassesAtExit={made} -Xlog:disable")
+        run(Path(folder), f"{PLAIN_JAVA} -XX:ArchiveClassesAtExit={made} -Xlog:disable")
         if made.exists():
             made.rename(ARCHIVE)
         else:

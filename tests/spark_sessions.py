@@ -11,21 +11,20 @@ from handlers.spark import session
 from handlers.spark.section import SparkSection
 from handlers.spark.session import SharedSpark
 
-__all__ = ["ARCHIVE", "INTERPRETED", "LIGHT", "QUICK", "QUICK_JAVA", "TUNED", "SparkKeeper"]
+__all__ = ["ARCHIVE", "INTERPRETED", "LIGHT", "PLAIN_JAVA", "QUICK", "QUICK_JAVA", "SparkKeeper"]
 
 ARCHIVE = Path(sys.prefix, "share", "binlane-tests", "spark.jsa")
 """Of the classes that Spark loads: see class_archive.py."""
 
-# Its C2 compiler would take half of all CPU time: here it compiles what is called very often.
-TUNED = (
-    "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=20000 "
-    "-XX:Tier4CompileThreshold=100000 -XX:Tier4BackEdgeThreshold=400000"
+# Compiling took half of all CPU time: it is done only for what is called very often, and without optimizing,
+# which changes nothing that Spark does.
+PLAIN_JAVA = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:Tier3InvocationThreshold=2000 "
+    "-XX:Tier3MinInvocationThreshold=1000 -XX:Tier3CompileThreshold=20000 -XX:Tier3BackEdgeThreshold=600000"
 )
 # Without words about other Javas' classes, Kafka's say, in what a process prints.
 _ARCHIVED = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.exists() else ""
-
-# Compiling even less: worth it in a process that ends soon, and changes nothing that Spark does.
-QUICK_JAVA = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC{_ARCHIVED}"
+QUICK_JAVA = f"{PLAIN_JAVA}{_ARCHIVED}"
 QUICK: dict[str, Any] = {
     "driver_memory": "1g",
     "ui": False,
@@ -35,11 +34,8 @@ QUICK: dict[str, Any] = {
 # A few rows are computed before their code would be compiled.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
-LIGHT: dict[str, Any] = {
-    **QUICK,
-    "conf": {"spark.driver.extraJavaOptions": f"{TUNED}{_ARCHIVED}", **INTERPRETED},
-}
-"""For many statements over few rows, in a process that lasts for minutes."""
+LIGHT: dict[str, Any] = {**QUICK, "conf": {**QUICK["conf"], **INTERPRETED}}
+"""For many statements over few rows."""
 
 
 class SparkKeeper:

@@ -26,13 +26,18 @@ _TINYINT, _SMALLINT, _INT, _BIGINT = map(fitting, (pa.int8(), pa.int16(), pa.int
 # MySQL's is a tinyint, PostgreSQL's holds true and false: the values tell.
 _BOOLEAN = _TINYINT._replace(is_open=True)
 
+
+def _signed(own: ColumnType, unsigned: ColumnType) -> tuple[ColumnType, ColumnType]:
+    return own._replace(unsigned=unsigned.arrow), unsigned
+
+
 # Signed and unsigned; the next wider type holds what the unsigned one can.
 _INTEGERS: Mapping[str, tuple[ColumnType, ColumnType]] = {
-    **dict.fromkeys(("tinyint", "int1", "bool"), (_TINYINT, _SMALLINT)),
-    **dict.fromkeys(("smallint", "int2"), (_SMALLINT, _INT)),
+    **dict.fromkeys(("tinyint", "int1", "bool"), _signed(_TINYINT, _SMALLINT)),
+    **dict.fromkeys(("smallint", "int2"), _signed(_SMALLINT, _INT)),
     **dict.fromkeys(("mediumint", "middleint", "int3"), (_INT, _INT)),
-    **dict.fromkeys(("int", "integer", "int4"), (_INT, _BIGINT)),
-    **dict.fromkeys(("bigint", "int8"), (_BIGINT, _LONG_DECIMAL)),
+    **dict.fromkeys(("int", "integer", "int4"), _signed(_INT, _BIGINT)),
+    **dict.fromkeys(("bigint", "int8"), _signed(_BIGINT, _LONG_DECIMAL)),
 }
 
 _PLAIN: Mapping[str, ColumnType] = {

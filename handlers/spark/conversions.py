@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from handlers.mysql.values import single
 
-__all__ = ["UNFIT", "ColumnType", "array_of", "fitting", "singles", "text", "time_text"]
+__all__ = ["UNFIT", "ColumnType", "array_of", "fitting", "singles", "text", "time_text", "unsigned_array"]
 
 UNFIT = (pa.ArrowException, ValueError, TypeError, ArithmeticError)
 """What `array_of` raises for values that do not fit."""
@@ -45,6 +45,8 @@ class ColumnType(NamedTuple):
     is_open: bool = False
     """Whether the type text leaves open what values may come: then they decide (see `inferred`), and `arrow`
     is what a statement of DDL means by it."""
+    unsigned: pa.DataType | None = None
+    """Of an integer: what holds it if it is unsigned after all, which DTS does not tell."""
 
 
 def array_of(values: Sequence[Any], kept: ColumnType) -> pa.Array:
@@ -59,6 +61,15 @@ def array_of(values: Sequence[Any], kept: ColumnType) -> pa.Array:
             return pa.array(values, kept.arrow) if kept.build is None else kept.build(values)
     convert = kept.convert
     return pa.array([None if value is None else convert(value) for value in values], kept.arrow)
+
+
+def unsigned_array(values: Sequence[Any], kept: ColumnType) -> pa.Array:
+    """The column if its integers are unsigned, of the type that `kept` names for it. Raises one of UNFIT."""
+    if kept.unsigned is None:
+        raise ValueError("it cannot be unsigned")
+    array = array_of(values, fitting(kept.unsigned))
+    array.cast(_UNSIGNED[kept.arrow])  # refuses what is beyond the range
+    return array
 
 
 # ---- text
@@ -252,6 +263,7 @@ _FITTING: Mapping[pa.DataType, ColumnType] = {
     )
 }
 _DECIMALS = frozenset((Decimal, int))
+_UNSIGNED = {pa.int8(): pa.uint8(), pa.int16(): pa.uint16(), pa.int32(): pa.uint32(), pa.int64(): pa.uint64()}
 
 
 @lru_cache(maxsize=1000)

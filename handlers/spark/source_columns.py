@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from handlers.api import Change, Rejected, Row
 from handlers.spark.column_types import column_type, spark_name
-from handlers.spark.conversions import UNFIT, ColumnType, array_of, fitting
+from handlers.spark.conversions import UNFIT, ColumnType, array_of, fitting, unsigned_array
 from handlers.spark.inferred import inferred
 from handlers.spark.shape import Shape
 
@@ -133,9 +134,10 @@ class Columns:
         if override is not None:
             return fitting(override)
         told = column_type(run.types[name]) if name in run.types else None
+        known = self._known.get(lower)
         if told is not None and not told.is_open:
-            return told
-        arrow = inferred(values, self._known.get(lower), told)
+            return told if known is None or known != told.unsigned else fitting(known)
+        arrow = inferred(values, known, told)
         return None if arrow is None else fitting(arrow)
 
     def arrays(
@@ -164,7 +166,7 @@ class Columns:
                 continue
             array = self.array(name, both, kept, every_place)
             if len(array) < len(rows) + len(others):
-                array = pa.concat_arrays([array, pa.nulls(len(others), kept.arrow)])
+                array = pa.concat_arrays([array, pa.nulls(len(others), array.type)])
             made[name] = array
         return made or {name: pa.nulls(len(rows) + len(others), pa.string()) for name in self.names}
 
@@ -173,6 +175,8 @@ class Columns:
         try:
             return array_of(values, kept)
         except UNFIT as error:
+            with suppress(*UNFIT):
+                return unsigned_array(values, kept)
             for value, place in zip(values, places, strict=False):
                 try:
                     array_of([value], kept)

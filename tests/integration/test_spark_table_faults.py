@@ -12,7 +12,7 @@ from integration.letters import binlane, listed, with_dead_letters
 from integration.process import WorkerProcess, eventually
 from integration.spark_shop import wait_merged
 from integration.stage import Stage
-from spark_sessions import QUICK, SparkKeeper
+from spark_sessions import LIGHT, SparkKeeper
 
 from worker.broker import Broker
 
@@ -32,7 +32,7 @@ def worker_of(stage: Stage, **table: Any) -> WorkerProcess:
         "handlers": [{"type": "spark", "mode": "replica", "merge": {"max_age": "1s", "at_close": "1m"}}],
         **table,
     }
-    return stage.worker(tables=[entry], spark=QUICK, shutdown_timeout="90s")
+    return stage.worker(tables=[entry], spark=LIGHT, shutdown_timeout="90s")
 
 
 def ids(spark: Any, worker: WorkerProcess, table: str) -> list[int]:

@@ -46,8 +46,9 @@ class Replay:
 
     def is_at_the_end(self) -> bool:
         assert self.worker.alive()
-        found = self.worker.status()["partitions"]
-        committed = {(one["topic"], one["partition"]): one["committed"] for one in found}
+        found = self.worker.status()
+        assert found["state"] != "halted", self.worker.tail()
+        committed = {(one["topic"], one["partition"]): one["committed"] for one in found["partitions"]}
         return all(committed.get(place) == end for place, end in self.source.ends.items())
 
     def killed_after(self, finished: int) -> None:
