@@ -128,6 +128,7 @@ class Fetcher(threading.Thread):
         except BaseException as error:
             self._fail(error)
         try:
+            self._hand_over_held()
             self._idle_until_closed()
             self._consumer.close()
         except BaseException as error:
@@ -259,6 +260,12 @@ class Fetcher(threading.Thread):
         elif begin - self._held_since > _PATIENCE:
             self._pauses.pause()
         self._metrics.backpressure(self._clock() - begin)
+
+    def _hand_over_held(self) -> None:
+        """After a record that stops the worker: what came before it can be handled until all drains."""
+        while self._held and not self._draining.is_set():
+            self._go_round()
+            self._wait_for_room()
 
     def _told(self, message: Message) -> None:
         """Not a record: the end of a partition, or an error."""

@@ -31,6 +31,7 @@ log = get_logger("worker")
 
 _STUCK_SECONDS = 60.0
 _WATCH_SECONDS = 0.5
+_LOOK_SECONDS = 0.01
 
 
 class DeadEnd(Exception):
@@ -196,6 +197,8 @@ class Worker:
         clean = True
         halted: list[str] = []
         if began:
+            if isinstance(self._error, UndecodableHalt):
+                self._work_off(end)
             self.parts.fetcher.drain()
             for processor in self.parts.processors:
                 processor.call_off()
@@ -223,6 +226,12 @@ class Worker:
         if self._http is not None:
             self._http.stop()
         return code
+
+    def _work_off(self, end: float) -> None:
+        """Finish what came before a record that stops the worker: a checkpoint that is set behind it then
+        passes over nothing else."""
+        while self._clock() < end and not self.parts.lanes.worked_off(self.parts.book.all()):
+            time.sleep(_LOOK_SECONDS)
 
     def _drained(self) -> bool:
         with self.parts.lanes.lock:

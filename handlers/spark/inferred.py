@@ -50,7 +50,11 @@ def inferred(
     if not types or (known is not None and _holds(known, values, types)):
         return known
     own = _own_type(values, types) if told is None else _told_type(told, values, types)
-    return own if known is None else wider(known, own)
+    if known is None:
+        return own
+    both = wider(known, own)
+    # A double would round a whole number that is long enough.
+    return both if not pa.types.is_floating(both) or _holds(both, values, types) else _STRING
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:

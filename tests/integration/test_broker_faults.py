@@ -132,6 +132,25 @@ def test_an_undecodable_record_stops_the_worker_and_names_its_place(stage: Stage
     assert stage.run.seqs() == {"shop.t0": [0, 1, 2]}
 
 
+def test_what_waits_before_an_undecodable_record_is_finished_before_the_worker_stops(stage: Stage) -> None:
+    source = stage.source()
+    for table in ("t0", "t1", "t2"):
+        source.insert(table, records=20)
+    source.send(b"no JSON at all")
+    source.insert("t0", records=5)
+    source.flush()
+    worker = stage.worker(
+        on_undecodable="halt",
+        lanes={"count": 2, "max_records": 15},
+        batch={"max_records": 10, "max_wait": "1m"},
+        handlers=[stage.recording(row_sleep=0.01)],
+    ).start(ready=False)
+
+    assert worker.wait() == 1
+    assert stage.run.seqs() == {f"shop.t{n}": list(range(20)) for n in range(3)}
+    assert stage.committed() == {0: 60}
+
+
 def test_an_undecodable_record_is_counted_when_it_is_to_be_skipped(stage: Stage) -> None:
     source = stage.source()
     source.insert("t0", records=3)

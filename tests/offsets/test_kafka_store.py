@@ -8,10 +8,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import confluent_kafka
 import pytest
 from confluent_kafka import Consumer
+from integration.process import eventually
 
 from offsets import metadata
 from offsets.stores import CheckpointError, KafkaStore
@@ -30,9 +32,17 @@ def not_answering(broker: Broker) -> Iterator[None]:
     """The broker's process stands still: its sockets stay open, and nothing answers."""
     os.kill(broker.pid, signal.SIGSTOP)
     try:
+        # A thread may run on for a moment, and answer.
+        eventually(lambda: set(states_of_threads(broker.pid)) == {"T"}, what="the broker stands still")
         yield
     finally:
         os.kill(broker.pid, signal.SIGCONT)
+
+
+def states_of_threads(pid: int) -> list[str]:
+    """As proc(5) calls them: "T" is stopped."""
+    stats = (task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/stat"))
+    return [stat.rpartition(")")[2].split()[0] for stat in stats]
 
 
 def committed(consumer: Consumer, partition: TopicPartition) -> confluent_kafka.TopicPartition:

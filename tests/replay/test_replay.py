@@ -114,6 +114,8 @@ def test_a_stream_leaves_the_rows_of_its_source_when_the_worker_is_killed_on_the
     replay = make_replay(stream)
     replay.config["batch"] = {"max_records": 5}
     replay.config["lanes"] = {"count": 2}
+    for rule in replay.config["tables"]:  # without, it may be through before it is killed
+        rule["handlers"].append({"type": "resting:Resting", "seconds": 0.05})
     for finished in (40, 90):
         replay.killed_after(finished)
     replay.to_the_end()

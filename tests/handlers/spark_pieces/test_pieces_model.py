@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from captured import records
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from piece_lab import Row, change, cut, one_piece, rows_of, take
 
@@ -101,8 +101,15 @@ def test_the_segments_of_a_typed_source_leave_what_its_changes_leave(groups: lis
         assert piece.partial == any(row["_absent"] for row in rows_of(piece))
 
 
+A_DOUBLE_ROUNDS_THE_SECOND = [
+    [change(offset, "insert", {"id": 1, "part": "x", "a": value}, key=KEY)]
+    for offset, value in enumerate((0.0, 2**53 + 1))
+]
+
+
 @settings(deadline=None)
 @given(batches(UNTYPED, None))
+@example(A_DOUBLE_ROUNDS_THE_SECOND)
 def test_the_segments_of_a_source_without_types_leave_every_value_as_it_was(
     groups: list[list[Change]],
 ) -> None:
