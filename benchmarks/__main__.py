@@ -23,6 +23,7 @@ from benchmarks.servers import ServerError
 from benchmarks.spark import append as spark_changelog
 from benchmarks.spark import backlog as spark_backlog
 from benchmarks.spark import fresh as spark_freshness
+from benchmarks.spark import memory as spark_memory
 from benchmarks.spark import restart as spark_crash
 from benchmarks.spark import slow_table as spark_slow_table
 from worker.broker import Broker, BrokerError
@@ -45,6 +46,7 @@ _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "spark_slow_table": spark_slow_table.run,
     "spark_crash": spark_crash.run,
     "spark_changelog": spark_changelog.run,
+    "spark_memory": spark_memory.run,
 }
 _RESULTS = Path(__file__).with_name("results")
 _FAULTS = (BenchmarkError, BrokerError, JarsError, JavaError, KafkaException, ServerError)

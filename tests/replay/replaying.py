@@ -24,7 +24,7 @@ class Replay:
         self.config: dict[str, Any] = {
             "kafka": {
                 "bootstrap_servers": broker.bootstrap_servers,
-                "group_id": folder.name,
+                "group_id": f"{folder.parent.name}-{folder.name}",
                 **source.kafka,
                 # A static member: who comes after a kill need not wait until the dead one is given up.
                 "properties": {"group.instance.id": "replay"},

@@ -19,7 +19,7 @@ from differences import CAPTURED, expected
 from replaying import Replay
 from replica import Row
 from spark_sessions import LIGHT, SparkKeeper
-from topics import Source, delivered, put
+from topics import Source, delivered
 
 from worker.broker import Broker
 
@@ -105,14 +105,12 @@ MakeReplay = Callable[[str, Rules, str], DeltaReplay]
 
 
 @pytest.fixture
-def make_replay(broker: Broker, tmp_path: Path) -> Iterator[MakeReplay]:
+def make_replay(sources: Callable[..., Source], broker: Broker, tmp_path: Path) -> Iterator[MakeReplay]:
     """make_replay("canal", {"shop.*": ["replica"]}, "20s"): each record comes twice; never started yet."""
     made: list[DeltaReplay] = []
 
     def make(stream: str, handlers: Rules, max_age: str) -> DeltaReplay:
-        made.append(
-            DeltaReplay(put(broker, stream, twice=True), broker, tmp_path / stream, handlers, max_age)
-        )
+        made.append(DeltaReplay(sources(stream, twice=True), broker, tmp_path / stream, handlers, max_age))
         return made[-1]
 
     yield make

@@ -16,7 +16,7 @@ from replaying import Replay
 from replica import Differences, Replica
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
-from topics import ALL_STREAMS, Source, put
+from topics import ALL_STREAMS, Source
 
 from worker.broker import Broker
 
@@ -44,19 +44,6 @@ class SqlReplay(Replay):
 
 def _schema(replica: Replica) -> dict[str, str]:
     return {} if replica.schema is None else {"schema": replica.schema}
-
-
-@pytest.fixture(scope="module")
-def sources(broker: Broker) -> Callable[..., Source]:
-    """sources("canal", twice=False): the stream, put into Kafka when it is first asked for."""
-    found: dict[tuple[str, bool], Source] = {}
-
-    def get(stream: str, *, twice: bool = False) -> Source:
-        if (stream, twice) not in found:
-            found[stream, twice] = put(broker, stream, twice=twice)
-        return found[stream, twice]
-
-    return get
 
 
 @pytest.fixture

@@ -1,0 +1,102 @@
+"""`python -m benchmarks.spark.memory_run HEAP ROWS CHANGES FOLDER`: one table, and one merge into it, in a
+process with a Spark of its own.
+
+Its last line of output is a MergeFigures as JSON. With too small a heap it ends with the handler's error.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+from pyspark.sql import SparkSession
+
+from handlers.spark import SparkHandler
+from handlers.testing import make_batch, opened
+
+__all__ = ["MergeFigures", "main"]
+
+_TYPES = {"id": "bigint", "customer": "bigint", "total": "decimal(12,2)", "note": "varchar(200)"}
+_NOTE_DIGITS = 64
+_PATIENCE = 600.0
+"""Seconds that a merge may take."""
+
+
+class MergeFigures(msgspec.Struct, frozen=True):
+    """Of the merge; memory is the peak of the whole process, from its start."""
+
+    seconds: float
+    table_bytes: int
+    java_rss_kib: int
+    python_rss_kib: int
+
+
+def main(heap: str, rows: int, changes: int, folder: Path) -> MergeFigures:
+    """A replica of `rows` rows of some 100 B, into which `changes` updates go that are spread over all of it.
+
+    Raises what ended the merge."""
+    handler = SparkHandler(mode="replica", path="lake/{table}", merge={"max_age": "0s", "at_close": "0s"})
+    with opened(handler, folder, spark={"driver_memory": heap}, stop_worker=_end):
+        _merge(handler, [_row(number) for number in range(10)], 0)
+        path = folder / "lake" / "orders"
+        spark = SparkSession.builder.getOrCreate()
+        spark.sql(
+            f"INSERT INTO delta.`{path}` SELECT id, id % 1000, cast(id % 10000000 AS decimal(12,2)), "
+            f"left(sha2(cast(id AS string), 256), {_NOTE_DIGITS}) FROM range(10, {rows})"
+        )
+        step = rows // changes
+        updates = [
+            {"before": _row(number), "after": _row(number, note="changed"), "source_time_ms": 2}
+            for number in range(0, step * changes, step)
+        ]
+        seconds = _merge(handler, updates, 100)
+        counted = spark.sql(f"SELECT count(*), count_if(note = 'changed') FROM delta.`{path}`").first()
+        if counted is None or tuple(counted) != (rows, changes):
+            raise RuntimeError(f"{counted} rows and changed ones instead of {rows:,} and {changes:,}")
+        detail = spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first()
+        assert detail is not None  # a table that is there has one row
+        [java] = psutil.Process().children()
+        return MergeFigures(seconds, detail["sizeInBytes"], _peak(java.pid), _peak(psutil.Process().pid))
+
+
+def _row(number: int, note: str = "-") -> dict[str, Any]:
+    return {"id": number, "customer": number % 1000, "total": number % 10_000_000, "note": note}
+
+
+def _merge(handler: SparkHandler, changes: list[dict[str, Any]], offset: int) -> float:
+    """Seconds until all of it is in the table."""
+    begin = time.monotonic()
+    handler.handle(make_batch("shop.orders", changes, key="id", types=_TYPES, offset=offset))
+    _wait(lambda: not any(table["waiting_rows"] for table in handler.status()["tables"]))
+    return time.monotonic() - begin
+
+
+def _wait(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not reached():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not merged after {_PATIENCE:.0f} s")
+        time.sleep(0.05)
+
+
+def _end(error: BaseException) -> None:
+    """Of a thread behind: nothing can be merged any more."""
+    print(error, file=sys.stderr, flush=True)
+    psutil.Process().kill()
+
+
+def _peak(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) if found else 0
+
+
+if __name__ == "__main__":
+    figures = main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    print(msgspec.json.encode(figures).decode(), flush=True)
