@@ -24,7 +24,8 @@ def markdown(result: dict[str, Any]) -> str:
         ]
         for goal in result["goals"]
     ]
-    lines += _table(["goal", "target", "measured", "ratio", "met"], goals)
+    if goals:
+        lines += _table(["goal", "target", "measured", "ratio", "met"], goals)
     for note in result["notes"]:
         lines += ["", note]
     return "\n".join([*lines, ""])
