@@ -54,6 +54,8 @@ class Circuit:
         self._passing: Admission | None = Admission(0, 0.0)  # None while it is not closed
         self._probing = False
         self._failures = 0
+        self._failed_at = 0.0
+        self._asked = 0.0  # seconds that the target itself wants to be left alone
         self._due = 0.0
         self._since = 0.0
         self._reason = ""
@@ -62,15 +64,17 @@ class Circuit:
     def closed(self) -> bool:
         return self._passing is not None
 
-    def admit(self) -> Admission:
-        """Ask before each call. Whoever is admitted must tell how it ended: `failed` or `answered`."""
+    def admit(self, delay: Callable[[int], float] | None = None) -> Admission:
+        """Ask before each call. Whoever is admitted must tell how it ended: `failed` or `answered`.
+
+        `delay`: the asker's own, as in `failed`; a table with a shorter one need not wait for another's."""
         passing = self._passing
         if passing is not None:
             return passing
         with self._lock:
             if self._passing is not None:
                 return self._passing
-            wait = self._wait()
+            wait = self._wait(delay)
             if wait > 0:
                 return Admission(self._turn, wait)
             self._probing = True
@@ -84,13 +88,15 @@ class Circuit:
         with self._lock:
             return self._wait() if self._passing is None else 0.0
 
-    def failed(self, turn: int, reason: str, delay: Callable[[int], float]) -> Refusal:
-        """The target was down. `delay(n)`: seconds to the next probe after the nth failure in a row."""
+    def failed(self, turn: int, reason: str, delay: Callable[[int], float], asked: float = 0.0) -> Refusal:
+        """The target was down. `delay(n)`: seconds to the next probe after the nth failure in a row; at least
+        `asked`, which the target itself wants."""
         with self._lock:
             now = self._clock()
             if turn != self._turn:
                 # It began before the circuit opened, or closed again: told already.
-                return Refusal(delay(1) if self._passing is not None else max(0.0, self._due - now), False)
+                wait = max(delay(1), asked) if self._passing is not None else max(0.0, self._due - now)
+                return Refusal(wait, False)
             opened = self._passing is not None
             if opened:
                 self._since = now
@@ -100,8 +106,8 @@ class Circuit:
             self._turn += 1
             self._failures += 1
             self._reason = reason
-            wait = delay(self._failures)
-            self._due = now + wait
+            wait = max(delay(self._failures), asked)
+            self._failed_at, self._asked, self._due = now, asked, now + wait
             return Refusal(wait + _BEHIND, opened)
 
     def answered(self, turn: int) -> float | None:
@@ -116,8 +122,13 @@ class Circuit:
             self._passing = Admission(self._turn, 0.0)
             return self._clock() - self._since
 
-    def _wait(self) -> float:
-        return _ASK_AGAIN if self._probing else max(0.0, self._due - self._clock())
+    def _wait(self, delay: Callable[[int], float] | None = None) -> float:
+        if self._probing:
+            return _ASK_AGAIN
+        due = self._due
+        if delay is not None:
+            due = min(due, self._failed_at + max(delay(self._failures), self._asked))
+        return max(0.0, due - self._clock())
 
     def down(self) -> Down | None:
         """What is known of the outage under way; None: there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from handlers import Handler, PartialFailure, Rejected, StopWorker, TargetUnavailable
@@ -118,7 +119,9 @@ class HandlerRun:
                     if step is not None:
                         return step
                     continue
-                self.turn, wait = self.circuit.admit()
+                self.turn, wait = self.circuit.admit(
+                    partial(backoff, work.unit.table.rule.retry, random=random)
+                )
                 if wait > 0:
                     return self._wait_for_target(wait)
                 raised = self._call(work, end, witness)
@@ -199,9 +202,11 @@ class HandlerRun:
         self, work: Work, error: TargetUnavailable, witness: Witness, random: Callable[[], float]
     ) -> Step:
         rule = work.unit.table.rule.retry
-        asked = seconds_to_wait(error.retry_after)
         refusal = self.circuit.failed(
-            self.turn, text_of(error), lambda failures: max(backoff(rule, failures, random), asked)
+            self.turn,
+            text_of(error),
+            partial(backoff, rule, random=random),
+            asked=seconds_to_wait(error.retry_after),
         )
         if refusal.opened:
             witness.target_down(self.name, error)

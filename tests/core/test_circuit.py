@@ -68,6 +68,26 @@ def test_a_probe_that_goes_well_closes_it_and_tells_how_long_it_was(circuit: Cir
     assert circuit.answered(turn) is None, "told once"
 
 
+def test_a_patient_table_does_not_make_an_eager_one_wait(circuit: Circuit, clock: Clock) -> None:
+    opened(circuit)
+    clock.now += 2
+    turn, _ = circuit.admit()
+    circuit.failed(turn, "still refused", lambda _: 60.0)
+    assert circuit.admit().wait == 60.0
+    assert circuit.admit(doubling).wait == 4.0
+    clock.now += 4
+    assert circuit.admit(lambda _: 60.0).wait == 56.0
+    assert circuit.admit(doubling).wait == 0
+
+
+def test_what_the_target_asks_for_is_waited_by_everybody(circuit: Circuit, clock: Clock) -> None:
+    turn, _ = circuit.admit()
+    assert circuit.failed(turn, "too many requests", doubling, asked=30.0).wait > 30.0
+    assert circuit.admit(doubling).wait == circuit.admit().wait == 30.0
+    clock.now += 30
+    assert circuit.admit(doubling).wait == 0
+
+
 def test_a_probe_that_fails_waits_longer_and_is_no_news(circuit: Circuit, clock: Clock) -> None:
     opened(circuit)
     clock.now += 2
