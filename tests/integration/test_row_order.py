@@ -52,12 +52,12 @@ def test_kills_under_load_lose_nothing_and_keep_the_order_of_rows_and_statements
     stage = make_stage(partitions=2)
     sender = stage.source()
     source = RowSource(sender, tables=3, keys=60)
-    source.change(4_000)
-    sender.flush()
     lanes = {"count": 8, "order_by": order_by}
     worker = stage.worker(handlers=[stage.recording(row_sleep=0.001)], properties=STATIC, lanes=lanes)
     for _ in range(5):
         handled = stage.run.handled()
+        source.change(800)  # each worker has more to do than it is let live for, however fast it is
+        sender.flush()
         worker.start()
         stage.wait_rows(handled + 700)
         worker.kill9()
