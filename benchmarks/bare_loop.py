@@ -5,14 +5,14 @@ python -m benchmarks.bare_loop BOOTSTRAP TOPIC RECORDS
 
 from __future__ import annotations
 
-import re
+import os
 import sys
 import time
-from pathlib import Path
 
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from benchmarks.processes import peak_rss_kib
 from worker.configuration import Configuration
 from worker.formats import registry
 from worker.kafka_settings import consumer_settings
@@ -57,9 +57,9 @@ def main(bootstrap: str, topic: str, records: int) -> BareFigures:
                 route(message.value() or b"")
                 done += 1
     seconds, cpu = time.monotonic() - first, time.process_time()
-    peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii"))
+    peak = peak_rss_kib(os.getpid())
     consumer.close()
-    return BareFigures(done, seconds, cpu, cpu_at_first, int(peak[1]) if peak else 0)
+    return BareFigures(done, seconds, cpu, cpu_at_first, peak)
 
 
 if __name__ == "__main__":

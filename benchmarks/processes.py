@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = ["BenchmarkError", "child", "ended"]
+__all__ = ["BenchmarkError", "child", "ended", "peak_rss_kib"]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # Loaded before any fork: the child of a process with threads may call no more than this.
@@ -46,6 +47,13 @@ def child(
     finally:
         process.kill()
         process.wait()
+
+
+def peak_rss_kib(pid: int) -> int:
+    """The highest resident memory of the process so far, as the kernel counts it."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) if found else 0
 
 
 def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:

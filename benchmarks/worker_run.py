@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import yaml
 
-from benchmarks.processes import BenchmarkError, child, ended
+from benchmarks.processes import BenchmarkError, child, ended, peak_rss_kib
 from benchmarks.tally import Tally, Totals
 
 __all__ = ["Outcome", "WorkerRun", "binlane_command", "running_worker"]
@@ -88,9 +88,7 @@ class WorkerRun:
 
     def peak_rss_kib(self) -> int:
         """The highest resident memory so far, as the kernel counts it."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
-        found = re.search(r"VmHWM:\s+(\d+) kB", status)
-        return int(found[1]) if found else 0
+        return peak_rss_kib(self.process.pid)
 
     def _cpu_seconds(self) -> float:
         """User and system time of all threads (proc(5): fields 14 and 15), in steps of 10 ms."""

@@ -119,9 +119,7 @@ class HandlerRun:
                     if step is not None:
                         return step
                     continue
-                self.turn, wait = self.circuit.admit(
-                    partial(backoff, work.unit.table.rule.retry, random=random)
-                )
+                self.turn, wait = self.circuit.admit(_delays(work, random))
                 if wait > 0:
                     return self._wait_for_target(wait)
                 raised = self._call(work, end, witness)
@@ -201,13 +199,8 @@ class HandlerRun:
     def _unavailable(
         self, work: Work, error: TargetUnavailable, witness: Witness, random: Callable[[], float]
     ) -> Step:
-        rule = work.unit.table.rule.retry
-        refusal = self.circuit.failed(
-            self.turn,
-            text_of(error),
-            partial(backoff, rule, random=random),
-            asked=seconds_to_wait(error.retry_after),
-        )
+        asked = seconds_to_wait(error.retry_after)
+        refusal = self.circuit.failed(self.turn, text_of(error), _delays(work, random), asked)
         if refusal.opened:
             witness.target_down(self.name, error)
         self.delay = refusal.wait
@@ -302,3 +295,7 @@ def rebound(
         else:
             runs.append(HandlerRun(bound.name, bound.of(0), total, bound.circuit))
     return runs
+
+
+def _delays(work: Work, random: Callable[[], float]) -> Callable[[int], float]:
+    return partial(backoff, work.unit.table.rule.retry, random=random)

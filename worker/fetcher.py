@@ -128,7 +128,6 @@ class Fetcher(threading.Thread):
         except BaseException as error:
             self._fail(error)
         try:
-            self._hand_over_held()
             self._idle_until_closed()
             self._consumer.close()
         except BaseException as error:
@@ -261,12 +260,6 @@ class Fetcher(threading.Thread):
             self._pauses.pause()
         self._metrics.backpressure(self._clock() - begin)
 
-    def _hand_over_held(self) -> None:
-        """After a record that stops the worker: what came before it can be handled until all drains."""
-        while self._held and not self._draining.is_set():
-            self._go_round()
-            self._wait_for_room()
-
     def _told(self, message: Message) -> None:
         """Not a record: the end of a partition, or an error."""
         error = cast(KafkaError, message.error())
@@ -292,6 +285,9 @@ class Fetcher(threading.Thread):
 
     def _idle_until_closed(self) -> None:
         """Stay in the group without fetching, so that others do not start on what still runs here."""
+        while self._held and not self._draining.is_set():  # it came before a record that stops the worker
+            self._go_round()
+            self._wait_for_room()
         self._held.clear()
         self._unrouted.clear()
         self._pauses.pause()

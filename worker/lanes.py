@@ -249,13 +249,15 @@ class Lanes:
     def dead_end(self, units: Iterable[Unit]) -> bool:
         """A delivery waits for room that only halted tables could give."""
         with self._lock:
-            return self._held is not None and not self._room.fits(self._held) and _still(units)
+            if self._held is None or self._room.fits(self._held):
+                return False
+            return all(table.still for table in units)
 
     def worked_off(self, units: Iterable[Unit]) -> bool:
         """All that came is done, but for halted tables. Nobody waits any longer for a fuller batch."""
         with self._lock:
             self._schedule.let_run(self._schedule.timers.waiting())
-            return self._held is None and _still(units)
+            return self._held is None and all(table.still for table in units)
 
     @property
     def lock(self) -> threading.Lock:
@@ -300,8 +302,3 @@ class Lanes:
     def _running_of(self, gone: set[Assignment]) -> list[str]:
         running = [lane.running.unit for lane in self.lanes if lane.running and lane.works_on(gone)]
         return list(dict.fromkeys(unit.table.label for unit in running))
-
-
-def _still(units: Iterable[Unit]) -> bool:
-    still = (UnitState.IDLE, UnitState.HALTED, UnitState.BEHIND)
-    return all(unit.state in still for table in units for unit in table.members())

@@ -129,6 +129,12 @@ class Unit:
         return (self,) if self.shards is None else (self, *self.shards.units.values())
 
     @property
+    def still(self) -> bool:
+        """Whether nothing of it or of its shards runs, or is to run by itself."""
+        still = (UnitState.IDLE, UnitState.HALTED, UnitState.BEHIND)
+        return all(unit.state in still for unit in self.members())
+
+    @property
     def halted(self) -> bool:
         """Whether it or a shard of it is. Any thread."""
         return any(unit.state is UnitState.HALTED for unit in self.members())

@@ -6,10 +6,9 @@ Its last line of output is a MergeFigures as JSON. With too small a heap it ends
 
 from __future__ import annotations
 
-import re
+import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,13 @@ import msgspec
 import psutil
 from pyspark.sql import SparkSession
 
+from benchmarks.processes import peak_rss_kib
 from handlers.spark import SparkHandler
 from handlers.testing import make_batch, opened
 
 __all__ = ["MergeFigures", "main"]
 
 _TYPES = {"id": "bigint", "customer": "bigint", "total": "decimal(12,2)", "note": "varchar(200)"}
-_NOTE_DIGITS = 64
 _PATIENCE = 600.0
 """Seconds that a merge may take."""
 
@@ -48,7 +47,7 @@ def main(heap: str, rows: int, changes: int, folder: Path) -> MergeFigures:
         spark = SparkSession.builder.getOrCreate()
         spark.sql(
             f"INSERT INTO delta.`{path}` SELECT id, id % 1000, cast(id % 10000000 AS decimal(12,2)), "
-            f"left(sha2(cast(id AS string), 256), {_NOTE_DIGITS}) FROM range(10, {rows})"
+            f"sha2(cast(id AS string), 256) FROM range(10, {rows})"
         )
         step = rows // changes
         updates = [
@@ -62,7 +61,7 @@ def main(heap: str, rows: int, changes: int, folder: Path) -> MergeFigures:
         detail = spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first()
         assert detail is not None  # a table that is there has one row
         [java] = psutil.Process().children()
-        return MergeFigures(seconds, detail["sizeInBytes"], _peak(java.pid), _peak(psutil.Process().pid))
+        return MergeFigures(seconds, detail["sizeInBytes"], peak_rss_kib(java.pid), peak_rss_kib(os.getpid()))
 
 
 def _row(number: int, note: str = "-") -> dict[str, Any]:
@@ -73,28 +72,17 @@ def _merge(handler: SparkHandler, changes: list[dict[str, Any]], offset: int) ->
     """Seconds until all of it is in the table."""
     begin = time.monotonic()
     handler.handle(make_batch("shop.orders", changes, key="id", types=_TYPES, offset=offset))
-    _wait(lambda: not any(table["waiting_rows"] for table in handler.status()["tables"]))
-    return time.monotonic() - begin
-
-
-def _wait(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while not reached():
-        if time.monotonic() > deadline:
+    while any(table["waiting_rows"] for table in handler.status()["tables"]):
+        if time.monotonic() > begin + _PATIENCE:
             raise TimeoutError(f"not merged after {_PATIENCE:.0f} s")
         time.sleep(0.05)
+    return time.monotonic() - begin
 
 
 def _end(error: BaseException) -> None:
     """Of a thread behind: nothing can be merged any more."""
     print(error, file=sys.stderr, flush=True)
-    psutil.Process().kill()
-
-
-def _peak(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    return int(found[1]) if found else 0
+    os._exit(1)
 
 
 if __name__ == "__main__":
