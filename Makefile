@@ -25,8 +25,9 @@ test: setup ## lint, then every test, on a real Kafka and real databases
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint servers class-archive
 	@python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
-soak: setup servers ## every captured stream into Spark tables, through 24 kills: half an hour
-	@python -m pytest -m '' tests/replay/test_delta_replay.py $(ARGS)
+soak: setup servers class-archive ## what takes long: every stream into Spark tables, two workers, many kills; real stores ...: an hour
+	@tools/setup.sh stores
+	@python -m pytest -m soak $(ARGS)
 
 servers: ## the servers that the tests start: PostgreSQL, MariaDB and Redis
 	@tools/setup.sh servers

@@ -41,7 +41,8 @@ def main(bootstrap: str, topic: str, records: int) -> BareFigures:
                 "bootstrap_servers": bootstrap,
                 "group_id": f"bare-{time.time_ns()}",
                 "topics": [topic],
-            }
+            },
+            "tables": [{"match": "*", "handlers": [{"type": "log"}]}],
         }
     )
     route = registry.get("canal").route

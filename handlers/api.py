@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -68,7 +68,17 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 class Batch:
     """Consecutive changes of one table, in source order."""
 
-    __slots__ = ("_changes", "_positions", "attempt", "database", "name", "records", "shard", "table")
+    __slots__ = (
+        "_changes",
+        "_positions",
+        "attempt",
+        "database",
+        "name",
+        "records",
+        "shard",
+        "table",
+        "topic_ids",
+    )
 
     def __init__(
         self,
@@ -81,6 +91,7 @@ class Batch:
         positions: Positions | Callable[[], Positions] | None = None,
         records: int | None = None,
         shard: int | None = None,
+        topic_ids: Mapping[str, str] | None = None,
     ) -> None:
         self.table = table
         """`database.name`."""
@@ -95,6 +106,9 @@ class Batch:
         self.shard = shard
         """With `order_by: row`, which share of the table's keys all its changes belong to (see
         `handlers.sharding`); None for a batch of a whole table: everything before it is done then."""
+        self.topic_ids = topic_ids or {}
+        """Topic -> Kafka's id of it, as text: a topic that was made anew has another id, and its offsets have
+        nothing to do with those before. A topic whose id is not known is left out."""
 
     @property
     def changes(self) -> Sequence[Change]:
@@ -135,6 +149,10 @@ class HandlerContext(msgspec.Struct, frozen=True, kw_only=True):
     None where no worker runs that could be stopped."""
     metrics: HandlerMetrics = NO_METRICS
     """Counts what happens outside of `handle`."""
+    partitions: Callable[[], Collection[tuple[str, int]]] | None = None
+    """For a handler with threads of its own: the partitions (topic, number) whose records this worker has to
+    handle now. Any thread; answers at once. None where no worker runs (a command): then a handler is to see
+    to what it is handed, and to nothing else."""
 
 
 class Handler:
@@ -153,6 +171,9 @@ class Handler:
     """Options that name a function (`package.module:function`), with the names of what it is called with:
     `binlane check` tells when there is no such function, or when it cannot be called so."""
 
+    close_timeout: float = 30.0
+    """Seconds that `close` may take. A worker that stops waits no longer, and ends with exit code 1."""
+
     def __init__(self, **options: Any) -> None:
         if options:
             found = ", ".join(sorted(options))
@@ -165,8 +186,17 @@ class Handler:
         """Apply the batch. Returning means done; raising means retry (see `PartialFailure`)."""
         raise TypeError(f"{type(self).__name__} has no handle method")
 
+    def release(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Called when partitions (topic, number) leave this worker, after their last batch: another worker is
+        about to have them. For a handler that works on behind `handle`: what it has to do for them is to end.
+
+        The rebalance waits for it as long as `revoke_timeout` leaves (for partitions that were lost: not at
+        all), then goes on without it. It runs in a thread of its own, with batches of other partitions, and
+        such of these as did not end in time, in `handle` meanwhile. They may come back later.
+        """
+
     def close(self) -> None:
-        """Called once, after the last batch."""
+        """Called once, after the last batch, and before the worker leaves its group."""
 
     def status(self) -> Mapping[str, Any] | None:
         """What there is to tell besides what the worker knows itself: shown by `/api/status`, the status page

@@ -28,6 +28,7 @@ def make_batch(
     offset: int = 0,
     attempt: int = 1,
     shard: int | None = None,
+    topic_id: str | None = None,
 ) -> Batch:
     """A batch as the worker would make it of these changes.
 
@@ -43,6 +44,7 @@ def make_batch(
         table: "database.table".
         key: the primary-key column, or columns; None: the table has none.
         types: column -> the source's type, where the handler looks at it.
+        topic_id: Kafka's id of the topic; None: it is not known.
 
     Raises:
         ValueError: `table` has no dot.
@@ -80,6 +82,7 @@ def make_batch(
         positions={(topic, partition): (min(offsets), max(offsets))} if offsets else {},
         records=len(set(offsets)),
         shard=shard,
+        topic_ids={} if topic_id is None else {topic: topic_id},
     )
 
 

@@ -180,7 +180,9 @@ class WebhookHandler(Handler):
         """Equal for equal changes: made of the places where they come from."""
         first, last = changes[0], changes[-1]
         places = [(each.topic, each.partition, each.offset, each.index) for each in (first, last)]
-        text = _encode([self._source, batch.table, places, len(changes)])
+        # A topic that was made anew has the same offsets again.
+        ids = [batch.topic_ids[each.topic] for each in (first, last) if each.topic in batch.topic_ids]
+        text = _encode([self._source, batch.table, places, len(changes), *ids])
         return hashlib.sha256(text).hexdigest()[:32]
 
     def _clean(self, text: str) -> str:

@@ -1,11 +1,13 @@
-"""Finished-ahead ranges as text, for the metadata of a Kafka commit.
+"""A checkpoint as text, for the metadata of a Kafka commit.
 
-`binlane1:<payload bytes>:<CRC-32 of base offset and payload, 8 hex digits>:<payload in base 85>`
+`binlane2:<payload bytes>:<CRC-32 of base offset and payload, 8 hex digits>:<payload in base 85>`
 
-The payload is one byte that tells how the rest is packed (0 as it is, 1 deflated, without a header), then
-for each range two varints (7 bits a byte, the lowest first): its distance from the end of the range before
-it (of the first one: from the base offset), less one, and its length, less one. Both are at least one before
-that.
+The payload begins with a stamp of four bytes, which makes each commit unlike any other; the length of the
+topic's id, one byte, and the id in ASCII; a varint (7 bits a byte, the lowest first): one more than the
+number of partitions that the topic had when the group began to read it, 0 if that is not known. Then the
+finished ranges: one byte that tells how the rest is packed (0 as it is, 1 deflated, without a header), and
+for each range two varints: its distance from the end of the range before it (of the first one: from the base
+offset), less one, and its length, less one. Both are at least one before that. Version 1 has the ranges only.
 
 Kafka's limit is 4,096 bytes (`offset.metadata.max.bytes`), of which confluent-kafka uses one for a closing
 zero byte: 4,095 characters are taken, 4,096 are refused.
@@ -19,7 +21,7 @@ import zlib
 from collections.abc import Sequence
 from itertools import accumulate
 
-from offsets.types import OffsetRange
+from offsets.types import Checkpoint, OffsetRange
 
 __all__ = ["DEFAULT_LIMIT", "decode", "encode"]
 
@@ -27,63 +29,88 @@ DEFAULT_LIMIT = 4000
 """Characters; below Kafka's limit, so that a broker with a slightly smaller one takes it too."""
 
 _PLAIN, _DEFLATED = b"\0", b"\1"
-_TEXT = re.compile(r"binlane1:([1-9][0-9]{0,8}):([0-9a-f]{8}):([!-~]+)")
+_TEXT = re.compile(r"binlane([12]):([1-9][0-9]{0,8}):([0-9a-f]{8}):([!-~]+)")
+_STAMP_BYTES = 4
 _FIRST_STEP = 1024
 # Beyond this even ranges of the most regular kind are dropped: finding out how many fit costs time.
 _MOST_RANGES = 65_536
 _LARGEST_OFFSET = 2**63 - 1
 
 
-def encode(ahead: Sequence[OffsetRange], base_offset: int, limit: int = DEFAULT_LIMIT) -> str:
-    """The text of these ranges, at most `limit` characters long: the lowest ranges that fit (within 1 %).
+def encode(checkpoint: Checkpoint, stamp: int = 0, limit: int = DEFAULT_LIMIT) -> str:
+    """The text of a checkpoint, at most `limit` characters long: with the lowest of its ranges that fit
+    (within 1 %). An empty text when not even the rest fits.
 
-    `ahead` is ascending, its ranges neither empty nor touching each other nor `base_offset`. No range, or
-    none that fits: an empty text. Costs about 0.3 ms for 1,000 ranges, 5 ms when ranges must be left out.
+    `stamp`: any number below 2**32. Costs about 0.3 ms for 1,000 ranges, 5 ms when ranges must be left out.
 
     Raises:
         ValueError: the ranges are not as they must be.
     """
+    base_offset, ahead = checkpoint.offset, checkpoint.ahead
+    topic_id = (checkpoint.topic_id or "").encode("ascii")
+    began = 0 if checkpoint.began_with is None else checkpoint.began_with + 1
+    head = stamp.to_bytes(_STAMP_BYTES, "big") + bytes((len(topic_id),)) + topic_id + _varint(began)
+    fitting, text = 0, _text(head, b"", base_offset)
+    if len(text) > limit:
+        return ""
     most = min(len(ahead), _MOST_RANGES)
-    fitting, text = 0, ""
     step = min(most, _FIRST_STEP)
     while step:
         packed, ends = _varints(ahead[:step], base_offset)
-        candidate = _text(packed, base_offset)
+        candidate = _text(head, packed, base_offset)
         if len(candidate) > limit:
             guess = step * limit // len(candidate)
-            return _fit(packed, ends, base_offset, limit, fitting=fitting, text=text, guess=guess)
+            return _fit(head, packed, ends, base_offset, limit, fitting=fitting, text=text, guess=guess)
         if step == most:
             return candidate
         fitting, text = step, candidate
         # A little beyond what the size so far foretells, so that the next step is mostly the last.
         step = min(max(2 * step, step * limit * 9 // (len(candidate) * 8)), most)
-    return ""
+    return text
 
 
-def decode(text: str, base_offset: int) -> tuple[OffsetRange, ...] | None:
-    """The ranges that `encode` wrote for this base offset; `()` for an empty text.
+def decode(text: str, base_offset: int) -> Checkpoint | None:
+    """The checkpoint that `encode` wrote for this base offset, as far as it fitted; one with nothing but the
+    offset for an empty text.
 
     None for anything else: a text of another program, a damaged one, one of another base offset.
     """
     if not text:
-        return ()
+        return Checkpoint(base_offset)
     found = _TEXT.fullmatch(text)
     if found is None:
         return None
     try:
-        payload = base64.b85decode(found[3])
+        payload = base64.b85decode(found[4])
         # More than one text can stand for the same bytes; only the one that encode writes is ours.
-        if len(payload) != int(found[1]) or base64.b85encode(payload).decode("ascii") != found[3]:
+        if len(payload) != int(found[2]) or base64.b85encode(payload).decode("ascii") != found[4]:
             return None
-        if _checksum(payload, base_offset) != int(found[2], 16):
+        if _checksum(payload, base_offset) != int(found[3], 16):
             return None
-        packed = zlib.decompress(payload[1:], -zlib.MAX_WBITS) if payload[:1] == _DEFLATED else payload[1:]
-        return _ranges(packed, base_offset)
+        topic_id, began_with, rest = (None, None, payload) if found[1] == "1" else _head(payload)
+        packed = zlib.decompress(rest[1:], -zlib.MAX_WBITS) if rest[:1] == _DEFLATED else rest[1:]
+        return Checkpoint(base_offset, _ranges(packed, base_offset), topic_id, began_with)
     except (ValueError, zlib.error):
         return None
 
 
+def _head(payload: bytes) -> tuple[str | None, int | None, bytes]:
+    """The topic's id, the number of partitions that the group began with, and the bytes of the ranges.
+
+    Raises ValueError for bytes that are too few."""
+    if len(payload) <= _STAMP_BYTES:
+        raise ValueError("no head")
+    place = _STAMP_BYTES + 1 + payload[_STAMP_BYTES]
+    topic_id = payload[_STAMP_BYTES + 1 : place].decode("ascii")
+    end = place
+    while end < len(payload) and payload[end] & 0x80:
+        end += 1
+    (began,) = _values(payload[place : end + 1])
+    return topic_id or None, began - 1 if began else None, payload[end + 1 :]
+
+
 def _fit(
+    head: bytes,
     packed: bytes,
     ends: Sequence[int],
     base_offset: int,
@@ -102,7 +129,7 @@ def _fit(
     middle = guess
     while too_many - fitting > 1 and len(text) < near:
         middle = min(max(middle, fitting + 1), too_many - 1)
-        candidate = _text(packed[: ends[middle]], base_offset)
+        candidate = _text(head, packed[: ends[middle]], base_offset)
         if len(candidate) <= limit:
             fitting, text = middle, candidate
         else:
@@ -111,14 +138,14 @@ def _fit(
     return text
 
 
-def _text(packed: bytes, base_offset: int) -> str:
+def _text(head: bytes, packed: bytes, base_offset: int) -> str:
     # Work finished in random order gives numbers without repeated sequences: the search for those makes
     # deflate 25 % larger and ten times slower than its Huffman code alone. Regular patterns suit run lengths.
     huffman = _deflate(packed, zlib.Z_HUFFMAN_ONLY)
     runs = _deflate(packed, zlib.Z_RLE)
-    payload = min(_PLAIN + packed, _DEFLATED + huffman, _DEFLATED + runs, key=len)
+    payload = head + min(_PLAIN + packed, _DEFLATED + huffman, _DEFLATED + runs, key=len)
     checksum = _checksum(payload, base_offset)
-    return f"binlane1:{len(payload)}:{checksum:08x}:{base64.b85encode(payload).decode('ascii')}"
+    return f"binlane2:{len(payload)}:{checksum:08x}:{base64.b85encode(payload).decode('ascii')}"
 
 
 def _deflate(data: bytes, strategy: int) -> bytes:
@@ -159,8 +186,8 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _ranges(packed: bytes, base_offset: int) -> tuple[OffsetRange, ...]:
-    """Raises ValueError for bytes that are no whole number of ranges."""
+def _values(packed: bytes) -> list[int]:
+    """The numbers of these varints. Raises ValueError when the last one is torn."""
     values: list[int] = []
     value = shift = 0
     for byte in packed:
@@ -170,8 +197,16 @@ def _ranges(packed: bytes, base_offset: int) -> tuple[OffsetRange, ...]:
         else:
             values.append(value)
             value = shift = 0
-    if shift or len(values) % 2:
+    if shift:
         raise ValueError("a torn varint")
+    return values
+
+
+def _ranges(packed: bytes, base_offset: int) -> tuple[OffsetRange, ...]:
+    """Raises ValueError for bytes that are no whole number of ranges."""
+    values = _values(packed)
+    if len(values) % 2:
+        raise ValueError("half a range")
     ranges: list[OffsetRange] = []
     previous = base_offset
     for gap, length in zip(values[::2], values[1::2], strict=True):

@@ -8,108 +8,17 @@ PartitionState).
 
 from __future__ import annotations
 
-import re
 import threading
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
 from sortedcontainers import SortedDict
 
+from offsets.run import Run
 from offsets.types import Checkpoint, OffsetRange
 
 __all__ = ["OffsetTracker", "Run"]
-
-_UNFINISHED, _FINISHED = 0, 1
-_FINISHED_FLAGS = re.compile(rb"\x01+")
-# A run with gaps holds a flag for each offset of its span while that is at most so many times its records.
-_DENSE_SPAN = 16
-
-
-class Run:
-    """Offsets that were fetched together, ascending. It covers all offsets from `start` up to `end`.
-
-    `start` is where the run before it ended: what lies between and never came counts as finished.
-    """
-
-    __slots__ = ("_first", "_flags", "_sparse", "end", "start")
-
-    def __init__(self, start: int, offsets: Sequence[int]) -> None:
-        first, last, count = offsets[0], offsets[-1], len(offsets)
-        self.start = start
-        self.end = last + 1
-        self._first = first
-        self._sparse: tuple[int, ...] | None = None
-        span = last + 1 - first
-        if span == count:
-            self._flags = bytearray(count)
-        elif span <= _DENSE_SPAN * count:
-            self._flags = bytearray(b"\1") * span
-            for offset in offsets:
-                self._flags[offset - first] = _UNFINISHED
-        else:
-            self._sparse = tuple(offsets)
-            self._flags = bytearray(count)
-
-    def finish(self, offsets: Iterable[int]) -> None:
-        """Mark offsets of this run as finished; again does no harm. Any thread. 0.05 us an offset."""
-        flags = self._flags
-        if self._sparse is not None:
-            for offset in offsets:
-                flags[bisect_left(self._sparse, offset)] = _FINISHED
-            return
-        first = self._first
-        for offset in offsets:
-            flags[offset - first] = _FINISHED
-
-    def holds(self, offset: int) -> bool:
-        """Whether the offset was fetched in this run."""
-        if self._sparse is None:
-            return self._first <= offset < self.end
-        place = bisect_left(self._sparse, offset)
-        return place < len(self._sparse) and self._sparse[place] == offset
-
-    @property
-    def unfinished(self) -> int:
-        return self._flags.count(_UNFINISHED)
-
-    @property
-    def complete(self) -> bool:
-        return _UNFINISHED not in self._flags
-
-    def first_unfinished(self) -> int | None:
-        place = self._flags.find(_UNFINISHED)
-        if place < 0:
-            return None
-        return self._offset(place)
-
-    def _offset(self, place: int) -> int:
-        return self._first + place if self._sparse is None else self._sparse[place]
-
-    def finished_ranges(self) -> list[OffsetRange]:
-        """Ranges without an unfinished offset, ascending and apart; together with the unfinished offsets they
-        make up `start` to `end`. 0.4 us a range."""
-        if self._sparse is not None:
-            return self._between(self._sparse)
-        first = self._first
-        spans = [(m.start() + first, m.end() + first) for m in _FINISHED_FLAGS.finditer(self._flags)]
-        if first > self.start:  # what lies before the run belongs to its first range, or is one of its own
-            if spans and spans[0][0] == first:
-                spans[0] = (self.start, spans[0][1])
-            else:
-                spans.insert(0, (self.start, first))
-        return [OffsetRange(begin, end) for begin, end in spans]
-
-    def _between(self, offsets: Sequence[int]) -> list[OffsetRange]:
-        ranges, begin = [], self.start
-        for place, offset in enumerate(offsets):
-            if self._flags[place] == _UNFINISHED:
-                if offset > begin:
-                    ranges.append(OffsetRange(begin, offset))
-                begin = offset + 1
-        if self.end > begin:
-            ranges.append(OffsetRange(begin, self.end))
-        return ranges
 
 
 class OffsetTracker:
@@ -118,11 +27,11 @@ class OffsetTracker:
     >>> tracker = OffsetTracker()
     >>> run = tracker.register([10, 11, 12, 14])
     >>> run.finish([10, 12])
-    >>> tracker.checkpoint()
-    Checkpoint(offset=11, ahead=(OffsetRange(first=12, end=14),))
+    >>> tracker.checkpoint()[:2]
+    (11, (OffsetRange(first=12, end=14),))
     >>> run.finish([11, 14])
-    >>> tracker.checkpoint()
-    Checkpoint(offset=15, ahead=())
+    >>> tracker.checkpoint()[:2]
+    (15, ())
     """
 
     def __init__(self, start: int | None = None, restored: Iterable[OffsetRange] = ()) -> None:
@@ -220,7 +129,9 @@ class OffsetTracker:
         return 0 if checkpoint is None else sum(end - first for first, end in checkpoint.ahead)
 
     def _settle(self) -> int | None:
-        """Fold complete runs away; the offset to commit."""
+        """Fold complete runs away, and shrink what is nearly complete; the offset to commit."""
+        for run in self._open.values():
+            run.shrink()
         for start in [start for start, run in self._open.items() if run.complete]:
             run = self._open.pop(start)
             self._add_done(run.start, run.end)
@@ -247,7 +158,7 @@ class OffsetTracker:
 
     def _ahead(self, position: int) -> list[OffsetRange]:
         """Finished ranges beyond the position, ascending and joined."""
-        pieces = [[OffsetRange(first, end)] for first, end in self._done.items()]
+        pieces: list[Sequence[OffsetRange]] = [[OffsetRange(first, end)] for first, end in self._done.items()]
         pieces += [ranges for run in self._open.values() if (ranges := run.finished_ranges())]
         pieces += [[restored] for restored in self._restored]
         pieces.sort(key=itemgetter(0))
@@ -255,12 +166,14 @@ class OffsetTracker:
         return joined[bisect_right(joined, position, key=itemgetter(1)) :]
 
 
-def _joined(pieces: Iterable[list[OffsetRange]]) -> list[OffsetRange]:
+def _joined(pieces: Iterable[Sequence[OffsetRange]]) -> list[OffsetRange]:
     """The ranges of pieces that ascend by their first; only the ends of two pieces can touch."""
     joined: list[OffsetRange] = []
     for ranges in pieces:
         if joined and ranges[0].first <= joined[-1].end:
             first, end = joined.pop()
-            ranges[0] = OffsetRange(first, max(end, ranges[0].end))
-        joined += ranges
+            joined.append(OffsetRange(first, max(end, ranges[0].end)))
+            joined += ranges[1:]
+        else:
+            joined += ranges
     return joined

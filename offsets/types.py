@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Checkpoint", "OffsetRange", "TopicPartition"]
+__all__ = ["Checkpoint", "Committed", "Mark", "OffsetRange", "TopicPartition"]
 
 
 class TopicPartition(NamedTuple):
@@ -31,3 +31,23 @@ class Checkpoint(NamedTuple):
 
     offset: int
     ahead: tuple[OffsetRange, ...] = ()
+    topic_id: str | None = None
+    """Kafka's id of the topic whose offsets these are, as text; None: it is not known."""
+    began_with: int | None = None
+    """How many partitions the topic had when the group began to read it (0: it was made anew since); None: it
+    is not known."""
+
+
+class Mark(NamedTuple):
+    """By which a commit in Kafka is told from any other."""
+
+    offset: int
+    checksum: int | None
+    """CRC-32 of the commit's metadata; None, as older files have it, is like no commit."""
+
+
+class Committed(NamedTuple):
+    """What Kafka holds of one partition of the group."""
+
+    checkpoint: Checkpoint
+    mark: Mark

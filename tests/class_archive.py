@@ -17,7 +17,7 @@ import structlog
 from integration.process import eventually
 from spark_sessions import ARCHIVE, LIGHT, PLAIN_JAVA
 
-from handlers.spark import SparkHandler
+from handlers.spark import SparkHandler, java_process
 from handlers.testing import make_batch, opened
 
 
@@ -25,6 +25,7 @@ def main() -> int:
     if ARCHIVE.exists():
         return 0
     ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
+    java_process._STOP_SECONDS = 300.0  # Java writes the archive as it ends
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     print(f"Remembering the classes of Spark {pyspark.__version__} for the tests ...", flush=True)
     with tempfile.TemporaryDirectory(dir=ARCHIVE.parent) as folder:

@@ -8,7 +8,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import hypothesis
 import pytest
@@ -20,8 +20,12 @@ from servers.spark_cluster import ConnectNode, SparkCluster
 from spark_sessions import SparkKeeper
 
 from worker.broker import Broker, BrokerError
+from worker.ending import LastResort
 from worker.jars import JarsError
 from worker.java import JavaError
+
+if TYPE_CHECKING:
+    from servers.s3_server import S3Server
 
 MakeTopic = Callable[..., str]
 AnyServer = TypeVar("AnyServer", bound=ServerProcess)
@@ -30,6 +34,9 @@ AnyServer = TypeVar("AnyServer", bound=ServerProcess)
 # A runner that was started in the background ignores SIGINT, and so would every process that the tests start;
 # Ctrl-C is part of what is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A worker that is stopped in a test's own process is not to end that process, whatever hangs.
+LastResort.arm = lambda self, seconds: None  # type: ignore[method-assign]
 
 # How wide the runner's own terminal is must not show in what a command prints.
 os.environ.pop("COLUMNS", None)
@@ -90,6 +97,18 @@ def redis_server() -> Iterator[RedisNode]:
     """A running Redis that all tests share: `redis_server.new_database("name")` gives a URL of your own."""
     with ExitStack() as stack:
         yield _started(RedisNode, stack)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """A running S3 that all tests share: `s3.new_bucket()` gives a bucket of your own, `s3.environment` tells
+    clients where it is."""
+    from servers.s3_server import S3Server  # what it needs takes seconds to load
+
+    server = S3Server()
+    server.start()
+    yield server
+    server.close()
 
 
 @pytest.fixture

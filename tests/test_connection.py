@@ -49,7 +49,8 @@ def configuration(servers: str, *topics: str, **keys: Any) -> Configuration:
         "topics": list(topics) or ["t"],
         "properties": properties,
     }
-    return Configuration.model_validate({"kafka": kafka, **keys})
+    tables = [{"match": "*", "handlers": [{"type": "log"}]}]
+    return Configuration.model_validate({"kafka": kafka, "tables": tables, **keys})
 
 
 def test_topics_that_are_there_are_told_with_their_partitions(

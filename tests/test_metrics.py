@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from worker.metrics import MAX_TABLE_LABELS, OTHER_TABLES, Metrics
 from worker.status import (
     CheckpointStatus,
     LaneStatus,
+    Look,
     PartitionStatus,
     TableStatus,
     TargetStatus,
@@ -30,6 +31,7 @@ PROMISED = {
     "binlane_records_skipped_total": {"reason"},
     "binlane_handler_seconds": {"handler"},
     "binlane_handler_failures_total": {"handler"},
+    "binlane_handler_passed_over_total": {"handler"},
     "binlane_retries_total": {"table"},
     "binlane_dead_letters_total": {"table"},
     "binlane_tables_blocked": set(),
@@ -39,6 +41,7 @@ PROMISED = {
     "binlane_lane_busy_seconds_total": {"lane"},
     "binlane_backpressure_seconds_total": set(),
     "binlane_partition_paused": {"topic", "partition"},
+    "binlane_standstill_seconds": {"topic", "partition"},
     "binlane_position": {"topic", "partition"},
     "binlane_committed": {"topic", "partition"},
     "binlane_unfinished_records": {"topic", "partition"},
@@ -90,6 +93,17 @@ def worker_status(
     )
 
 
+def attach(metrics: Metrics, status: Callable[[], WorkerStatus]) -> None:
+    """To a worker that shows all its tables."""
+
+    def look() -> Look:
+        now = status()
+        finished = [(each.table, each.finished_records) for each in now.tables]
+        return Look(now, finished, sum(each.state == "blocked" for each in now.tables))
+
+    metrics.attach(look)
+
+
 def spark(*waiting: tuple[str, int, float | None]) -> dict[str, Any]:
     """What a Spark handler tells: (table, waiting rows, waiting seconds)."""
     tables = [
@@ -116,8 +130,9 @@ def metrics() -> Metrics:
     """Every event has happened once."""
     metrics = Metrics("1.2.3")
     tables = [table("shop.orders", 12), table("shop.stock", 3, state="blocked")]
-    metrics.attach(lambda: worker_status(tables, handlers=[spark(("shop.orders", 70, 2.5))]))
+    attach(metrics, lambda: worker_status(tables, handlers=[spark(("shop.orders", 70, 2.5))]))
     metrics.handlers.observe("binlane_spark_merge_seconds", 1.5)
+    metrics.handlers.count("binlane_handler_passed_over_total", 2, handler="sql")
     metrics.consumed("cdc", 0, 20)
     metrics.skipped("tombstone", 4)
     metrics.handler_failure("spark")
@@ -182,7 +197,7 @@ def test_lanes_tables_and_partitions_are_read_from_the_status_at_each_scrape(met
     assert value(metrics, "binlane_lane_busy_seconds_total", lane="3") == 1.5
     for name, expected in (("position", 60), ("committed", 40), ("lag_records", 30), ("delay_seconds", 2.5)):
         assert value(metrics, f"binlane_{name}", topic="cdc", partition="0") == expected
-    metrics.attach(lambda: worker_status([table("shop.orders", 13)], [partition(paused=True)]))
+    attach(metrics, lambda: worker_status([table("shop.orders", 13)], [partition(paused=True)]))
     assert value(metrics, "binlane_records_finished_total", table="shop.orders") == 13
     assert value(metrics, "binlane_tables_blocked") == 0
     assert value(metrics, "binlane_partition_paused", topic="cdc", partition="0") == 1
@@ -191,7 +206,7 @@ def test_lanes_tables_and_partitions_are_read_from_the_status_at_each_scrape(met
 def test_what_is_not_known_yet_has_no_sample_instead_of_a_zero() -> None:
     metrics = Metrics()
     unknown = partition(position=None, committed=None, lag=None, delay_seconds=None)
-    metrics.attach(lambda: worker_status([], [unknown]))
+    attach(metrics, lambda: worker_status([], [unknown]))
     for name in ("position", "committed", "lag_records", "delay_seconds"):
         assert value(metrics, f"binlane_{name}", topic="cdc", partition="0") is None
     assert value(metrics, "binlane_unfinished_records", topic="cdc", partition="0") == 5
@@ -199,7 +214,7 @@ def test_what_is_not_known_yet_has_no_sample_instead_of_a_zero() -> None:
 
 def test_a_partition_with_nothing_unfinished_has_no_delay() -> None:
     metrics = Metrics()
-    metrics.attach(lambda: worker_status([], [partition(unfinished=0, delay_seconds=None)]))
+    attach(metrics, lambda: worker_status([], [partition(unfinished=0, delay_seconds=None)]))
     assert value(metrics, "binlane_delay_seconds", topic="cdc", partition="0") == 0
 
 
@@ -212,7 +227,7 @@ def test_a_scrape_before_the_worker_is_attached_shows_the_counters() -> None:
 
 def test_counters_that_alerts_watch_begin_at_zero_and_not_with_their_first_event() -> None:
     metrics = Metrics()
-    metrics.attach(lambda: worker_status([table("shop.orders")]))
+    attach(metrics, lambda: worker_status([table("shop.orders")]))
     metrics.handler_times(0).observe("spark", 0.1)
     metrics.commit("file", "success")
     assert value(metrics, "binlane_dead_letters_total", table="shop.orders") == 0
@@ -225,7 +240,7 @@ def test_counters_that_alerts_watch_begin_at_zero_and_not_with_their_first_event
 def test_a_thousand_tables_keep_their_names() -> None:
     metrics = Metrics()
     names = [f"shop.t{number}" for number in range(MAX_TABLE_LABELS)]
-    metrics.attach(lambda: worker_status([table(name, 2) for name in names]))
+    attach(metrics, lambda: worker_status([table(name, 2) for name in names]))
     assert values(metrics, "binlane_records_finished_total", "table") == dict.fromkeys(names, 2)
 
 
@@ -233,7 +248,7 @@ def test_more_tables_stay_within_the_limit_over_all_metrics_and_lose_no_count() 
     metrics = Metrics()
     metrics.retry("shop.early")
     names = [f"shop.t{number}" for number in range(1_500)]
-    metrics.attach(lambda: worker_status([table(name, 2) for name in names]))
+    attach(metrics, lambda: worker_status([table(name, 2) for name in names]))
     for name in (*names, *names, "shop.late"):
         metrics.dead_letter(name)
         metrics.retry(name)
@@ -248,7 +263,7 @@ def test_more_tables_stay_within_the_limit_over_all_metrics_and_lose_no_count() 
 
 def test_a_table_that_several_lanes_serve_is_one_series() -> None:
     metrics = Metrics()
-    metrics.attach(lambda: worker_status([table("shop.orders", 4), table("shop.orders", 5, lane=1)]))
+    attach(metrics, lambda: worker_status([table("shop.orders", 4), table("shop.orders", 5, lane=1)]))
     assert values(metrics, "binlane_records_finished_total", "table") == {"shop.orders": 9}
 
 
@@ -258,7 +273,7 @@ def test_what_waits_for_spark_is_read_from_the_handlers_status_at_each_scrape() 
         spark(("shop.orders", 70, 2.5), ("shop.stock", 0, None)),
         spark(("shop.orders", 5, 9.0)),
     )
-    metrics.attach(lambda: worker_status([], handlers=[replica, history, {"handler": "own", "type": "a:B"}]))
+    attach(metrics, lambda: worker_status([], handlers=[replica, history, {"handler": "own", "type": "a:B"}]))
     assert values(metrics, "binlane_spark_waiting_rows", "table") == {"shop.orders": 75, "shop.stock": 0}
     assert values(metrics, "binlane_spark_waiting_seconds", "table") == {"shop.orders": 9, "shop.stock": 0}
     assert values(metrics, "binlane_spark_merges_total", "result") == {"success": 0, "failure": 0}
@@ -267,7 +282,7 @@ def test_what_waits_for_spark_is_read_from_the_handlers_status_at_each_scrape() 
 def test_tables_beyond_the_limit_show_the_longest_wait_and_the_sum_of_rows() -> None:
     metrics = Metrics()
     waiting = [(f"shop.t{number}", 2, float(number)) for number in range(1_500)]
-    metrics.attach(lambda: worker_status([], handlers=[spark(*waiting)]))
+    attach(metrics, lambda: worker_status([], handlers=[spark(*waiting)]))
     rows = values(metrics, "binlane_spark_waiting_rows", "table")
     assert len(rows) <= MAX_TABLE_LABELS
     assert sum(rows.values()) == 3_000
@@ -294,7 +309,7 @@ def test_a_handler_cannot_count_what_is_not_its_own_or_no_counter(name: str) -> 
 
 def test_a_worker_without_spark_shows_no_metrics_of_spark() -> None:
     metrics = Metrics()
-    metrics.attach(lambda: worker_status([table("shop.orders")]))
+    attach(metrics, lambda: worker_status([table("shop.orders")]))
     assert not [each for each in samples(metrics) if each.name.startswith("binlane_spark")]
 
 

@@ -24,13 +24,13 @@ import yaml
 from deployment_models import AlertRules, Compose, Prometheus, Service
 from pydantic import BaseModel, ValidationError
 
+from worker.configuration import Configuration
 from worker.configuration.units import parse_duration
+from worker.ending import stop_seconds
+from worker.handler_set import HandlerSet
 from worker.metric_definitions import DEFINITIONS
 
 __all__ = ["check", "main", "render"]
-
-CLOSING_SECONDS = 15
-"""What a stop needs beyond `shutdown_timeout`: the last commit and the closing of the handlers."""
 
 MEBIBYTES = 2048 + 384 + 256 + 150
 """What a pod needs by default: Spark's heap, what Java takes beside it, `lanes.max_bytes`, a fixed part."""
@@ -150,10 +150,13 @@ def _deployment_faults(root: Path, deployment: Manifest, manifests: list[Manifes
         yield f"{where}: {config} comes from no ConfigMap of the base"
         return
     values = {one["name"]: one.get("value", one["name"]) for one in container.get("env", [])}
-    yield from _configuration_faults(root, root / "k8s" / config.name, values)
+    faults = _configuration_faults(root, root / "k8s" / config.name, values)
+    yield from faults
+    if faults:
+        return
     stop = _stop_seconds(source["data"][config.name])
     if pod.get("terminationGracePeriodSeconds", 30) < stop:
-        yield f"{where}: terminationGracePeriodSeconds must be at least {stop:g} to hold shutdown_timeout"
+        yield f"{where}: terminationGracePeriodSeconds must be at least {stop:g} to hold a stop"
 
 
 def _mebibytes(quantity: str) -> int:
@@ -184,8 +187,9 @@ def check_compose(root: Path) -> Iterator[str]:
         for fault in _service_faults(root, service, compose):
             yield f"{path.name}: services.{name}: {fault}"
     worker = compose.services["worker"]
-    yield from _configuration_faults(root, root / "deploy" / "binlane.yaml", worker.environment)
-    stop = _stop_seconds((root / "deploy" / "binlane.yaml").read_text())
+    wrong = _configuration_faults(root, root / "deploy" / "binlane.yaml", worker.environment)
+    yield from wrong
+    stop = 0.0 if wrong else _stop_seconds((root / "deploy" / "binlane.yaml").read_text())
     if parse_duration(worker.stop_grace_period or "10s") < stop:
         yield f"{path.name}: services.worker: stop_grace_period must be at least {stop:g}s"
     docker = shutil.which("docker")
@@ -279,8 +283,13 @@ def _configuration_faults(root: Path, path: Path, environment: dict[str, str]) -
 
 
 def _stop_seconds(configuration: str) -> float:
-    drain = yaml.safe_load(configuration).get("shutdown_timeout", "30s")
-    return parse_duration(drain) + CLOSING_SECONDS
+    """The longest that a stop may take; the worker ends itself by then."""
+    read = Configuration.model_validate(yaml.safe_load(configuration))
+    return stop_seconds(
+        shutdown_timeout=read.shutdown_timeout,
+        revoke_timeout=read.revoke_timeout,
+        closing=HandlerSet(read).close_seconds,
+    )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #
 #   setup.sh            all of that
 #   setup.sh servers    the servers that the tests start: PostgreSQL, MariaDB and Redis
+#   setup.sh stores     Azurite, Azure's storage for `make soak` (node and npm, 370 MB)
 #   PYTHON=...          the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves)
 set -eu
 cd "$(dirname "$0")/.."
@@ -156,6 +157,19 @@ keep_services_off() {
     fi
 }
 
+# --- Stores for the long tests ------------------------------------------------------------------------------
+
+AZURITE=3.37.0
+
+stores() {
+    folder="${XDG_CACHE_HOME:-$HOME/.cache}/binlane/azurite"
+    [ ! -f "$folder/node_modules/azurite/dist/src/blob/main.js" ] || return 0
+    has_program npm || apt_install npm || fail "Azurite needs node and npm: install npm"
+    say "installing Azurite $AZURITE (once, a minute)"
+    mkdir -p "$folder"
+    npm install --silent --no-audit --no-fund --prefix "$folder" "azurite@$AZURITE"
+}
+
 # --- Debian -----------------------------------------------------------------------------------------------
 
 # Installs packages where that is possible: on Debian and its kin, as root.
@@ -172,5 +186,6 @@ apt_install() {
 case "${1:-}" in
 "") main ;;
 servers) servers ;;
-*) fail "there is no step $1; allowed: none, or servers" ;;
+stores) stores ;;
+*) fail "there is no step $1; allowed: none, servers, or stores" ;;
 esac

@@ -11,10 +11,10 @@ from confluent_kafka import Message
 
 from offsets.restore import Start
 from offsets.tracker import OffsetTracker
-from offsets.types import Checkpoint, TopicPartition
+from offsets.types import Checkpoint, Mark, TopicPartition
 from worker.formats.interface import Format
 
-__all__ = ["Assignment", "Assignments"]
+__all__ = ["Assignment", "Assignments", "with_earlier"]
 
 _topic = cast(Callable[[Message], str], Message.topic)
 _partition = cast(Callable[[Message], int], Message.partition)
@@ -28,6 +28,8 @@ class Assignment:
     """
 
     __slots__ = (
+        "before",
+        "began_with",
         "closed",
         "committed",
         "consumed",
@@ -35,9 +37,12 @@ class Assignment:
         "epoch",
         "forgotten",
         "format",
+        "in_kafka",
+        "mark",
+        "on_disk",
         "partition",
-        "saved",
         "start",
+        "topic_id",
         "tracker",
     )
 
@@ -46,12 +51,22 @@ class Assignment:
         self.epoch = epoch
         self.start = start
         self.format = format_
+        self.topic_id: str | None = None
+        """Kafka's id of the topic, as text; None where it could not be told."""
         first = start.offset if isinstance(start.offset, int) else None
         self.tracker = OffsetTracker(first, start.ahead)
         self.committed: int | None = None
         """What Kafka has acknowledged."""
-        self.saved: dict[str, Checkpoint] = {}
-        """Store name -> what it holds, as far as this assignment wrote it."""
+        self.before: Assignment | None = None
+        """What this one came after while the partition was read: that of a topic since made anew."""
+        self.began_with = start.began_with
+        """How many partitions the topic had when the group began to read it, as far as it is known."""
+        self.mark: Mark | None = None
+        """What tells the commit that Kafka holds from any other, as far as it is known."""
+        self.in_kafka: Checkpoint | None = None
+        """What Kafka holds, as far as this assignment committed it."""
+        self.on_disk: tuple[Checkpoint, Mark | None] | None = None
+        """What the local file holds, as far as this assignment wrote it."""
         self.end: int | None = None
         """The partition's end as last told by the broker."""
         self.consumed = 0
@@ -66,7 +81,18 @@ class Assignment:
     def restart_at(self, offset: int) -> None:
         """Track anew from `offset`: the broker no longer has what came before, or counts anew."""
         self.tracker = OffsetTracker(offset)
-        self.saved.clear()
+        self.in_kafka = self.on_disk = None
+
+
+def with_earlier(assignments: Iterable[Assignment]) -> set[Assignment]:
+    """These, and those that they came after."""
+    found: set[Assignment] = set()
+    for assignment in assignments:
+        each: Assignment | None = assignment
+        while each is not None:
+            found.add(each)
+            each = each.before
+    return found
 
 
 class Assignments:
@@ -90,6 +116,11 @@ class Assignments:
 
     def get(self, topic: str, partition: int) -> Assignment | None:
         return self._by_partition.get(TopicPartition(topic, partition))
+
+    def of(self, message: Message) -> Assignment | None:
+        """The assignment of a message that need not be of a partition."""
+        topic, partition = message.topic(), message.partition()
+        return None if topic is None or partition is None else self.get(topic, partition)
 
     def sole(self) -> Assignment | None:
         """The assignment, if there is just one."""

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 
 if TYPE_CHECKING:
     from handlers import Change
-    from offsets.tracker import Run
+    from offsets.run import Run
     from worker.assignment import Assignment
     from worker.barrier import Barrier
     from worker.formats.interface import Record
@@ -51,7 +51,7 @@ class Chunk:
 
     def finish(self, messages: Sequence[Record]) -> int:
         """Mark these of its records as finished, each of them once. Returns how many are finished by it."""
-        self.run.finish(map(_offset, messages))
+        self.run.finish_records(messages, _offset)
         return len(messages)
 
     def leave(self) -> tuple[int, int]:
@@ -148,7 +148,8 @@ class Delivery:
                     if count == 0 and piece.parts:
                         pieces.append(Delivery())
                         continue
-                head, chunk = chunk.split(max(1, count)) if count < len(chunk.messages) else (chunk, None)
+                    count = max(1, count)  # alone, beyond the bound
+                head, chunk = chunk.split(count) if count < len(chunk.messages) else (chunk, None)
                 piece.add(unit, head)
         return pieces
 

@@ -12,9 +12,12 @@ from typing import Annotated, Any
 import typer
 
 from worker import __version__
+from worker.ending import LastResort
 
 __all__ = ["app", "main"]
 
+_END_SECONDS = 60.0
+"""What a handler has left behind a command that is done has so long to end."""
 _STATUS_URL = "http://127.0.0.1:8080"
 
 app = typer.Typer(
@@ -252,7 +255,22 @@ def broker(
 
 def main() -> None:
     """The entry point of `binlane`."""
-    sys.exit(_exit_code(sys.argv[1:]))
+    _fill_standard_files()
+    code = _exit_code(sys.argv[1:])
+    # Python waits for the threads that a handler may have left, and for what is to be done at exit.
+    LastResort(code).arm(_END_SECONDS)
+    sys.exit(code)
+
+
+def _fill_standard_files() -> None:
+    """Those that were closed before: else the next file or socket has that number, and what is told there."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # has the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - to the end of the process
 
 
 def _exit_code(arguments: list[str]) -> int:
@@ -260,6 +278,7 @@ def _exit_code(arguments: list[str]) -> int:
     try:
         code = command.main(arguments or ["--help"], prog_name="binlane", standalone_mode=False)
         code = code if arguments else 2
+        sys.stdout.flush()
     except typer.Abort:
         return 130
     except BrokenPipeError:

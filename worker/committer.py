@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
-from offsets.stores.interface import CheckpointError, CheckpointStore
+from offsets.stores.interface import CheckpointError
 from offsets.stores.polled import CommitInterrupted
-from offsets.types import Checkpoint, TopicPartition
+from offsets.types import Checkpoint, Mark, TopicPartition
 from worker.assignment import Assignment, Assignments
+from worker.backoff import describe
 from worker.logs import get_logger
 from worker.metrics import Metrics
 from worker.status import CheckpointStatus
@@ -20,12 +21,29 @@ __all__ = ["Committer", "LocalStore"]
 log = get_logger("committer")
 
 _RETRY_SECONDS = 5.0
+_TRACKER = "tracker"  # beside the stores' names: what is finished could not be told
 
 
-class LocalStore(CheckpointStore, Protocol):
+class LocalStore(Protocol):
     """A store beside Kafka, which also remembers what Kafka has acknowledged."""
 
-    def acknowledge(self, offsets: Mapping[TopicPartition, int]) -> None: ...
+    @property
+    def name(self) -> str: ...
+
+    def save(
+        self,
+        checkpoints: Mapping[TopicPartition, Checkpoint],
+        acknowledged: Mapping[TopicPartition, Mark] | None = None,
+    ) -> object: ...
+
+
+class GroupStore(Protocol):
+    """Kafka, which tells each commit from any other."""
+
+    @property
+    def name(self) -> str: ...
+
+    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> Mapping[TopicPartition, Mark]: ...
 
 
 class Committer(threading.Thread):
@@ -38,7 +56,7 @@ class Committer(threading.Thread):
         self,
         assignments: Assignments,
         local: LocalStore,
-        kafka: CheckpointStore,
+        kafka: GroupStore,
         *,
         interval: float,
         metrics: Metrics,
@@ -82,26 +100,23 @@ class Committer(threading.Thread):
         self._ended.set()
 
     def commit(self, leaving: Iterable[Assignment] | None = None) -> bool:
-        """Commit what is finished of `leaving`, by default of all partitions. True when Kafka has it."""
+        """Commit what is finished of `leaving`, by default of all partitions. True when Kafka has it.
+
+        Raises nothing: what goes wrong is an error of this commit, told and tried again with the next."""
         with self._lock:
-            assignments = self._assignments.current() if leaving is None else list(leaving)
-            found = {a: checkpoint for a in assignments if (checkpoint := a.tracker.checkpoint()) is not None}
-            on_disk = self._save(self._local, found)
-            in_kafka = self._save(self._kafka, found)
-            if in_kafka:
-                acknowledged = {}
-                for assignment in in_kafka:
-                    assignment.committed = found[assignment].offset
-                    acknowledged[assignment.partition] = assignment.committed
-                if on_disk is not None:
-                    self._acknowledge(acknowledged)
-            if not self._errors:
+            found = self._finished(self._assignments.current() if leaving is None else list(leaving))
+            everything = leaving is None
+            on_disk = self._save_locally(found, everything=everything)
+            in_kafka = self._save_in_kafka(found, everything=everything)
+            if on_disk and in_kafka:
+                self._save_locally(found, everything=everything)  # that Kafka has it
+            if in_kafka and not self._errors:
                 self._last_success = datetime.now(UTC)
-            return self.in_kafka
+            return in_kafka
 
     @property
     def in_kafka(self) -> bool:
-        """Whether the last commit to Kafka succeeded."""
+        """Whether no commit to Kafka waits to be tried again."""
         return self._kafka.name not in self._errors
 
     def status(self) -> CheckpointStatus:
@@ -111,33 +126,80 @@ class Committer(threading.Thread):
             last_error="; ".join(self._errors.values()) or None,
         )
 
-    def _save(self, store: CheckpointStore, found: dict[Assignment, Checkpoint]) -> list[Assignment] | None:
-        """The assignments whose checkpoint was new to the store and is saved now; None when that failed."""
-        new = {a: checkpoint for a, checkpoint in found.items() if a.saved.get(store.name) != checkpoint}
-        if not new:
-            return [] if store.name not in self._errors else None
-        try:
-            store.save({assignment.partition: checkpoint for assignment, checkpoint in new.items()})
-        except CommitInterrupted as error:
-            log.debug("commit_interrupted", reason=str(error))
-            return None
-        except CheckpointError as error:
-            self._failed(store.name, error)
-            return None
-        for assignment, checkpoint in new.items():
-            assignment.saved[store.name] = checkpoint
-        if self._errors.pop(store.name, None):
-            log.info("checkpoint_works_again", store=store.name)
-        self._metrics.commit(store.name, "success")
-        return list(new)
+    def _finished(self, assignments: list[Assignment]) -> dict[Assignment, Checkpoint]:
+        """What may be committed of each; one of which that cannot be told keeps no other from its commit."""
+        found: dict[Assignment, Checkpoint] = {}
+        faults: list[str] = []
+        for assignment in assignments:
+            try:
+                checkpoint = assignment.tracker.checkpoint()
+            except Exception as error:
+                log.exception("checkpoint_failed", partition=str(assignment.partition))
+                faults.append(f"{assignment.partition}: {describe(error)}")
+                continue
+            if checkpoint is not None:
+                found[assignment] = checkpoint._replace(
+                    topic_id=assignment.topic_id, began_with=assignment.began_with
+                )
+        self._errors.pop(_TRACKER, "")
+        if faults:
+            self._errors[_TRACKER] = "; ".join(faults)
+        return found
 
-    def _acknowledge(self, offsets: dict[TopicPartition, int]) -> None:
-        try:
-            self._local.acknowledge(offsets)
-        except CheckpointError as error:
-            self._failed(self._local.name, error)
+    def _save_locally(self, found: Mapping[Assignment, Checkpoint], *, everything: bool) -> bool:
+        """Whether the file holds these, and what Kafka has acknowledged.
 
-    def _failed(self, store: str, error: CheckpointError) -> None:
-        self._errors[store] = str(error)
+        `everything`: they are all that is assigned."""
+        new = {
+            a: (checkpoint, a.mark) for a, checkpoint in found.items() if a.on_disk != (checkpoint, a.mark)
+        }
+        if new:
+            try:
+                self._local.save(
+                    {a.partition: checkpoint for a, (checkpoint, _) in new.items()},
+                    {a.partition: mark for a, (_, mark) in new.items() if mark is not None},
+                )
+            except Exception as error:
+                self._failed(self._local.name, error)
+                return False
+            if any(a.on_disk is None or a.on_disk[0] != saved[0] for a, saved in new.items()):
+                self._metrics.commit(self._local.name, "success")
+            for assignment, saved in new.items():
+                assignment.on_disk = saved
+        if new or everything:
+            self._works_again(self._local.name)
+        return True
+
+    def _save_in_kafka(self, found: Mapping[Assignment, Checkpoint], *, everything: bool) -> bool:
+        """Whether Kafka holds these. `everything`: they are all that is assigned."""
+        new = {a: checkpoint for a, checkpoint in found.items() if a.in_kafka != checkpoint}
+        if new:
+            try:
+                marks = self._kafka.save({a.partition: checkpoint for a, checkpoint in new.items()})
+            except CommitInterrupted as error:
+                log.debug("commit_interrupted", reason=str(error))
+                return False
+            except Exception as error:
+                self._failed(self._kafka.name, error)
+                return False
+            self._metrics.commit(self._kafka.name, "success")
+            for assignment, checkpoint in new.items():
+                assignment.in_kafka = checkpoint
+                assignment.committed = checkpoint.offset
+                assignment.mark = marks[assignment.partition]
+        if new or everything:
+            self._works_again(self._kafka.name)
+        return True
+
+    def _works_again(self, store: str) -> None:
+        # What failed before is saved now, or belonged to partitions that left: it comes again elsewhere.
+        if self._errors.pop(store, ""):
+            log.info("checkpoint_works_again", store=store)
+
+    def _failed(self, store: str, error: Exception) -> None:
+        told = str(error) if isinstance(error, CheckpointError) else describe(error)
+        self._errors[store] = told
         self._metrics.commit(store, "failure")
-        log.error("checkpoint_failed", store=store, error=str(error))
+        # The text of a CheckpointError says it all; anything else needs its place in the code.
+        exc_info = None if isinstance(error, CheckpointError) else error
+        log.error("checkpoint_failed", store=store, error=told, exc_info=exc_info)

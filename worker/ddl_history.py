@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError
 
 from worker.formats.interface import Format, Record, SeparateDDL
-from worker.kafka_errors import client_logger
+from worker.kafka_errors import Stopping, client_logger, until_answered
 from worker.logs import get_logger
 
 __all__ = ["DDLHistory"]
@@ -20,9 +20,6 @@ log = get_logger("ddl_history")
 
 _LOOKUP_SECONDS = 10.0
 _POLL_RECORDS, _POLL_SECONDS = 1_000, 0.2
-_RETRY_SECONDS = 1.0
-
-Answer = TypeVar("Answer")
 
 
 class DDLHistory:
@@ -53,6 +50,8 @@ class DDLHistory:
         try:
             ends = self._ends(consumer, alive)
             records = self._learn(consumer, ends, alive) if ends else 0
+        except Stopping:
+            return 0
         finally:
             consumer.close()
         if ends:
@@ -61,16 +60,17 @@ class DDLHistory:
 
     def _ends(self, consumer: Consumer, alive: Callable[[], None]) -> dict[tuple[str, int], tuple[int, int]]:
         """(topic, partition) -> (first offset, end) of all that holds something."""
-        metadata = self._asked(lambda: consumer.list_topics(timeout=_LOOKUP_SECONDS), alive)
+        asked = partial(until_answered, alive=alive, stopping=self._stopping)
+        metadata = asked(lambda: consumer.list_topics(timeout=_LOOKUP_SECONDS))
         ends = {}
-        for name, topic in metadata.topics.items() if metadata is not None else ():
+        for name, topic in metadata.topics.items():
             if not self._has_ddl(name) or not isinstance(self._format_of(name), SeparateDDL):
                 continue
             for number in topic.partitions:
                 place = confluent_kafka.TopicPartition(name, number)
                 look = partial(consumer.get_watermark_offsets, place, _LOOKUP_SECONDS)
-                found = self._asked(look, alive)
-                if found is not None and found[0] < found[1]:
+                found = asked(look)
+                if found[0] < found[1]:
                     ends[name, number] = found
         return ends
 
@@ -99,14 +99,3 @@ class DDLHistory:
                 if error is not None or cast(int, message.offset()) + 1 >= ends[place][1]:
                     left.discard(place)
         return count
-
-    def _asked(self, ask: Callable[[], Answer], alive: Callable[[], None]) -> Answer | None:
-        """Kafka's answer; None when the worker stops before there is one."""
-        while not self._stopping.is_set():
-            alive()
-            try:
-                return ask()
-            except KafkaException as error:
-                log.error("kafka_does_not_answer", error=str(error), hint="trying again")
-                self._stopping.wait(_RETRY_SECONDS)
-        return None

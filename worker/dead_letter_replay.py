@@ -136,8 +136,10 @@ class _Failed:
 class Replay:
     """Opens the handlers that letters need, and closes them at its end. One thread."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, topic_id: str | None = None) -> None:
+        """`topic_id`: of the dead-letter topic; one that was made anew has other letters at its offsets."""
         self._configuration = configuration
+        self._topic_id = topic_id
         self._handlers: list[tuple[HandlerEntry, Handler]] = []
         self._failed = _Failed()
         self._stopped: list[BaseException] = []  # what threads of handlers cannot go on without
@@ -169,13 +171,15 @@ class Replay:
     def _handle(self, entry: HandlerEntry, plan: Plan) -> None:
         handler = self._opened(entry)
         letter = plan.letter
+        topic = replayed_topic(letter)
         batch = Batch(
             plan.table,
             plan.changes,
             database=plan.database,
             name=plan.name,
-            positions={(replayed_topic(letter), letter.place.partition): (letter.offset, letter.offset)},
+            positions={(topic, letter.place.partition): (letter.offset, letter.offset)},
             records=1,
+            topic_ids={} if self._topic_id is None else {topic: self._topic_id},
         )
         try:
             handler.handle(batch)

@@ -10,16 +10,18 @@ from datetime import datetime
 from typing import cast
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
 
 from offsets.stores import CheckpointError
-from offsets.stores.kafka import load_committed, offsets_of, refusal, text_of
+from offsets.stores.commits import CommitTexts, commit_now
+from offsets.stores.kafka import load_committed, text_of
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.configuration import Configuration
 from worker.connection import reach_kafka
 from worker.dead_letter_record import DeadLetter, read_letter
 from worker.formats.interface import Record
-from worker.kafka_settings import consumer_settings
+from worker.kafka_settings import admin_settings, consumer_settings
 
 __all__ = ["DeadLetterError", "DeadLetterTopic", "open_topic", "with_offset"]
 
@@ -47,18 +49,32 @@ def open_topic(configuration: Configuration) -> Iterator[DeadLetterTopic]:
     settings.pop("group.instance.id", None)
     # A group of its own, without members: it only keeps what was replayed.
     settings["group.id"] = f"{configuration.kafka.group_id}.dead-letters"
-    consumer = Consumer(settings, logger=logging.Logger("dead-letters", level=logging.CRITICAL + 1))
+    topic = configuration.dead_letter.topic
+    silent = logging.Logger("dead-letters", level=logging.CRITICAL + 1)
+    topic_id = _id_of(topic, AdminClient(admin_settings(configuration), logger=silent))
+    consumer = Consumer(settings, logger=silent)
     try:
-        yield DeadLetterTopic(configuration.dead_letter.topic, consumer)
+        yield DeadLetterTopic(topic, consumer, topic_id)
     finally:
         consumer.close()
+
+
+def _id_of(topic: str, admin: AdminClient) -> str | None:
+    try:
+        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_SECONDS)
+        found = asked[topic].result(_SECONDS).topic_id
+    except (KafkaException, TimeoutError):
+        return None  # it is not there yet, or the account may not see it
+    return None if found is None else str(found)
 
 
 class DeadLetterTopic:
     """Made by `open_topic`. All methods raise DeadLetterError when Kafka does not do what it is asked."""
 
-    def __init__(self, topic: str, consumer: Consumer) -> None:
+    def __init__(self, topic: str, consumer: Consumer, topic_id: str | None) -> None:
         self.topic = topic
+        self.topic_id = topic_id
+        """Kafka's id of it, as text; None where the brokers do not tell it."""
         self._consumer = consumer
         self._bounds = self._look()
         self._replayed = self._load()
@@ -105,12 +121,9 @@ class DeadLetterTopic:
         if not checkpoints:
             return
         try:
-            answers = self._consumer.commit(offsets=offsets_of(checkpoints), asynchronous=False)
-        except KafkaException as error:
-            raise DeadLetterError(f"cannot remember what was replayed: {text_of(error)}") from None
-        refused = refusal(answers)
-        if refused is not None:
-            raise DeadLetterError(f"cannot remember what was replayed: {refused}")
+            commit_now(self._consumer, checkpoints, CommitTexts())
+        except CheckpointError as error:
+            raise DeadLetterError(f"cannot remember what was replayed: {error}") from None
 
     def _look(self) -> dict[TopicPartition, tuple[int, int]]:
         try:
@@ -131,9 +144,10 @@ class DeadLetterTopic:
 
     def _load(self) -> dict[TopicPartition, Checkpoint]:
         try:
-            return load_committed(self._consumer, self._bounds, _SECONDS)
+            known = load_committed(self._consumer, self._bounds, _SECONDS)
         except CheckpointError as error:
             raise DeadLetterError(str(error)) from None
+        return {place: each.checkpoint for place, each in known.items()}
 
     def _at(self, since: datetime, begins: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         asked = [confluent_kafka.TopicPartition(*place, int(since.timestamp() * 1000)) for place in begins]
@@ -190,10 +204,10 @@ class DeadLetterTopic:
 def with_offset(known: Checkpoint, offset: int) -> Checkpoint:
     """The checkpoint with one more finished offset.
 
-    >>> with_offset(Checkpoint(3, (OffsetRange(5, 7),)), 8)
-    Checkpoint(offset=3, ahead=(OffsetRange(first=5, end=7), OffsetRange(first=8, end=9)))
-    >>> with_offset(Checkpoint(3, (OffsetRange(4, 5),)), 3)
-    Checkpoint(offset=5, ahead=())
+    >>> with_offset(Checkpoint(3, (OffsetRange(5, 7),)), 8)[:2]
+    (3, (OffsetRange(first=5, end=7), OffsetRange(first=8, end=9)))
+    >>> with_offset(Checkpoint(3, (OffsetRange(4, 5),)), 3)[:2]
+    (5, ())
     """
     ranges = sorted([*known.ahead, OffsetRange(offset, offset + 1)])
     reached = known.offset

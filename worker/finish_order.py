@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from offsets.tracker import Run
+    from offsets.run import Run
     from worker.assignment import Assignment
     from worker.chunk import Chunk
     from worker.formats.interface import Record

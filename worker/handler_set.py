@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from handlers import Handler, HandlerContext
@@ -12,6 +14,7 @@ from handlers.registry import create
 from worker.backoff import describe
 from worker.circuit import Circuit
 from worker.configuration import Configuration, HandlerEntry, TableRule
+from worker.ending import Bounded, GivenUp
 from worker.handler_status import OpenHandler, statuses
 from worker.logs import get_logger
 from worker.tables import BoundHandler
@@ -19,6 +22,10 @@ from worker.tables import BoundHandler
 __all__ = ["HandlerOpenError", "HandlerPlan", "HandlerSet"]
 
 log = get_logger("handlers")
+
+_LATE_SECONDS = 1.0  # beyond `close_timeout`, for a close that is bounded by itself
+_LONGEST_CLOSE = 86_400.0
+"""Seconds: a `close_timeout` beyond a day is a mistake."""
 
 
 class HandlerOpenError(Exception):
@@ -47,7 +54,8 @@ class HandlerPlan:
 class HandlerSet:
     """One object for each configured handler; one for each lane where the class says `per_lane`.
 
-    The main thread's own, but for `of`, `circuits` and `statuses`.
+    The main thread's own, but for `of`, `circuits` and `statuses`; `open` and `plan` run in a thread that it
+    waits for, unless the worker stops.
     """
 
     def __init__(
@@ -56,19 +64,27 @@ class HandlerSet:
         *,
         fail: Callable[[BaseException], None] | None = None,
         metrics: HandlerMetrics = NO_METRICS,
+        partitions: Callable[[], Collection[tuple[str, int]]] | None = None,
     ) -> None:
-        """`fail` and `metrics` are what handlers are given as `stop_worker` and `metrics`.
+        """`fail`, `metrics` and `partitions` are what handlers are given as `stop_worker`, `metrics` and
+        `partitions`.
 
         Raises HandlerTypeError and OptionsError."""
         self._configuration = configuration
         self._fail = fail
         self._metrics = metrics
+        self._partitions = partitions
         self._rules = [
             _Rule(rule, [_bind(configuration, entry) for entry in rule.handlers])
             for rule in configuration.tables
         ]
         self._opened: list[OpenHandler] = []
         self._left: list[BoundHandler] = []
+        # Opened for a plan that is not adopted yet.
+        self._planned: list[OpenHandler] = []
+        # Of handlers that have left: what the worker did not wait for, and until when it may take.
+        self._late: list[tuple[Bounded[bool], float]] = []
+        self._ended = False
 
     def of(self, rule: TableRule) -> list[BoundHandler]:
         return next(known.bound for known in self._rules if known.rule is rule)
@@ -92,8 +108,10 @@ class HandlerSet:
         """Make and open what another configuration has beside the handlers that are there; they stay where
         type, name and options are the same. Nothing is changed yet.
 
-        Raises HandlerTypeError, OptionsError, HandlerOpenError; what was opened is closed again."""
+        Raises HandlerTypeError, OptionsError, HandlerOpenError; what was opened is closed again. What a plan
+        that is not adopted has opened is closed by `close`."""
         plan = HandlerPlan(configuration)
+        self._planned = plan.opened
         free = [(entry, bound) for known in self._rules for entry, bound in _pairs(known)]
         try:
             for rule in configuration.tables:
@@ -112,26 +130,73 @@ class HandlerSet:
         self._rules = plan.rules
         self._configuration = plan.configuration
         self._opened += plan.opened
+        self._planned = []
 
-    def close_left(self, in_use: Collection[BoundHandler]) -> None:
-        """Close the handlers that are not configured any more, but for those still in use."""
+    def close_left(self, in_use: Collection[BoundHandler], *, stopped: Callable[[], bool]) -> None:
+        """Close the handlers that are not configured any more, but for those still in use. Once the worker is
+        `stopped`, that is waited for by `close`."""
         used = {id(bound) for bound in in_use}
         gone = [bound for bound in self._left if id(bound) not in used]
         for bound in gone:
             self._left.remove(bound)
             own = [each for each in self._opened if any(each.handler is one for one in bound.objects)]
             self._opened = [each for each in self._opened if each not in own]
-            _close(own)
-            log.info("handler_closed", handler=bound.name)
+            end = time.monotonic() + _most_seconds(each.handler for each in own) + _LATE_SECONDS
+            closing = Bounded(f"close-left-{bound.name}", partial(_close, own))
+            try:
+                closing.unless(stopped)
+            except GivenUp:
+                self._late.append((closing, end))
+            else:
+                log.info("handler_closed", handler=bound.name)
 
     @property
     def has_left(self) -> bool:
         """Whether handlers that are not configured any more wait to be closed."""
         return bool(self._left)
 
+    @property
+    def close_seconds(self) -> float:
+        """The longest that `close` may take."""
+        objects = [handler for bound in [*self._all(), *self._left] for handler in bound.objects]
+        return _most_seconds([*objects, *(each.handler for each in list(self._planned))])
+
+    def release(self, partitions: Collection[tuple[str, int]], seconds: float) -> None:
+        """Tell the handlers that partitions leave, and wait so long for them. Any thread; raises nothing."""
+        end = time.monotonic() + seconds
+        told = [
+            (each, Bounded(f"release-{each.name}", partial(_release, each, partitions)))
+            for each in list(self._opened)
+            if getattr(type(each.handler), "release", None) not in (None, Handler.release)
+        ]
+        for each, call in told:
+            try:
+                call.within(end - time.monotonic())
+            except TimeoutError as error:
+                if seconds > 0:
+                    log.warning(
+                        "handler_release_timeout",
+                        handler=each.name,
+                        seconds=round(seconds, 1),
+                        error=str(error),
+                        hint="it still works for partitions that another worker may have now",
+                    )
+
     def close(self) -> bool:
-        """Close what was opened, in reverse; False if one of them raised."""
-        return _close(self._opened)
+        """Close what was opened; False if one of them raised, or took longer than it may."""
+        self._ended = True
+        opened = [*self._opened, *self._planned]
+        self._opened.clear()
+        self._planned.clear()
+        clean = _close(opened)
+        while self._late:
+            closing, end = self._late.pop()
+            try:
+                clean &= closing.within(end - time.monotonic())
+            except TimeoutError as error:
+                clean = False
+                log.error("handler_close_failed", error=describe(error))
+        return clean
 
     def _all(self) -> Iterator[BoundHandler]:
         for known in self._rules:
@@ -177,12 +242,24 @@ class HandlerSet:
                 spark=configuration.spark,
                 stop_worker=self._fail,
                 metrics=self._metrics,
+                partitions=self._partitions,
             )
             try:
                 handler.open(context)
             except Exception as error:
                 raise HandlerOpenError(f"handler {entry.name} could not open: {describe(error)}") from error
+            if not _waitable(handler.close_timeout):
+                log.warning(
+                    "handler_close_timeout_unusable",
+                    handler=entry.name,
+                    found=str(handler.close_timeout),
+                    allowed=f"seconds, 0 to {_LONGEST_CLOSE:.0f}",
+                    used=Handler.close_timeout,
+                )
             opened.append(OpenHandler(entry.name, entry.type, lane, handler))
+            if self._ended:  # the worker has stopped meanwhile, and closed what it knew
+                _close(opened)
+                raise GivenUp(f"the worker stopped while handler {entry.name} was opened")
 
 
 def _pairs(known: _Rule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:
@@ -196,14 +273,37 @@ def _bind(configuration: Configuration, entry: HandlerEntry) -> BoundHandler:
     return BoundHandler(entry.name, (first, *others))
 
 
+def _most_seconds(handlers: Iterable[Handler]) -> float:
+    """The longest `close_timeout`. A handler may have given that name to something else; no number, or one
+    that no clock can wait for, counts as the usual one."""
+    found = (each.close_timeout for each in handlers)
+    return max((each if _waitable(each) else Handler.close_timeout for each in found), default=0.0)
+
+
+def _waitable(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and 0 <= seconds <= _LONGEST_CLOSE  # not NaN either
+
+
+def _release(opened: OpenHandler, partitions: Collection[tuple[str, int]]) -> None:
+    try:
+        opened.handler.release(partitions)
+    except Exception as error:
+        log.error("handler_release_failed", handler=opened.name, error=describe(error), exc_info=error)
+
+
 def _close(opened: list[OpenHandler]) -> bool:
-    """Close them in reverse; False if one of them raised."""
+    """Close them; False if one of them raised, or took longer than it may.
+
+    Side by side: what one does at its end takes nothing of another's time, and none goes on with what it does
+    behind its batches until the others are closed."""
+    began = time.monotonic()
+    closing = [(each, Bounded(f"close-{each.name}", each.handler.close)) for each in opened]
+    opened.clear()
     clean = True
-    while opened:
-        last = opened.pop()
+    for each, call in closing:
         try:
-            last.handler.close()
-        except Exception as error:
+            call.within(began + _most_seconds([each.handler]) - time.monotonic())
+        except BaseException as error:
             clean = False
-            log.error("handler_close_failed", handler=last.name, error=describe(error), exc_info=error)
+            log.error("handler_close_failed", handler=each.name, error=describe(error), exc_info=error)
     return clean

@@ -1,20 +1,38 @@
-"""Kafka's errors, told to people: once in a while, with what to do about them."""
+"""Kafka's errors, told to people: once in a while, with what to do about them. Questions are asked again."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
+from offsets.stores.interface import CheckpointError
 from worker.logs import get_logger
 
-__all__ = ["KafkaErrors", "client_logger"]
+__all__ = [
+    "ANSWER_SECONDS",
+    "NOWHERE",
+    "KafkaErrors",
+    "Stopping",
+    "answered",
+    "client_logger",
+    "until_answered",
+]
+
+Answer = TypeVar("Answer")
 
 log = get_logger("kafka")
 
 _AGAIN_SECONDS = 10.0
+_ASK_AGAIN_SECONDS = 1.0
+
+ANSWER_SECONDS = 2.0
+"""What a question about one partition may take while the others wait."""
+NOWHERE = 2**62
+"""An offset that no log has: once the partition can be read, the broker says that it is out of range."""
 
 _HINTS = {
     KafkaError._ALL_BROKERS_DOWN: "no broker can be reached; trying again. See kafka.bootstrap_servers",
@@ -44,6 +62,42 @@ def client_logger() -> logging.Logger:
     if not any(isinstance(known, _Told) for known in logger.filters):
         logger.addFilter(_Told())
     return logger
+
+
+class Stopping(Exception):
+    """The worker is to stop, so nobody needs the answer any more."""
+
+
+def until_answered(
+    ask: Callable[[], Answer], *, alive: Callable[[], None], stopping: threading.Event
+) -> Answer:
+    """Kafka's answer, however long it is away: it is asked again, and `alive` called each time.
+
+    Raises:
+        Stopping: `stopping` was set before there was an answer.
+    """
+    while not stopping.is_set():
+        alive()
+        try:
+            return ask()
+        except (KafkaException, CheckpointError) as error:
+            log.error("kafka_does_not_answer", error=str(error), hint="trying again")
+            stopping.wait(_ASK_AGAIN_SECONDS)
+    raise Stopping
+
+
+def answered(ask: Callable[[], Answer], partition: object) -> Answer | None:
+    """Kafka's answer about one partition; None, which is told, if there is none: nobody else waits for it."""
+    try:
+        return ask()
+    except KafkaException as error:
+        log.error(
+            "offset_not_told",
+            partition=str(partition),
+            error=str(error),
+            hint="the partition is not read until its leader tells its offsets; the others are",
+        )
+        return None
 
 
 class KafkaErrors:

@@ -27,6 +27,7 @@ class Lane:
         "busy_seconds",
         "bytes",
         "condition",
+        "finished_records",
         "manned",
         "number",
         "ready",
@@ -46,6 +47,8 @@ class Lane:
         """What this lane's processor works on, wherever it comes from."""
         self.since = 0.0
         self.busy_seconds = 0.0
+        self.finished_records = 0
+        """By this lane's processor, whose own it is."""
         self.manned = True
         """Whether it has a processor. A lane that was given up keeps it until its last batch ends."""
 
@@ -143,6 +146,12 @@ class Timers:
             due, _, unit = heapq.heappop(self._heap)
             if unit.due == due and unit.state in (UnitState.WAITING, UnitState.BACKOFF):
                 yield unit
+
+    @property
+    def pending(self) -> bool:
+        """Whether a unit waits for its time."""
+        waits = (UnitState.WAITING, UnitState.BACKOFF)
+        return any(unit.state in waits for _, _, unit in self._heap)
 
     def waiting(self) -> set[Unit]:
         """The units that only wait for a fuller batch."""

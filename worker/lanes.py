@@ -8,7 +8,7 @@ lane, so that one hot lane never leaves the others idle.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from worker.assignment import Assignment
@@ -16,6 +16,7 @@ from worker.chunk import Delivery
 from worker.lane import Lane, Room
 from worker.lane_changes import give_tables, resize
 from worker.schedule import Schedule
+from worker.snapshot import LanesView, look
 from worker.spreading import Spread
 from worker.unit import Unit, UnitState
 from worker.work import Work
@@ -51,6 +52,7 @@ class Lanes:
         self._clock = clock
         self._schedule = Schedule(self.lanes, self._room, stealing=work_stealing)
         self._held: Delivery | None = None  # the delivery that did not fit
+        self._halted: dict[Unit, None] = {}  # those that halted, until somebody asks: some went on since
         self._withdrawing = False
         self._stopping = False
 
@@ -71,7 +73,7 @@ class Lanes:
             now = self._clock()
             woken = 0
             for unit, chunk in delivery.parts:
-                chunk.enqueued = now
+                chunk.enqueued = unit.used = now
                 unit.push(chunk)
                 if unit.state in (UnitState.IDLE, UnitState.WAITING):
                     woken += schedule.arrange(unit)
@@ -93,8 +95,11 @@ class Lanes:
 
     def withdraw(self, units: Iterable[Unit], gone: set[Assignment], timeout: float) -> list[str]:
         """Forget what the units hold of partitions that leave, marked closed before, and wait until their
-        running batches ended. Returns the tables still running after `timeout` seconds."""
+        running batches ended. Returns the tables still running after `timeout` seconds.
+
+        The fetcher's thread only: nothing is offered meanwhile."""
         with self._lock:
+            units = [unit for unit in units if not unit.at_rest]
             self._schedule.idle.wake(self._schedule.drop(units, gone))
             self._withdrawing = True
             end = self._clock() + timeout
@@ -121,6 +126,11 @@ class Lanes:
         """Other rules and handlers: for a batch that runs from its next attempt on."""
         with self._lock:
             give_tables(changed, self._schedule)
+
+    def at_rest(self, units: Iterable[Unit]) -> list[Unit]:
+        """Those that hold and run nothing. The fetcher's thread: it stays so until that offers something."""
+        with self._lock:
+            return [unit for unit in units if unit.at_rest]
 
     def running(self) -> list[Work]:
         """The batches that run."""
@@ -183,10 +193,12 @@ class Lanes:
             unit.state = UnitState.BACKOFF
             if work.withdrawn:
                 self._wake(self._schedule.unfold(unit))
-            elif delay > 0:
-                self._schedule.set_timer(unit)
-            else:  # its lane may be another's by now
-                self._schedule.let_run((unit,))
+            else:
+                if delay > 0:
+                    self._schedule.set_timer(unit)
+                else:  # its lane may be another's by now
+                    self._schedule.let_run((unit,))
+                self._wake(self._schedule.let_others_go_on(unit))
             self._tell()
 
     def halt(self, number: int, work: Work, error: str) -> None:
@@ -197,8 +209,9 @@ class Lanes:
             unit.error = error
             unit.held = work
             unit.state = UnitState.HALTED
-            if work.withdrawn:
-                self._wake(self._schedule.unfold(unit))
+            self._halted[unit] = None
+            withdrawn, schedule = work.withdrawn, self._schedule
+            self._wake(schedule.unfold(unit) if withdrawn else schedule.let_others_go_on(unit))
             self._tell()
 
     def unblock(self) -> None:
@@ -219,9 +232,9 @@ class Lanes:
             unit, schedule = work.unit, self._schedule
             self._leave(number)
             unit.mended()
-            unit.state = UnitState.IDLE
             self._room.release(unit, spread.records, spread.bytes)
             woken = schedule.spread(unit, spread.parts)
+            unit.state = UnitState.IDLE  # not before its shards have what it had: see Unit.at_rest
             schedule.put_back(unit, spread.rest)
             self._wake(woken + schedule.arrange(unit))
             self._tell()
@@ -246,18 +259,33 @@ class Lanes:
         """A delivery waits because it does not fit."""
         return self._held is not None
 
-    def dead_end(self, units: Iterable[Unit]) -> bool:
+    @property
+    def finished_records(self) -> int:
+        """Of all tables so far, at about this moment."""
+        return sum(lane.finished_records for lane in self.lanes) + self._schedule.finished_records
+
+    def halted(self) -> list[str]:
+        """The tables of which a change failed for good."""
+        with self._lock:
+            self._halted = {unit: None for unit in self._halted if unit.state is UnitState.HALTED}
+            return list(dict.fromkeys(unit.table.label for unit in self._halted))
+
+    def snapshot(self, units: Sequence[Unit], most: int) -> LanesView:
+        """Lanes and tables as they are now; of the tables at most so many. Any thread."""
+        return look(self.lanes, units, count=self.count, now=self._clock(), lock=self._lock, most=most)
+
+    def dead_end(self) -> bool:
         """A delivery waits for room that only halted tables could give."""
         with self._lock:
             if self._held is None or self._room.fits(self._held):
                 return False
-            return all(table.still for table in units)
+            return self._schedule.still
 
-    def worked_off(self, units: Iterable[Unit]) -> bool:
+    def worked_off(self) -> bool:
         """All that came is done, but for halted tables. Nobody waits any longer for a fuller batch."""
         with self._lock:
             self._schedule.let_run(self._schedule.timers.waiting())
-            return self._held is None and all(table.still for table in units)
+            return self._held is None and self._schedule.still
 
     @property
     def lock(self) -> threading.Lock:

@@ -58,6 +58,13 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "Calls of a handler that raised.",
     ),
     MetricDefinition(
+        "binlane_handler_passed_over_total",
+        "counter",
+        ("handler",),
+        "Changes that a handler passed over, because its target's marks say that they were applied before.",
+        "handler",
+    ),
+    MetricDefinition(
         "binlane_retries_total",
         "counter",
         ("table",),
@@ -111,6 +118,13 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "gauge",
         _PARTITION,
         "1 while the partition is paused, else 0.",
+    ),
+    MetricDefinition(
+        "binlane_standstill_seconds",
+        "gauge",
+        _PARTITION,
+        "How long the partition has not been read although Kafka has more, the lanes have room and nothing "
+        "is paused; 0 as long as all is well.",
     ),
     MetricDefinition(
         "binlane_position",

@@ -7,7 +7,7 @@ partitions are read from the worker's status when Prometheus scrapes, handler ti
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
@@ -24,7 +24,7 @@ from worker import __version__
 from worker.handler_metrics import HandlerMeters
 from worker.histogram import HandlerTimes, merge
 from worker.metric_definitions import definition
-from worker.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
+from worker.status import LaneStatus, Look, PartitionStatus
 from worker.table_labels import MAX_TABLE_LABELS, OTHER_TABLES, TableLabels
 
 __all__ = ["MAX_TABLE_LABELS", "OTHER_TABLES", "CommitResult", "Metrics", "RebalanceKind", "ReloadResult"]
@@ -43,9 +43,9 @@ class Metrics:
     def __init__(self, version: str = __version__) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self._version = version
-        self._status: Callable[[], WorkerStatus] | None = None
-        self._tables = TableLabels(MAX_TABLE_LABELS)
-        self.handlers = HandlerMeters(self._tables)
+        self._look: Callable[[], Look] | None = None
+        self.tables = TableLabels(MAX_TABLE_LABELS)
+        self.handlers = HandlerMeters(self.tables)
         """What handlers report."""
         self._times: dict[int, HandlerTimes] = {}
         self._times_lock = threading.Lock()  # guards _times: lanes are added while a scrape reads
@@ -69,9 +69,9 @@ class Metrics:
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
 
-    def attach(self, status: Callable[[], WorkerStatus]) -> None:
+    def attach(self, look: Callable[[], Look]) -> None:
         """Say where lanes, tables and partitions are read from at each scrape."""
-        self._status = status
+        self._look = look
 
     def consumed(self, topic: str, partition: int, records: int) -> None:
         self._consumed.labels(topic, partition).inc(records)
@@ -83,10 +83,10 @@ class Metrics:
         self._handler_failures.labels(handler).inc()
 
     def retry(self, table: str) -> None:
-        self._retries.labels(self._tables.label(table)).inc()
+        self._retries.labels(self.tables.label(table)).inc()
 
     def dead_letter(self, table: str, records: int = 1) -> None:
-        self._dead_letters.labels(self._tables.label(table)).inc(records)
+        self._dead_letters.labels(self.tables.label(table)).inc(records)
 
     def reload(self, result: ReloadResult) -> None:
         self._reloads.labels(result).inc()
@@ -121,9 +121,10 @@ class Metrics:
             self._handler_failures.labels(handler)
         yield times
 
-        status = None if self._status is None else self._status()
-        if status is not None:
-            yield from self._collect_tables(status.tables)
+        look = None if self._look is None else self._look()
+        status = look.status if look is not None else None
+        if look is not None and status is not None:
+            yield from self._collect_tables(look)
             yield from _collect_lanes(status.lanes)
             yield from _collect_partitions(status.partitions)
             up = _gauge_family("binlane_target_up")
@@ -144,16 +145,14 @@ class Metrics:
             yield from _families(counter)
         for counter in (self._retries, self._dead_letters):
             for family in _families(counter):
-                family.samples = self._tables.fold(family.samples)
+                family.samples = self.tables.fold(family.samples)
                 yield family
 
-    def _collect_tables(self, tables: Iterable[TableStatus]) -> Iterator[Metric]:
+    def _collect_tables(self, look: Look) -> Iterator[Metric]:
         finished: dict[str, int] = {}
-        blocked = 0
-        for table in tables:
-            label = self._tables.label(table.table)
-            finished[label] = finished.get(label, 0) + table.finished_records
-            blocked += table.state == "blocked"
+        for table, records in look.finished:
+            label = self.tables.label(table)
+            finished[label] = finished.get(label, 0) + records
         # A table's first retry or dead letter must show as an increase, so both begin at 0.
         for label in finished:
             self._retries.labels(label)
@@ -161,10 +160,10 @@ class Metrics:
         family = _counter_family("binlane_records_finished_total")
         for label, records in finished.items():
             family.add_metric([label], records)
-        family.samples = self._tables.fold(family.samples)
+        family.samples = self.tables.fold(family.samples)
         yield family
         gauge = _gauge_family("binlane_tables_blocked")
-        gauge.add_metric([], blocked)
+        gauge.add_metric([], look.blocked)
         yield gauge
 
 
@@ -183,6 +182,7 @@ def _collect_lanes(lanes: Sequence[LaneStatus]) -> Iterator[Metric]:
 def _collect_partitions(partitions: Sequence[PartitionStatus]) -> Iterator[Metric]:
     """What is not known yet (None) has no sample: 0 would be a claim."""
     paused = _gauge_family("binlane_partition_paused")
+    standstill = _gauge_family("binlane_standstill_seconds")
     position = _gauge_family("binlane_position")
     committed = _gauge_family("binlane_committed")
     unfinished = _gauge_family("binlane_unfinished_records")
@@ -191,6 +191,7 @@ def _collect_partitions(partitions: Sequence[PartitionStatus]) -> Iterator[Metri
     for partition in partitions:
         label = [partition.topic, str(partition.partition)]
         paused.add_metric(label, partition.paused)
+        standstill.add_metric(label, partition.standstill_seconds)
         unfinished.add_metric(label, partition.unfinished)
         oldest = partition.delay_seconds
         if oldest is None and partition.unfinished == 0:
@@ -203,7 +204,7 @@ def _collect_partitions(partitions: Sequence[PartitionStatus]) -> Iterator[Metri
         ):
             if value is not None:
                 family.add_metric(label, value)
-    yield from (paused, position, committed, unfinished, lag, delay)
+    yield from (paused, standstill, position, committed, unfinished, lag, delay)
 
 
 class _Scrape(Collector):

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
 
 from offsets.stores import FileStore, PolledKafkaStore
+from offsets.topic_ids import TopicIds
 from worker.assignment import Assignments
 from worker.circuit import Circuit
 from worker.committer import Committer
@@ -20,22 +22,27 @@ from worker.dead_letters import DEAD_LETTER_TARGET, DeadLetters
 from worker.failures import FailureRules
 from worker.fetcher import Fetcher
 from worker.formats.choice import FormatChoice
+from worker.former import FormerRecords
 from worker.handler_set import HandlerSet
 from worker.kafka_errors import KafkaErrors, client_logger
-from worker.kafka_settings import consumer_settings, producer_settings
+from worker.kafka_settings import admin_settings, consumer_settings, producer_settings
 from worker.lanes import Lanes
 from worker.metrics import Metrics
 from worker.processor import Processor
 from worker.rebalance import Rebalancer
+from worker.refetching import Refetching
 from worker.routing import Router
 from worker.slow_calls import RunningCalls
 from worker.source_order import SourceOrder, ends_told_by
 from worker.tables import TableBook
+from worker.whole_share import WholeShare
 
 __all__ = ["KAFKA_DEADLINE", "Parts"]
 
 KAFKA_DEADLINE = 10.0
 """Seconds that a commit or a look-up may take."""
+_STATISTICS_MS = "10000"
+"""How often librdkafka tells how far it has fetched; 0.1 ms of CPU each time for a hundred partitions."""
 
 
 class Parts:
@@ -55,10 +62,15 @@ class Parts:
         """
         lanes, checkpoint = configuration.lanes, configuration.checkpoint
         self.metrics = Metrics()
-        self.handlers = HandlerSet(configuration, fail=fail, metrics=self.metrics.handlers)
-        self.errors = KafkaErrors(clock)
         self.assignments = Assignments()
-        self.book = TableBook(configuration, self.handlers.of)
+        self.handlers = HandlerSet(
+            configuration,
+            fail=fail,
+            metrics=self.metrics.handlers,
+            partitions=lambda: [assignment.partition for assignment in self.assignments.current()],
+        )
+        self.errors = KafkaErrors(clock)
+        self.book = TableBook(configuration, self.handlers.of, self.metrics.tables.label)
         self.local = FileStore(checkpoint.directory, configuration.kafka.group_id)
         self.kafka = PolledKafkaStore(KAFKA_DEADLINE)
         self.lanes = Lanes(
@@ -75,7 +87,7 @@ class Parts:
                 configuration.dead_letter,
                 producer_settings(configuration),
                 worker=configuration.name,
-                finished=self.book.finished_records,
+                finished=lambda: self.lanes.finished_records,
                 redact=configuration.secrets.redact,
                 metrics=self.metrics,
                 back=self.lanes.unblock,
@@ -107,29 +119,51 @@ class Parts:
         formats = FormatChoice(configuration.format, configuration.json_layout)
         settings = consumer_settings(configuration)
         strategy = str(settings.get("partition.assignment.strategy", ""))
+        incremental = "cooperative" in strategy or settings.get("group.protocol") == "consumer"
+        admin = AdminClient(admin_settings(configuration), logger=client_logger())
+        topic_ids = TopicIds(admin)
+        self.former = FormerRecords(self.lanes, clock)
         self.rebalancer = Rebalancer(
             configuration,
             assignments=self.assignments,
             book=self.book,
             lanes=self.lanes,
+            former=self.former,
             committer=self.committer,
             local=self.local,
             kafka=self.kafka,
+            topic_ids=topic_ids,
             format_of=formats.of,
             metrics=self.metrics,
-            incremental="cooperative" in strategy or settings.get("group.protocol") == "consumer",
+            incremental=incremental,
+            release=self.handlers.release,
             settled=self.errors.settled,
             stopping=stop,
         )
-        consumer = Consumer(
-            settings, error_cb=self.errors.report, on_commit=self.kafka.answered, logger=client_logger()
+        self.consumer = consumer = Consumer(
+            {"statistics.interval.ms": _STATISTICS_MS, **settings},
+            error_cb=self.errors.report,
+            on_commit=self.kafka.answered,
+            stats_cb=self._statistics,
+            logger=client_logger(),
         )
-        order, history = None, None
+        self.refetching = Refetching(
+            consumer,
+            self.assignments,
+            self.rebalancer,
+            topic_ids=topic_ids,
+            initial=checkpoint.initial,
+            incremental=incremental,
+            clock=clock,
+        )
+        order, history, self.share = None, None, None
         if configuration.kafka.ddl_topics:
             has_ddl = topics_matcher(configuration.kafka.ddl_topics)
             order = SourceOrder(
                 has_ddl, high=ends_told_by(consumer), max_bytes=lanes.max_bytes // 4, clock=clock
             )
+            merged = topics_matcher([*configuration.kafka.topics, *configuration.kafka.ddl_topics])
+            self.share = WholeShare(consumer, self.assignments, merged)
             history = DDLHistory(settings, has_ddl, formats.of, stopping=stop)
         self.fetcher = Fetcher(
             consumer,
@@ -137,11 +171,13 @@ class Parts:
             assignments=self.assignments,
             router=Router(self.book, self.metrics, on_undecodable=configuration.on_undecodable),
             rebalancer=self.rebalancer,
+            refetching=self.refetching,
             lanes=self.lanes,
             errors=self.errors,
             store=self.kafka,
             metrics=self.metrics,
             order=order,
+            share=self.share,
             prepare=history.read if history is not None else None,
             max_records=lanes.max_records,
             max_bytes=lanes.max_bytes,
@@ -162,3 +198,6 @@ class Parts:
         if self.dead_letters is not None:
             found.append((DEAD_LETTER_TARGET, self.dead_letters.circuit))
         return found
+
+    def _statistics(self, text: str) -> None:
+        self.fetcher.standstill.statistics(text)

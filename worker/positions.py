@@ -13,9 +13,10 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from offsets.restore import Start, choose_start
+from offsets.restore import Start, began_with, choose_starts
 from offsets.stores import CheckpointError, FileEntry, FileStore, KafkaStore
 from offsets.stores.kafka import COORDINATOR_BUSY, text_of
+from offsets.topic_ids import TopicIds
 from offsets.types import Checkpoint, TopicPartition
 from worker.configuration import Configuration
 from worker.configuration.matching import topic_matcher
@@ -46,6 +47,8 @@ class Position:
     start: Start
     begins_at: int
     """`start.offset` as an offset of now, within what Kafka has."""
+    topic_id: str | None
+    """Kafka's id of the topic; None: it cannot be told."""
     lost: str | None
     """Why that is not `start.offset` itself, if it is an offset that Kafka does not have."""
 
@@ -83,6 +86,7 @@ class Cluster:
         self._admin = admin
         self._kafka = KafkaStore(consumer, _SECONDS)
         self.file = FileStore(configuration.checkpoint.directory, configuration.kafka.group_id)
+        self._topic_ids = TopicIds(admin)
         self._topics: dict[str, list[int]] | None = None
 
     def close(self) -> None:
@@ -107,18 +111,18 @@ class Cluster:
             TopicPartition(name, number) for name in sorted(topics) for number in self._partitions(name)
         ]
         in_file = self.file.load_entries(partitions)
-        in_kafka = self._kafka.load(partitions)
+        in_kafka = self._kafka.load_committed(partitions)
         bounds = {partition: self.bounds(partition) for partition in partitions}
-        starts = {
-            partition: choose_start(
-                partition,
-                force=self._rule.force,
-                initial=self._rule.initial,
-                file=in_file.get(partition),
-                kafka=in_kafka.get(partition),
-            )
-            for partition in partitions
-        }
+        topic_ids = self._topic_ids.now(topics, _SECONDS)
+        starts = choose_starts(
+            partitions,
+            forced=lambda _: self._rule.force,
+            initial=self._rule.initial,
+            file=in_file,
+            kafka=in_kafka,
+            topic_ids=topic_ids,
+            counts={name: len(self._partitions(name)) for name in topics},
+        )
         times = self._at_times(
             {
                 partition: start.offset
@@ -145,9 +149,10 @@ class Cluster:
                     beginning=beginning,
                     end=end,
                     file=in_file.get(partition),
-                    kafka=in_kafka.get(partition),
+                    kafka=in_kafka[partition].checkpoint if partition in in_kafka else None,
                     start=start,
                     begins_at=begins_at,
+                    topic_id=topic_ids.get(partition.topic),
                     lost=lost,
                 )
             )
@@ -212,15 +217,22 @@ class Cluster:
             PositionError: the group is active, and nothing was moved; or Kafka has the new position and the
                 local file has not.
         """
-        checkpoints = {partition: Checkpoint(offset)}
+        numbers = self._partitions(partition.topic)
+        others = [TopicPartition(partition.topic, number) for number in numbers]
+        topic_id = self._topic_ids.now([partition.topic], _SECONDS).get(partition.topic)
+        known = [each.checkpoint for each in self._kafka.load_committed(others).values()]
+        with contextlib.suppress(CheckpointError):  # that it cannot be written is told below
+            known += [each.checkpoint for each in self.file.load_entries(others).values()]
+        began = began_with(known, topic_id)
+        # With a group that never ran, the other partitions begin at `initial` all the same.
+        checkpoints = {partition: Checkpoint(offset, (), topic_id, len(numbers) if began is None else began)}
         try:
-            self._kafka.save(checkpoints)
+            marks = self._kafka.save(checkpoints)
         except CheckpointError:
             self.refuse_active_group(partition)  # a member may have come just now: the likeliest reason
             raise
         try:
-            self.file.save(checkpoints)
-            self.file.acknowledge({partition: offset})
+            self.file.save(checkpoints, marks)
         except CheckpointError as error:
             raise PositionError(
                 f"moved in Kafka, but not in the local file: {error}. Run this again when that is mended"

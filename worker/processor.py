@@ -15,6 +15,7 @@ from worker.lanes import Lanes
 from worker.metrics import Metrics
 from worker.places import place_of, record_place
 from worker.spreading import spread
+from worker.unit import Unit
 from worker.witness import MustHalt, MustWait, Step
 from worker.work import Work
 
@@ -46,6 +47,7 @@ class Processor(threading.Thread):
         super().__init__(name=f"processor-{number}", daemon=True)
         self._number = number
         self._lanes = lanes
+        self._lane = lanes.lanes[number]
         self._times: HandlerTimes = metrics.handler_times(number)
         self._failures = Failures(rules, lanes, metrics, clock)
         self._begin_call = rules.calls.begin
@@ -106,17 +108,22 @@ class Processor(threading.Thread):
             work.runs = [run.decoded(work.total) for run in runs]
             outcomes = [(work.runs[runs.index(run)], step) for run, step in outcomes]
         if outcomes is None or all(run.finished for run in work.runs):
-            work.unit.finished_records += work.finish_records(work.records)
+            self._count_finished(work.unit, work.finish_records(work.records))
             return work
-        work.unit.finished_records += work.finish_changes(min(run.done for run in work.runs))
+        self._count_finished(work.unit, work.finish_changes(min(run.done for run in work.runs)))
         self._not_done(work, outcomes)
         return None
 
     def _spread(self, work: Work) -> None:
         """Hand the rows of a table in row order to its shards."""
         result = spread(work)
-        work.unit.finished_records += result.records
+        self._count_finished(work.unit, result.records)
         self._lanes.spread(self._number, work, result)
+
+    def _count_finished(self, unit: Unit, records: int) -> None:
+        """Before the lanes are told of it: a table that has nothing left to do may be let go of."""
+        unit.finished_records += records
+        self._lane.finished_records += records
 
     def _decoded(self, work: Work) -> Work | None:
         """The batch, decoded up to its first bad record. None: that is the first one, and must be waited for.
@@ -156,7 +163,7 @@ class Processor(threading.Thread):
         except MustWait as fault:
             self._give_back(work, fault.wait, text_of(fault), blocked=True)
             return False
-        unit.finished_records += work.finish_records(number + 1)
+        self._count_finished(unit, work.finish_records(number + 1))
         return True
 
     def _try_alone(self, work: Work) -> list[Outcome] | None:

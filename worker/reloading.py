@@ -12,6 +12,7 @@ from worker.configuration.agreement import disagreements
 from worker.configuration.changes import compare, merge
 from worker.configuration.faults import key_path
 from worker.configuration.watching import FileWatch
+from worker.ending import Bounded, GivenUp
 from worker.handler_set import HandlerOpenError, HandlerPlan
 from worker.parts import Parts
 from worker.tables import BoundHandler, home_lane
@@ -24,7 +25,8 @@ log = logs.get_logger("reload")
 class Reloader:
     """Looks at the configuration file, and takes it over when it has changed. The main thread's own.
 
-    A new file that is broken, or whose handlers cannot be opened, changes nothing.
+    A new file that is broken, or whose handlers cannot be opened, changes nothing. What runs code of handlers
+    (their import, `open`, `close`) has a thread of its own: a stop does not wait for it.
     """
 
     def __init__(self, configuration: Configuration, parts: Parts, *, stopped: Callable[[], bool]) -> None:
@@ -43,13 +45,17 @@ class Reloader:
     def look(self) -> bool:
         """True when the configuration has changed by it."""
         if self._parts.handlers.has_left:
-            self._parts.handlers.close_left(self._in_use())
+            self._parts.handlers.close_left(self._in_use(), stopped=self._stopped)
         if self._wanted:
             self._watch.taken()
         elif not self._watch.changed():
             return False
         self._wanted = False
-        taken = self._reload()
+        try:
+            taken = self._reload()
+        except GivenUp as error:
+            log.warning("reload_given_up", reason=str(error))
+            return False
         self._parts.metrics.reload("success" if taken is not None else "refused")
         return bool(taken)
 
@@ -57,7 +63,7 @@ class Reloader:
         """True: something has changed, False: nothing had to, None: it was refused."""
         old = self.configuration
         try:
-            new = load(old.path)
+            new = Bounded("reload-read", lambda: load(old.path)).unless(self._stopped)
         except ConfigurationError as error:
             for fault in error.faults:
                 log.error("reload_refused", fault=str(fault), hint="the worker goes on as it was")
@@ -73,7 +79,7 @@ class Reloader:
             return None
         if changes.live:
             try:
-                plan = self._parts.handlers.plan(now)
+                plan = Bounded("reload-open", lambda: self._parts.handlers.plan(now)).unless(self._stopped)
             except (HandlerTypeError, OptionsError, HandlerOpenError) as error:
                 log.error("reload_refused", fault=describe(error), hint="the worker goes on as it was")
                 return None

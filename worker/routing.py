@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -55,6 +55,10 @@ class Router:
         self._metrics = metrics
         self._on_undecodable = on_undecodable
         self._halt: UndecodableHalt | None = None
+
+    def let_go(self, at_rest: Callable[[Iterable[Unit]], list[Unit]]) -> None:
+        """Between two polls: let go of tables if there are too many (see TableBook.let_go)."""
+        self._book.let_go(at_rest)
 
     def route(self, assignment: Assignment, messages: list[Record], delivery: Delivery) -> None:
         """Register the records with the partition's tracker and add them to the delivery, a chunk a table.
@@ -147,8 +151,7 @@ class Router:
             self._metrics.skipped(found.reason)
             return None
         unit = self._book.meet(found.database, found.table)
-        # The record may spell the names otherwise than the table is called.
-        self._book.units.setdefault(route.database, {})[route.table] = unit
+        self._book.note(route.database, route.table, unit)
         if unit is None:
             self._metrics.skipped("unmatched")
         return unit

@@ -35,6 +35,8 @@ class Schedule:
         self._stealing = stealing
         self._tickets = 0
         self._crowded: dict[Unit, None] = {}  # tables that wait until fewer rows are spread
+        self.finished_records = 0
+        """What counted as finished because a partition left that it was held back for."""
 
     def rehome(
         self, count: int, home: Callable[[Unit], int], units: Iterable[Unit], *, stealing: bool
@@ -51,6 +53,11 @@ class Schedule:
             lane.ready.clear()
         for unit in ready:
             self._lanes[unit.lane].ready.append(unit)
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing runs, or is to run by itself."""
+        return not self.ready and not self.timers.pending and not any(lane.running for lane in self._lanes)
 
     def retire(self, lane: Lane) -> None:
         """Its processor ends. What that was told of, or watched, or left to itself, is another's now."""
@@ -127,12 +134,12 @@ class Schedule:
         barriers = self._let_go(unit, work.chunks)
         if unit.shards is not None:
             unit.shards.key_columns = None
-        return self.arrange(unit) + self._pass(barriers) + self._left(unit)
+        return self.arrange(unit) + self._pass(barriers) + self.let_others_go_on(unit)
 
     def unfold(self, unit: Unit) -> int:
         """Turn a kept batch, some of whose partitions left, back into queued records."""
         barriers = self._let_go(unit, unit.unfold())
-        return self._again(unit) + self._pass(barriers) + self._left(unit)
+        return self._again(unit) + self._pass(barriers) + self.let_others_go_on(unit)
 
     def drop(self, units: Iterable[Unit], gone: set[Assignment]) -> int:
         """Forget what the units, and those of their shards, hold of partitions that leave."""
@@ -148,7 +155,7 @@ class Schedule:
                 barriers += self._let_go(unit, dropped)
                 if unit.held is None and unit.state is not UnitState.RUNNING:
                     woken += self._again(unit)
-                woken += self._left(unit)
+                woken += self.let_others_go_on(unit)
         return woken + self._pass(barriers)
 
     def forget(self, units: Iterable[Unit], gone: set[Assignment]) -> int:
@@ -158,7 +165,9 @@ class Schedule:
             assignment.forgotten = True
         for unit in units:
             if unit.shards is not None:
-                unit.shards.finished_records += unit.shards.order.forget(gone)
+                finished = unit.shards.order.forget(gone)
+                unit.shards.finished_records += finished
+                self.finished_records += finished
                 if unit.state is UnitState.BEHIND:
                     woken += self.arrange(unit)
         return woken
@@ -237,8 +246,8 @@ class Schedule:
                     woken += self.arrange(unit)
         return woken
 
-    def _left(self, unit: Unit) -> int:
-        """Rows of a shard are gone: let those go on that waited for it."""
+    def let_others_go_on(self, unit: Unit) -> int:
+        """Rows of a shard are gone, or finished: let those go on that waited for it."""
         if not isinstance(unit, Shard):
             return 0
         whole, woken = unit.whole, 0

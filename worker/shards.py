@@ -162,6 +162,6 @@ class Shards:
 
     def let_go(self, shard: Shard) -> None:
         """It has nothing to do any more."""
-        del self.units[shard.number]
         self.finished_records += shard.finished_records
         self.failed_batches += shard.failed_batches
+        del self.units[shard.number]  # last: who sees none, without the lock, sees what all have finished

@@ -167,9 +167,12 @@ class SourceOrder:
         return list(_in_order(ready))
 
     def let_go(self, assignment: Assignment) -> list[Run]:
-        """All that is held of one partition, at once."""
+        """All that is held of one partition, at once: its offsets may begin anew."""
         one = self._inputs.get(assignment)
-        return [] if one is None else list(_in_order([(one, _take(one, len(one.held)))]))
+        if one is None:
+            return []
+        one.next_offset, one.end, one.high = 0, None, None
+        return list(_in_order([(one, _take(one, len(one.held)))]))
 
     def ahead(self) -> list[Assignment]:
         """The partitions that hold more than their share: they should be paused."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -9,6 +11,7 @@ import msgspec
 __all__ = [
     "CheckpointStatus",
     "LaneStatus",
+    "Look",
     "PartitionStatus",
     "TableStatus",
     "TargetStatus",
@@ -33,6 +36,8 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Records between the committed offset and the partition's end; None: not known yet."""
     paused: bool
     delay_seconds: float | None = None
+    standstill_seconds: float = 0.0
+    """How long it has not been read although there is more and nothing keeps the worker from it."""
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +90,23 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     handlers: list[dict[str, Any]] = []
     """`{"handler", "type"}` and what the handler tells of itself (`Handler.status`), if it does."""
     error: str | None = None
+    tables_omitted: int = 0
+    """How many more tables there are: `tables` holds 1,000 at most, first those in trouble, then the busy
+    ones, then those that were used last."""
+    finished_records: int | None = None
+    """By all tables since the worker started."""
     lane_max_records: int | None = None
     """How many records a lane may hold (`lanes.max_records`): what its queue is measured against."""
     max_bytes: int | None = None
     """How many bytes the lanes may hold together (`lanes.max_bytes`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The status, and what is counted of all tables at that moment, told or not."""
+
+    status: WorkerStatus
+    finished: Sequence[tuple[str, int]]
+    """(table, records finished) of each that ever had a record; of those let go of, by the name that they
+    count under."""
+    blocked: int

@@ -46,8 +46,10 @@ class Rates:
             if each.position is not None
             and (earlier := fetched.get(key := (each.topic, each.partition))) is not None
         }
-        # A table that is new in this answer finished all its records since the one before.
-        grown = sum(table.finished_records for table in now.tables) - sum(finished.values())
+        if now.finished_records is not None and before.finished_records is not None:
+            grown = now.finished_records - before.finished_records
+        else:  # a table that is new in this answer finished all its records since the one before
+            grown = sum(table.finished_records for table in now.tables) - sum(finished.values())
         return cls(max(0, grown) / elapsed, tables, partitions)
 
 

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
-
-import msgspec
+from collections.abc import Callable, Iterable, Mapping
 
 from offsets.types import TopicPartition
 from worker import __version__
 from worker.assignment import Assignment
+from worker.chunk import Chunk
 from worker.configuration import Configuration
 from worker.formats.interface import Format, Record
 from worker.parts import Parts
-from worker.status import LaneStatus, PartitionStatus, TableStatus, TargetStatus, WorkerState, WorkerStatus
-from worker.unit import Unit, UnitState
-from worker.work import Work
+from worker.snapshot import LaneView, TableView
+from worker.status import (
+    LaneStatus,
+    Look,
+    PartitionStatus,
+    TableStatus,
+    TargetStatus,
+    WorkerState,
+    WorkerStatus,
+)
 
-__all__ = ["StatusReport"]
-
-TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
-
-_STATES: dict[UnitState, TableState] = {
-    UnitState.IDLE: "idle",
-    UnitState.WAITING: "queued",
-    UnitState.BEHIND: "queued",
-    UnitState.READY: "queued",
-    UnitState.RUNNING: "running",
-    UnitState.BACKOFF: "retrying",
-    UnitState.HALTED: "blocked",
-}
-
-_LOUDEST: tuple[TableState, ...] = ("blocked", "retrying", "running", "queued", "idle")
-"""Of the states of a table's shards, the first of these is the table's."""
+__all__ = ["SHOWN_TABLES", "StatusReport"]
 
 Heads = dict[TopicPartition, tuple[Format, Record]]
-Works = dict[Unit, Work | None]
-"""A table's own unit and its shards, each with the batch that it runs or keeps."""
+SHOWN_TABLES = 1_000
+"""The status tells of so many at most."""
 
 
 class StatusReport:
@@ -68,35 +58,19 @@ class StatusReport:
         self._begun = clock()
 
     def __call__(self) -> WorkerStatus:
-        tables: list[tuple[TableStatus, Heads]] = []
-        with self._lanes.lock:
-            now = self._clock()
-            running = {lane.running.unit: lane.running for lane in self._lanes.lanes if lane.running}
-            lanes = [
-                LaneStatus(
-                    lane=lane.number,
-                    queued_records=lane.records,
-                    queued_bytes=lane.bytes,
-                    running_table=lane.running.unit.table.label if lane.running else None,
-                    running_seconds=round(now - lane.since, 3) if lane.running else None,
-                    busy_seconds=lane.busy_seconds + (now - lane.since if lane.running else 0.0),
-                )
-                for lane in self._lanes.lanes
-                if lane.number < self._lanes.count or lane.running
-            ]
-            for unit in self._book.all():
-                works = {each: running.get(each) or each.held for each in unit.members()}
-                tables.append((_table(unit, works), _heads(works)))
+        return self.look().status
+
+    def look(self) -> Look:
+        units, gone = self._book.counted()
+        seen = self._lanes.snapshot(units, SHOWN_TABLES)
         delays: dict[TopicPartition, float] = {}
         rows = []
-        for table, heads in tables:
-            found = {partition: self._delay(*head) for partition, head in heads.items()}
-            for partition, seconds in found.items():
-                if seconds is not None:
-                    delays[partition] = max(seconds, delays.get(partition, 0.0))
-            known = [seconds for seconds in found.values() if seconds is not None]
-            rows.append(self._completed(table, max(known) if known else None))
-        return WorkerStatus(
+        for table in seen.tables:
+            found = self._delays(chunk for part in table.parts for chunk in part.held())
+            rows.append(self._table(table, max(found.values(), default=None)))
+            _keep_longest(delays, found)
+        _keep_longest(delays, self._delays(seen.further))
+        status = WorkerStatus(
             name=self.configuration.name,
             state=self._state(),
             version=__version__,
@@ -105,8 +79,10 @@ class StatusReport:
                 self._partition(a, delays.get(a.partition))
                 for a in sorted(self._assignments.current(), key=lambda a: a.partition)
             ],
-            lanes=lanes,
+            lanes=[_lane(lane) for lane in seen.lanes],
             tables=rows,
+            tables_omitted=len(units) - len(rows),
+            finished_records=self._lanes.finished_records,
             checkpoint=self._committer.status(),
             targets=self._targets(),
             handlers=self._handlers.statuses(),
@@ -114,6 +90,7 @@ class StatusReport:
             lane_max_records=self.configuration.lanes.max_records,
             max_bytes=self.configuration.lanes.max_bytes,
         )
+        return Look(status, [*gone.items(), *seen.finished], seen.blocked)
 
     def _targets(self) -> list[TargetStatus]:
         """Handlers of one name as one: down while one of them is."""
@@ -129,16 +106,27 @@ class StatusReport:
                 found.setdefault(name, TargetStatus(handler=name, up=True))
         return list(found.values())
 
-    def _delay(self, format_: Format, record: Record) -> float | None:
-        """Seconds since the change happened in its source."""
-        happened = format_.source_time_ms(record)
-        return None if happened is None else max(0.0, self._wall_clock() - happened / 1000)
+    def _delays(self, chunks: Iterable[Chunk]) -> dict[TopicPartition, float]:
+        """For each partition: seconds since the oldest of these changes happened in its source."""
+        delays = {}
+        for partition, (format_, record) in _heads(chunks).items():
+            happened = format_.source_time_ms(record)
+            if happened is not None:
+                delays[partition] = max(0.0, self._wall_clock() - happened / 1000)
+        return delays
 
-    def _completed(self, table: TableStatus, delay: float | None) -> TableStatus:
-        return msgspec.structs.replace(
-            table,
+    def _table(self, table: TableView, delay: float | None) -> TableStatus:
+        works = [part.work for part in table.parts]
+        return TableStatus(
+            table=table.unit.table.label,
+            lane=table.unit.lane,
+            finished_records=table.finished_records,
+            failed_batches=table.failed_batches,
+            state=table.state,
+            error=self._redacted(next((part.error for part in table.parts if part.error), None)),
             delay_seconds=None if delay is None else round(delay, 3),
-            error=self._redacted(table.error),
+            queued_records=sum(part.records for part in table.parts),
+            attempt=max(work.runs[0].attempt - 1 if work and work.runs else 0 for work in works),
         )
 
     def _redacted(self, text: str | None) -> str | None:
@@ -159,45 +147,39 @@ class StatusReport:
             unfinished=tracker.unfinished,
             finished_ahead=sum(last - first for first, last in checkpoint.ahead) if checkpoint else 0,
             lag=None if end is None or reached is None else max(0, end - reached),
-            paused=self._fetcher.paused,
+            paused=self._fetcher.pauses.holds(assignment),
+            standstill_seconds=round(self._fetcher.standstill.seconds(assignment), 3),
             delay_seconds=None if delay is None else round(delay, 3),
         )
 
 
-def _table(unit: Unit, works: Works) -> TableStatus:
-    shards = unit.shards
-    states = [_state(each) for each in works]
-    return TableStatus(
-        table=unit.table.label,
-        lane=unit.lane,
-        finished_records=sum(each.finished_records for each in works)
-        + (shards.finished_records if shards else 0),
-        failed_batches=sum(each.failed_batches for each in works) + (shards.failed_batches if shards else 0),
-        state=min(states, key=_LOUDEST.index),
-        error=next((each.error for each in works if each.error), None),
-        delay_seconds=None,
-        queued_records=sum(each.records + (each.held.records if each.held else 0) for each in works),
-        attempt=max(work.runs[0].attempt - 1 if work and work.runs else 0 for work in works.values()),
+def _lane(lane: LaneView) -> LaneStatus:
+    return LaneStatus(
+        lane=lane.number,
+        queued_records=lane.records,
+        queued_bytes=lane.bytes,
+        running_table=lane.running_table,
+        running_seconds=None if lane.running_seconds is None else round(lane.running_seconds, 3),
+        busy_seconds=lane.busy_seconds,
     )
 
 
-def _state(unit: Unit) -> TableState:
-    if unit.blocked and unit.error:
-        return "blocked"
-    if unit.error and unit.state in (UnitState.READY, UnitState.RUNNING):
-        return "retrying"
-    return _STATES[unit.state]
+def _keep_longest(delays: dict[TopicPartition, float], found: Mapping[TopicPartition, float]) -> None:
+    for partition, seconds in found.items():
+        delays[partition] = max(seconds, delays.get(partition, 0.0))
 
 
-def _heads(works: Works) -> Heads:
-    """The oldest unfinished record of each partition."""
+def _heads(chunks: Iterable[Chunk]) -> Heads:
+    """The oldest of these records of each partition."""
+    first: dict[TopicPartition, int] = {}
     heads: Heads = {}
-    for unit, work in works.items():
-        for chunk in [*(work.unfinished_chunks() if work else ()), *unit.chunks]:
-            if not chunk.messages:  # a barrier's place
-                continue
-            first = chunk.messages[0]
-            known = heads.get(chunk.assignment.partition)
-            if known is None or first.offset() < known[1].offset():
-                heads[chunk.assignment.partition] = (chunk.assignment.format, first)
+    for chunk in chunks:
+        if not chunk.messages:  # a barrier's place
+            continue
+        head, partition = chunk.messages[0], chunk.assignment.partition
+        offset = head.offset()
+        known = first.get(partition)
+        if known is None or offset < known:
+            first[partition] = offset
+            heads[partition] = (chunk.assignment.format, head)
     return heads

@@ -51,6 +51,7 @@ def full_view(snapshot: Snapshot) -> RenderableType:
     parts += handler_lines(status)
     parts += [Text(printable(line), style="red") for line in _alarms(status)]
     parts.append(_tables(status, None, None, box.SIMPLE_HEAD))
+    parts += _more(status.tables_omitted)
     if waiting := waiting_tables(status):
         parts.append(waiting_grid(waiting, snapshot.as_of, box.SIMPLE_HEAD))
     return Group(*parts, _lane_table(status), _partitions(status, None, None, box.SIMPLE_HEAD))
@@ -96,15 +97,16 @@ class LiveView:
         for_waiting = min(len(waiting), rows // 5)
         if for_waiting:
             rows -= for_waiting + 1  # and a heading
-        for_tables = min(len(status.tables), max(2, rows - for_lanes - for_partitions))
+        all_tables = len(status.tables) + status.tables_omitted
+        for_tables = min(all_tables, max(2, rows - for_lanes - for_partitions))
         spare = max(0, rows - for_lanes - for_partitions - for_tables)
         for_lanes = min(lane_rows, for_lanes + spare)
         spare = max(0, rows - for_lanes - for_partitions - for_tables)
         for_partitions = min(len(status.partitions), for_partitions + spare)
 
-        shown = _fit(len(status.tables), for_tables)
+        shown = min(len(status.tables), _fit(all_tables, for_tables))
         parts.append(_tables(status, self.rates, shown, None))
-        parts += _more(len(status.tables) - shown)
+        parts += _more(all_tables - shown)
         if for_waiting:
             shown = _fit(len(waiting), for_waiting)
             parts.append(waiting_grid(waiting[:shown], self.snapshot.as_of, None))
@@ -179,7 +181,7 @@ def _alarms(status: WorkerStatus) -> list[str]:
 
 def _tables(status: WorkerStatus, rates: Rates | None, limit: int | None, lines: box.Box | None) -> Table:
     grid = _grid(
-        f"Tables {len(status.tables):,}",
+        f"Tables {len(status.tables) + status.tables_omitted:,}",
         ("State", "Lane", "Queued", "Records/s", "Finished", "Delay"),
         lines,
         rates is not None,

@@ -7,7 +7,8 @@ import os
 import signal
 import threading
 import time
-from types import FrameType
+from collections.abc import Callable
+from typing import TypeVar
 
 from confluent_kafka import KafkaException
 
@@ -15,15 +16,26 @@ from handlers import StopWorker
 from offsets.stores import CheckpointError
 from worker.backoff import describe
 from worker.configuration import Configuration
+from worker.ending import (
+    COMMIT_SECONDS,
+    LANES_SECONDS,
+    Bounded,
+    GivenUp,
+    LastResort,
+    say,
+    stop_seconds,
+)
 from worker.http.app import build_app
 from worker.http.server import HttpServer, ListenError
 from worker.logs import get_logger
 from worker.parts import KAFKA_DEADLINE, Parts
 from worker.reloading import Reloader
 from worker.routing import UndecodableHalt
+from worker.signals import take_signals
 from worker.slow_calls import SlowCalls
 from worker.status import WorkerState
 from worker.status_report import StatusReport
+from worker.whole_share import SharedTopics
 
 __all__ = ["Worker"]
 
@@ -33,13 +45,28 @@ _STUCK_SECONDS = 60.0
 _WATCH_SECONDS = 0.5
 _LOOK_SECONDS = 0.01
 
+Answer = TypeVar("Answer")
+
 
 class DeadEnd(Exception):
     """Only halted tables are left to work on."""
 
 
+class LateStop(Exception):
+    """A part of the stop took longer than it may."""
+
+
 # Their text says what was found, where, and what to do: a traceback would only hide it.
-_TOLD = (CheckpointError, DeadEnd, KafkaException, ListenError, StopWorker, UndecodableHalt)
+_TOLD = (
+    CheckpointError,
+    DeadEnd,
+    KafkaException,
+    LateStop,
+    ListenError,
+    SharedTopics,
+    StopWorker,
+    UndecodableHalt,
+)
 
 
 class Worker:
@@ -59,6 +86,7 @@ class Worker:
         self._lock = threading.Lock()
         self._error: BaseException | None = None
         self._signals = 0
+        self._last_resort = LastResort(1)
         self.parts = Parts(configuration, clock=clock, fail=self.fail, stop=self._stop)
         self.status = StatusReport(
             configuration,
@@ -68,30 +96,42 @@ class Worker:
             clock=clock,
             wall_clock=time.time,
         )
-        self.parts.metrics.attach(self.status)
+        self.parts.metrics.attach(self.status.look)
         self._reloader = Reloader(configuration, self.parts, stopped=self._stop.is_set)
         self._http: HttpServer | None = None
 
     def run(self) -> int:
         """Work until a signal or an error; 0 when everything that ran was finished and committed, else 1."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-        signal.signal(signal.SIGHUP, lambda _number, _frame: self._reloader.want())
-        opened = False
+        take_signals(
+            {
+                signal.SIGTERM: self._on_signal,
+                signal.SIGINT: self._on_signal,
+                signal.SIGHUP: self._reloader.want,
+            }
+        )
         try:
             self._start_http()
-            self.parts.handlers.open()
-            opened = True
+            Bounded("open", self.parts.handlers.open).unless(self._stop.is_set)
             if not self._stop.is_set():
                 self._start_threads()
                 self._watch()
-        except Exception as error:
+        except GivenUp as error:
+            log.warning("start_given_up", reason=str(error))
+        except BaseException as error:
             self.fail(error)
-        return self._drain(opened=opened)
+        return self._drain()
 
     def stop(self) -> None:
-        """Drain and end `run`. Any thread."""
+        """Drain and end `run`: the process ends, whatever hangs. Any thread."""
+        configuration = self._configuration
         self._stop.set()
+        self._last_resort.arm(
+            stop_seconds(
+                shutdown_timeout=configuration.shutdown_timeout,
+                revoke_timeout=configuration.revoke_timeout,
+                closing=self.parts.handlers.close_seconds,
+            )
+        )
 
     def fail(self, error: BaseException) -> None:
         """Stop because of this error; only the first one counts. Any thread."""
@@ -102,7 +142,7 @@ class Worker:
         exc_info = None if isinstance(error, _TOLD) else error
         thread = threading.current_thread().name
         log.error("worker_fault", error=describe(error), thread=thread, exc_info=exc_info)
-        self._stop.set()
+        self.stop()
 
     def health(self) -> str | None:
         """Why the worker is not healthy; None when every thread makes progress."""
@@ -117,18 +157,22 @@ class Worker:
                 return f"the {thread.name} thread has made no progress for {now - thread.beat:.0f} s"
         processors = [each for each in self.parts.processors if not each.dismissed]
         dead = [thread.name for thread in processors if not thread.is_alive()]
-        return f"dead threads: {', '.join(dead)}" if dead else None
+        return f"dead threads: {', '.join(dead)}" if dead else self.parts.fetcher.standstill.reason
 
     def ready(self) -> str | None:
         """Why the worker is not ready; None when it has its partitions and the handlers are open."""
-        if self._state != "running":
-            return f"the worker is {self._state}"
+        if self._state != "running" or self._stop.is_set():
+            return f"the worker is {self._shown_state()}"
         trouble = self.parts.errors.trouble({a.partition.topic for a in self.parts.assignments.current()})
         if not self.parts.assignments.balanced:
             return f"no partitions assigned yet{': ' + trouble if trouble else ''}"
+        if self.parts.share is not None and self.parts.share.reason is not None:
+            return self.parts.share.reason
         return trouble if trouble and not self.parts.assignments.current() else None
 
     def _shown_state(self) -> WorkerState:
+        if self._stop.is_set():
+            return "stopped" if self._state == "stopped" else "draining"
         if self._state == "running" and self._halted():
             return "halted"
         if self._state == "running" and not self.parts.assignments.balanced:
@@ -136,14 +180,14 @@ class Worker:
         return self._state
 
     def _halted(self) -> list[str]:
-        return [unit.table.label for unit in self.parts.book.all() if unit.halted]
+        return self.parts.lanes.halted()
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self) -> None:
         self._signals += 1
         if self._signals > 1:
-            os.write(2, b"second signal: stopping at once; unfinished records come again\n")
+            say(b"second signal: stopping at once; unfinished records come again\n")
             os._exit(1)
-        self._stop.set()
+        self.stop()
 
     def _start_http(self) -> None:
         rule = self._configuration.http
@@ -177,7 +221,7 @@ class Worker:
             if self._reloader.look():
                 self._configuration = self._reloader.configuration
                 self.status.configuration = self._configuration
-            if self.parts.lanes.pressed and self.parts.lanes.dead_end(self.parts.book.all()):
+            if self.parts.lanes.pressed and self.parts.lanes.dead_end():
                 ends += 1
             else:
                 ends = 0
@@ -187,36 +231,30 @@ class Worker:
                     f"mend the cause and restart, or set on_failure: skip"
                 )
 
-    def _drain(self, *, opened: bool) -> int:
-        """Finish what runs, commit, leave the group, close the handlers."""
+    def _drain(self) -> int:
+        """Finish what runs, commit, leave the group, close the handlers. Each part has its time, and what
+        becomes of one keeps no other from its turn."""
         began = self._state == "running"
         self._state = "draining"
         timeout = self._configuration.shutdown_timeout
         log.info("draining", shutdown_timeout=timeout)
-        end = self._clock() + timeout
         clean = True
         halted: list[str] = []
         if began:
-            if isinstance(self._error, UndecodableHalt):
-                self._work_off(end)
-            self.parts.fetcher.drain()
-            for processor in self.parts.processors:
-                processor.call_off()
-            self.parts.lanes.stop()
-            for processor in self.parts.processors:
-                processor.join(max(0.0, end - self._clock()))
-            clean = self._drained()
-            halted = self._halted()  # leaving the group forgets what its partitions held
-            self.parts.committer.stop()
-            self.parts.committer.commit()
+            finished = self._part("lanes", timeout + LANES_SECONDS, lambda: self._finish(timeout))
+            clean, halted = finished if finished is not None else (False, [])
+            self._part("commit", COMMIT_SECONDS, self._commit)
+            # While the partitions are still this worker's: what handlers do for them behind their batches is
+            # not to go on beside their next owner.
+            clean = self._close_handlers() and clean
             self.parts.fetcher.close()
             self.parts.fetcher.join(KAFKA_DEADLINE + self._configuration.revoke_timeout)
             # Leaving the group commits once more: what Kafka refused in a rebalance it may have taken then.
             clean = clean and self.parts.committer.in_kafka and not self.parts.fetcher.is_alive()
-        if opened and not any(processor.is_alive() for processor in self.parts.processors):
-            clean = self.parts.handlers.close() and clean
+        clean = self._close_handlers() and clean
         self._state = "stopped"
         code = 0 if clean and self._error is None and not halted else 1
+        self._last_resort.code = code
         log.info(
             "stopped",
             exit_code=code,
@@ -227,15 +265,50 @@ class Worker:
             self._http.stop()
         return code
 
+    def _part(self, name: str, seconds: float, do: Callable[[], Answer]) -> Answer | None:
+        """A part of the stop. None: it failed, or is not done."""
+        try:
+            return Bounded(f"stop-{name}", do).within(seconds)
+        except TimeoutError as error:
+            self.fail(LateStop(f"stopping, {name}: {error}"))
+        except BaseException as error:
+            self.fail(error)
+        return None
+
+    def _finish(self, seconds: float) -> tuple[bool, list[str]]:
+        """Fetch nothing more and wait for what runs: whether it was done in time, and the halted tables."""
+        end = self._clock() + seconds
+        if isinstance(self._error, UndecodableHalt):
+            self._work_off(end)
+        self.parts.former.work_off(self.parts.assignments.current(), end - self._clock())
+        self.parts.fetcher.drain()
+        for processor in self.parts.processors:
+            processor.call_off()
+        self.parts.lanes.stop()
+        for processor in self.parts.processors:
+            processor.join(max(0.0, end - self._clock()))
+        # Leaving the group forgets what its partitions held.
+        self.parts.former.tell(self.parts.assignments.current())
+        return self._drained() and not self.parts.former.lost, self._halted()
+
+    def _commit(self) -> None:
+        self.parts.committer.stop()
+        self.parts.committer.commit()
+
+    def _close_handlers(self) -> bool:
+        """Unless one of them still handles a batch. Whether none failed; those that are closed stay so."""
+        if any(processor.is_alive() for processor in self.parts.processors):
+            return True
+        return self.parts.handlers.close()
+
     def _work_off(self, end: float) -> None:
         """Finish what came before a record that stops the worker: a checkpoint that is set behind it then
         passes over nothing else."""
-        while self._clock() < end and not self.parts.lanes.worked_off(self.parts.book.all()):
+        while self._clock() < end and not self.parts.lanes.worked_off():
             time.sleep(_LOOK_SECONDS)
 
     def _drained(self) -> bool:
-        with self.parts.lanes.lock:
-            running = [lane.running.unit.table.label for lane in self.parts.lanes.lanes if lane.running]
+        running = [work.unit.table.label for work in self.parts.lanes.running()]
         if running:
             log.error(
                 "shutdown_timeout",

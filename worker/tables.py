@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from handlers import Handler
@@ -13,7 +14,12 @@ from worker.configuration import Configuration, TableRule
 from worker.shards import Shards
 from worker.unit import Unit, UnitState
 
-__all__ = ["UNDECODABLE", "BoundHandler", "Table", "TableBook", "home_lane"]
+__all__ = ["KEPT_TABLES", "UNDECODABLE", "BoundHandler", "Table", "TableBook", "home_lane"]
+
+KEPT_TABLES = 10_000
+"""Beyond so many, tables that have nothing to do are let go of."""
+_MOST_NOTED = 20_000
+"""Names that records gave and no rule matches, or that are spelled otherwise than the table's own."""
 
 UNDECODABLE = "__undecodable__"
 """The table label of records whose table cannot be told."""
@@ -83,41 +89,104 @@ class Table:
 
 
 class TableBook:
-    """Every table met so far; which handlers a table gets is looked up once, when it is first met.
+    """The tables met so far; which handlers a table gets is looked up once, when it is met. Of those that
+    have nothing to do, the ones used last are kept.
 
     `units` is the fetcher's own: database -> table -> Unit, or None for a table that no rule matches.
     """
 
     def __init__(
-        self, configuration: Configuration, handlers_of: Callable[[TableRule], Sequence[BoundHandler]]
+        self,
+        configuration: Configuration,
+        handlers_of: Callable[[TableRule], Sequence[BoundHandler]],
+        named: Callable[[str], str] = str,
+        *,
+        keep: int = KEPT_TABLES,
     ) -> None:
+        """`named`: the name under which a table's finished records are counted once it is let go of; there is
+        a limited number of them. `keep`: so many tables that have nothing to do."""
         self._configuration = configuration
         self._handlers_of = handlers_of
-        # Guards `_all`, which other threads list while the fetcher's adds.
+        self._named = named
+        # Guards `_all` and `_gone`, which other threads read.
         self._lock = threading.Lock()
         self._all: list[Unit] = []
+        self._gone: dict[str, int] = {}  # name -> records that tables had finished when they were let go of
+        self._keep = keep
+        self._look_again = keep + keep // 10
         self._undecodable: Unit | None = None
         self._left: set[Unit] = set()  # matched once, and by no rule now
+        self._noted: dict[tuple[str, str], Unit | None] = {}  # what is in `units` under no table's own name
         self.units: dict[str, dict[str, Unit | None]] = {}
 
     def meet(self, database: str, name: str) -> Unit | None:
         """The table's unit, made now if it is new; None when no rule matches it."""
-        tables = self.units.setdefault(database, {})
-        if name in tables:
-            return tables[name]
+        known = self.units.get(database)
+        if known is not None and name in known:
+            return known[name]
         label = f"{database}.{name}"
         rule = self._configuration.rule_for(label)
-        unit = None
-        if rule is not None:
-            lanes = self._configuration.lanes
-            by_row = lanes.order_by == "row"
-            table = Table(database, name, rule, self._handlers_of(rule), by_row=by_row)
-            unit = Unit(table, home_lane(label, lanes.count))
-            unit.shards = Shards() if by_row else None
-            with self._lock:
-                self._all.append(unit)
-        tables[name] = unit
+        if rule is None:
+            self.note(database, name, None)
+            return None
+        lanes = self._configuration.lanes
+        by_row = lanes.order_by == "row"
+        table = Table(database, name, rule, self._handlers_of(rule), by_row=by_row)
+        unit = Unit(table, home_lane(label, lanes.count))
+        unit.shards = Shards() if by_row else None
+        with self._lock:
+            unit.finished_records = self._gone.pop(label, 0)
+            self._all.append(unit)
+        self.units.setdefault(database, {})[name] = unit
         return unit
+
+    def note(self, database: str, name: str, unit: Unit | None) -> None:
+        """Records call this table so: it may be spelled otherwise than the table's own name, or no rule
+        matches it (None)."""
+        if unit is not None and (database, name) == (unit.table.database, unit.table.name):
+            return
+        if len(self._noted) >= _MOST_NOTED:
+            self._forget_noted()
+        self.units.setdefault(database, {})[name] = self._noted[database, name] = unit
+
+    def let_go(self, at_rest: Callable[[Iterable[Unit]], list[Unit]]) -> None:
+        """Let go of the tables that were not used for longest while there are more than it keeps, and they
+        have nothing to do. The fetcher's thread only, while no delivery waits for the lanes.
+
+        `at_rest`: see Lanes. A table that comes again is met again."""
+        surplus = len(self._all) - self._keep
+        if len(self._all) < self._look_again:
+            return
+        idle = [unit for unit in self._all if unit.at_rest and unit is not self._undecodable]
+        gone = set(at_rest(heapq.nsmallest(surplus, idle, key=lambda unit: unit.used)))
+        with self._lock:
+            self._all = [unit for unit in self._all if unit not in gone]
+            for unit in gone:
+                if finished := unit.finished_in_all:
+                    name = self._named(unit.table.label)
+                    self._gone[name] = self._gone.get(name, 0) + finished
+        for unit in gone:
+            self._forget(unit.table.database, unit.table.name, unit)
+        for (database, name), unit_noted in list(self._noted.items()):
+            if unit_noted in gone:
+                self._forget(database, name, unit_noted)
+                del self._noted[database, name]
+        self._left -= gone
+        self._look_again = max(len(self._all), self._keep) + self._keep // 10
+
+    def _forget(self, database: str, name: str, unit: Unit | None) -> None:
+        """This name, if it stands for this unit."""
+        tables = self.units.get(database, {})
+        if name in tables and tables[name] is unit:
+            del tables[name]
+            if not tables:
+                del self.units[database]
+
+    def _forget_noted(self) -> None:
+        """They are looked up again when they come."""
+        for (database, name), unit in self._noted.items():
+            self._forget(database, name, unit)
+        self._noted.clear()
 
     def undecodable(self) -> Unit:
         """Where records go whose table cannot be told, to become dead letters: a table without handlers."""
@@ -137,6 +206,8 @@ class TableBook:
         Returns the tables that have other rules or handlers now. One that no rule matches any more ends with
         what it has queued, as it was; its later records are skipped."""
         self._configuration = configuration
+        self._forget_noted()
+        same: dict[tuple[int, int], bool] = {}  # by their ids: there are few rules, and many tables
         changed: list[tuple[Unit, Table]] = []
         left: set[Unit] = set()
         for unit in self.all():
@@ -148,13 +219,14 @@ class TableBook:
                 left.add(unit)
                 continue
             handlers = tuple(self._handlers_of(rule))
-            self.units[table.database][table.name] = unit
-            if handlers != table.handlers or rule.model_dump() != table.rule.model_dump():
+            self.units.setdefault(table.database, {})[table.name] = unit
+            pair = id(rule), id(table.rule)
+            if pair not in same:
+                same[pair] = rule.model_dump() == table.rule.model_dump()
+            if handlers != table.handlers or not same[pair]:
                 changed.append((unit, Table(table.database, table.name, rule, handlers, by_row=table.by_row)))
-        # What no rule matched is looked up again when it comes; names that records spell otherwise, too.
-        for tables in self.units.values():
-            for name in [name for name, unit in tables.items() if unit is None or unit in left]:
-                del tables[name]
+        for unit in left:
+            self._forget(unit.table.database, unit.table.name, unit)
         self._left = left
         return changed
 
@@ -167,16 +239,13 @@ class TableBook:
             if unit not in self._left or any(member.state is not idle for member in unit.members())
         ]
 
-    def finished_records(self) -> int:
-        """By all tables so far, at about this moment."""
-        count = 0
-        for unit in self.all():
-            count += unit.finished_records
-            if unit.shards is not None:
-                count += unit.shards.finished_records
-                count += sum(shard.finished_records for shard in list(unit.shards.units.values()))
-        return count
-
     def all(self) -> list[Unit]:
+        """Those that are kept."""
         with self._lock:
             return list(self._all)
+
+    def counted(self) -> tuple[list[Unit], dict[str, int]]:
+        """All that are kept, and what those had finished that were let go of, by the name that it counts
+        under: nothing is missing of both together, or in both."""
+        with self._lock:
+            return list(self._all), dict(self._gone)

@@ -23,6 +23,10 @@ _SPREAD_RECORDS, _SPREAD_BYTES = 1_000, 4 << 20
 """The most that is decoded at a time to be spread over a table's shards."""
 
 
+_TopicIds = dict[str, str | None]
+"""Topic -> Kafka's id of it, None where that is not known."""
+
+
 class UnitState(Enum):
     IDLE = "idle"
     """Nothing queued."""
@@ -75,6 +79,7 @@ class Unit:
         "state",
         "table",
         "ticket",
+        "used",
     )
 
     def __init__(self, table: Table, lane: int) -> None:
@@ -100,6 +105,8 @@ class Unit:
         """The fetcher's own: records of the poll that is being routed."""
         self.ticket = 0
         """Its place among the units that became ready."""
+        self.used = 0.0
+        """When records were last queued here."""
         self.pace = Pace()
         self.finished_records = 0
         self.failed_batches = 0
@@ -135,6 +142,26 @@ class Unit:
         return all(unit.state in still for unit in self.members())
 
     @property
+    def at_rest(self) -> bool:
+        """Whether neither it nor a shard of it holds, runs or waits for anything. Without the lock, too: it
+        was so a moment ago."""
+        shards = self.shards
+        return (
+            self.state is UnitState.IDLE
+            and not self.chunks
+            and (shards is None or (not shards.units and shards.through))
+        )
+
+    @property
+    def finished_in_all(self) -> int:
+        """Records finished by it and by all shards that it has or had. Any thread."""
+        count, shards = self.finished_records, self.shards
+        if shards is not None:
+            count += shards.finished_records
+            count += sum(shard.finished_records for shard in tuple(shards.units.values()))
+        return count
+
+    @property
     def halted(self) -> bool:
         """Whether it or a shard of it is. Any thread."""
         return any(unit.state is UnitState.HALTED for unit in self.members())
@@ -167,7 +194,7 @@ class Unit:
         elif others_wait and table.max_wait <= 0 and (turn := self.pace.turn(self.records)) is not None:
             most = min(most, turn)
             shortened = True
-        if self.records <= most and self.bytes <= most_bytes and not self._holds_alone():
+        if self.records <= most and self.bytes <= most_bytes and not self._divided():
             work = Work(self, list(self.chunks), self.records, self.bytes)
             self.chunks.clear()
             self.records = self.bytes = 0
@@ -182,9 +209,10 @@ class Unit:
         """Takes the queue's first records within these bounds, or the one that stands alone."""
         chunks: list[Chunk] = []
         records = size = 0
+        ids: _TopicIds = {}
         while self.chunks:
             chunk = self.chunks[0]
-            if chunk.alone and chunks:
+            if chunks and (chunk.alone or _another_id(ids, chunks[0].assignment, chunk)):
                 break
             if records + len(chunk.messages) > most or size + chunk.bytes > most_bytes:
                 count = chunk.head(most - records, most_bytes - size)
@@ -204,9 +232,12 @@ class Unit:
             size += chunk.bytes
         return chunks
 
-    def _holds_alone(self) -> bool:
-        for chunk in self.chunks:  # noqa: SIM110 - a generator costs more than the loop, for every batch
-            if chunk.alone:
+    def _divided(self) -> bool:
+        """Whether what is queued must not be one batch."""
+        first = self.chunks[0].assignment
+        ids: _TopicIds = {}
+        for chunk in self.chunks:
+            if chunk.alone or (chunk.assignment is not first and _another_id(ids, first, chunk)):
                 return True
         return False
 
@@ -230,3 +261,13 @@ class Unit:
             self.records -= sum(len(chunk.messages) for chunk in dropped)
             self.bytes -= sum(chunk.bytes for chunk in dropped)
         return dropped
+
+
+def _another_id(ids: _TopicIds, first: Assignment, chunk: Chunk) -> bool:
+    """Whether the chunk is of a topic made anew since those before it: a batch tells one id of each topic.
+
+    `ids`: those of the topics before it, to begin with none; `first`: the first chunk's assignment."""
+    if not ids:
+        ids[first.partition.topic] = first.topic_id
+    topic_id = chunk.assignment.topic_id
+    return ids.setdefault(chunk.assignment.partition.topic, topic_id) != topic_id

@@ -125,6 +125,7 @@ class Work:
                 positions=self._positions,
                 records=self.records,
                 shard=self.unit.shard,
+                topic_ids=self._topic_ids(),
             )
         whole = first == 0 and end == len(self.changes)
         changes = self.changes if whole else self.changes[first:end]
@@ -137,7 +138,15 @@ class Work:
             positions=self._positions if whole else _positions_of(changes),
             records=self.records if whole else len({(c.topic, c.partition, c.offset) for c in changes}),
             shard=self.unit.shard,
+            topic_ids=self._topic_ids(),
         )
+
+    def _topic_ids(self) -> dict[str, str]:
+        ids: dict[str, str] = {}
+        for chunk in self.chunks:
+            if chunk.assignment.topic_id is not None:
+                ids[chunk.assignment.partition.topic] = chunk.assignment.topic_id
+        return ids
 
     def _decode_all(self) -> list[Change]:
         changes: list[Change] = []

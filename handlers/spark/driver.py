@@ -19,6 +19,7 @@ from worker.logs import get_logger
 __all__ = ["Driver"]
 
 _DEATH_SECONDS = 3.0
+_STOP_SECONDS = 10.0
 
 _log = get_logger("spark")
 
@@ -30,6 +31,8 @@ class Driver:
         """Raises JavaError, JarsError, and RuntimeError when Spark does not start."""
         self.master = section.master
         self._started: SparkSession | BaseException | None = None
+        self._lock = threading.Lock()  # guards the next
+        self._given_up: str | None = None
         # Not in the main thread: there SparkContext would replace the worker's SIGINT handler by its own.
         starter = threading.Thread(target=self._start, args=(section, folder, name), name="spark-start")
         starter.start()
@@ -68,7 +71,23 @@ class Driver:
 
     def gone(self) -> StopWorker:
         """What to stop the worker with."""
-        return StopWorker(f"Spark is gone: it {self._process.end()}")
+        with self._lock:
+            if self._given_up is None:
+                self._give_up(f"Spark is gone: it {self._process.end()}")
+            return StopWorker(self._given_up)
+
+    def abandon(self, reason: str) -> StopWorker:
+        """Spark can do nothing any more, for this reason: what to stop the worker with."""
+        with self._lock:
+            if self._given_up is None:
+                self._give_up(reason)
+            return StopWorker(self._given_up)
+
+    def _give_up(self, reason: str) -> None:
+        """A Spark that has stopped inside its Java process may leave calls waiting for ever: a job that came
+        while it stopped is never run and never fails. Nobody gets an answer but by the end of the process."""
+        self._given_up = reason
+        self._process.kill()
 
     def executors(self) -> int | None:
         """How many a standalone cluster gives it; None: a master that keeps them itself, or nobody answered.
@@ -90,18 +109,26 @@ class Driver:
             return False
 
     def stop(self) -> None:
-        """Stop Spark and wait for its Java process to end."""
+        """Stop Spark and wait for its Java process to end, which is killed if it takes longer than it may."""
+        if self._process.runs:
+            stopper = threading.Thread(target=self._stop, name="spark-stop", daemon=True)
+            stopper.start()
+            stopper.join(_STOP_SECONDS)
+            if stopper.is_alive():
+                _log.warning("spark_does_not_stop", pid=self._process.pid, waited_seconds=_STOP_SECONDS)
+                self._process.kill()
+                stopper.join(_STOP_SECONDS)  # its calls fail now
+        # pyspark keeps its gateway for the life of the process; the next session needs a new one.
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+        self._process.stop()
+
+    def _stop(self) -> None:
         try:
-            if self._process.runs:
-                self.session.stop()
-                self._process.gateway.shutdown()
+            self.session.stop()
+            self._process.gateway.shutdown()
         except Exception as error:
             _log.warning("spark_stop_failed", error=str(error))
-        finally:
-            # pyspark keeps its gateway for the life of the process; the next session needs a new one.
-            SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-            SparkSession._instantiatedSession = None
-        self._process.stop()
 
     def _context(self) -> Any:
         return self.session.sparkContext._jsc.sc()

@@ -6,8 +6,9 @@ import re
 from contextlib import suppress
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException
 
-__all__ = ["causes", "is_connection_error", "told"]
+__all__ = ["causes", "is_connection_error", "says_no_table", "told"]
 
 _LONGEST = 500
 _STACK_LINE = re.compile(
@@ -15,6 +16,16 @@ _STACK_LINE = re.compile(
 )
 # What only wraps the reason.
 _WRAPPERS = re.compile(r"Job aborted|Writing job aborted|\[(TASK_WRITE_FAILED|FAILED_READ|INTERNAL_ERROR)")
+_NO_TABLE = frozenset(
+    {
+        "DELTA_MISSING_DELTA_TABLE",
+        "DELTA_PATH_DOES_NOT_EXIST",
+        "DELTA_TABLE_NOT_FOUND",
+        "PATH_NOT_FOUND",
+        "SCHEMA_NOT_FOUND",
+        "TABLE_OR_VIEW_NOT_FOUND",
+    }
+)
 _GRPC_DETAILS = re.compile(r'RPC that terminated with:.*?details = "(.*?)"$', re.DOTALL | re.MULTILINE)
 _QUERY_LINE = re.compile(r"^(== |'[A-Z]|\+- |:- )")
 
@@ -46,6 +57,12 @@ def causes(error: BaseException) -> list[str]:
     except Exception:  # the JVM may be gone
         return found
     return found
+
+
+def says_no_table(error: PySparkException) -> bool:
+    """Whether there is no such table; any other error, also of the same class, does not tell: a catalog that
+    does not answer is one."""
+    return (error.getCondition() or "").partition(".")[0] in _NO_TABLE
 
 
 def is_connection_error(error: BaseException) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from handlers.api import Batch, Handler, HandlerContext
-from handlers.spark.options import SparkOptions
+from handlers.spark.options import CLOSE_SECONDS, SparkOptions
 
 if TYPE_CHECKING:
     from handlers.spark.function import FunctionCalls
@@ -29,12 +29,13 @@ class SparkHandler(Handler):
     def __init__(self, **options: Any) -> None:
         self._options = SparkOptions.model_validate(options)
         self._open: Lake | FunctionCalls | None = None
+        self.close_timeout = self._options.merge.at_close + CLOSE_SECONDS
 
     def open(self, context: HandlerContext) -> None:
         """Start Spark, unless another handler has.
 
-        Raises JavaNotFound, JarsUnavailable, pydantic.ValidationError for the `spark:` section, and
-        RuntimeError when Spark does not start.
+        Raises JavaNotFound, JarsUnavailable, pydantic.ValidationError for the `spark:` section, RuntimeError
+        when Spark does not start, and FilesError for a store that would let workers overwrite each other.
         """
         # Spark's modules take a second to import, which `binlane check` need not pay.
         if self._options.mode == "function":
@@ -44,8 +45,13 @@ class SparkHandler(Handler):
         else:
             from handlers.spark.lake import Lake  # noqa: PLC0415 (see above)
 
-            self._open = lake = Lake(self._options, context)
-            lake.start()
+            lake = Lake(self._options, context)
+            try:
+                lake.start()
+            except BaseException:
+                lake.close()
+                raise
+            self._open = lake
 
     def handle(self, batch: Batch) -> None:
         """Put the batch beside its table, or call the function.
@@ -59,6 +65,12 @@ class SparkHandler(Handler):
 
     def status(self) -> Mapping[str, Any] | None:
         return None if self._open is None else self._open.status()
+
+    def release(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Leave what waits of tables whose records all come to other workers now to these; a commit that runs
+        is waited for."""
+        if self._open is not None and self._options.mode != "function":
+            self._open.release(partitions)  # type: ignore[union-attr]  # only FunctionCalls has none
 
     def close(self) -> None:
         """Bring in what waits, as far as `merge.at_close` allows; stop Spark, if no other handler uses it."""

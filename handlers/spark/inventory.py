@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from handlers.spark.delta.commits import last_note, merged_segment
+from handlers.spark.delta.holding import last_note, merged_segment
 from handlers.spark.errors import told
 from handlers.spark.log.files import Files
 from handlers.spark.log.owner import Owner, fits, logs_below

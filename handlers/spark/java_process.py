@@ -21,8 +21,9 @@ from worker.logs import get_logger
 
 __all__ = ["JavaProcess"]
 
-_STOP_SECONDS = 20.0
+_STOP_SECONDS = 15.0
 _DYING_SECONDS = 5.0
+_READER_SECONDS = 2.0
 _STACK_LINE = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _OUT_OF_MEMORY = 52
 """org.apache.spark.util.SparkExitCode.OOM: where driver and executor are one process, it is its end."""
@@ -90,14 +91,18 @@ class JavaProcess:
         return f"{how}{last}"
 
     def stop(self) -> None:
-        """Close the gateway's standard input, and kill it if it goes on for 20 s."""
+        """Close the gateway's standard input, and kill it if it goes on for 15 s."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         if not self.ends_within(_STOP_SECONDS):
             _log.warning("spark_killed", pid=self.pid, waited_seconds=_STOP_SECONDS)
-            self._process.kill()
+            self.kill()
             self._process.wait()
-        self._reader.join()
+        self._reader.join(_READER_SECONDS)  # a process that it started may have its output, too
+
+    def kill(self) -> None:
+        """Whoever waits for an answer of it gets an error."""
+        self._process.kill()
 
     def _read(self, output: int) -> None:
         """Pass on what the Java process prints, until it ends."""

@@ -13,6 +13,7 @@ from worker.logs import get_logger
 
 __all__ = ["Keeper"]
 
+_CLOSE_SECONDS = 5.0
 _TURN = 5.0
 """Seconds between two looks."""
 
@@ -33,10 +34,12 @@ class Keeper:
     def start(self) -> None:
         self._thread.start()
 
-    def close(self) -> None:
+    def close(self) -> bool:
+        """Begin nothing more, and wait for what runs; False: it goes on after 5 s."""
         self._stopped.set()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(_CLOSE_SECONDS)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._stopped.wait(_TURN):

@@ -5,18 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from handlers.api import Batch, HandlerContext
+from pyspark.errors import PySparkException
+
+from handlers.api import Batch, HandlerContext, StopWorker, TargetUnavailable
 from handlers.mysql_ddl import TableName
+from handlers.passing_over import PassingOver
 from handlers.spark.column_types import override
 from handlers.spark.delta import applier_for
 from handlers.spark.keeper import Keeper
 from handlers.spark.leftovers import Search
-from handlers.spark.log.files import files_for
+from handlers.spark.log.files import FilesError, files_for
 from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.looking import head_of
@@ -26,11 +29,22 @@ from handlers.spark.owners import Owners
 from handlers.spark.places import Places
 from handlers.spark.section import SparkSection
 from handlers.spark.session import acquire, release
+from handlers.spark.several_writers import UnsafeForSeveral, check_several_writers
 from handlers.spark.sink import TableSink
 from handlers.spark.table_ref import TableRef
 from handlers.spark.table_work import TableWork, World
+from handlers.topic_ids import KnownIds
+from worker.logs import get_logger
 
 __all__ = ["Lake"]
+
+_UPKEEP_SECONDS = 10.0
+_MERGING_SECONDS = 15.0
+
+_ABANDONED = 600.0
+"""Seconds after its newest segment that a log of no partition of this worker counts as nobody's."""
+
+_log = get_logger("spark")
 
 _owners: Owners[TableSink] = Owners()
 _whose: WeakKeyDictionary[TableSink, Owner] = WeakKeyDictionary()
@@ -55,8 +69,11 @@ class Lake:
                 applier=applier_for(options),
                 overrides={name: override(text) for name, text in options.columns.items()},
                 settle=self._settle,
+                leaving=self._leaving,
                 databases_of=self._databases_of,
                 own=threading.local(),
+                passing_over=PassingOver(context, get_logger("spark")),
+                known_ids=KnownIds(options.topic_again),
             )
         except BaseException:
             release()
@@ -68,39 +85,83 @@ class Lake:
         self._merger = Merger(options.merge, threads=section.concurrency)
         self._keeper = Keeper(options.upkeep, self._known)
         files, logs = self._world.files, self._world.places.logs
-        self._search = Search(files, logs, serve=self._serve, clear=self._clear)
+        partitions = context.partitions or (lambda: ())
+        self._search = Search(files, logs, serve=self._serve, clear=self._clear, partitions=partitions)
+        self._foreign: dict[str, tuple[float, Collection[tuple[str, int]]]] = {}
         self._runs = False
+        self._is_safe = False
 
     def start(self) -> None:
-        """Begin to merge what waits, and to watch Spark."""
+        """Begin to merge what waits, and to watch Spark.
+
+        Raises FilesError for a store that overwrites, or in which several workers are not safe.
+        """
+        try:
+            self._check_writers()
+            self._world.files.prove(self._world.places.logs)
+        except TargetUnavailable:
+            pass  # a Connect server that is away: it is asked before the first batch
+        except FilesError as error:
+            if not error.is_outage:
+                raise
+            # The store is away: it is proven before the first put, and batches wait for that.
         self._runs = True
         if self._world.context.stop_worker is not None:
             self._spark.watch(self._world.context.stop_worker)
         if self._world.applier is not None:
             self._merger.start()
             self._keeper.start()
-            self._search.start()
+            if self._world.context.partitions is not None:
+                self._search.start()
 
     def handle(self, batch: Batch) -> None:
+        try:
+            self._check_writers()
+        except UnsafeForSeveral as error:
+            raise StopWorker(str(error)) from error
         with self._used(batch.database, batch.name) as sink:
             self._claim(sink)
             sink.take(batch)
 
+    def release(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Partitions have left: let go of the tables none of whose records come to this worker any more. Each
+        is served again when a batch of it comes, or its partition. Returns when no commit of them runs."""
+        left, current = set(partitions), set(self._partitions())
+        gone = [
+            sink
+            for sink in self._known()
+            if not left.isdisjoint(sink.partitions) and current.isdisjoint(sink.partitions)
+        ]
+        for sink in gone:
+            self._let_go(sink)
+        for sink in gone:
+            sink.ended()
+
+    def _let_go(self, sink: TableSink) -> None:
+        _owners.release(sink.log_folder, sink)
+        self._search.add(sink.log_folder)
+        sink.let_go()
+
     def close(self) -> None:
+        """Merge what waits as far as `merge.at_close` allows. What runs much longer is left: it ends with
+        Spark, and is done again at the next start, as after a crash."""
+        done = True
         try:
             if self._runs and self._world.applier is not None:
-                self._search.close()
-                self._keeper.close()
-                self._merger.close()
+                done = all([self._search.close(), self._keeper.close(), self._merger.close()])
+                if not done:
+                    _log.warning("spark_work_left", hint="it takes long; it is done again at the next start")
         finally:
-            for sink in self._known():
+            for sink in self._known() if done else ():
                 _owners.release(sink.log_folder, sink)
             release()
 
     def check(self) -> None:
-        """Ask Spark, and the tables' file system."""
+        """Ask Spark, and the tables' file system, which must not let one worker overwrite another's file."""
         self._spark.session.sql("SELECT 1").collect()
         self._world.files.list(self._world.places.logs)
+        self._world.files.prove(self._world.places.logs)
+        self._check_writers()
 
     def status(self) -> Mapping[str, Any]:
         now = time.time()
@@ -118,6 +179,17 @@ class Lake:
                 }
             )
         return {"spark": self._spark.status(), "tables": tables}
+
+    def _check_writers(self) -> None:
+        """Whether several workers are safe here; asked until Spark has answered."""
+        if self._is_safe or self._world.applier is None:  # plain files have no commits
+            return
+        try:
+            check_several_writers(self._world.places.root, self._spark)
+        except PySparkException as error:
+            self._spark.stop_worker_if_gone(error)
+            raise
+        self._is_safe = True
 
     # ---- tables
 
@@ -154,6 +226,7 @@ class Lake:
         other = _owners.of(sink.log_folder)
         if other is not None and not fits(_whose[other], _whose[sink]):
             return  # it is refused what it is about to take, and the other one goes on
+        self._search.add(sink.log_folder)
         before = _owners.claim(sink.log_folder, sink)
         if before is not None:
             sink.take_over(before)
@@ -176,6 +249,10 @@ class Lake:
         with self._used(*name) as own:
             self._claim(own)
             own.settle()
+
+    def _leaving(self, name: TableName) -> None:
+        with self._used(*name) as own:
+            (_owners.of(own.log_folder) or own).leaves()
 
     def _forget(self, database: str, table: str) -> None:
         sink = _owners.of(self._world.places.ref(database, table).log_folder)
@@ -207,17 +284,41 @@ class Lake:
         if ref.log_folder != folder or not fits(owner, self._owner(owner.database, owner.table)):
             return True
         known = _owners.of(folder)
+        if known is not None and known not in self._logs:
+            return False
+        if (known is None or known.is_behind()) and self._is_foreign(folder):
+            if known is not None:
+                self._let_go(known)  # it was idle, and its owner goes on
+            return False
         if known is None:
             if self._is_gone(ref):
                 return True
             if owner.prefix is None:
                 self._check_prefix(folder)  # before it is claimed: another handler may be able to read it
-        elif known not in self._logs:
-            return False
         with self._used(owner.database, owner.table) as sink:
             if _owners.claim_free(folder, sink):
                 sink.load()
         return False
+
+    def _partitions(self) -> frozenset[tuple[str, int]]:
+        current = self._world.context.partitions
+        return frozenset(() if current is None else current())
+
+    def _is_foreign(self, folder: str) -> bool:
+        """Whether another worker has the partitions whose records a log holds; it merges that. Nobody does,
+        where nothing was put for a while."""
+        current, now = self._partitions(), time.time()
+        until, then = self._foreign.get(folder, (0.0, ()))
+        if now < until and then == current:
+            return True
+        self._foreign.pop(folder, None)
+        head = head_of(self._world.files, folder)
+        if head is None or not current.isdisjoint(head.marks.known):
+            return False
+        until = head.segment.written_ms / 1000 + _ABANDONED
+        if now < until:
+            self._foreign[folder] = min(until, now + _ABANDONED), current
+        return now < until
 
     def _is_gone(self, ref: TableRef) -> bool:
         """Whether there is no table any more, and nothing in the log that would make it."""

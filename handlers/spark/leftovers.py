@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 
 from handlers.spark.log.files import Files
 from handlers.spark.log.owner import Owner, look_in, owner_of
@@ -12,8 +13,12 @@ from worker.logs import get_logger
 
 __all__ = ["Search"]
 
+_CLOSE_SECONDS = 5.0
 _TURN = 60.0
 """Seconds between two rounds."""
+
+_LOOK = 1.0
+"""Seconds between two looks at the partitions."""
 
 _log = get_logger("spark")
 
@@ -21,9 +26,10 @@ _log = get_logger("spark")
 class Search:
     """One thread, `spark-search`, from `start` to `close`.
 
-    Every log is read in once, so that what waits in it is merged though no batch of its table comes. What
-    cannot be read is tried again each minute, without keeping the others waiting; and a log that another
-    handler of this process serves is taken over when that one is closed.
+    Every log is read in, so that what waits in it is merged though no batch of its table comes; and each
+    minute one that is served is looked at, as another worker, or a replay, may have put more. What cannot be
+    read is tried again each minute, without keeping the others waiting; and a log that another handler of
+    this process serves is taken over when that one is closed.
     """
 
     def __init__(
@@ -33,10 +39,14 @@ class Search:
         *,
         serve: Callable[[str, Owner], bool],
         clear: Callable[[], None],
+        partitions: Callable[[], Collection[tuple[str, int]]] = tuple,
     ) -> None:
         """`logs`: the folder of all logs. `serve` is given each log's folder and owner, and reads it in if it
         is free and this handler's; it returns whether there is no need to be given it again. `clear`, called
-        each round, lets go of tables that are gone. Both may raise."""
+        each round, lets go of tables that are gone. Both may raise. `partitions`: this worker's; when some
+        come, all folders are looked into again."""
+        self._partitions = partitions
+        self._searched_for = frozenset(partitions())
         self._files = files
         self._logs = logs
         self._serve = serve
@@ -50,20 +60,33 @@ class Search:
     def start(self) -> None:
         self._thread.start()
 
-    def close(self) -> None:
+    def close(self) -> bool:
+        """Begin nothing more, and wait for what runs; False: it goes on after 5 s."""
         self._stopped.set()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(_CLOSE_SECONDS)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._stopped.is_set():
+            end = time.monotonic() + _TURN
             self.round()
-            self._stopped.wait(_TURN)
+            while time.monotonic() < end and self._searched_for == frozenset(self._partitions()):
+                if self._stopped.wait(_LOOK):
+                    return
 
     def round(self) -> None:
         """Look into what was not looked into, read in what was not read in. Any thread."""
         with self._turn:
+            partitions = frozenset(self._partitions())
+            if partitions - self._searched_for:
+                self._folders = [self._logs]
+            self._searched_for = partitions
             self._round()
+
+    def add(self, log_folder: str) -> None:
+        """A log that nobody of this process serves any more. Any thread."""
+        self._owners.setdefault(log_folder, None)
 
     def _round(self) -> None:
         self._find()
@@ -91,7 +114,7 @@ class Search:
                 continue
             folders += reversed(more)
             if is_log:
-                self._owners[f"{here}/{PENDING}"] = None
+                self._owners.setdefault(f"{here}/{PENDING}", None)
 
     def _read_in(self, folder: str) -> None:
         owner = self._owners[folder]

@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from handlers.spark.added import Mode, shape_of_log
-from handlers.spark.delta.commits import merged_segment
+from handlers.spark.any_spark import AnySpark
+from handlers.spark.delta.holding import merged_segment
+from handlers.spark.errors import says_no_table
 from handlers.spark.log.files import Files
 from handlers.spark.log.owner import owner_of
 from handlers.spark.log.segment_file import Head, read_head
@@ -35,20 +37,6 @@ __all__ = [
 _NAME = re.compile(r"(\d{20})\.parquet")
 _LOOKS = 5
 """At a log and its table while a worker changes both."""
-_NO_TABLE = re.compile(
-    r"TABLE_OR_VIEW_NOT_FOUND|SCHEMA_NOT_FOUND|PATH_NOT_FOUND|DELTA_(PATH|TABLE).*(FOUND|EXIST)|DELTA_MISSING_DELTA_TABLE"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class AnySpark:
-    """Whoever's session, as `files_for` asks for it."""
-
-    session: SparkSession
-
-    @property
-    def is_classic(self) -> bool:
-        return not type(self.session).__module__.startswith("pyspark.sql.connect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +96,7 @@ def columns_of(session: SparkSession, ref: TableRef) -> Columns | None:
     try:
         schema = session.sql(f"SELECT * FROM {ref.sql} LIMIT 0").schema
     except AnalysisException as error:
-        if _NO_TABLE.search(f"{error.getCondition()}"):
+        if says_no_table(error):
             return None
         raise
     return {

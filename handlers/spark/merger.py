@@ -15,6 +15,7 @@ from worker.logs import get_logger
 
 __all__ = ["Mergeable", "Merger"]
 
+_CLOSE_SECONDS = 15.0
 _LONGEST_RETRY = 60.0
 _LONGEST_AWAY = 10.0
 _FIRST_RETRY = 1.0
@@ -79,15 +80,18 @@ class Merger:
             elif table.waiting.rows >= self._options.max_rows:
                 self._changed.notify()
 
-    def close(self) -> None:
-        """Go on with what waits for `at_close` at most, then wait for what runs."""
+    def close(self) -> bool:
+        """Go on with what waits for `at_close` at most, then wait for what runs; False: it goes on after 15 s
+        more."""
         with self._changed:
             if self._ends_at is None:
                 self._ends_at = time.monotonic() + self._options.at_close
+            end = self._ends_at + _CLOSE_SECONDS
             self._changed.notify_all()
         for thread in self._threads:
             if thread.ident is not None:
-                thread.join()
+                thread.join(max(0.0, end - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _run(self) -> None:
         while (table := self._next()) is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 
 from handlers.api import TargetUnavailable
+from handlers.spark.log.held import Held
 from handlers.spark.log.segments import SegmentLog
-from handlers.spark.table_work import MergeConflict, TableWork
+from handlers.spark.table_work import LostCommit, MergeConflict, TableWork
 from handlers.spark.waiting import Unmerged
 
 __all__ = ["Merges"]
@@ -31,16 +32,45 @@ class Merges:
         self._log = log
         self._merging = threading.Lock()  # the table's commits: one at a time
         self._earlier: tuple[Merges, ...] = ()
+        self._size = work.merge_size()
+        self._telling = threading.Lock()  # guards the two below, and what is written down of them
+        self._held = Held()
+        self._told = Held()
+        self._is_left = False  # to another sink, or another worker
         self._fits = True  # no reason is known why the table should not hold the rows that wait
 
     def let_go(self) -> None:
-        """Forget what waits. A commit that runs goes on."""
+        """Forget what waits. A commit that runs goes on; none begins after it."""
+        self._is_left = True
         self.unmerged.clear()
+        with self._telling:
+            self._held = self._told = Held()
         self._good()
 
     def come_after(self, other: Merges) -> None:
         """Of the same table: no commit begins before that one's has ended, if one runs."""
         self._earlier = tuple(each for each in (*other._earlier, other) if each is not self)
+
+    def holds(self, held: Held, *, told: Held | None = None) -> None:
+        """The table was seen to hold this. `told`: what was written down of it before, by the sink that
+        serves the log from now on."""
+        with self._telling:
+            self._held = max(self._held, held, key=lambda each: each.last)
+            if told is not None:
+                self._told = told
+                self._is_left = False
+
+    def ended(self) -> None:
+        """Wait for a commit that runs."""
+        with self._merging:
+            pass
+
+    def leaves(self) -> None:
+        """The table is about to be dropped or renamed: the next one need not hold what this one does."""
+        with self._telling:
+            self._held = self._told = Held()
+            if self._log.last:
+                self._work.told_held.tell_left(self._log.last)
 
     def fit_first(self) -> None:
         """Before the next commit, for somebody may have changed the table since the last one."""
@@ -76,14 +106,19 @@ class Merges:
         self.fault = None
 
     def _merge(self) -> None:
-        for segments, shape in self.unmerged.groups():
+        for segments, shape in self.unmerged.groups(self._size.limit):
             rows = [segment for segment in segments if segment.rows]
+            if self._is_left:
+                return
             if rows:
                 if not self._fits:
                     self._work.fit(shape)
                     self._fits = True
-                self._work.apply(rows, shape)
+                with self._size.attempt(sum(segment.bytes for segment in rows)):
+                    self._work.apply(rows, shape, after=self._held.last)
+                self.holds(Held(rows[0].number, rows[-1].number))
             self.unmerged.merged(segments[-1].number)
+        self._size.done()
 
     def _look_anew(self, error: Exception) -> bool:
         """Drop what other workers have merged meanwhile; whether there is reason to try again.
@@ -92,12 +127,24 @@ class Merges:
         that, and then removes the files.
         """
         if isinstance(error, MergeConflict):
-            self.unmerged.merged(max(self._work.merged(), self._log.removed()))
+            held = self._work.held()
+            self.holds(held)
+            self.unmerged.merged(max(held.last, self._log.removed()))
             return True
+        if isinstance(error, LostCommit):
+            return self._has_left()
         try:
             return self.unmerged.merged(self._log.removed())
         except Exception:
             return False  # what failed first is told
+
+    def _has_left(self) -> bool:
+        """Whether another worker has dropped or renamed the table by DDL, so that it may hold less."""
+        if not 0 < self._held.last <= self._work.told_held.look().left:
+            return False
+        with self._telling:
+            self._held = self._told = Held()
+        return True
 
     def _received(self) -> str:
         """The table, and how far it is received: what a merge that fails could not bring in."""
@@ -127,7 +174,20 @@ class Merges:
         """
         keep = self._work.options.merge.keep
         before = self.unmerged.retired
+        self._tell()
         if (number := self.unmerged.to_retire(now, keep)) is not None:
             self._log.retire(number, after=before)
         if (number := self.unmerged.to_remove(now, keep)) is not None:
             self._log.remove(number)
+
+    def remove(self, up_to: int) -> None:
+        """Remove segments at once: the table holds them."""
+        self._tell()
+        self._log.remove(up_to)
+
+    def _tell(self) -> None:
+        """Write down what the table holds, before the segments are gone and before Delta forgets it."""
+        with self._telling:
+            if self._held != self._told:
+                self._work.told_held.tell(self._held)
+                self._told = self._held

@@ -12,7 +12,10 @@ from handlers.mysql_ddl.rules import DDLRules
 from handlers.spark.spark_types import read_spark_type
 from worker.configuration.values import Duration, PositiveDuration, PositiveSize, duration, size
 
-__all__ = ["MergeOptions", "SparkOptions", "UpkeepOptions"]
+__all__ = ["CLOSE_SECONDS", "MergeOptions", "SparkOptions", "UpkeepOptions"]
+
+CLOSE_SECONDS = 60.0
+"""What closing may take beyond `merge.at_close`: what is being merged, and stopping Spark."""
 
 _FIELDS = ("database", "table")
 _NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")
@@ -25,12 +28,18 @@ class MergeOptions(BaseModel):
 
     max_age: Duration = duration("10s", "The oldest change waits so long, if Spark is free by then.")
     max_rows: PositiveInt = Field(200_000, description="So many waiting rows are brought in at once.")
+    max_bytes: PositiveSize = size(
+        "128MiB",
+        "So much is merged in one commit at most, as files of the log; after a merge that failed, or that "
+        "Java did not survive, half of it.",
+    )
     max_waiting: PositiveSize = size(
         "1GiB", "Waiting for one table at most; beyond that, its batches wait for Spark."
     )
     keep: Duration = duration(
         "1m",
-        "How long views look at received files after they were brought in, and how long the files stay then.",
+        "How long views look at received files after they were brought in, and how long the files stay then. "
+        "New columns and DDL remove them at once.",
     )
     at_close: Duration = duration("10s", "How long a worker that stops goes on bringing in what waits.")
 
@@ -94,6 +103,11 @@ class SparkOptions(BaseModel):
     partition_by: list[str] = Field([], description="Columns that a new table is partitioned by.")
     properties: dict[str, str | int | float | bool] = Field(
         {}, description="Table properties of a new table, such as delta.enableDeletionVectors."
+    )
+    topic_again: dict[str, list[str]] = Field(
+        {},
+        description="Id of a topic that is live again, after a fail-over to another cluster and back -> the "
+        "ids that it follows.",
     )
     function: str | None = Field(
         None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from string import Formatter
 
+from handlers.api import Rejected
 from handlers.spark.options import SparkOptions
 from handlers.spark.section import SparkSection
 from handlers.spark.table_ref import TableRef, app_id, path_safe, quoted
@@ -56,6 +57,17 @@ class Places:
             return TableRef(f"parquet.{quoted(path)}", path, path, app)
         log = f"{self.logs}{path.removeprefix(self._root)}/{PENDING}"
         return TableRef(f"delta.{quoted(path)}", path, log, app)
+
+    def ref_to_write(self, database: str, table: str) -> TableRef:
+        """The same. Raises Rejected for a table that would be among the logs."""
+        ref = self.ref(database, table)
+        if ref.path is not None and f"{ref.path}/".startswith(f"{self.logs}/"):
+            raise Rejected(
+                f"{database}.{table} would be kept in {ref.path}, and {self.logs} is for what binlane puts "
+                f"there itself: give the handler another path for it, such as "
+                f"{self._root}/of/{{database}}/{{table}}"
+            )
+        return ref
 
     def signed_folder(self, ref: TableRef) -> str:
         """The log's folder as `sign` takes it; of a table that is its own log, where another's would be: in

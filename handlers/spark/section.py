@@ -37,6 +37,11 @@ class SparkSection(BaseModel):
     )
     driver_memory: Memory = Field("2g", description="The Java heap, as Spark writes sizes: 512m, 2g.")
     concurrency: int = Field(2, ge=1, le=64, description="How many tables may be written at once.")
+    single_writer: bool = Field(
+        False,
+        description="Only one worker ever writes these tables at a time: what a store for which Delta has no "
+        "safe commits of several needs (S3).",
+    )
     ui: bool = Field(True, description="Spark's own web pages, while it runs; `binlane status` tells where.")
     packages: list[Coordinate] = Field(
         [], description="More Maven coordinates (group:artifact:version), e.g. a storage connector."

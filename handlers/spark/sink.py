@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pyarrow as pa
 
 from handlers.api import Batch, Change, PartialFailure, Rejected
+from handlers.spark.delta.commits import check_goes_on
+from handlers.spark.log.held import Held, Told
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segments import BrokenLog, SegmentLog, SegmentTaken
+from handlers.spark.log.segments import SegmentLog, SegmentTaken
 from handlers.spark.merges import Merges
 from handlers.spark.pieces import AlonePiece, RowPiece
 from handlers.spark.shape import Shape
@@ -17,6 +19,7 @@ from handlers.spark.table_work import TableWork
 from handlers.spark.upkeep_times import UpkeepTimes
 from handlers.spark.waiting import Waiting
 from handlers.templates import place_of
+from handlers.topic_ids import MadeAnew
 
 __all__ = ["TableSink"]
 
@@ -114,17 +117,39 @@ class TableSink:
         )
 
     def load(self) -> None:
-        """Find what an earlier run left waiting."""
+        """Find what an earlier run left waiting, or another worker has put since."""
         with self._taking:
+            self._is_loaded = self._is_loaded and not self.is_behind()
             self._load_once()
+
+    def is_behind(self) -> bool:
+        """Whether another worker has put segments since this one looked."""
+        return self._log.has_grown()
 
     def take_over(self, other: TableSink) -> None:
         """Serve the log from now on, instead of another sink of this process: it forgets what waits, until a
         batch comes to it again."""
-        with other._taking:
-            other._is_loaded = False
-            other._merges.let_go()
+        other.let_go()
         self._merges.come_after(other._merges)
+
+    def let_go(self) -> None:
+        """Another worker serves the log from now on: forget what waits, until a batch comes again."""
+        with self._taking:
+            self._is_loaded = False
+            self._merges.let_go()
+
+    def ended(self) -> None:
+        """Wait for a commit that runs."""
+        self._merges.ended()
+
+    @property
+    def partitions(self) -> Collection[tuple[str, int]]:
+        """Whose records the table holds, as far as this worker knows."""
+        return self._log.marks.known.keys()
+
+    def leaves(self) -> None:
+        """DDL is about to drop the table, or to rename it, or another one to its name."""
+        self._merges.leaves()
 
     def forget(self) -> None:
         """DDL of another table changed this one's: look anew before the next rows."""
@@ -134,27 +159,31 @@ class TableSink:
     def _take(self, batch: Batch) -> None:
         changes: Sequence[Change] = batch.changes
         places: Sequence[int] = range(len(changes))
+        anew: Sequence[MadeAnew] = ()
         done = 0
         try:
             self._load_once()
             if self._merges.own_faults >= _FAULTS:
                 self.merge()  # raises what is wrong, if it still is
-            changes, places = self._log.marks.beyond(batch.changes, batch.shard)
+            seen, anew = self._log.marks.followed(batch.changes, batch.topic_ids, self._work.known_ids)
+            changes, places = seen.beyond(batch.changes, batch.shard)
             for piece in self._work.pieces(changes, self._shape):
-                marks = self._log.marks.advanced(changes[piece.start : piece.stop], batch.shard)
+                seen = seen.advanced(changes[piece.start : piece.stop], batch.shard)
                 if isinstance(piece, RowPiece):
-                    self._put(piece.table(), piece.shape, marks, partial=piece.partial)
+                    self._put(piece.table(), piece.shape, seen, partial=piece.partial)
                 elif self._work.keeps_ddl:
                     shape = self._shape or Shape(pa.schema([]), ())
-                    self._put(piece.table(shape), shape, marks)
+                    self._put(piece.table(shape), shape, seen)
                 else:
-                    self._follow(piece, batch, marks)
+                    self._follow(piece, batch, seen)
                 done = piece.stop
+            self._work.tell_passed_over(len(batch.changes) - len(changes), anew)
         except SegmentTaken:
             raise
         except Exception as error:
             told = self._told(error, changes, places, done)
             if done:
+                self._work.tell_passed_over(places[done - 1] + 1 - done, anew)
                 raise PartialFailure(places[done - 1] + 1, told) from error
             raise told from error
 
@@ -187,7 +216,7 @@ class TableSink:
             self._unmerged.add(segment, shape)
             self._offer(self)
             if is_other:
-                self._log.remove(segment.number - 1)
+                self._merges.remove(segment.number - 1)
 
     def _follow(self, piece: AlonePiece, batch: Batch, marks: Marks) -> None:
         """DDL and truncates: when all before is merged, at once, and remembered by a segment without rows."""
@@ -197,7 +226,8 @@ class TableSink:
         key = None if self._shape is None else self._shape.key
         self._is_fitted = False
         with self._work.ddl_lock.statement(self.name):
-            result = self._work.follow(piece.change, batch, key)
+            # What is done of it is noted by its place, and so was a statement of a former topic.
+            result = self._work.follow(piece.change, batch, key, marks.names(piece.change))
         # Before the mark, with which the statement is done and does not come again.
         for touched in result.touched:
             if tuple(touched) != (self.database, self.table):
@@ -208,23 +238,23 @@ class TableSink:
         """Bring all that waits into the table, and leave a segment without rows.
 
         When the table gets another name, or is dropped, its log stays: what is in it would be brought into
-        the next table of this name.
+        the next table of this name. That segment is put each time: when others have put rows that are not
+        known here, it meets SegmentTaken before anything is done to the table.
         """
         self._until_put(self._settle)
 
     def _settle(self) -> None:
+        self._is_loaded = self._is_loaded and self._shape is not None  # nothing can be put: look instead
         self._load_once()
         self.merge()
-        if self._shape is not None and self._log.has_rows_last:
+        if self._shape is not None:
             self._put_mark(self._shape, self._log.marks)
-        elif self._work.merges:
-            self._log.remove(self._log.last - 1)  # what an attempt that was cut short has left
 
     def _put_mark(self, shape: Shape, marks: Marks) -> None:
         segment = self._log.append(self._work.no_rows(shape), marks, key=shape.key)
         self._shape = shape
         self._unmerged.add(segment, shape)
-        self._log.remove(segment.number - 1)
+        self._merges.remove(segment.number - 1)
 
     def _load_once(self) -> None:
         if not self._is_loaded:
@@ -234,21 +264,21 @@ class TableSink:
     def _load(self) -> None:
         # Until all of it is known: what the log says is applied must not stand without what of it waits.
         self._is_loaded = False
+        # Each of these may only be ahead of the one before, whatever other workers do meanwhile.
+        told = self._work.told_held.look() if self._work.merges else Told()
+        held = self._work.held() if self._work.merges else Held()
         self._log.load()
+        self._log.marks.teach(self._work.known_ids)
         # Rows were put when the table was seen to hold them, and nobody waits for it to be seen again: that
         # takes Spark, and a worker that was killed is to take batches again at once.
         self._is_fitted = self._log.has_rows_last
         schema = self._log.schema
         self._shape = None if schema is None else self._work.shape_of_log(schema, self._log.key)
+        check_goes_on(self._work.ref, held, told.held, self._log)
+        if self._work.merges:
+            self._merges.holds(held, told=told.held)
         if self._shape is not None and self._work.merges:
-            merged = self._work.merged()
-            if merged > self._log.last:
-                raise BrokenLog(
-                    f"{self._work.ref} holds segment {merged}, and its log {self._work.ref.log_folder} ends "
-                    f"with {self._log.last}: how far the source was read is lost. Restore the log; or remove "
-                    f"the table with it, and read the source anew"
-                )
-            self._unmerged.replace(self._log.after(merged), self._shape)
+            self._unmerged.replace(self._log.after(held.last), self._shape)
             if self._is_fitted:
                 self._merges.fit_first()
             if self._unmerged.waiting().rows:

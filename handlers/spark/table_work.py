@@ -15,16 +15,21 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from handlers.api import Batch, Change, HandlerContext, Rejected, StopWorker, TargetUnavailable
 from handlers.mysql_ddl import StatementError, TableName, parse
+from handlers.passing_over import PassingOver
 from handlers.spark.added import log_schema, shape_of_log
 from handlers.spark.ddl import DDLResult, Surroundings, follow
 from handlers.spark.ddl_lock import DDLLock, ddl_lock_of
 from handlers.spark.delta import Applier
-from handlers.spark.delta.commit_files import merged_in_files
-from handlers.spark.delta.commits import CommitNote, MergeConflict, merged_segment
+from handlers.spark.delta.commit_files import held_in_files
+from handlers.spark.delta.commits import LostCommit, MergeConflict
 from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
+from handlers.spark.delta.holding import held_by
+from handlers.spark.delta.notes import CommitNote
 from handlers.spark.delta.upkeep import optimize, vacuum
 from handlers.spark.log.files import Files, FilesError
+from handlers.spark.log.held import Held, ToldHeld
 from handlers.spark.log.segment_file import BrokenLog, Segment, missing, read_head
+from handlers.spark.merge_size import MergeSize
 from handlers.spark.options import SparkOptions
 from handlers.spark.pieces import Piece, RowPiece, pieces
 from handlers.spark.places import Places
@@ -33,8 +38,9 @@ from handlers.spark.shape import Shape
 from handlers.spark.table_ref import TableRef
 from handlers.spark.upkeep_times import UpkeepTimes
 from handlers.templates import place_of
+from handlers.topic_ids import FormerTopic, KnownIds, MadeAnew
 
-__all__ = ["MergeConflict", "SparkFailure", "TableWork", "World"]
+__all__ = ["LostCommit", "MergeConflict", "SparkFailure", "TableWork", "World"]
 
 
 # What Java says of a disk that is no fault of what is written.
@@ -60,20 +66,27 @@ class World:
     overrides: Mapping[str, pa.DataType]
     settle: Callable[[TableName], None]
     """See Surroundings.settle; for tables other than the statement's own."""
+    leaving: Callable[[TableName], None]
+    """See Surroundings.leaving."""
     databases_of: Callable[[str], Sequence[str]]
     own: threading.local
     """The session of each thread that writes."""
+    passing_over: PassingOver
+    known_ids: KnownIds
 
 
 class TableWork:
     """The Spark side of one table. The caller sees to it that one thing is done at a time."""
 
     def __init__(self, database: str, table: str, world: World) -> None:
+        """Raises Rejected for a table that would be among the logs."""
         self.database = database
         self.table = table
-        self.ref: TableRef = world.places.ref(database, table)
+        self.ref: TableRef = world.places.ref_to_write(database, table)
         self.options = world.options
+        self.known_ids = world.known_ids
         self.ddl_lock: DDLLock = ddl_lock_of(world.places.logs)
+        self.told_held = ToldHeld(world.files, self.ref.log_folder)
         self.upkeep_times = UpkeepTimes(world.files, self.ref.log_folder)
         self._world = world
 
@@ -122,26 +135,32 @@ class TableWork:
         """The shape of the rows in segments with these columns."""
         return shape_of_log(found, key, mode=self.options.mode, prefix=self.options.prefix)
 
+    def merge_size(self) -> MergeSize:
+        """How much of the log is merged at once."""
+        most, name = self.options.merge.max_bytes, f"{self.database}.{self.table}"
+        return MergeSize(self._world.files, self.ref.log_folder, most, table=name)
+
     # ---- Spark
 
-    def merged(self) -> int:
-        """The number of the last segment that the table holds; 0: none."""
+    def held(self) -> Held:
+        """What the table holds of its log. Raises UnknownSegments, and what Spark raises."""
         if self.ref.path is not None:
-            found = merged_in_files(self._world.files, self.ref.path, self.ref.app_id)
+            found = held_in_files(self._world.files, self.ref.path, self.ref.app_id)
             if found is not None:
                 return found
         with self._session() as session:
-            return merged_segment(session, self.ref, self._world.spark.is_classic)
+            return held_by(session, self.ref, self._world.spark.is_classic)
 
-    def apply(self, segments: Sequence[Segment], shape: Shape) -> None:
-        """Bring the segments into the table in one commit. Raises MergeConflict, and what Spark raises."""
+    def apply(self, segments: Sequence[Segment], shape: Shape, *, after: int) -> None:
+        """Bring the segments into the table in one commit. `after`: the segment up to which it is known to
+        hold its log. Raises what `fenced` and Spark raise."""
         applier = self._world.applier
         assert applier is not None  # see `merges`
         metrics = self._world.context.metrics
         with self._world.spark.slots.merging(segments[0].written_ms / 1000), self._session() as session:
             began = time.monotonic()
             try:
-                applier.apply(session, self.ref, segments, shape, self._note(segments[-1]))
+                applier.apply(session, self.ref, segments, shape, self._note(segments), after=after)
             except MergeConflict:
                 raise  # looked at anew at once: neither the one nor the other
             except Exception:
@@ -200,24 +219,28 @@ class TableWork:
         except StatementError:
             return True  # to be told by `follow`
 
-    def follow(self, change: Change, batch: Batch, key: tuple[str, ...] | None) -> DDLResult:
-        """Do what a `ddl` or `truncate` change did in the source; nothing of this table waits.
+    def follow(
+        self, change: Change, batch: Batch, key: tuple[str, ...] | None, topics: Sequence[str]
+    ) -> DDLResult:
+        """Do what a `ddl` or `truncate` change did in the source; nothing of this table waits. `topics`: the
+        topic's names in notes of what is done (`Marks.names`).
 
         Raises Rejected, and what Spark raises.
         """
         world = self._world
         own = TableName(self.database, self.table)
         around = Surroundings(
-            ref_of=lambda name: world.places.ref(name.database, name.table),
+            ref_of=lambda name: world.places.ref_to_write(name.database, name.table),
             files=world.files,
             root=world.places.logs,
             settle=lambda name: None if name == own else world.settle(name),
+            leaving=world.leaving,
             databases_of=world.databases_of,
             partition_by=self.options.partition_by,
             properties=self.options.properties,
             overrides=world.overrides,
         )
-        note = CommitNote(world.context.worker, world.context.handler, 0, change.source_time_ms, {})
+        note = CommitNote(world.context.worker, world.context.handler, 0, 0, change.source_time_ms, {})
         with self._session() as session:  # without a slot: to settle another table takes one
             return follow(
                 session,
@@ -230,6 +253,7 @@ class TableWork:
                 mode=self.options.mode,
                 prefix=self.options.prefix,
                 key=key,
+                topics=topics,
             )
 
     def optimize(self, min_files: int) -> None:
@@ -240,11 +264,17 @@ class TableWork:
         with self._world.spark.slots, self._session() as session:
             vacuum(session, self.ref, retention)
 
-    # ---- errors
+    # ---- errors, and what is told
+
+    def tell_passed_over(self, count: int, anew: Sequence[MadeAnew]) -> None:
+        """Of a batch that was taken: so many changes were applied before; these topics were made anew."""
+        name = f"{self.database}.{self.table}"
+        self._world.passing_over.made_anew(name, anew)
+        self._world.passing_over.passed_over(name, count)
 
     def explained(self, error: Exception, where: str) -> Exception:
         """The error for whoever handles the batch; `where`: its table and offsets."""
-        if isinstance(error, StopWorker | TargetUnavailable | Rejected | SparkFailure):
+        if isinstance(error, StopWorker | TargetUnavailable | Rejected | SparkFailure | FormerTopic):
             return error
         if isinstance(error, FilesError):
             told = f"{where}: {error}"
@@ -256,8 +286,8 @@ class TableWork:
         told = f"{where}: {self._world.spark.told(error)}"
         return TargetUnavailable(told) if _FULL.search(told) else SparkFailure(told)
 
-    def _note(self, segment: Segment) -> CommitNote:
-        context = self._world.context
+    def _note(self, segments: Sequence[Segment]) -> CommitNote:
+        context, segment = self._world.context, segments[-1]
         try:
             head = read_head(self._world.files, segment.path, segment.number, segment.bytes)
         except FileNotFoundError:
@@ -265,9 +295,11 @@ class TableWork:
         return CommitNote(
             context.worker,
             context.handler,
+            segments[0].number,
             segment.number,
             segment.last_source_ms or 0,
             head.marks.highest(),
+            {topic: each.current for (topic, _), each in head.marks.ids.items() if each.current is not None},
         )
 
     @contextmanager

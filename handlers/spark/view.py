@@ -34,7 +34,7 @@ _GLOB = re.compile(r"([{}\[\]*?\\])")
 _RETIRED = "1980-01-01"
 """Of an earlier time are segments that will be removed: see Files.retire."""
 _IDENTITY = ("topic", "partition", "offset", "index")
-"""These columns name a change."""
+"""These columns name a change, with its time: where a topic was made anew, its offsets began anew."""
 
 
 class NothingToSee(LookupError):
@@ -138,11 +138,13 @@ def _changelog(parts: _Parts) -> str:
         return f"SELECT * FROM {parts.waiting}"
     own = log_schema(parts.shape, mode="changelog", prefix=parts.prefix).names
     identity = [f"{parts.prefix}{name}" for name in _IDENTITY]
+    time = parts.name("source_time")
     of_table, of_segments = _aligned(list(parts.columns), own)
     received = [_before(parts) if name == f"{parts.prefix}before" else quoted(name) for name in own]
     return (
         f"WITH received AS (SELECT {', '.join(received)} FROM {parts.waiting})\n"
-        f"SELECT {of_table('t')} FROM {parts.table} AS t LEFT ANTI JOIN received AS k ON {_equal(identity)}\n"
+        f"SELECT {of_table('t')} FROM {parts.table} AS t LEFT ANTI JOIN received AS k "
+        f"ON {_equal(identity)} AND t.{time} <=> k.{time}\n"
         f"UNION ALL\nSELECT {of_segments('received')} FROM received"
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -72,15 +72,21 @@ class Unmerged:
         rows, size = sum(each.rows for each in segments), sum(each.bytes for each in segments)
         return Waiting(len(segments), rows, size, since)
 
-    def groups(self) -> list[tuple[Sequence[Segment], Shape]]:
-        """What may be merged in one commit, in order: one shape; what lacks columns, by itself."""
+    def groups(self, limit: Callable[[], int]) -> Iterator[tuple[Sequence[Segment], Shape]]:
+        """What may be merged in one commit, in order: one shape; what lacks columns, by itself; and up to
+        `limit` bytes, but one segment at least."""
         with self._lock:
             waiting = list(self._waiting)
-        found: list[tuple[Sequence[Segment], Shape]] = []
         for (shape, partial), group in groupby(waiting, lambda one: (one.shape, one.segment.partial)):
-            segments = [one.segment for one in group]
-            found += [([each], shape) for each in segments] if partial else [(segments, shape)]
-        return found
+            taken: list[Segment] = []
+            size = 0
+            for segment in (one.segment for one in group):
+                if taken and (partial or size + segment.bytes > limit()):
+                    yield taken, shape
+                    taken, size = [], 0
+                taken.append(segment)
+                size += segment.bytes
+            yield taken, shape
 
     def merged(self, number: int) -> bool:
         """The table holds all up to this segment; whether any of that waited."""

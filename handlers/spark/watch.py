@@ -52,7 +52,7 @@ class Watch:
     def stop(self) -> None:
         self._stopped.set()
         if self._thread is not None:
-            self._thread.join(10)  # a frozen JVM may not answer it; then it ends with the JVM
+            self._thread.join(5)  # a frozen JVM may not answer it; then it ends with the JVM
 
     def _run(self) -> None:
         while not self._stopped.wait(self._look_seconds):
@@ -81,7 +81,7 @@ class Watch:
             _log.warning("spark_without_executors", master=self._driver.master)
         if now - self._without_since < self._abandoned_seconds:
             return None
-        return StopWorker(
+        return self._driver.abandon(
             f"Spark has lost all executors, and {self._driver.master} has given none for "
             f"{self._abandoned_seconds:g} s: was its master restarted?"
         )

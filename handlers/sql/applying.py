@@ -11,21 +11,18 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-import structlog
 
 from handlers.api import Batch, Change
 from handlers.sql import ddl
 from handlers.sql.creating import ColumnsMissing, TableMissing, wanted_columns
 from handlers.sql.folding import Block, KeyMissing, blocks, fold
 from handlers.sql.known_tables import KnownColumn, KnownTable, KnownTables, TableName, UnfitColumn
-from handlers.sql.marks import WHOLE, Marks, Source
+from handlers.sql.marks import WHOLE, Marks, Pending, Source
 from handlers.sql.naming import Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.writer import Columns, Rows, Writer
 
 __all__ = ["UNFIT", "Applier", "ChangeFailed", "Unfit"]
-
-log = structlog.stdlib.get_logger("handlers.sql")
 
 _DDL = frozenset(("ddl", "truncate"))
 _op = attrgetter("op")
@@ -71,18 +68,15 @@ class Applier:
 
     def apply(
         self, connection: sa.Connection, batch: Batch, altered: set[TableName], *, one_by_one: bool
-    ) -> None:
-        """Apply what is not applied yet, and set the marks.
+    ) -> Pending:
+        """Apply what is not applied yet, and set the marks. Returns what that was.
 
         Tables that DDL is about come into `altered`. `one_by_one`: each change for itself, in source order;
         then what fails raises ChangeFailed. Else raises one of UNFIT, or an error of the database; and
-        always TableMissing and ColumnsMissing.
+        always TableMissing, ColumnsMissing and FormerTopic.
         """
         source = Source(batch.table, WHOLE if batch.shard is None else batch.shard)
-        pending = self._marks.pending(connection, source, batch.changes)
-        if len(pending.changes) < len(batch.changes):
-            count = len(batch.changes) - len(pending.changes)
-            log.info("changes_applied_before", table=batch.table, count=count)
+        pending = self._marks.pending(connection, source, batch.changes, batch.topic_ids)
         for run in _runs(pending.changes, one_by_one=one_by_one):
             try:
                 if run.is_ddl:
@@ -97,6 +91,7 @@ class Applier:
                 raise
         if pending.changes:
             self._marks.advance(connection, source, pending)
+        return pending
 
     def _follow(
         self, connection: sa.Connection, batch: Batch, changes: Sequence[Change], altered: set[TableName]

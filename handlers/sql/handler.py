@@ -8,12 +8,13 @@ import sqlalchemy as sa
 import structlog
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
+from handlers.passing_over import PassingOver
 from handlers.sql.applying import UNFIT, Applier, ChangeFailed
 from handlers.sql.creating import ColumnsMissing, NameTooLong, TableMissing, create
 from handlers.sql.engine import check_url, make_engine
 from handlers.sql.errors import DATABASE_ERRORS, Fault, fault_of, told
 from handlers.sql.known_tables import TableName
-from handlers.sql.marks import Marks
+from handlers.sql.marks import Marks, Pending
 from handlers.sql.mysql_writer import MySQLWriter
 from handlers.sql.naming import Naming
 from handlers.sql.options import SqlOptions
@@ -57,6 +58,7 @@ class SqlHandler(Handler):
         self._naming = Naming.of(self._dialect, self._options.schema_, self._options.table)
         self._engine: sa.Engine | None = None
         self._applier: Applier | None = None
+        self._passing_over: PassingOver | None = None
 
     def open(self, context: HandlerContext) -> None:
         """Connect, and make the table of marks if it is not there.
@@ -75,20 +77,23 @@ class SqlHandler(Handler):
                     marks.create(connection)
             except DATABASE_ERRORS:
                 self.close()
-                raise DatabaseError(f"{self._shown_target()}: {told(error)}") from error
+                needs = f"; the table of marks is of an earlier release: {marks.needs}" if marks.needs else ""
+                raise DatabaseError(f"{self._shown_target()}: {told(error)}{needs}") from error
+        self._passing_over = PassingOver(context, log)
         self._applier = Applier(self._options, self._naming, marks, _WRITERS[self._dialect]())
 
     def handle(self, batch: Batch) -> None:
         """Apply the batch, but for what the target has of it.
 
-        Raises Rejected, TargetUnavailable, and DatabaseError for what may be better the next time.
+        Raises Rejected, TargetUnavailable, FormerTopic, and DatabaseError for what may be better the next
+        time.
         """
         if not batch.changes:
             return
         one_by_one = False
         for round_ in range(_ROUNDS):
             try:
-                self._transaction(batch, one_by_one=one_by_one)
+                done = self._transaction(batch, one_by_one=one_by_one)
             except (TableMissing, ColumnsMissing) as missing:
                 self._create(batch, missing)
             except ChangeFailed as failed:
@@ -102,6 +107,7 @@ class SqlHandler(Handler):
                 if fault is Fault.OTHER or round_ == _ROUNDS - 1:
                     raise DatabaseError(f"{batch.table}: {told(error)}") from error
             else:
+                self._tell(batch, done)
                 return
         raise DatabaseError(f"{batch.table}: its table in the target changes all the time")
 
@@ -127,16 +133,21 @@ class SqlHandler(Handler):
 
     # ---- one round
 
-    def _transaction(self, batch: Batch, *, one_by_one: bool) -> None:
+    def _transaction(self, batch: Batch, *, one_by_one: bool) -> Pending:
         if self._engine is None or self._applier is None:
             raise RuntimeError("handle was called before open")
         altered: set[TableName] = set()
         try:
             with self._engine.begin() as connection:
-                self._applier.apply(connection, batch, altered, one_by_one=one_by_one)
+                return self._applier.apply(connection, batch, altered, one_by_one=one_by_one)
         finally:
             # After the commit, too: another thread may have looked before it.
             self._applier.tables.forget(*altered)
+
+    def _tell(self, batch: Batch, done: Pending) -> None:
+        if self._passing_over is not None:
+            self._passing_over.made_anew(batch.table, done.made_anew)
+            self._passing_over.passed_over(batch.table, len(batch.changes) - len(done.changes))
 
     def _create(self, batch: Batch, missing: TableMissing | ColumnsMissing) -> None:
         """In a transaction of its own: MySQL would end the batch's."""
@@ -180,7 +191,10 @@ class SqlHandler(Handler):
         )
 
     def _marks(self, context: HandlerContext, engine: sa.Engine) -> Marks:
-        return Marks(self._options.marks_table, context.worker, context.handler, engine.dialect)
+        options = self._options
+        return Marks(
+            options.marks_table, context.worker, context.handler, engine.dialect, options.topic_again
+        )
 
     def _make_engine(self, context: HandlerContext) -> sa.Engine:
         return make_engine(

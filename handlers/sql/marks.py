@@ -3,12 +3,15 @@
 The rules are those of `handlers.marks`. Reading a mark locks it until the transaction ends, so of two workers
 that hold the same change (after a rebalance one may not know yet that it has lost the partition) the second
 sees what the first has done.
+
+Each mark has the id of its topic beside it (`handlers.topic_ids`), and a few of the former ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -16,11 +19,14 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from handlers.api import Change
 from handlers.marks import BEFORE_ALL, WHOLE, Partition, Place, beyond, reached
+from handlers.topic_ids import KnownIds, MadeAnew, TopicId, of_former
 
 __all__ = ["WHOLE", "Marks", "Pending", "Source"]
 
 _NAMES = {"worker": 190, "handler": 100, "source_table": 200}
 """Characters; with the topic's 249 they fit into InnoDB's longest key."""
+_ADDED = {"topic_id": 64, "former_topic_ids": 600}
+"""Columns that tables of earlier releases lack, and their characters; Kafka's ids have 22."""
 
 
 class Source(NamedTuple):
@@ -43,6 +49,21 @@ class Pending:
     """The marks as they are to be: where the batch ends, as far as that is beyond the mark."""
     has_shards: bool
     """Whether shards of the table have marks of their own."""
+    topic_ids: Mapping[Partition, TopicId]
+    """Of the marks as they are to be."""
+    made_anew: Sequence[MadeAnew]
+    """Partitions that had marks of a former topic."""
+
+
+class _Mark(NamedTuple):
+    """One row."""
+
+    place: Place
+    topic_id: TopicId
+
+
+_Marks = dict[Partition, dict[int, _Mark]]
+"""Partition -> shard -> mark."""
 
 
 _SHARED_LOCK = {"postgresql": "FOR SHARE", "mysql": "LOCK IN SHARE MODE", "mariadb": "LOCK IN SHARE MODE"}
@@ -55,22 +76,30 @@ class _Statements:
         name = dialect.identifier_preparer.format_table(table)
         one = "?" if dialect.paramstyle == "qmark" else "%s"
         mine = f"worker = {one} AND handler = {one} AND source_table = {one}"
-        read = f"SELECT shard, kafka_partition, kafka_offset, change_index FROM {name} WHERE {mine}"
-        read += f" AND topic = {one}"
+        read = (
+            "SELECT shard, kafka_partition, kafka_offset, change_index, topic_id, former_topic_ids "
+            f"FROM {name} WHERE {mine} AND topic = {one}"
+        )
         # SQLite locks the whole file when the transaction begins.
         lock = "" if dialect.name == "sqlite" else " FOR UPDATE"
         shared = _SHARED_LOCK.get(dialect.name, "")
+        self.ids = (
+            f"SELECT DISTINCT topic_id, former_topic_ids FROM {name} "
+            f"WHERE worker = {one} AND handler = {one} AND topic = {one}"
+        )
         self.lock_shard = f"{read} AND shard = {one}{lock}"
         self.share_shard = f"{read} AND shard = {one} {shared}"
         self.lock_other_shards = f"{read} AND shard <> {one}{lock}"
         place = f"shard = {one} AND topic = {one} AND kafka_partition = {one}"
         self.advance = (
-            f"UPDATE {name} SET kafka_offset = {one}, change_index = {one} WHERE {mine} AND {place}"
+            f"UPDATE {name} SET kafka_offset = {one}, change_index = {one}, topic_id = {one}, "
+            f"former_topic_ids = {one} WHERE {mine} AND {place}"
         )
         self.drop_shards = (
             f"DELETE FROM {name} WHERE {mine} AND shard <> {one} AND topic = {one} "
             f"AND kafka_partition = {one} "
-            f"AND (kafka_offset < {one} OR kafka_offset = {one} AND change_index <= {one})"
+            f"AND (kafka_offset < {one} OR kafka_offset = {one} AND change_index <= {one} "
+            f"OR topic_id <> {one})"
         )
         self.insert = _insert_if_missing(dialect.name, table)
 
@@ -78,64 +107,114 @@ class _Statements:
 class Marks:
     """The marks of one handler of one worker. Methods work within the caller's transaction."""
 
-    def __init__(self, name: str, worker: str, handler: str, dialect: sa.Dialect) -> None:
-        """`name`: `table` or `schema.table`. Raises ValueError for names that are too long."""
+    def __init__(
+        self,
+        name: str,
+        worker: str,
+        handler: str,
+        dialect: sa.Dialect,
+        topic_again: Mapping[str, Collection[str]] | None = None,
+    ) -> None:
+        """`name`: `table` or `schema.table`; `topic_again`: as for KnownIds. Raises ValueError for names that
+        are too long."""
         for kind, value in (("worker", worker), ("handler", handler)):
             if len(value) > _NAMES[kind]:
                 raise ValueError(f"the {kind}'s name is longer than {_NAMES[kind]} characters: {value}")
         schema, _, table = name.rpartition(".")
         self.table = _table(table, schema or None)
+        self.needs = ""
+        """The statements that `create` found lacking of a table that is there; empty: none."""
         self._mine = (worker, handler)
         self._sql = _Statements(self.table, dialect)
+        self._known_ids = KnownIds(topic_again)
 
     def create(self, connection: sa.Connection) -> None:
-        """The table, if it is not there."""
+        """The table, if it is not there, and columns that one of an earlier release lacks."""
         inspector = sa.inspect(connection)
         if not inspector.has_table(self.table.name, schema=self.table.schema):
             self.table.create(connection, checkfirst=True)
+            return
+        there = {one["name"] for one in inspector.get_columns(self.table.name, schema=self.table.schema)}
+        name = connection.dialect.identifier_preparer.format_table(self.table)
+        # An earlier release that still runs writes to the table, too: it leaves them null.
+        lacking = [
+            f"ALTER TABLE {name} ADD COLUMN {column} "
+            f"{self.table.c[column].type.compile(connection.dialect)} NULL"
+            for column in _ADDED
+            if column not in there
+        ]
+        self.needs = "; ".join(lacking)
+        for statement in lacking:
+            connection.exec_driver_sql(statement)
 
-    def pending(self, connection: sa.Connection, source: Source, changes: Sequence[Change]) -> Pending:
-        """Lock the marks and tell which changes are beyond them.
+    def pending(
+        self,
+        connection: sa.Connection,
+        source: Source,
+        changes: Sequence[Change],
+        topic_ids: Mapping[str, str] | None = None,
+    ) -> Pending:
+        """Lock the marks and tell which changes are beyond them; `topic_ids`: topic -> its id, where known.
 
-        Raises ValueError for a table's name that is too long.
+        Raises ValueError for a table's name that is too long, and FormerTopic.
         """
         if len(source.table) > _NAMES["source_table"]:
             raise ValueError(f"the table's name is too long for the marks: {source.table}")
         partitions = {(change.topic, change.partition) for change in changes}
-        marks = self._locked(connection, source, partitions)
-        has_shards = any(shard != WHOLE for known in marks.values() for shard in known)
+        rows = self._locked(connection, source, partitions)
+        has_shards = any(shard != WHOLE for known in rows.values() for shard in known)
+        ids = {each: [row.topic_id for row in known.values()] for each, known in rows.items()}
+        found = topic_ids or {}
+        now = {
+            each: self._known_ids.followed(
+                ids[each], each, found.get(each[0]), partial(self._ids, connection, each[0])
+            )
+            for each in ids
+        }
+        marks = {
+            each: {shard: row.place for shard, row in known.items() if now[each].covers(row.topic_id)}
+            for each, known in rows.items()
+        }
         pending, places = beyond(changes, marks, source.shard)
-        return Pending(pending, places, reached(changes, marks, source.shard), has_shards)
+        moved = reached(changes, marks, source.shard)
+        return Pending(pending, places, moved, has_shards, now, of_former(ids, now))
 
     def advance(self, connection: sa.Connection, source: Source, pending: Pending) -> None:
         """The pending changes, and all before them, are applied by this transaction."""
         mine = (*self._mine, source.table)
         for partition, place in sorted(pending.reached.items()):
-            connection.exec_driver_sql(self._sql.advance, (*place, *mine, source.shard, *partition))
+            current, former = pending.topic_ids[partition]
+            ids = current, " ".join(former) or None
+            connection.exec_driver_sql(self._sql.advance, (*place, *ids, *mine, source.shard, *partition))
             if source.shard == WHOLE and pending.has_shards:
                 # A change of the whole table comes when all before it is done: its shards need no marks then.
                 offset, index = place
                 connection.exec_driver_sql(
-                    self._sql.drop_shards, (*mine, WHOLE, *partition, offset, offset, index)
+                    self._sql.drop_shards, (*mine, WHOLE, *partition, offset, offset, index, current)
                 )
 
-    def _locked(
-        self, connection: sa.Connection, source: Source, partitions: set[Partition]
-    ) -> dict[Partition, dict[int, Place]]:
-        """Partition -> shard -> mark. Every batch locks the whole table's marks first, a batch of a shard in
+    def _ids(self, connection: sa.Connection, topic: str) -> Iterable[TopicId]:
+        """Of all tables. After the locks: a transaction may see from its first look on what was there."""
+        rows = connection.exec_driver_sql(self._sql.ids, (*self._mine, topic))
+        return [_topic_id(*row) for row in rows]
+
+    def _locked(self, connection: sa.Connection, source: Source, partitions: set[Partition]) -> _Marks:
+        """Every batch locks the whole table's marks first, a batch of a shard in
         shared mode: so shards go side by side, and none beside a batch of the whole table."""
         sql, is_whole = self._sql, source.shard == WHOLE
         shards = (WHOLE,) if is_whole else (WHOLE, source.shard)
         while True:
-            marks: dict[Partition, dict[int, Place]] = {}
+            marks: _Marks = {}
             # Two statements: the second sees what was committed while the first waited for its locks.
             first = (sql.lock_shard if is_whole else sql.share_shard, WHOLE)
             second = (sql.lock_other_shards if is_whole else sql.lock_shard, source.shard)
             for statement, shard in (first, second):
                 for topic in sorted({topic for topic, _ in partitions}):
                     of_batch = (*self._mine, source.table, topic, shard)
-                    for its_shard, partition, *place in connection.exec_driver_sql(statement, of_batch):
-                        marks.setdefault((topic, partition), {})[its_shard] = (place[0], place[1])
+                    for row in connection.exec_driver_sql(statement, of_batch):
+                        its_shard, partition, offset, index, current, former = row
+                        mark = _Mark((offset, index), _topic_id(current, former))
+                        marks.setdefault((topic, partition), {})[its_shard] = mark
             missing = [
                 (topic, partition, shard)
                 for topic, partition in sorted(partitions)
@@ -143,7 +222,7 @@ class Marks:
                 if shard not in marks.get((topic, partition), {})
             ]
             if not missing:
-                return marks
+                return {each: known for each, known in marks.items() if each in partitions}
             # There is no lock on what is not there; another worker may be making the same.
             connection.execute(sql.insert, [self._first_mark(source.table, *one) for one in missing])
 
@@ -159,6 +238,10 @@ class Marks:
             "kafka_offset": BEFORE_ALL[0],
             "change_index": BEFORE_ALL[1],
         }
+
+
+def _topic_id(current: str | None, former: str | None) -> TopicId:
+    return TopicId(current, tuple((former or "").split()))
 
 
 def _table(name: str, schema: str | None) -> sa.Table:
@@ -177,6 +260,7 @@ def _table(name: str, schema: str | None) -> sa.Table:
         sa.Column("kafka_partition", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("kafka_offset", sa.BigInteger, nullable=False),
         sa.Column("change_index", sa.Integer, nullable=False),
+        *(sa.Column(name, text(length)) for name, length in _ADDED.items()),
         schema=schema,
         mysql_charset="utf8mb4",
         mysql_engine="InnoDB",

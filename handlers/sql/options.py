@@ -64,6 +64,11 @@ class SqlOptions(BaseModel):
         pattern=r"^[^.]+(\.[^.]+)?$",
         description="The table, or schema.table, that remembers what was applied.",
     )
+    topic_again: dict[str, list[str]] = Field(
+        {},
+        description="Id of a topic that is live again, after a fail-over to another cluster and back -> the "
+        "ids that it follows.",
+    )
     pool_size: int | None = Field(
         None, ge=1, le=1000, description="Connections at most. Default: one for each lane, at most 32."
     )

@@ -16,7 +16,7 @@ import structlog
 from offsets.stores import file_format
 from offsets.stores.file_format import DamagedFile, Document, FileEntry, NewerFile
 from offsets.stores.interface import CheckpointError
-from offsets.types import Checkpoint, TopicPartition
+from offsets.types import Checkpoint, Mark, TopicPartition
 
 __all__ = ["FileEntry", "FileStore"]
 
@@ -67,7 +67,7 @@ class FileStore:
         return {partition: entry.checkpoint for partition, entry in self.load_entries(partitions).items()}
 
     def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
-        """As `load`, with the offset that Kafka acknowledged.
+        """As `load`, with what Kafka had acknowledged.
 
         Raises:
             CheckpointError: the file cannot be read, or a newer version of binlane wrote it.
@@ -76,35 +76,29 @@ class FileStore:
             entries = self._read()[0].entries
             return {partition: entries[partition] for partition in partitions if partition in entries}
 
-    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> None:
+    def save(
+        self,
+        checkpoints: Mapping[TopicPartition, Checkpoint],
+        acknowledged: Mapping[TopicPartition, Mark] | None = None,
+    ) -> None:
         """As `CheckpointStore.save`: all or nothing, on the disk when it returns.
 
-        Costs about 20 ms for 100 partitions with 1,000 ranges each, besides the disk's own time.
+        `acknowledged`: what Kafka holds, as far as this writer knows. Each save replaces it, for what another
+        writer of the same partition knew says nothing of this one's checkpoint: partitions move, and a
+        worker that has lost one may still write.
+
+        Costs about 20 ms for 100 partitions with 1,000 ranges each, besides the disk's own time. A save that
+        says nothing new writes nothing.
         """
-
-        def apply(entries: dict[TopicPartition, FileEntry]) -> bool:
-            for partition, (offset, ahead) in checkpoints.items():
-                old = entries.get(partition)
-                entries[partition] = FileEntry(offset, ahead, old.acknowledged if old else None)
-            return bool(checkpoints)
-
-        self._update(apply)
-
-    def acknowledge(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Remember which offsets Kafka has taken, so that a restart knows whether somebody moved them.
-
-        A partition that the file does not hold is passed over. Durable when it returns.
-
-        Raises:
-            CheckpointError: as `save`.
-        """
+        marks = acknowledged or {}
 
         def apply(entries: dict[TopicPartition, FileEntry]) -> bool:
             changed = False
-            for partition, offset in offsets.items():
-                old = entries.get(partition)
-                if old is not None and old.acknowledged != offset:
-                    entries[partition] = FileEntry(old.offset, old.ahead, offset)
+            for partition, checkpoint in checkpoints.items():
+                offset, ahead, topic_id, began_with = checkpoint
+                entry = FileEntry(offset, ahead, marks.get(partition), topic_id, began_with)
+                if entries.get(partition) != entry:
+                    entries[partition] = entry
                     changed = True
             return changed
 

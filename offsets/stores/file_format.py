@@ -1,7 +1,10 @@
 """The checkpoint file as bytes.
 
 Line one: `{"binlane_checkpoint": VERSION, "bytes": N, "sha256": "..."}` about the rest. The rest is one JSON
-object: group -> topic -> partition -> [offset, [[first, end], ...], acknowledged or null].
+object: group -> topic -> partition -> [offset, [[first, end], ...], [offset, checksum] of the commit that
+Kafka acknowledged or null, the topic's id or null, how many partitions the group began with or null].
+
+Version 1 ends with the acknowledged offset or null. It is read, and written anew as version 2.
 """
 
 from __future__ import annotations
@@ -10,11 +13,11 @@ import hashlib
 
 import msgspec
 
-from offsets.types import Checkpoint, OffsetRange, TopicPartition
+from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 
 __all__ = ["VERSION", "DamagedFile", "Document", "FileEntry", "NewerFile", "decode", "encode"]
 
-VERSION = 1
+VERSION = 2
 
 
 class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -22,12 +25,26 @@ class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     offset: int
     ahead: tuple[OffsetRange, ...] = ()
-    acknowledged: int | None = None
-    """The offset that Kafka last acknowledged of those this file wrote; None: none yet."""
+    acknowledged: Mark | None = None
+    """What Kafka held, as the writer of this entry knew it; None: nothing yet."""
+    topic_id: str | None = None
+    began_with: int | None = None
 
     @property
     def checkpoint(self) -> Checkpoint:
-        return Checkpoint(self.offset, self.ahead)
+        return Checkpoint(self.offset, self.ahead, self.topic_id, self.began_with)
+
+
+class _OldEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a file of version 1 holds of one partition."""
+
+    offset: int
+    ahead: tuple[OffsetRange, ...] = ()
+    acknowledged: int | None = None
+
+    def now(self) -> FileEntry:
+        mark = None if self.acknowledged is None else Mark(self.acknowledged, None)
+        return FileEntry(self.offset, self.ahead, mark)
 
 
 Group = dict[TopicPartition, FileEntry]
@@ -63,6 +80,7 @@ _header = msgspec.json.Decoder(_Header)
 _version = msgspec.json.Decoder(_Version)
 _groups = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _topics = msgspec.json.Decoder(_Topics)
+_old_topics = msgspec.json.Decoder(dict[str, dict[int, _OldEntry]])
 _encoder = msgspec.json.Encoder()
 
 
@@ -89,7 +107,7 @@ def decode(data: bytes, group: str) -> Document:
         version = _version.decode(line).binlane_checkpoint
         if version > VERSION:
             raise NewerFile(f"format {version}; this binlane knows up to {VERSION}")
-        if version < VERSION:
+        if version < 1:
             raise DamagedFile(f"there never was a format {version}")
         header = _header.decode(line)
         if len(body) != header.size:
@@ -97,6 +115,8 @@ def decode(data: bytes, group: str) -> Document:
         if hashlib.sha256(body).hexdigest() != header.sha256:
             raise DamagedFile("its content does not match its checksum")
         others = _groups.decode(body)
+        if version == 1:
+            others = {name: _renewed(old) for name, old in others.items()}
         found = others.pop(group, None)
         topics = {} if found is None else _topics.decode(found)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -107,3 +127,12 @@ def decode(data: bytes, group: str) -> Document:
         for number, entry in partitions.items()
     }
     return Document(entries, others)
+
+
+def _renewed(old: msgspec.Raw) -> msgspec.Raw:
+    """A group of version 1 as this version writes it."""
+    topics = {
+        topic: {number: entry.now() for number, entry in partitions.items()}
+        for topic, partitions in _old_topics.decode(old).items()
+    }
+    return msgspec.Raw(_encoder.encode(topics))

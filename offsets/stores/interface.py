@@ -30,7 +30,7 @@ class CheckpointStore(Protocol):
         """
         ...
 
-    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> None:
+    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> object:
         """Replace what is remembered of these partitions; other partitions stay as they are.
 
         On return it is as durable as this store can make it. All or nothing, as far as the store can.

@@ -11,11 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from offsets import metadata
+from offsets.stores.commits import (
+    CommitTexts,
+    MetadataTooLarge,
+    committed_of,
+    failure_of,
+    listed,
+    marks_of,
+    refusal,
+)
 from offsets.stores.interface import CheckpointError
-from offsets.types import Checkpoint, OffsetRange, TopicPartition
+from offsets.types import Checkpoint, Committed, Mark, TopicPartition
 
-__all__ = ["COORDINATOR_BUSY", "KafkaStore", "load_committed", "offsets_of", "refusal", "text_of"]
+__all__ = ["COORDINATOR_BUSY", "KafkaStore", "load_committed", "text_of"]
 
 COORDINATOR_BUSY = frozenset(
     {
@@ -27,11 +35,6 @@ COORDINATOR_BUSY = frozenset(
 """A group's coordinator is starting or moving. librdkafka passes these on when nothing but time is needed."""
 _AGAIN_SECONDS = 0.1
 
-# The broker appends all offsets of one request to __consumer_offsets as one batch, and refuses the request
-# when that is over the topic's max.message.bytes (1,048,588 by default).
-_MOST_METADATA = 700_000
-_OWN_FIELDS = 150  # of each offset in that batch, besides the metadata: its key, time stamps, lengths
-
 
 class _Commit:
     """One request under way. `done` is set once, after `failure`."""
@@ -39,7 +42,7 @@ class _Commit:
     def __init__(self, offsets: list[confluent_kafka.TopicPartition]) -> None:
         self.offsets = offsets
         self.done = threading.Event()
-        self.failure: str | None = None
+        self.failure: CheckpointError | None = None
 
     @property
     def taken(self) -> dict[TopicPartition, int]:
@@ -62,6 +65,7 @@ class KafkaStore:
         self._stuck: _Commit | None = None
         self._late: dict[TopicPartition, int] = {}
         self._closed = False
+        self._texts = CommitTexts()
         self._requests: queue.SimpleQueue[_Commit | None] = queue.SimpleQueue()
         # A daemon: a commit that never returns must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="checkpoint-kafka", daemon=True)
@@ -69,19 +73,33 @@ class KafkaStore:
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
         """As `CheckpointStore.load`; fails at once while a commit that was given up is still under way."""
+        return {partition: each.checkpoint for partition, each in self.load_committed(partitions).items()}
+
+    def load_committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """As `load`, with what tells each commit from any other."""
         with self._in_turn():
             return load_committed(self._consumer, partitions, self._deadline)
 
-    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> None:
-        """As `CheckpointStore.save`: one commit for all partitions.
+    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> dict[TopicPartition, Mark]:
+        """As `CheckpointStore.save`: one commit for all partitions, with less metadata if the broker takes no
+        more. Returns what tells it from any other commit.
 
         Raises:
             CheckpointError: Kafka refused it, or has not answered within the deadline. Then the request is
                 still under way: until its answer comes, every further save fails at once.
         """
         if not checkpoints:
-            return
-        commit = _Commit(offsets_of(checkpoints))
+            return {}
+        while True:
+            commit = _Commit(self._texts.offsets_of(checkpoints))
+            try:
+                self._send(commit)
+                return marks_of(commit.offsets)
+            except MetadataTooLarge:
+                if not self._texts.shrink(commit.offsets):
+                    raise
+
+    def _send(self, commit: _Commit) -> None:
         deadline = time.monotonic() + self._deadline
         with self._in_turn():
             if self._closed:
@@ -93,7 +111,7 @@ class KafkaStore:
                     f"no answer from Kafka within {self._deadline:g} s; the commit is still under way"
                 )
         if commit.failure is not None:
-            raise CheckpointError(commit.failure)
+            raise commit.failure
 
     def take_late(self) -> dict[TopicPartition, int]:
         """The offsets that Kafka took after `save` had given up on them; each is told once.
@@ -146,22 +164,22 @@ class KafkaStore:
             commit.failure = self._commit(commit.offsets)
             commit.done.set()
 
-    def _commit(self, offsets: list[confluent_kafka.TopicPartition]) -> str | None:
+    def _commit(self, offsets: list[confluent_kafka.TopicPartition]) -> CheckpointError | None:
         """What went wrong, if anything."""
         try:
             answers = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
             # librdkafka does not say which of them it was.
-            places = _listed([f"{each.topic}[{each.partition}]" for each in offsets], ", ")
-            return f"Kafka refused the commit of {places}: {text_of(error)}"
-        except RuntimeError as error:
-            return f"the commit could not be sent: {error}"
-        return refusal(answers)
+            places = listed([f"{each.topic}[{each.partition}]" for each in offsets], ", ")
+            return refusal(error.args[0], f" of {places}")
+        except Exception as error:
+            return CheckpointError(f"the commit could not be sent: {error}")
+        return failure_of(answers)
 
 
 def load_committed(
     consumer: Consumer, partitions: Iterable[TopicPartition], deadline: float
-) -> dict[TopicPartition, Checkpoint]:
+) -> dict[TopicPartition, Committed]:
     """The group's committed offsets. Metadata that binlane did not write counts as nothing finished ahead.
 
     Raises:
@@ -171,7 +189,7 @@ def load_committed(
     if not wanted:
         return {}
     found = _committed(consumer, wanted, deadline)
-    checkpoints: dict[TopicPartition, Checkpoint] = {}
+    known: dict[TopicPartition, Committed] = {}
     for each in found:
         partition = TopicPartition(each.topic, each.partition)
         if each.error is not None:
@@ -179,8 +197,8 @@ def load_committed(
                 f"cannot read the committed offset of {partition} from Kafka: {each.error.str()}"
             )
         if each.offset >= 0:
-            checkpoints[partition] = Checkpoint(each.offset, _ahead_of(each))
-    return checkpoints
+            known[partition] = committed_of(each)
+    return known
 
 
 def _committed(
@@ -197,42 +215,6 @@ def _committed(
                     "see whether the brokers are up and the group may be read"
                 ) from error
         time.sleep(_AGAIN_SECONDS)
-
-
-def refusal(answers: Iterable[confluent_kafka.TopicPartition]) -> str | None:
-    """What Kafka's answer to a commit refuses, as a sentence."""
-    refused = [
-        f"{each.topic}[{each.partition}]: {each.error.str()}" for each in answers if each.error is not None
-    ]
-    return f"Kafka refused the commit of {_listed(refused, '; ')}" if refused else None
-
-
-def _listed(texts: list[str], separator: str) -> str:
-    more = f" and {len(texts) - 3} more partitions" if len(texts) > 3 else ""
-    return separator.join(texts[:3]) + more
-
-
-def offsets_of(checkpoints: Mapping[TopicPartition, Checkpoint]) -> list[confluent_kafka.TopicPartition]:
-    """The checkpoints as one commit: offsets, and what is finished ahead as metadata."""
-    share = _MOST_METADATA // len(checkpoints) - _OWN_FIELDS
-    limit = max(0, min(metadata.DEFAULT_LIMIT, share))
-    offsets = []
-    for (topic, partition), (offset, ahead) in checkpoints.items():
-        text = metadata.encode(ahead, offset, limit)
-        if text:
-            each = confluent_kafka.TopicPartition(topic, partition, offset, text)
-        else:  # an empty text would arrive as a zero byte
-            each = confluent_kafka.TopicPartition(topic, partition, offset)
-        offsets.append(each)
-    return offsets
-
-
-def _ahead_of(committed: confluent_kafka.TopicPartition) -> tuple[OffsetRange, ...]:
-    try:
-        text = committed.metadata or ""
-    except UnicodeDecodeError:  # another program's
-        return ()
-    return metadata.decode(text, committed.offset) or ()
 
 
 def text_of(error: KafkaException) -> str:

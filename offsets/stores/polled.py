@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from offsets.stores.commits import CommitTexts, MetadataTooLarge, commit_now, failure_of, marks_of, refusal
 from offsets.stores.interface import CheckpointError
-from offsets.stores.kafka import load_committed, offsets_of, refusal, text_of
-from offsets.types import Checkpoint, TopicPartition
+from offsets.stores.kafka import load_committed
+from offsets.types import Checkpoint, Committed, Mark, TopicPartition
 
 __all__ = ["CommitInterrupted", "PolledKafkaStore"]
 
@@ -44,12 +45,13 @@ class PolledKafkaStore:
     name = "kafka"
 
     def __init__(self, deadline: float) -> None:
-        """`deadline`: seconds that `save` may take."""
+        """`deadline`: seconds that `save` may take; `load` half of it: who asks does so again."""
         self._deadline = deadline
         self._consumer: Consumer | None = None
         self._poller: int | None = None
         self._lock = threading.Lock()  # guards _request and _away
         self._request: _Request | None = None
+        self._texts = CommitTexts()
         self._away = False  # the polling thread is in a rebalance callback and cannot serve
 
     def attach(self, consumer: Consumer) -> None:
@@ -59,20 +61,33 @@ class PolledKafkaStore:
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
         """As `CheckpointStore.load`. Only on the polling thread."""
-        return load_committed(self._attached(), partitions, self._deadline)
+        return {partition: each.checkpoint for partition, each in self.load_committed(partitions).items()}
 
-    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> None:
-        """As `CheckpointStore.save`: one commit for all partitions.
+    def load_committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """As `load`, with what tells each commit from any other."""
+        return load_committed(self._attached(), partitions, self._deadline / 2)
+
+    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> dict[TopicPartition, Mark]:
+        """As `CheckpointStore.save`: one commit for all partitions, with less metadata if the broker takes no
+        more. Returns what tells it from any other commit.
 
         On the polling thread (in a rebalance callback) it blocks until Kafka answers; on any other for the
         deadline at most. Raises CommitInterrupted when a rebalance came in between.
         """
         if not checkpoints:
-            return
-        offsets = offsets_of(checkpoints)
+            return {}
         if threading.get_ident() == self._poller:
-            self._commit_now(offsets)
-            return
+            return commit_now(self._attached(), checkpoints, self._texts)
+        while True:
+            offsets = self._texts.offsets_of(checkpoints)
+            try:
+                self._send(offsets)
+                return marks_of(offsets)
+            except MetadataTooLarge:
+                if not self._texts.shrink(offsets):
+                    raise
+
+    def _send(self, offsets: list[confluent_kafka.TopicPartition]) -> None:
         request = _Request(offsets)
         with self._lock:
             if self._away:
@@ -102,15 +117,16 @@ class PolledKafkaStore:
         try:
             self._attached().commit(offsets=request.offsets, asynchronous=True)
         except KafkaException as error:
-            self._end(request, CheckpointError(f"Kafka refused the commit: {text_of(error)}"))
+            self._end(request, refusal(error.args[0]))
+        except Exception as error:  # whoever waits for it is told; polling goes on
+            self._end(request, CheckpointError(f"the commit could not be sent: {error!r}"))
 
     def answered(self, error: KafkaError | None, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """The consumer's `on_commit`: on the polling thread, inside a poll."""
         request = self._request
         if request is None or not request.sent or _places(partitions) != _places(request.offsets):
             return
-        failure = f"Kafka refused the commit: {error.str()}" if error is not None else refusal(partitions)
-        self._end(request, CheckpointError(failure) if failure else None)
+        self._end(request, failure_of(partitions) or (refusal(error) if error is not None else None))
 
     def interrupt(self) -> None:
         """A rebalance callback begins: until `serve` no answer can come, so nobody may wait for one."""
@@ -122,15 +138,6 @@ class PolledKafkaStore:
 
     def close(self) -> None:
         """Nothing to let go of."""
-
-    def _commit_now(self, offsets: list[confluent_kafka.TopicPartition]) -> None:
-        try:
-            answers = self._attached().commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            raise CheckpointError(f"Kafka refused the commit: {text_of(error)}") from error
-        failure = refusal(answers)
-        if failure:
-            raise CheckpointError(failure)
 
     def _end(self, request: _Request, failure: CheckpointError | None) -> None:
         with self._lock:
@@ -144,5 +151,8 @@ class PolledKafkaStore:
         return self._consumer
 
 
-def _places(partitions: Iterable[confluent_kafka.TopicPartition]) -> set[tuple[str, int, int]]:
-    return {(each.topic, each.partition, each.offset) for each in partitions}
+def _places(
+    partitions: Iterable[confluent_kafka.TopicPartition],
+) -> set[tuple[str, int, int, str | None]]:
+    # The metadata is of this commit only: an earlier one of the same offsets may be answered late.
+    return {(each.topic, each.partition, each.offset, each.metadata) for each in partitions}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from spark_sessions import QUICK_JAVA
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak  # that benchmarks run is shown by test_quick.py
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("spark_freshness",)

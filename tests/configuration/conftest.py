@@ -5,7 +5,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from configuration.shorthand import KAFKA, Faults, Load
+from configuration.shorthand import KAFKA, TABLES, Faults, Load, complete
 
 from worker.configuration import Configuration, ConfigurationError, load
 
@@ -60,11 +60,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def read(folder: Path) -> Load:
-    """`read(text, NAME=value)`: the configuration that `text` says, after a usable kafka section."""
+    """`read(text, NAME=value)`: the configuration that `text` says, after a usable kafka section, and before
+    usable tables if it has none."""
 
-    def read(text: str = "", *, kafka: str = KAFKA, **environment: str) -> Configuration:
+    def read(
+        text: str = "", *, kafka: str = KAFKA, tables: str = TABLES, **environment: str
+    ) -> Configuration:
         path = folder / "shop.yaml"
-        path.write_text(kafka + dedent(text))
+        path.write_text(complete(kafka + dedent(text), tables))
         return load(path, environment=environment)
 
     return read
@@ -74,9 +77,9 @@ def read(folder: Path) -> Load:
 def faults(read: Load, folder: Path) -> Faults:
     """`faults(text, NAME=value)`: the lines that are printed for it, without the folder's name."""
 
-    def faults(text: str = "", *, kafka: str = KAFKA, **environment: str) -> list[str]:
+    def faults(text: str = "", *, kafka: str = KAFKA, tables: str = TABLES, **environment: str) -> list[str]:
         with pytest.raises(ConfigurationError) as caught:
-            read(text, kafka=kafka, **environment)
+            read(text, kafka=kafka, tables=tables, **environment)
         lines = str(caught.value).split("\n")
         assert [str(fault) for fault in caught.value.faults] == lines
         return [line.replace(f"{folder}/", "") for line in lines]

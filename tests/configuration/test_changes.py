@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configuration.shorthand import ANY_TABLE
 
 from worker.configuration import Configuration
 from worker.configuration.changes import LIVE, compare, merge
@@ -15,7 +16,7 @@ KAFKA = {"bootstrap_servers": "localhost:9092", "group_id": "shop", "topics": ["
 
 
 def configuration(**sections: Any) -> Configuration:
-    return Configuration.model_validate({"kafka": KAFKA, **sections})
+    return Configuration.model_validate({"kafka": KAFKA, "tables": ANY_TABLE, **sections})
 
 
 def table(**keys: Any) -> dict[str, Any]:
@@ -31,9 +32,13 @@ def test_the_same_configuration_read_twice_has_no_changes() -> None:
     ("old", "new", "path"),
     [
         ({"lanes": {"count": 3}}, {"lanes": {"count": 5}}, "lanes.count"),
-        ({"batch": {"max_records": 5}}, {"batch": {"max_records": 6}}, "batch.max_records"),
+        (
+            {"batch": {"max_records": 5}, "tables": [table(batch={"max_records": 4})]},
+            {"batch": {"max_records": 6}, "tables": [table(batch={"max_records": 4})]},
+            "batch.max_records",
+        ),
         ({"tables": [table()]}, {"tables": [table(on_failure="skip")]}, "tables"),
-        ({"tables": [table()]}, {"tables": []}, "tables"),
+        ({"tables": [table()]}, {"tables": [table(match="other.*")]}, "tables"),
         ({"checkpoint": {"interval": 5}}, {"checkpoint": {"interval": 6}}, "checkpoint.interval"),
         ({}, {"logging": {"level": "debug"}}, "logging.level"),
     ],

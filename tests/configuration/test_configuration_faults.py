@@ -87,7 +87,8 @@ NO_TOPIC = "it needs dead_letter.topic, which is not set"
         (
             "spark: {mastr: local}",
             "spark.mastr: unknown key; "
-            "allowed: concurrency, conf, driver_memory, master, packages, remote, ui, warehouse; "
+            "allowed: concurrency, conf, driver_memory, master, packages, remote, single_writer, ui, "
+            "warehouse; "
             "nearest: master",
         ),
         ("tables: {}", "tables: found a mapping; allowed: a list"),
@@ -185,6 +186,20 @@ def test_a_module_that_is_nowhere_is_told_with_where_it_was_looked_for(faults: F
     ]
 
 
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ("", "shop.yaml:1: tables: missing; required"),
+        ("tables: []", "shop.yaml:5: tables: found an empty list; allowed: a list of at least 1"),
+        ("tables:", "shop.yaml:5: tables: found null; allowed: a list"),
+    ],
+)
+def test_without_tables_every_record_would_be_passed_over_so_a_rule_is_required(
+    faults: Faults, tables: str, told: str
+) -> None:
+    assert faults(tables=tables) == [told]
+
+
 def test_a_table_needs_a_handler(faults: Faults) -> None:
     assert faults("tables: [{match: '*', handlers: []}]") == [
         "shop.yaml:5: tables[0].handlers: found an empty list; allowed: a list of at least 1"
@@ -194,7 +209,7 @@ def test_a_table_needs_a_handler(faults: Faults) -> None:
 @pytest.mark.parametrize(
     ("kafka", "lines"),
     [
-        ("{}", ["shop.yaml:1: kafka: missing; required"]),
+        ("\n", ["shop.yaml:2: kafka: missing; required"]),
         (
             "kafka: {}",
             [

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from configuration.shorthand import KAFKA, Load
+from configuration.shorthand import ANY_TABLE, KAFKA, Load
 from pydantic import ValidationError
 
 from worker.configuration import Configuration, load
@@ -116,6 +116,7 @@ def test_a_program_may_give_seconds_and_bytes() -> None:
     configuration = Configuration.model_validate(
         {
             "kafka": {"bootstrap_servers": "localhost:1", "group_id": "g", "topics": ["t"]},
+            "tables": ANY_TABLE,
             "batch": {"max_bytes": 1000, "max_wait": 0.5},
             "checkpoint": {"directory": Path("here"), "interval": 3600},
         }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from captured import CapturedRecord
-from configuration.shorthand import Faults, Load
+from configuration.shorthand import ANY_TABLE, Faults, Load, complete
 from pydantic import ValidationError
 
 from handlers import Change
@@ -113,16 +113,18 @@ def test_a_layout_that_cannot_be_used_says_what_can(faults: Faults, text: str, l
 def test_a_program_is_told_likewise() -> None:
     kafka = {"bootstrap_servers": "localhost:1", "group_id": "g", "topics": ["t"]}
     with pytest.raises(ValidationError, match="json"):
-        Configuration.model_validate({"kafka": kafka, "format": "json"})
+        Configuration.model_validate({"kafka": kafka, "tables": ANY_TABLE, "format": "json"})
     layout = {"database": "=shop", "table": "$topic"}
-    configuration = Configuration.model_validate({"kafka": kafka, "format": "json", "json": layout})
+    configuration = Configuration.model_validate(
+        {"kafka": kafka, "tables": ANY_TABLE, "format": "json", "json": layout}
+    )
     assert FormatChoice("json", configuration.json_layout).of("t").name == "json"
 
 
 @pytest.mark.parametrize("section", ["Maxwell", "JSON of your own"])
 def test_the_documentations_configuration_can_be_used(folder: Path, section: str) -> None:
     (example,) = FORMATS.split(f"\n## {section}\n")[1].split("\n## ")[0].split("```yaml\n")[1:]
-    (folder / "shop.yaml").write_text(example.split("```")[0])
+    (folder / "shop.yaml").write_text(complete(example.split("```")[0]))
     configuration = load(folder / "shop.yaml", environment={})
     assert (
         FormatChoice(configuration.format, configuration.json_layout).of("maxwell").name
@@ -132,7 +134,7 @@ def test_the_documentations_configuration_can_be_used(folder: Path, section: str
 
 def test_the_documentations_record_is_what_its_layout_reads(folder: Path) -> None:
     section = FORMATS.split("\n## JSON of your own\n")[1]
-    (folder / "shop.yaml").write_text(section.split("```yaml\n")[1].split("```")[0])
+    (folder / "shop.yaml").write_text(complete(section.split("```yaml\n")[1].split("```")[0]))
     value = section.split("```json\n")[1].split("```")[0].encode()
     configuration = load(folder / "shop.yaml", environment={})
     format_ = FormatChoice(configuration.format, configuration.json_layout).of("events")

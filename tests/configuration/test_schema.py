@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
+from configuration.shorthand import ANY_TABLE, Load, complete
 from configuration.shorthand import KAFKA as MINIMAL
-from configuration.shorthand import Load
 from jsonschema import Draft202012Validator
 
 from worker.commands.schema import configuration_schema
@@ -26,7 +26,7 @@ def schema() -> dict[str, Any]:
 
 
 def said(schema: dict[str, Any], **keys: Any) -> list[str]:
-    errors = Draft202012Validator(schema).iter_errors({"kafka": KAFKA, **keys})
+    errors = Draft202012Validator(schema).iter_errors({"kafka": KAFKA, "tables": ANY_TABLE, **keys})
     return [error.message for error in errors]
 
 
@@ -126,7 +126,7 @@ def test_defaults_are_written_as_a_file_would_write_them(schema: dict[str, Any])
 
 def test_defaults_of_the_schema_are_those_of_the_model(schema: dict[str, Any]) -> None:
     """What an editor shows is what a configuration without the key means."""
-    plain = Configuration.model_validate({"kafka": KAFKA})
+    plain = Configuration.model_validate({"kafka": KAFKA, "tables": ANY_TABLE})
     defaults = {
         section: {
             key: value["default"]
@@ -141,7 +141,7 @@ def test_defaults_of_the_schema_are_those_of_the_model(schema: dict[str, Any]) -
             "logging": "LoggingRule",
         }.items()
     }
-    written = Configuration.model_validate({"kafka": KAFKA, **defaults})
+    written = Configuration.model_validate({"kafka": KAFKA, "tables": ANY_TABLE, **defaults})
     assert written.model_dump() == plain.model_dump()
 
 
@@ -167,7 +167,7 @@ def test_an_example_of_the_documentation_can_be_used(folder: Path, text: str) ->
     whole = text if "kafka:" in text else f"{MINIMAL}{text}"
     # These two name files of a machine that is not here.
     whole = whole.replace("/run/secrets/", "").replace("    ssl.ca.location: /etc/kafka/ca.pem\n", "")
-    path.write_text(whole)
+    path.write_text(complete(whole))
     load(path, environment={"HOSTNAME": "shop-0", "MIRROR_URL": "http://localhost"}, check_handlers=False)
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from configuration.shorthand import Faults, Load
 
+from handlers import Rejected
+from handlers.spark.options import SparkOptions
+from handlers.spark.places import Places
+from handlers.spark.section import SparkSection
 from worker.configuration.spark_places import doubtful_places
 
 REPLICA = "{type: spark, name: replica, mode: replica%s}"
@@ -58,3 +64,40 @@ def test_a_place_without_the_database_is_told_where_several_may_be_met(
     assert bool(found) is is_told
     for told in found:
         assert told.startswith("tables[0].handlers[0]: lake/{table} does not hold {database}, ")
+
+
+@pytest.mark.parametrize(
+    ("match", "options", "is_refused"),
+    [
+        ("_binlane.orders", "", True),
+        ("_binlane.*", ", path: 'tables/{database}/x/{table}'", True),
+        ("shop._binlane", ", path: 'tables/{table}'", True),
+        ("*._binlane", ", path: 'tables/{table}'", True),
+        ("_binlane.orders", ", path: 'tables/of/{table}/{database}'", False),
+        ("_binlane.orders", ", path: 'tables/{database}_{table}'", False),
+        ("_binlane.orders", ", table: 'main.{database}.{table}'", False),
+        ("_binlane_.orders", "", False),
+        ("*.orders", "", False),
+    ],
+)
+def test_tables_that_would_be_kept_among_the_logs_are_refused(
+    read: Load, faults: Faults, match: str, options: str, is_refused: bool
+) -> None:
+    text = rule(REPLICA % options, match=match)
+    if not is_refused:
+        read(text)
+        return
+    [told] = faults(text)
+    assert f"tables[0].match: found {match}; the handler replica would keep these tables in " in told
+    assert "/_binlane, which is for what binlane puts there itself: give it a path such as " in told
+
+
+def test_a_table_that_comes_and_would_be_kept_among_the_logs_is_rejected(tmp_path: Path) -> None:
+    section = SparkSection.model_validate({"warehouse": "lake"})
+    places = Places(SparkOptions(mode="replica"), section, tmp_path)
+    with pytest.raises(Rejected, match=r"_binlane\.orders would be kept in .*/lake/_binlane/orders, and "):
+        places.ref_to_write("_binlane", "orders")
+    assert places.ref_to_write("shop", "_binlane").path == f"{tmp_path}/lake/shop/_binlane"
+    own = Places(SparkOptions(mode="replica", path="lake/{table}"), section, tmp_path)
+    with pytest.raises(Rejected, match="another path for it"):
+        own.ref_to_write("shop", "_binlane")

@@ -176,7 +176,7 @@ class RowStage(RuleBasedStateMachine):
             self.step_the_fetcher()
             still = (UnitState.IDLE, UnitState.HALTED, UnitState.BEHIND)
             busy = self.withdrawal is not None or any(each.state not in still for each in self.members())
-            if not busy and (not self.held or self.lanes.dead_end(self.units)):
+            if not busy and (not self.held or self.lanes.dead_end()):
                 break
             self.clock.now += 1.0
         else:

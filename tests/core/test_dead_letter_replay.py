@@ -232,6 +232,18 @@ def test_in_whatever_order_and_however_often_each_letter_is_applied_once(
         assert sorted(rows) == sorted(set(offsets))
 
 
+def test_letters_of_a_dead_letter_topic_made_anew_are_applied_though_their_offsets_were_there(
+    database: Path,
+) -> None:
+    config = into(database)
+    for topic_id, number in (("A", 1), ("A", 1), ("B", 2)):
+        replay = Replay(config, topic_id)
+        assert replayed(replay, Reader(config), letter(5, canal("orders", number, pkNames=None))) == ["done"]
+        assert list(replay.close()) == []
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("SELECT id FROM orders ORDER BY id").fetchall() == [(1,), (2,)]
+
+
 def test_a_handler_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
     config = into(tmp_path / "no such folder" / "target.db")
     [told] = replayed(Replay(config), Reader(config), letter(1))

@@ -233,15 +233,14 @@ def test_a_halted_table_stops_only_itself_until_the_bounds_are_reached(clock: Cl
     lanes = lanes_of(clock, max_records=4)
     source = Source(lanes)
     bad, good = unit("bad"), unit("good")
-    units = [bad, good]
     source.offer((bad, 3), (good, 1))
     lanes.halt(0, taken(lanes, 0), "it cannot be")
     assert (bad.state, bad.error) == (UnitState.HALTED, "it cannot be")
     assert not source.offer((bad, 1), (good, 1))
-    assert not lanes.dead_end(units)  # good still runs
+    assert not lanes.dead_end()  # good still runs
     lanes.finish(0, taken(lanes, 0))
     assert not source.offer((bad, 2))
-    assert lanes.dead_end(units)
+    assert lanes.dead_end()
 
 
 def test_it_is_no_dead_end_when_what_is_held_only_has_to_be_offered_again(clock: Clock) -> None:
@@ -253,7 +252,7 @@ def test_it_is_no_dead_end_when_what_is_held_only_has_to_be_offered_again(clock:
     assert not source.offer((table, 2))
     lanes.finish(0, taken(lanes, 0))
     assert lanes.pressed
-    assert not lanes.dead_end([table])
+    assert not lanes.dead_end()
 
 
 def test_a_shortened_batch_leaves_its_rest_in_front_of_the_queue(clock: Clock) -> None:

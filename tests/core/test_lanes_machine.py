@@ -238,7 +238,7 @@ class LanesMachine(RuleBasedStateMachine):
             if self.held is not None:
                 self.offer(self.held)
             busy = [e for e in self.units if e.state not in (UnitState.IDLE, UnitState.HALTED)]
-            if not busy and (self.held is None or self.lanes.dead_end(self.units)):
+            if not busy and (self.held is None or self.lanes.dead_end()):
                 break
             self.clock.now += 1.0
         else:

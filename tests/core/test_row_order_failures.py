@@ -31,9 +31,9 @@ def test_a_halted_shard_stops_its_own_rows_until_a_barrier_stops_the_table(clock
     offered(lanes, table, ddl(5), of=of, alone=True)
     offered(lanes, table, rows(6, 7), of=of)
     assert handled(lanes) == []
-    assert not lanes.dead_end([table]), "nothing waits for room"
+    assert not lanes.dead_end(), "nothing waits for room"
     assert not lanes.offer(delivery((table, chunk(of, [rows(n, n) for n in range(7, 12)]))))
-    assert lanes.dead_end([table])
+    assert lanes.dead_end()
 
 
 def test_a_failed_shard_is_tried_again_while_the_others_go_on(clock: Clock) -> None:

@@ -211,3 +211,29 @@ def test_a_table_that_waits_for_room_goes_on_when_another_tables_rows_are_done(c
     assert slow.state is UnitState.BEHIND
     done(lanes, work)
     assert slow.state is UnitState.READY
+
+
+@pytest.mark.parametrize("ending", ["tried again later", "tried again at once", "halted"])
+def test_a_table_that_waits_for_what_is_held_back_goes_on_when_a_batch_is_done_in_part(
+    clock: Clock, ending: str
+) -> None:
+    """The part that is done was what held the other shard's records back."""
+    lanes, table, of = lanes_of(clock, count=3, max_records=3), row_unit(), assignment()
+    offered(lanes, table, rows(0, 0, 1), rows(1, 1), rows(2, 0), of=of)
+    dispatched(lanes)
+    works = sorted((decoded(lanes, lane) for lane in range(2)), key=keys)
+    assert [offsets(work) for work in works] == [[0, 2], [0, 1]]
+    lane_of = {id(lane.running): lane.number for lane in lanes.lanes}
+    done(lanes, works[1], lane_of[id(works[1])])
+    offered(lanes, table, rows(3, 1), of=of)
+    dispatched(lanes, lane_of[id(works[1])])
+    done(lanes, decoded(lanes, lane_of[id(works[1])]), lane_of[id(works[1])])
+    offered(lanes, table, rows(4, 5), of=of)
+    assert table.state is UnitState.BEHIND, "three parts are held back, as many as a lane holds"
+    first = lane_of[id(works[0])]
+    works[0].finish_records(1)
+    if ending == "halted":
+        lanes.halt(first, works[0], "for good")
+    else:
+        lanes.give_back(first, works[0], delay=60.0 * (ending == "tried again later"))
+    assert table.state is UnitState.READY

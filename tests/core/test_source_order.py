@@ -293,3 +293,13 @@ def test_however_it_is_fetched_every_barrier_keeps_its_place(
     for number in range(partitions):
         own = [record.at for assignment, record in bench.out if assignment is bench.inputs[number]]
         assert own == sorted(own)
+
+
+def test_a_partition_whose_offsets_begin_anew_is_known_to_be_read_to_its_end() -> None:
+    bench = Bench()
+    bench.add(0, Logged(at=50, place=1, ddl=True))
+    bench.take(bench.order.let_go(bench.inputs[0]))  # its topic was made anew
+    assert bench.end(0, 3)
+    bench.add(1, Logged(at=0, place=5))
+    bench.now += 1
+    assert bench.due() == [5]

@@ -132,3 +132,24 @@ def test_a_delivery_knows_its_weight_and_what_each_lane_gets() -> None:
     assert what.bytes == sum(piece.bytes for _, piece in what.parts)
     assert what.without({of}).records == {}
     assert what.without(set()) == what
+
+
+@given(st.lists(st.tuples(st.sampled_from(["one", "two", None]), st.integers(0, 1)), min_size=1, max_size=8))
+def test_a_batch_never_holds_records_of_a_topic_and_of_the_one_made_anew(
+    pieces: list[tuple[str | None, int]],
+) -> None:
+    """Of either partition; of a topic whose id is not known, too."""
+    table = unit(batch={"max_records": 5})
+    for place, (topic_id, partition) in enumerate(pieces):
+        of = assignment(partition)
+        of.topic_id = topic_id
+        table.push(chunk(of, [record(2 * place, partition=partition), record(2 * place + 1)]))
+    found: list[int] = []
+    while table.chunks:
+        following = table.chunks[0].assignment.topic_id
+        work = table.cut()
+        assert {each.assignment.topic_id for each in work.chunks} == {following}
+        if table.chunks and table.chunks[0].assignment.topic_id == following:
+            assert work.records == 5, "nothing else cuts it short"
+        found += offsets(work)
+    assert found == list(range(2 * len(pieces)))

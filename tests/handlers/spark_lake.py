@@ -47,6 +47,7 @@ class Lake:
         self.folder = folder
         self.options = {"mode": mode, "merge": {**_LATER, **merge}, **options}
         self.metrics = Counted()
+        self.partitions = {("cdc", 0)}
         self.open()
 
     def open(self) -> None:
@@ -54,7 +55,12 @@ class Lake:
         self.handler = SparkHandler(**self.options)
         self.handler.open(
             HandlerContext(
-                worker="test", handler="spark", folder=self.folder, spark=LIGHT, metrics=self.metrics
+                worker="test",
+                handler="spark",
+                folder=self.folder,
+                spark=LIGHT,
+                metrics=self.metrics,
+                partitions=lambda: self.partitions,
             )
         )
 
@@ -73,9 +79,16 @@ class Lake:
         self.handler._open._merger._options = type(self.handler._options.merge).model_validate(merge)  # type: ignore[union-attr]
         self.merge()
 
-    def take(self, *changes: Change, table: str = "shop.orders", shard: int | None = None) -> None:
+    def take(
+        self,
+        *changes: Change,
+        table: str = "shop.orders",
+        shard: int | None = None,
+        topic_id: str | None = None,
+    ) -> None:
         database, _, name = table.partition(".")
-        self.handler.handle(Batch(table, changes, database=database, name=name, shard=shard))
+        ids = {} if topic_id is None else {"cdc": topic_id}
+        self.handler.handle(Batch(table, changes, database=database, name=name, shard=shard, topic_ids=ids))
 
     def status(self, table: str = "shop.orders") -> dict[str, Any]:
         found = self.handler.status()

@@ -19,7 +19,16 @@ import pytest
 from spark_sessions import QUICK
 
 FUNCTION = """
+import threading
+
 def count(frame, batch):
+    if batch.table == "shop.waits":
+        # As a job does that comes while Spark stops: nobody ever answers.
+        print("waits", flush=True)
+        frame.sparkSession._jvm.java.lang.Thread.sleep(600_000)
+    if batch.table == "shop.stops":
+        threading.Timer(1, frame.sparkSession._jsparkSession.sparkContext().stop).start()
+        return
     print("counted", frame.count(), flush=True)
 """
 
@@ -50,7 +59,7 @@ handler.open(context)
 print("open", handler.status()["spark"]["ui"], flush=True)
 for line in sys.stdin:
     try:
-        handler.handle(make_batch("shop.t", [{"id": 1}], key="id"))
+        handler.handle(make_batch(line.strip(), [{"id": 1}], key="id"))
         print("done", *caught, flush=True)
     except StopWorker as error:
         print("stop:", error, flush=True)
@@ -73,6 +82,7 @@ context = HandlerContext(
     folder=Path(sys.argv[1]),
     spark=json.loads(sys.argv[2]),
     stop_worker=lambda error: print("stop from behind:", error, flush=True),
+    partitions=lambda: [("test", 0)],
 )
 handler = SparkHandler(mode="replica", merge={"max_age": "0s", "at_close": "0s"})
 handler.open(context)
@@ -104,10 +114,10 @@ class Child:
         opened, self.ui = self.read().split()
         assert opened == "open"
 
-    def handle(self) -> None:
+    def handle(self, table: str = "shop.t") -> None:
         """Give it a batch."""
         assert self.process.stdin is not None
-        self.process.stdin.write("handle\n")
+        self.process.stdin.write(f"{table}\n")
         self.process.stdin.flush()
 
     def read(self) -> str:
@@ -156,6 +166,19 @@ def test_a_dead_spark_stops_the_worker_with_a_batch_or_without_and_can_be_starte
     assert child.read() == "open again"
     child.handle()
     assert [child.read(), child.read()] == ["counted 1", "done"]
+
+    # A Spark that stops by itself, as when its master ends the application, while a call waits in it.
+    java = child.java()
+    child.handle("shop.stops")
+    child.handle("shop.waits")
+    assert [child.read(), child.read()] == ["done", "waits"]
+    started = time.monotonic()
+    gone = "Spark is gone: it stopped inside its Java process"
+    assert child.read().startswith(f"stop from behind: {gone}")
+    assert child.read().startswith(f"stop: {gone}"), "the call that waited"
+    assert time.monotonic() - started < 20
+    java.wait(timeout=10)
+    assert child.read() == "open again"
 
 
 def test_out_of_memory_is_told_and_with_more_memory_no_row_is_missing(tmp_path: Path) -> None:

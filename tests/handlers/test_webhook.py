@@ -124,6 +124,13 @@ def test_the_idempotency_key_is_that_of_the_same_changes_alone(hook: HookServer)
     assert len(set(keys)) == 3
 
 
+def test_the_idempotency_key_is_another_one_for_a_topic_made_anew(hook: HookServer) -> None:
+    one, again, anew = (make_batch("shop.orders", [{"id": 1}], key="id", topic_id=each) for each in "AAB")
+    send(hook, one, again, anew)
+    keys = [request.headers["idempotency-key"] for request in hook.received]
+    assert keys[0] == keys[1] != keys[2]
+
+
 def test_a_value_without_a_form_is_rejected_before_anything_is_sent(hook: HookServer) -> None:
     batch = make_batch("shop.orders", [{"id": 1}, {"id": object()}], key="id")
     with pytest.raises(Rejected, match=r"shop\.orders, test\[0\] offset 1: .*type object") as caught:

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from worker.http import HttpServer, build_app
 from worker.metrics import Metrics
-from worker.status import WorkerStatus
+from worker.status import Look, WorkerStatus
 
 
 class Worker:
@@ -27,10 +27,16 @@ class Worker:
         self.unready: str | None = None
         self.answers = threading.Event()
         self.answers.set()
+        self.name: str | None = None
 
     def status(self) -> WorkerStatus:
         self.answers.wait(30)
-        return status_at(self.seconds, waiting=3)
+        status = status_at(self.seconds, waiting=3)
+        return status if self.name is None else msgspec.structs.replace(status, name=self.name)
+
+    def look(self) -> Look:
+        now = self.status()
+        return Look(now, [(each.table, each.finished_records) for each in now.tables], blocked=1)
 
 
 @pytest.fixture
@@ -41,7 +47,7 @@ def worker() -> Worker:
 @pytest.fixture
 def client(worker: Worker) -> Iterator[httpx.Client]:
     metrics = Metrics()
-    metrics.attach(worker.status)
+    metrics.attach(worker.look)
     app = build_app(worker.status, lambda: worker.unhealthy, lambda: worker.unready, metrics)
     server = HttpServer(app, "127.0.0.1", 0)
     server.start()
@@ -56,6 +62,13 @@ def test_the_status_is_the_workers_own_as_json(client: httpx.Client, worker: Wor
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-store"
     assert msgspec.json.decode(answer.content, type=WorkerStatus) == worker.status()
+
+
+def test_a_text_that_is_no_unicode_does_not_hide_the_status(client: httpx.Client, worker: Worker) -> None:
+    worker.name = "caf\udce9"
+    answer = client.get("/api/status")
+    assert answer.status_code == 200
+    assert answer.json()["name"] == "caf?"
 
 
 def test_the_status_has_every_promised_key(client: httpx.Client) -> None:

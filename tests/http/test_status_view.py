@@ -66,6 +66,13 @@ def test_long_lists_say_how_many_they_leave_out() -> None:
     assert lanes == 100 - 2 * shown[1]
 
 
+def test_tables_that_the_worker_does_not_tell_of_are_counted() -> None:
+    status = msgspec.structs.replace(status_at(100, shards=1), tables_omitted=9_000)
+    for lines in (drawn(live(status), height=60), drawn(full_view(Snapshot(status, NOW)), width=160)):
+        assert any(line.startswith("Tables 9,008") for line in lines)
+        assert hidden(lines) == [9_000]
+
+
 def test_nothing_is_left_out_when_there_is_room() -> None:
     lines = drawn(live(status_at(100, shards=1)), height=60)
     assert hidden(lines) == []

@@ -11,7 +11,7 @@ from typing import Any
 
 from integration.source import Source
 
-__all__ = ["BEGAN_MS", "EvolvingTable", "Stream"]
+__all__ = ["BEGAN_MS", "EvolvingTable", "Row", "Stream", "texts"]
 
 BEGAN_MS = 1_795_218_962_000
 Value = Any
@@ -22,31 +22,36 @@ Row = dict[str, Value]
 class Stream:
     """One partition: numbers the records as Kafka does, and gives each a millisecond of its own."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, partition: int = 0) -> None:
         self._source = source
+        self.partition = partition
         self.offset = -1
 
     def send(self, **message: Any) -> int:
         """Returns the record's offset."""
         self.offset += 1
         whole = {"database": "shop", "es": BEGAN_MS + self.offset, "ts": BEGAN_MS, "isDdl": False, "sql": ""}
-        self._source.send(json.dumps(whole | message).encode(), partition=0)
+        self._source.send(json.dumps(whole | message).encode(), partition=self.partition)
         return self.offset
 
 
 class EvolvingTable:
     """One source table; `id` is its key."""
 
-    def __init__(self, stream: Stream, name: str, columns: Mapping[str, tuple[str, Make]]) -> None:
-        """`columns`: name -> (MySQL's type, how to make a value)."""
+    def __init__(
+        self, stream: Stream, name: str, columns: Mapping[str, tuple[str, Make]], *, first_id: int = 1
+    ) -> None:
+        """`columns`: name -> (MySQL's type, how to make a value). `first_id`: a table of several partitions
+        is one of these for each, with keys of its own."""
         self.name = name
         self._stream = stream
         self._columns = dict(columns)
-        self._random = random.Random(name)
-        self._next_id = 1
+        self._random = random.Random(f"{name} {first_id}")
+        self._next_id = first_id
         self.rows: dict[int, Row] = {}
         self.versions: list[Row] = []
         """Of mode history: the columns of the time, and those with `_`."""
+        self._current: dict[int, Row] = {}  # of these, by key
         self.changes: list[Row] = []
         """Of mode changelog."""
 
@@ -69,8 +74,8 @@ class EvolvingTable:
             type=kind,
             pkNames=["id"],
             mysqlType={"id": "int", **{name: kept for name, (kept, _) in self._columns.items()}},
-            data=[_texts(row) for row in told],
-            old=[_texts(row or {}) for row in before] if kind == "UPDATE" else None,
+            data=[texts(row) for row in told],
+            old=[texts(row or {}) for row in before] if kind == "UPDATE" else None,
         )
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             self._happened(kind.lower(), old, new, offset, index)
@@ -81,16 +86,15 @@ class EvolvingTable:
     def _happened(self, op: str, old: Row | None, new: Row | None, offset: int, index: int) -> None:
         one = (new or old or {})["id"]
         moment = datetime.fromtimestamp((BEGAN_MS + offset) / 1000, UTC)
-        place = {"_op": op, "_offset": offset, "_index": index}
-        for version in reversed(self.versions):
-            if version["id"] == one and version["_valid_to"] is None:
-                version["_valid_to"] = moment
-                break
+        place = {"_op": op, "_partition": self._stream.partition, "_offset": offset, "_index": index}
+        if one in self._current:
+            self._current.pop(one)["_valid_to"] = moment
         if new is None:
             del self.rows[one]
         else:
             self.rows[one] = new
-            self.versions.append({**new, **place, "_valid_from": moment, "_valid_to": None})
+            self._current[one] = {**new, **place, "_valid_from": moment, "_valid_to": None}
+            self.versions.append(self._current[one])
         self.changes.append({**(new or old or {}), **place, "_before": old if op == "update" else None})
 
     # ---- columns
@@ -100,7 +104,8 @@ class EvolvingTable:
         if told:
             sql = f"ALTER TABLE {self.name} {clause}"
             offset = self._stream.send(table=self.name, type="ALTER", sql=sql, isDdl=True, data=None)
-            self.changes.append({"_op": "ddl", "_offset": offset, "_index": 0, "_sql": sql, "_before": None})
+            place = {"_op": "ddl", "_partition": self._stream.partition, "_offset": offset, "_index": 0}
+            self.changes.append({**place, "_sql": sql, "_before": None})
 
     def add(self, name: str, kept: str, make: Make, default: Value = None) -> None:
         self._columns[name] = (kept, make)
@@ -125,6 +130,6 @@ class EvolvingTable:
             del row[name]
 
 
-def _texts(row: Row) -> dict[str, str | None]:
+def texts(row: Row) -> dict[str, str | None]:
     """As Canal writes values."""
     return {name: None if value is None else str(value) for name, value in row.items()}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from confluent_kafka import Producer
 
@@ -50,6 +52,24 @@ class Source:
         self._next: dict[str, int] = defaultdict(int)
         if transactional_id:
             self.producer.init_transactions(30)
+
+    @contextmanager
+    def going_on(self, change: Callable[[], None], every: float) -> Iterator[None]:
+        """Meanwhile `change` is called every so many seconds; afterwards Kafka has all of it."""
+        closed = threading.Event()
+
+        def sell() -> None:
+            while not closed.wait(every):
+                change()
+
+        thread = threading.Thread(target=sell, name="shop")
+        thread.start()
+        try:
+            yield
+        finally:
+            closed.set()
+            thread.join()
+            self.flush()
 
     def insert(self, table: str, rows: int = 1, *, partition: int = -1, records: int = 1) -> None:
         """Send `records` messages of `rows` rows each."""

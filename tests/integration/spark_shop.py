@@ -79,20 +79,8 @@ class Shop:
     @contextmanager
     def open(self, every: float = 0.1) -> Iterator[None]:
         """Meanwhile a record for each table every so many seconds; afterwards Kafka has them all."""
-        closed = threading.Event()
-
-        def sell() -> None:
-            while not closed.wait(every):
-                self.change()
-
-        thread = threading.Thread(target=sell, name="shop")
-        thread.start()
-        try:
+        with self._source.going_on(self.change, every):
             yield
-        finally:
-            closed.set()
-            thread.join()
-            self._source.flush()
 
     def _change(self, table: str) -> None:
         rows, changes, pick = self.rows[table], self.changes[table], self._random

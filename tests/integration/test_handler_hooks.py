@@ -30,6 +30,9 @@ class Merging(Handler):
         if any(change.after["seq"] == 9 for change in batch.changes):
             self.gone.set()
 
+    def close(self) -> None:
+        (self.context.folder / "closed_with").write_text(str(len(self.context.partitions())))
+
     def status(self):
         return {"rows": self.rows, "at": f"engine://me:{self.password}@here"}
 '''
@@ -54,6 +57,8 @@ def test_what_a_handler_tells_and_counts_is_shown_and_its_thread_stops_the_worke
         source.insert("t0")
     source.flush()
     assert worker.wait() == 1
+    closed_with = int((worker.folder / "closed_with").read_text())
+    assert closed_with > 0, "what a handler does in `close` is over when others get its partitions"
     assert stage.committed()[0] == 10, "what was handled is committed all the same"
     assert "StopWorker: the engine is gone" in worker.logged("stopped")[0]["error"]
     assert not worker.logged("unstructured"), "no traceback: the text says it all"

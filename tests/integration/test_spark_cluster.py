@@ -31,9 +31,14 @@ def wait_for_merges(worker: WorkerProcess, more: int = 4, within: float = PATIEN
 
 
 @pytest.mark.timeout(4 * PATIENCE)
+@pytest.mark.parametrize(
+    "machines",
+    [pytest.param(False, id="executor-application"), pytest.param(True, id="all", marks=pytest.mark.soak)],
+)
 def test_executors_their_worker_the_application_and_the_master_are_lost_and_no_change_is(
-    stage: Stage, spark_cluster: SparkCluster
+    stage: Stage, spark_cluster: SparkCluster, machines: bool
 ) -> None:
+    """`machines`: the cluster's worker and its master, too."""
     shop = Shop(stage.source())
     worker = spark_worker(stage, spark_cluster.section()).start(within=PATIENCE)
     with shop.open():
@@ -44,16 +49,9 @@ def test_executors_their_worker_the_application_and_the_master_are_lost_and_no_c
         shop.add_column("orders", "note", "none")
         wait_for_merges(worker)
 
-        lost = spark_cluster.executors()
-        spark_cluster.worker.kill()
-        for each in lost:  # a machine that is lost takes its executors along
-            with suppress(psutil.NoSuchProcess):
-                each.kill()
-        changed = shop.count
-        eventually(lambda: shop.count > changed + 300, within=PATIENCE)
-        spark_cluster.worker.start()
-        eventually(spark_cluster.executors, within=PATIENCE, what="executors on the new worker")
-        wait_for_merges(worker)
+        if machines:
+            lose_worker(spark_cluster, shop)
+            wait_for_merges(worker)
         shop.add_column("items", "note", "free")
         assert worker.alive()
         assert len(spark_tables(worker)) == 4
@@ -64,12 +62,27 @@ def test_executors_their_worker_the_application_and_the_master_are_lost_and_no_c
 
         worker.start(within=PATIENCE)
         wait_for_merges(worker, 2)
-        spark_cluster.master.kill()  # whom a running application does not need
-        wait_for_merges(worker)
+        if machines:
+            spark_cluster.master.kill()  # whom a running application does not need
+            wait_for_merges(worker)
     wait_merged(stage, worker)
     assert worker.sigterm(PATIENCE) == 0
-    spark_cluster.master.start()
+    if machines:
+        spark_cluster.master.start()
     check_tables(worker, shop)
+
+
+def lose_worker(cluster: SparkCluster, shop: Shop) -> None:
+    """The cluster's worker and its executors; another one comes later."""
+    lost = cluster.executors()
+    cluster.worker.kill()
+    for each in lost:  # a machine that is lost takes its executors along
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
+    changed = shop.count
+    eventually(lambda: shop.count > changed + 300, within=PATIENCE)
+    cluster.worker.start()
+    eventually(cluster.executors, within=PATIENCE, what="executors on the new worker")
 
 
 def new_executors(cluster: SparkCluster, killed: psutil.Process) -> list[psutil.Process]:

@@ -28,12 +28,12 @@ class _Timed(Handler):
         super().open(context)
 
     def handle(self, batch: Batch) -> None:
-        self._tell(batch, event="called", attempt=batch.attempt)
+        self._note(batch, event="called", attempt=batch.attempt)
         super().handle(batch)
         at = time.time()
-        self._tell(batch, event="handled", at=at, sent=[change.source_time_ms for change in batch.changes])
+        self._note(batch, event="handled", at=at, sent=[change.source_time_ms for change in batch.changes])
 
-    def _tell(self, batch: Batch, **line: Any) -> None:
+    def _note(self, batch: Batch, **line: Any) -> None:
         # One write: lines of two threads never mix.
         os.write(
             self._out, json.dumps({"handler": self._name, "table": batch.table, **line}).encode() + b"\n"

@@ -12,9 +12,11 @@ from typing import Any
 
 import yaml
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
 
 from offsets.stores import FileStore, KafkaStore
-from offsets.types import Checkpoint, OffsetRange, TopicPartition
+from offsets.topic_ids import TopicIds
+from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 
 __all__ = ["AHEAD", "RECORDS", "TEN", "Site", "checkpoint", "complaint", "shown"]
 
@@ -41,6 +43,9 @@ class Site:
     def file(self) -> FileStore:
         return FileStore(self.folder / "state", self.group)
 
+    def topic_id(self) -> str:
+        return TopicIds(AdminClient({"bootstrap.servers": self.servers})).now([self.topic], 20)[self.topic]
+
     def consumer(self, **settings: Any) -> Consumer:
         own = {"bootstrap.servers": self.servers, "group.id": self.group, "enable.auto.commit": "false"}
         return Consumer({**own, **settings})
@@ -51,14 +56,17 @@ class Site:
         found = store.load([TopicPartition(self.topic, 0), TopicPartition(self.topic, 1)])
         store.close()
         consumer.close()
-        return found
+        # Without the topic's id, which nobody foretells.
+        return {place: Checkpoint(*checkpoint[:2]) for place, checkpoint in found.items()}
 
-    def commit(self, checkpoint: Checkpoint) -> None:
+    def commit(self, checkpoint: Checkpoint) -> dict[TopicPartition, Mark]:
+        """Returns what the file is to know of it."""
         consumer = self.consumer()
         store = KafkaStore(consumer, deadline=20)
-        store.save({self.first: checkpoint})
+        marks = store.save({self.first: checkpoint})
         store.close()
         consumer.close()
+        return marks
 
     def config(self, kafka: dict[str, Any] | None = None, **checkpoint: Any) -> Path:
         path = self.folder / "binlane.yaml"

@@ -12,7 +12,6 @@ import pytest
 from checkpoint_site import AHEAD, RECORDS, Site, checkpoint, complaint, shown
 from confluent_kafka import Consumer
 
-from offsets.stores import FileEntry
 from offsets.types import Checkpoint
 
 
@@ -28,13 +27,18 @@ def test_a_position_is_moved_in_every_store(site: Site) -> None:
     assert done.returncode == 0, done.stderr
     assert f"{site.topic}[0] stands at 2 now" in done.stdout
     assert site.kafka() == {site.first: Checkpoint(2)}
-    assert site.file.load_entries([site.first]) == {site.first: FileEntry(2, (), 2)}
+    entry = site.file.load_entries([site.first])[site.first]
+    assert entry.checkpoint == Checkpoint(2, (), site.topic_id(), 0)
+    assert entry.acknowledged is not None
+    assert entry.acknowledged.offset == 2
     assert "agree on 2" in shown(config)["partitions"][0]["start"]["reason"]
 
 
 def test_a_group_that_never_ran_can_be_placed(site: Site) -> None:
-    assert set_to(site, site.config(), "--offset", RECORDS).returncode == 0
+    config = site.config(initial="latest")
+    assert set_to(site, config, "--offset", RECORDS).returncode == 0
     assert site.kafka() == {site.first: Checkpoint(RECORDS)}
+    assert shown(config)["partitions"][1]["start"]["place"] == "latest", "as without it"
 
 
 def test_a_time_moves_to_the_first_record_from_then_on_and_says_whose_time_it_is(site: Site) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 from checkpoint_site import AHEAD, RECORDS, Site, checkpoint, complaint, shown
 
-from offsets.types import Checkpoint, OffsetRange
+from offsets.types import Checkpoint
 
 
 def test_a_group_without_a_past_begins_at_initial(site: Site) -> None:
@@ -26,22 +26,55 @@ def test_a_group_without_a_past_begins_at_initial(site: Site) -> None:
 
 
 def test_every_store_is_shown_with_what_is_finished_ahead(site: Site) -> None:
-    site.file.save({site.first: Checkpoint(3, AHEAD)})
-    site.file.acknowledge({site.first: 3})
-    site.commit(Checkpoint(3, (OffsetRange(6, 7),)))
+    topic_id = site.topic_id()
+    marks = site.commit(Checkpoint(3, AHEAD[:1], topic_id))
+    site.file.save({site.first: Checkpoint(3, AHEAD, topic_id)}, marks)
     first = shown(site.config())["partitions"][0]
     assert first["stores"] == {
-        "file": {"offset": 3, "finished_ahead": 3, "ahead": [[5, 6], [8, 10]], "acknowledged": 3},
-        "kafka": {"offset": 3, "finished_ahead": 1, "ahead": [[6, 7]]},
+        "file": {
+            "offset": 3,
+            "finished_ahead": 3,
+            "ahead": [[5, 6], [8, 10]],
+            "acknowledged": 3,
+            "topic_id": topic_id,
+        },
+        "kafka": {"offset": 3, "finished_ahead": 1, "ahead": [[5, 6]], "topic_id": topic_id},
     }
+    assert first["topic_id"] == topic_id
     assert first["start"]["offset"] == 3
-    assert first["start"]["ahead"] == [[5, 7], [8, 10]]
+    assert first["start"]["ahead"] == [[5, 6], [8, 10]]
     assert "agree on 3" in first["start"]["reason"]
 
 
+def test_what_the_file_says_is_finished_ahead_does_not_count_behind_a_commit_of_another(site: Site) -> None:
+    """It went on at the same offset with what it knew, and repeats the rest."""
+    marks = site.commit(Checkpoint(3, AHEAD[:1]))
+    site.file.save({site.first: Checkpoint(3, AHEAD)}, marks)
+    site.commit(Checkpoint(3, AHEAD[:1]))
+    start = shown(site.config())["partitions"][0]["start"]
+    assert (start["offset"], start["source"], start["ahead"]) == (3, "kafka", [[5, 6]])
+    assert "another worker" in start["reason"]
+
+
+def test_what_was_remembered_of_another_topic_of_that_name_does_not_count(site: Site) -> None:
+    site.file.save({site.first: Checkpoint(7, AHEAD[1:], "of-another")})
+    first, second = shown(site.config(initial="latest"))["partitions"]
+    assert (first["start"]["place"], first["start"]["ahead"]) == ("earliest", [])
+    assert f"id of-another, today's is {site.topic_id()}" in first["start"]["reason"]
+    assert second["start"]["place"] == "earliest", "the group read the topic before it was made anew"
+
+
+def test_a_partition_that_was_added_to_what_the_group_reads_begins_at_its_beginning(site: Site) -> None:
+    site.commit(Checkpoint(5, (), None, 2))
+    assert shown(site.config(initial="latest"))["partitions"][1]["start"]["place"] == "latest"
+    site.commit(Checkpoint(5, (), None, 1))
+    start = shown(site.config(initial="latest"))["partitions"][1]["start"]
+    assert (start["place"], start["source"]) == ("earliest", "initial")
+    assert "added later" in start["reason"]
+
+
 def test_a_position_that_somebody_moved_in_kafka_wins(site: Site) -> None:
-    site.file.save({site.first: Checkpoint(7)})
-    site.file.acknowledge({site.first: 7})
+    site.file.save({site.first: Checkpoint(7)}, site.commit(Checkpoint(7)))
     site.commit(Checkpoint(2))
     start = shown(site.config())["partitions"][0]["start"]
     assert (start["offset"], start["source"]) == (2, "kafka")
@@ -73,8 +106,7 @@ def test_topics_are_found_by_regular_expression_and_missing_ones_told(site: Site
 
 
 def test_people_get_a_table(site: Site) -> None:
-    site.file.save({site.first: Checkpoint(3, AHEAD)})
-    site.commit(Checkpoint(3))
+    site.file.save({site.first: Checkpoint(3, AHEAD)}, site.commit(Checkpoint(3)))
     done = checkpoint("show", site.config())
     assert done.returncode == 0
     assert done.stderr == ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import signal
@@ -18,7 +20,7 @@ import pytest
 from file_stores import AHEAD, SHOP, STOCK, reopened
 
 from offsets.stores import CheckpointError, FileEntry, FileStore
-from offsets.types import Checkpoint, OffsetRange, TopicPartition
+from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 
 
 def test_nothing_is_made_before_the_first_save(tmp_path: Path) -> None:
@@ -45,8 +47,8 @@ def test_two_stores_of_one_group_see_each_others_writes(tmp_path: Path) -> None:
     one, other = FileStore(tmp_path, "replica"), FileStore(tmp_path, "replica")
     one.save({SHOP: Checkpoint(1)})
     other.save({STOCK: Checkpoint(2)})
-    one.acknowledge({STOCK: 2})
-    assert other.load_entries([SHOP, STOCK]) == {SHOP: FileEntry(1), STOCK: FileEntry(2, (), 2)}
+    one.save({STOCK: Checkpoint(2)}, {STOCK: Mark(2, 7)})
+    assert other.load_entries([SHOP, STOCK]) == {SHOP: FileEntry(1), STOCK: FileEntry(2, (), Mark(2, 7))}
 
 
 def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
@@ -54,7 +56,7 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
         store = FileStore(tmp_path, group, lock_wait=60)
         for offset in range(1, 26):
             store.save({SHOP: Checkpoint(offset)})
-            store.acknowledge({SHOP: offset})
+            store.save({SHOP: Checkpoint(offset)}, {SHOP: Mark(offset, 1)})
 
     groups = ["a", "b", "c", "d"]
     threads = [threading.Thread(target=write, args=(group,)) for group in groups]
@@ -63,27 +65,44 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     for group in groups:
-        assert FileStore(tmp_path, group).load_entries([SHOP]) == {SHOP: FileEntry(25, (), 25)}
+        assert FileStore(tmp_path, group).load_entries([SHOP]) == {SHOP: FileEntry(25, (), Mark(25, 1))}
 
 
-def test_what_kafka_acknowledged_stays_through_later_saves(store: FileStore) -> None:
-    store.save({SHOP: Checkpoint(10, AHEAD)})
-    store.acknowledge({SHOP: 10})
-    store.save({SHOP: Checkpoint(30)})
-    assert reopened(store).load_entries([SHOP]) == {SHOP: FileEntry(30, (), 10)}
+def test_a_writer_replaces_what_another_knew_of_kafka(store: FileStore) -> None:
+    """A worker that has lost a partition may still write: with its own checkpoint goes its own mark."""
+    other = reopened(store)
+    store.save({SHOP: Checkpoint(10, AHEAD)}, {SHOP: Mark(10, 1)})
+    other.save({SHOP: Checkpoint(10)}, {SHOP: Mark(10, 2)})
+    store.save({SHOP: Checkpoint(10, AHEAD)}, {SHOP: Mark(10, 1)})
+    assert other.load_entries([SHOP]) == {SHOP: FileEntry(10, AHEAD, Mark(10, 1))}
+    other.save({SHOP: Checkpoint(12)})
+    assert store.load_entries([SHOP]) == {SHOP: FileEntry(12)}
 
 
-def test_an_acknowledgement_of_what_the_file_never_held_is_passed_over(store: FileStore) -> None:
-    store.acknowledge({SHOP: 10})
-    assert store.load_entries([SHOP]) == {}
+def test_the_topics_id_and_what_the_group_began_with_are_kept(store: FileStore) -> None:
+    saved = {SHOP: Checkpoint(10, AHEAD, "the-id", 3), STOCK: Checkpoint(4)}
+    store.save(saved)
+    assert reopened(store).load(saved) == saved
 
 
-def test_an_acknowledgement_that_says_nothing_new_writes_nothing(store: FileStore) -> None:
-    store.save({SHOP: Checkpoint(10)})
-    store.acknowledge({SHOP: 10})
+def test_a_save_that_says_nothing_new_writes_nothing(store: FileStore) -> None:
+    store.save({SHOP: Checkpoint(10)}, {SHOP: Mark(10, 1)})
     before = store.path.stat().st_ino
-    store.acknowledge({SHOP: 10})
+    store.save({SHOP: Checkpoint(10)}, {SHOP: Mark(10, 1)})
     assert store.path.stat().st_ino == before
+
+
+def test_a_file_of_the_version_before_is_read_and_written_anew(store: FileStore) -> None:
+    body = b'{"replica":{"cdc.shop":{"0":[10,[[12,15],[20,21]],7]}},"two":{"cdc.stock":{"3":[5,[],null]}}}\n'
+    line = {"binlane_checkpoint": 1, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+    store.path.write_bytes(json.dumps(line).encode() + b"\n" + body)
+    assert store.load_entries([SHOP]) == {SHOP: FileEntry(10, AHEAD, Mark(7, None))}
+    store.save({STOCK: Checkpoint(3)})
+    assert reopened(store).load_entries([SHOP, STOCK]) == {
+        SHOP: FileEntry(10, AHEAD, Mark(7, None)),
+        STOCK: FileEntry(3),
+    }
+    assert FileStore(store.path.parent, "two").load([STOCK]) == {STOCK: Checkpoint(5)}
 
 
 def test_the_file_before_is_kept(store: FileStore) -> None:

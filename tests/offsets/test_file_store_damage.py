@@ -23,7 +23,7 @@ def test_every_changed_bit_gives_way_to_the_previous_copy(store: FileStore) -> N
             damaged[place] ^= 1 << bit
             store.path.write_bytes(damaged)
             found = reopened(store)
-            if place == version and damaged[version : version + 1] > b"1" and bit < 6:
+            if place == version and damaged[version : version + 1].isdigit():
                 with pytest.raises(CheckpointError, match="newer binlane"):
                     found.load([SHOP])
             else:

@@ -14,13 +14,21 @@ import confluent_kafka
 import pytest
 from confluent_kafka import Consumer
 from integration.process import eventually
+from structlog.testing import capture_logs
 
 from offsets import metadata
-from offsets.stores import CheckpointError, KafkaStore
+from offsets.stores import CheckpointError, KafkaStore, PolledKafkaStore
+from offsets.stores.kafka import load_committed
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.broker import Broker
 
 MakeConsumer = Callable[..., Consumer]
+
+
+@pytest.fixture(scope="module")
+def frugal_broker() -> Iterator[Broker]:
+    with Broker(overrides={"offset.metadata.max.bytes": "400"}) as broker:
+        yield broker
 
 
 def every_second(offset: int, count: int, step: int = 2) -> tuple[OffsetRange, ...]:
@@ -83,7 +91,7 @@ def test_ranges_of_an_offset_that_somebody_moved_are_not_believed(
 ) -> None:
     """A tool that sets another offset but keeps the metadata."""
     consumer = make_consumer(group)
-    text = metadata.encode(every_second(10, 5), 10)
+    text = metadata.encode(Checkpoint(10, every_second(10, 5)))
     consumer.commit(offsets=[confluent_kafka.TopicPartition(shared_topic, 0, 3, text)], asynchronous=False)
     store = KafkaStore(consumer, deadline=20)
     assert store.load([TopicPartition(shared_topic, 0)]) == {TopicPartition(shared_topic, 0): Checkpoint(3)}
@@ -118,6 +126,50 @@ def test_metadata_of_many_partitions_shares_the_room_of_one_request(
     for checkpoint in found.values():
         assert len(checkpoint.ahead) > 200
         assert checkpoint == Checkpoint(10, ahead[: len(checkpoint.ahead)])
+
+
+def test_what_is_held_is_known_by_the_commit_that_brought_it(
+    make_consumer: MakeConsumer, shared_topic: str, group: str
+) -> None:
+    partition = TopicPartition(shared_topic, 0)
+    consumer = make_consumer(group)
+    one, other = KafkaStore(consumer, deadline=20), KafkaStore(make_consumer(group), deadline=20)
+    mine = one.save({partition: Checkpoint(10, every_second(10, 5), "the-id", 3)})
+    held = one.load_committed([partition])[partition]
+    assert held.checkpoint == Checkpoint(10, every_second(10, 5), "the-id", 3)
+    assert held.mark == mine[partition]
+    same = other.save({partition: Checkpoint(10, every_second(10, 5), "the-id", 3)})
+    assert one.load_committed([partition])[partition].mark == same[partition] != mine[partition]
+    for each in (one, other):
+        each.close()
+    # As kafka-consumer-groups.sh --reset-offsets does, to where it stands.
+    consumer.commit(offsets=[confluent_kafka.TopicPartition(*partition, 10)], asynchronous=False)
+    assert load_committed(consumer, [partition], 20)[partition].mark not in (*mine.values(), *same.values())
+
+
+def test_a_broker_that_takes_less_metadata_gets_less_at_once_and_from_then_on(
+    frugal_broker: Broker, make_consumer: MakeConsumer, group: str
+) -> None:
+    topic = frugal_broker.create_topic(group, 2)
+    consumer = make_consumer(group, frugal_broker)
+    store = KafkaStore(consumer, deadline=20)
+    ahead = tuple(OffsetRange(place := 10 + n * n * 1_000, place + 1 + n % 7) for n in range(1, 3_000))
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with capture_logs() as logs:
+        store.save({first: Checkpoint(10, ahead, "the-id"), second: Checkpoint(4)})
+    assert {each["event"] for each in logs} == {"commit_metadata_too_large"}
+    held = store.load([first, second])
+    assert held[first].ahead == ahead[: len(held[first].ahead)]
+    assert len(held[first].ahead) > 20
+    assert held[second] == Checkpoint(4)
+    with capture_logs() as logs:
+        store.save({first: Checkpoint(10, ahead, "the-id")})
+    assert logs == []
+    store.close()
+    polled = PolledKafkaStore(deadline=20)
+    polled.attach(consumer)
+    polled.save({first: Checkpoint(11, ahead, "the-id")})
+    assert len(polled.load([first])[first].ahead) > 20
 
 
 def test_a_commit_without_an_answer_fails_at_its_deadline_and_holds_back_the_next(

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from offsets.metadata import decode, encode
-from offsets.types import OffsetRange
+from offsets import metadata
+from offsets.types import Checkpoint, OffsetRange
 
 BASES = st.integers(0, 2**62)
+
+
+def encode(ahead: Sequence[OffsetRange], base: int, limit: int = metadata.DEFAULT_LIMIT) -> str:
+    return metadata.encode(Checkpoint(base, tuple(ahead)), limit=limit)
+
+
+def decode(text: str, base: int) -> tuple[OffsetRange, ...] | None:
+    """The ranges only."""
+    found = metadata.decode(text, base)
+    return None if found is None else found.ahead
 
 
 def ranges_from(base: int, steps: list[tuple[int, int]]) -> tuple[OffsetRange, ...]:
@@ -75,9 +86,36 @@ def test_every_second_offset_of_a_long_way_fits() -> None:
     assert decode(encode(ahead, 7), 7) == ahead
 
 
-def test_no_ranges_are_no_text() -> None:
-    assert encode((), 5) == ""
-    assert decode("", 5) == ()
+@given(
+    BASES,
+    STEPS,
+    st.none() | st.text(st.characters(codec="ascii"), min_size=1, max_size=40),
+    st.none() | st.integers(0, 10**6),
+)
+def test_the_topics_id_and_what_the_group_began_with_come_back(
+    base: int, steps: list[tuple[int, int]], topic_id: str | None, began_with: int | None
+) -> None:
+    saved = Checkpoint(base, ranges_from(base, steps), topic_id, began_with)
+    assert metadata.decode(metadata.encode(saved, 2**32 - 1, limit=100_000), base) == saved
+
+
+def test_no_two_stamps_give_the_same_text() -> None:
+    saved = Checkpoint(5, (), "the-id")
+    texts = {metadata.encode(saved, stamp) for stamp in range(100)}
+    assert len(texts) == 100
+    assert {metadata.decode(text, 5) for text in texts} == {saved}
+
+
+def test_where_not_even_the_topics_id_fits_there_is_no_text() -> None:
+    saved = Checkpoint(5, (OffsetRange(7, 8),), "p4gZb3vQQPq1dWSk3CLR2A")
+    assert metadata.encode(saved, limit=50) == ""
+    assert metadata.decode("", 5) == Checkpoint(5)
+    assert metadata.decode(metadata.encode(saved, limit=80), 5) == saved
+
+
+def test_what_the_version_before_wrote_is_read() -> None:
+    text = "binlane1:5:d4f1b8e1:0099400"
+    assert metadata.decode(text, 5) == Checkpoint(5, (OffsetRange(7, 9), OffsetRange(12, 13)))
 
 
 def test_the_text_is_plain_ascii_on_one_line() -> None:
@@ -118,10 +156,10 @@ def test_the_text_of_another_base_offset_is_refused(
     assert (decode(text, other) is None) == (other != base)
 
 
-@given(st.text(min_size=1) | st.from_regex(r"binlane1:[1-9]:[0-9a-f]{8}:[!-~]{1,12}", fullmatch=True))
+@given(st.text(min_size=1) | st.from_regex(r"binlane[12]:[1-9]:[0-9a-f]{8}:[!-~]{1,12}", fullmatch=True))
 @example("NO_METADATA")
 @example("leader-epoch=3")
-@example("binlane2:5:00000000:aaaaaa")
+@example("binlane3:5:00000000:aaaaaa")
 def test_a_foreign_text_is_refused(text: str) -> None:
     assert decode(text, 0) is None
 

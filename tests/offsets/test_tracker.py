@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 import threading
 import tracemalloc
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import offsets.run
 from offsets.metadata import encode
 from offsets.tracker import OffsetTracker, Run
 from offsets.types import Checkpoint, OffsetRange
@@ -72,7 +74,7 @@ def test_one_stuck_record_costs_next_to_nothing_for_those_finished_beyond_it() -
         offsets = list(range(poll * size, (poll + 1) * size))
         run = tracker.register(offsets)
         shuffled.shuffle(offsets)
-        run.finish(o for o in offsets if o)  # record 0 is stuck
+        run.finish([o for o in offsets if o])  # record 0 is stuck
         if poll % 10 == 9:
             assert tracker.checkpoint() == Checkpoint(0, (OffsetRange(1, (poll + 1) * size),))
     del offsets, run
@@ -117,7 +119,7 @@ def test_checkpoints_taken_while_threads_finish_never_tell_more_than_is_finished
         assert found is not None
         assert found.offset >= last
         assert 0 not in begun[last : found.offset]
-        encode(found.ahead, found.offset)  # refuses ranges that are not apart from the offset and each other
+        encode(found)  # refuses ranges that are not apart from the offset and each other
         for first, end in found.ahead:
             assert 0 not in begun[first:end]
         last = found.offset
@@ -139,6 +141,27 @@ def test_what_is_finished_between_two_looks_of_a_checkpoint_counts(monkeypatch: 
     tracker.register([7, 8, 9, 11, 12]).finish([7, 9])
     monkeypatch.setattr(Run, "first_unfinished", look_then_finish)
     assert [tracker.checkpoint() for _ in range(3)] == [Checkpoint(11), Checkpoint(12), Checkpoint(13)]
+
+
+def test_what_is_finished_between_two_ranges_of_a_look_does_not_make_them_touch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker finishes the offset right behind a range that was just found."""
+    tracker = OffsetTracker(0)
+    run = tracker.register(range(8))
+    run.finish([1, 3, 4, 6])
+
+    class Slow:
+        def finditer(self, flags: bytes | bytearray) -> Iterator[re.Match[bytes]]:
+            for found in re.finditer(rb"\x01+", flags):
+                yield found
+                run.finish(range(found.end(), 8)[:1])
+
+    monkeypatch.setattr(offsets.run, "_FINISHED_FLAGS", Slow())
+    found = tracker.checkpoint()
+    assert found == Checkpoint(0, (OffsetRange(1, 2), OffsetRange(3, 5), OffsetRange(6, 7)))
+    assert encode(found)
+    assert tracker.checkpoint() == Checkpoint(0, (OffsetRange(1, 8),))
 
 
 @pytest.mark.usefixtures("quick_switches")

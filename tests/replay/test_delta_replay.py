@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from captured import truth
 from decoding import STREAMS, batches
 from delta_tables import Place, Tables, places_in_parquet, wrong_types
 from differences import CAPTURED, expected
@@ -43,9 +44,12 @@ _EVERY_MODE: Rules = {
     "crm.*": ["replica", "files"],
     "shop.*": ["replica", "files"],
 }
-_REPLICAS: Rules = {match: ["replica", "files"] for match in ("crm.event_log", "crm.*", "shop.*")}
+_REPLICAS: Rules = {
+    match: ["replica", "files"] for match in ("crm.event_log", "crm.contacts", "shop.customers", "shop.[!c]*")
+}
 _EACH = [
     # What waits is merged by statements and at the end, seldom by its age: each merge takes a second of CPU.
+    # The tables of crm left out are like the others; test_spark_ddl_captured.py has their statements.
     pytest.param("canal", _REPLICAS, "20s", id="canal-replicas"),
     # Three to six minutes each: each Delta table is another hundred commits.
     *(pytest.param(name, _EVERY_MODE, "3s", id=name, marks=pytest.mark.soak) for name, _ in STREAMS),
@@ -123,15 +127,17 @@ def make_replay(sources: Callable[..., Source], broker: Broker, tmp_path: Path) 
 def test_a_stream_leaves_the_rows_of_its_source_whatever_is_killed_and_though_each_record_comes_twice(
     make_replay: MakeReplay, spark_keeper: SparkKeeper, stream: str, rules: Rules, max_age: str
 ) -> None:
-    """The worker or its Java process is killed three times (24 times in all), at any moments; each record
-    comes with two offsets, as a producer without idempotence writes it again; two of the streams go in order
-    by row."""
+    """The worker and its Java process are killed, in the soak three times each stream (24 times in all), at
+    any moments; each record comes with two offsets, as a producer without idempotence writes it again; two of
+    the streams go in order by row."""
     print(f"BINLANE_SEED={_SEED}")
     chance = random.Random(f"{_SEED} {stream}")
     replay = make_replay(stream, rules, max_age)
     replay.config["batch"] = {"max_records": 20}
     replay.config["lanes"] = {"count": 4, "order_by": "row" if stream in ("maxwell", "dts") else "table"}
-    victims: list[Victim] = ["worker", "spark", chance.choice(("worker", "spark"))]
+    victims: list[Victim] = ["worker", "spark"]
+    if rules is _EVERY_MODE:
+        victims.append(chance.choice(("worker", "spark")))
     chance.shuffle(victims)
     if stream == "debezium-unwrap":
         # Updates of a table without a key do not say which row they were: they are rejected, and told.
@@ -149,9 +155,14 @@ def test_a_stream_leaves_the_rows_of_its_source_whatever_is_killed_and_though_ea
         "crm.event_log": {"debezium-strings": 0, "debezium-unwrap": 62}.get(stream, 31),
         "crm.only_unique": int(stream in ("canal", "maxwell", "dts")),  # to others its unique key is one
     }
-    wanted = expected(stream, "delta")
-    wanted |= {(table, "row too many"): rows for table, rows in repeated.items() if rows}
-    found = replicas.differences(CAPTURED.get(stream))
+    wanted = {
+        (table, what): rows for (table, what), rows in expected(stream, "delta").items() if kept(table, rules)
+    }
+    wanted |= {
+        (table, "row too many"): rows for table, rows in repeated.items() if rows and kept(table, rules)
+    }
+    sources = [table for table in CAPTURED.get(stream, tuple(truth())) if kept(table, rules)]
+    found = replicas.differences(sources)
     for difference in _BY_CHANCE.get(stream, ()):
         if difference not in found:
             wanted.pop(difference)
@@ -163,11 +174,16 @@ def test_a_stream_leaves_the_rows_of_its_source_whatever_is_killed_and_though_ea
         columns = list(rows[0]) if rows else []
         current = histories.current(table)
         assert _counted(current, columns) == _counted(rows, columns), table
-    places = changes_of(stream)
+    places = Counter({place: count for place, count in changes_of(stream).items() if kept(place[0], rules)})
     assert places_in_parquet(replay.lake / "files") == places
     assert tables("changelog").places() == Counter(
         {place: count for place, count in places.items() if "changelog" in handlers_of(place[0], rules)}
     )
+
+
+def kept(table: str, rules: Rules) -> bool:
+    """Whether there is a rule for it."""
+    return any(fnmatch(table, match) for match in rules)
 
 
 def handlers_of(table: str, rules: Rules) -> Sequence[str]:

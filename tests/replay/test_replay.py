@@ -24,6 +24,13 @@ pytestmark = pytest.mark.long
 
 MakeReplay = Callable[..., "SqlReplay"]
 
+# What a kill or a repetition does is the worker's and the handler's affair, whatever the tool: one stream
+# whose statements come with the rows, one with a topic of their own; all of them in `make soak`.
+SOME_STREAMS = [
+    pytest.param(stream, marks=() if stream in ("canal", "debezium-schemas") else pytest.mark.soak)
+    for stream in ALL_STREAMS
+]
+
 
 class SqlReplay(Replay):
     """A worker that reads one stream, and the replicas that it keeps."""
@@ -90,11 +97,11 @@ def test_a_stream_leaves_the_rows_of_its_source_also_when_all_of_it_comes_again(
     replay.config["checkpoint"]["force"] = True
     replay.to_the_end()
     assert replay.differences() == expected_of(stream)
-    applied_before = sum(line["count"] for line in replay.worker.logged("changes_applied_before"))
-    assert applied_before > 0
+    passed_over = sum(line["count"] for line in replay.worker.logged("changes_passed_over"))
+    assert passed_over > 0
 
 
-@pytest.mark.parametrize("stream", ALL_STREAMS)
+@pytest.mark.parametrize("stream", SOME_STREAMS)
 def test_a_stream_leaves_the_rows_of_its_source_when_the_worker_is_killed_on_the_way(
     make_replay: MakeReplay, stream: str
 ) -> None:
@@ -109,7 +116,7 @@ def test_a_stream_leaves_the_rows_of_its_source_when_the_worker_is_killed_on_the
     assert replay.differences() == expected_of(stream)
 
 
-@pytest.mark.parametrize("stream", ALL_STREAMS)
+@pytest.mark.parametrize("stream", SOME_STREAMS)
 def test_a_stream_whose_records_come_twice_each_leaves_the_rows_of_its_source(
     make_replay: MakeReplay, stream: str
 ) -> None:

@@ -43,9 +43,7 @@ def check(config: Path, connect: bool = False, sample: Path | None = None) -> in
     return max(shown, _connect(configuration, console) if connect else 0)
 
 
-def _table(configuration: Configuration) -> Table | Text:
-    if not configuration.tables:
-        return Text("No tables: every record is counted as skipped.")
+def _table(configuration: Configuration) -> Table:
     table = Table(caption="The first match wins; other tables are skipped.", caption_justify="left")
     for heading in ("match", "handlers", "batch", "attempts", "on failure"):
         table.add_column(heading, overflow="fold")

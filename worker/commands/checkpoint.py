@@ -122,7 +122,7 @@ def _table(positions: Sequence[Position]) -> Table:
     for each in positions:
         file = "-"
         if each.file is not None:
-            known = "no" if each.file.acknowledged is None else str(each.file.acknowledged)
+            known = "no" if each.file.acknowledged is None else str(each.file.acknowledged.offset)
             file = f"{each.file.offset}{_ahead(each.file.ahead)}\nacknowledged: {known}"
         kafka = "-" if each.kafka is None else f"{each.kafka.offset}{_ahead(each.kafka.ahead)}"
         why = each.start.reason if each.lost is None else f"{each.start.reason}. {each.lost}"
@@ -159,12 +159,15 @@ def _as_json(
 def _partition(each: Position) -> dict[str, Any]:
     file = kafka = None
     if each.file is not None:
-        file = {**_store(each.file.offset, each.file.ahead), "acknowledged": each.file.acknowledged}
+        mark = each.file.acknowledged
+        file = {**_store(each.file.offset, each.file.ahead), "acknowledged": mark and mark.offset}
+        file["topic_id"] = each.file.topic_id
     if each.kafka is not None:
-        kafka = _store(each.kafka.offset, each.kafka.ahead)
+        kafka = {**_store(each.kafka.offset, each.kafka.ahead), "topic_id": each.kafka.topic_id}
     return {
         "topic": each.partition.topic,
         "partition": each.partition.partition,
+        "topic_id": each.topic_id,
         "beginning": each.beginning,
         "end": each.end,
         "stores": {"file": file, "kafka": kafka},

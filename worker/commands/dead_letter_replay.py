@@ -68,7 +68,7 @@ class _Run:
         self._topic = topic
         self._dry_run = dry_run
         self._reader = Reader(configuration)
-        self._replay = Replay(configuration)
+        self._replay = Replay(configuration, topic.topic_id)
         self._unsaved: set[TopicPartition] = set()
         self._saved = time.monotonic()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -20,6 +22,8 @@ __all__ = ["run"]
 
 def run(config: Path) -> int:
     """0 drained, 1 stopped by an error, 2 unusable configuration. Raises ConfigurationError."""
+    # Until the worker takes its signals: it begins with the file as it is now, so there is nothing to reload.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     configuration = load(config)
     redact = configuration.secrets.redact
     logs.configure(configuration.logging.level, configuration.logging.format, redact=redact)
@@ -32,7 +36,10 @@ def run(config: Path) -> int:
         print(redact(f"{config}: {explain(error)}"), file=sys.stderr)
         return 2
     code = worker.run()
-    # A thread that hangs in a handler must not keep the process alive.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    # A thread that hangs in a handler must not keep the process alive. (If this hangs: see LastResort.)
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # nobody reads it any more
+                stream.flush()
+    finally:
+        os._exit(code)

@@ -18,7 +18,7 @@ from worker.configuration.document import Document, parse, typed
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
 from worker.configuration.model import Configuration
 from worker.configuration.secrets import MASK, Secrets, is_secret_key, password_in
-from worker.configuration.spark_places import shared_places
+from worker.configuration.spark_places import reserved_places, shared_places
 from worker.configuration.variables import Variables
 from worker.kafka_settings import SettingsError, check_settings
 
@@ -150,7 +150,7 @@ class _Checker:
     def agreement(self, configuration: Configuration) -> None:
         for path, sentence in disagreements(configuration):
             self._add(path, f"found {self._shown(path)}; {sentence}")
-        for path, sentence in shared_places(configuration):
+        for path, sentence in (*shared_places(configuration), *reserved_places(configuration)):
             self._add(path, sentence)
 
     def _entries(self) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:

@@ -50,7 +50,7 @@ class Configuration(Section):
     """How long a stop waits for what runs."""
     revoke_timeout: Duration = duration("10s")
     """How long a rebalance waits for running batches of the partitions that leave."""
-    tables: list[TableRule] = Field(default=[])
+    tables: list[TableRule] = Field(min_length=1)
     """The first match wins; an unmatched table is counted as skipped and finished."""
     dead_letter: DeadLetterRule | None = None
     """Where records go that cannot be handled; null: nowhere."""

@@ -12,7 +12,10 @@ from worker.configuration.faults import KeyPath
 if TYPE_CHECKING:
     from worker.configuration.model import Configuration
 
-__all__ = ["doubtful_places", "shared_places"]
+__all__ = ["doubtful_places", "reserved_places", "shared_places"]
+
+_LOGS = "_binlane"
+"""As handlers.spark.places has it, which takes a while to import."""
 
 _WILDCARDS = re.compile(r"[*?\[]")
 
@@ -33,6 +36,29 @@ def shared_places(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]
                     f"tables[{number}].handlers[{first}] keeps its tables in the same place, {target}, "
                     f"and each would take the other's changes for its own: give one of them a path of its "
                     f"own, such as lake/{entry.name}/{{database}}/{{table}}",
+                )
+
+
+def reserved_places(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
+    """(path of a rule's pattern, what is wrong) of each that names tables which a handler would keep where
+    the Spark handler keeps its logs."""
+    for number, rule in enumerate(configuration.tables):
+        if rule.match.startswith("/"):
+            continue
+        names = dict(zip(("database", "table"), rule.match.partition(".")[::2], strict=True))
+        for entry in rule.handlers:
+            if entry.type != "spark" or entry.options.get("mode") == "function" or entry.options.get("table"):
+                continue
+            template = _target(configuration, entry.options)
+            before = template.partition("{")[0].rpartition("/")[0]
+            folder = template.removeprefix(f"{before}/").partition("/")[0]
+            literal = all(_WILDCARDS.search(names.get(field, "*")) is None for field in _fields(folder))
+            if literal and folder.format(**names) == _LOGS:
+                yield (
+                    ("tables", number, "match"),
+                    f"found {rule.match}; the handler {entry.name} would keep these tables in "
+                    f"{before}/{_LOGS}, which is for what binlane puts there itself: give it a path such as "
+                    f"{before}/of/{{database}}/{{table}}",
                 )
 
 

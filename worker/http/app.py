@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -44,8 +45,7 @@ def build_app(
         return HTMLResponse(html, headers={**_NO_STORE, "Content-Security-Policy": policy})
 
     def api_status(_: Request) -> Response:
-        body = msgspec.json.encode(status())
-        return Response(body, media_type="application/json", headers=_NO_STORE)
+        return Response(_json(status()), media_type="application/json", headers=_NO_STORE)
 
     async def healthz(_: Request) -> Response:
         return _probe(health())
@@ -68,6 +68,13 @@ def build_app(
             Route("/metrics", scrape),
         ]
     )
+
+
+def _json(status: WorkerStatus) -> bytes:
+    try:
+        return msgspec.json.encode(status)
+    except UnicodeEncodeError:  # a handler's text, or an error's, with bytes that are no UTF-8
+        return json.dumps(msgspec.to_builtins(status), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _probe(reason: Reason) -> Response:

@@ -61,9 +61,9 @@ function figure(title, value, note, kind) {
   return make("div", null, "", make("dt", title), make("dd", value, kind, make("small", note)));
 }
 function showFigures() {
+  const finished = status => status.finished_records ?? sum(status.tables, "finished_records");
   const rate = now.tables.length && before && now.uptime_seconds > before.uptime_seconds
-    ? Math.max(0, sum(now.tables, "finished_records") - sum(before.tables, "finished_records"))
-      / (now.uptime_seconds - before.uptime_seconds) : null;
+    ? Math.max(0, finished(now) - finished(before)) / (now.uptime_seconds - before.uptime_seconds) : null;
   const lag = !now.partitions.length || now.partitions.some(item => item.lag === null) ? null : sum(now.partitions, "lag");
   const paused = now.partitions.filter(item => item.paused).length;
   const blocked = now.tables.filter(table => table.state === "blocked").length;
@@ -76,7 +76,7 @@ function showFigures() {
     figure("Rate", count(rate), "records/s finished"),
     figure("In the lanes", count(sum(now.lanes, "queued_records")),
       now.max_bytes ? `${bytes(queuedBytes)} of ${bytes(now.max_bytes)}` : bytes(queuedBytes)),
-    figure("Blocked tables", count(blocked), retrying ? `${count(retrying)} retrying` : `of ${count(now.tables.length)}`,
+    figure("Blocked tables", count(blocked), retrying ? `${count(retrying)} retrying` : `of ${count(now.tables.length + (now.tables_omitted ?? 0))}`,
       blocked ? "bad" : ""),
     figure("Paused partitions", count(paused), `of ${count(now.partitions.length)}`, paused ? "warn" : ""),
     figure("Last checkpoint", last ? `${time(Math.max(0, Math.round((asOf - new Date(last)) / 1000)))} ago` : "none",
@@ -104,7 +104,8 @@ function showTables() {
     }
   }
   at("tables").tBodies[0].replaceChildren(...rows);
-  at("tables-count").textContent = wanted ? `${count(found.length)} of ${count(now.tables.length)}` : count(found.length);
+  at("tables-count").textContent = (wanted ? `${count(found.length)} of ${count(now.tables.length)}` : count(found.length))
+    + (now.tables_omitted ? `, ${count(now.tables_omitted)} more are not shown` : "");
   at("more").hidden = showAll || sorted.length <= FIRST_ROWS;
   at("more").textContent = `Show ${count(sorted.length - FIRST_ROWS)} more`;
 }

@@ -7,7 +7,7 @@ one did.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -84,13 +84,15 @@ def follow(
     mode: str,
     prefix: str = "_",
     key: Key | None = None,
+    topics: Sequence[str] = (),
 ) -> DDLResult:
     """Do in the Delta tables what a change with op `ddl` or `truncate` did in the source.
 
     All earlier changes of `database.table` (where the change's record belongs) are in its Delta table.
     `session` is the caller's own: its confs are set and unset. `mode`: `replica` or `history`. `key`: the
-    table's key columns so far, where they are known. What `rules` switch off, and what an earlier attempt
-    did, is passed over.
+    table's key columns so far, where they are known. `topics`: the name of the change's topic by which is
+    noted what is done, if not its own, then others that an earlier attempt may have used. What `rules` switch
+    off, and what an earlier attempt did, is passed over.
 
     Raises Rejected for a statement that cannot be read, or gives a column a type that its values do not take:
     nothing of it was done then; also for a table whose place holds other files. Else what Spark and the files
@@ -98,15 +100,18 @@ def follow(
     """
     own = TableName(database, table)
     statement = _operations(change, own)
+    topics = topics or (change.topic,)
+    places = [(topic, change.partition, change.offset, change.index) for topic in topics]
     target = Target(
         session=session,
         around=around,
         mode=mode,
         prefix=prefix,
-        at=(change.topic, change.partition, change.offset, change.index),
+        at=places[0],
         time_ms=change.source_time_ms,
         note=note.to_json(),
         most_commits=20 + 3 * len(statement),
+        also_at=places[1:],
     )
     work = _Work(target, {} if key is None else {own: key})
     _check(target, statement, rules)

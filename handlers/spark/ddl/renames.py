@@ -26,7 +26,7 @@ def rename_table(target: Target, table: TableName, to: TableName, step: str) -> 
     if table.database == ANY_DATABASE or old == new:
         return False  # no database has such a table
     what = f"{'.'.join(table)} to {'.'.join(to)}"
-    progress = Progress(target.around, target.at, step)
+    progress = Progress(target, table, step, what)
     if progress.is_done:
         return True
     if not progress.has_begun:
@@ -38,15 +38,17 @@ def rename_table(target: Target, table: TableName, to: TableName, step: str) -> 
             return False
     target.around.settle(table)
     target.around.settle(to)
+    target.around.leaving(table)
+    target.around.leaving(to)
     if not progress.has_begun:
         if new.path is not None:
             make_room(target.around.files, new.path)
-        progress.begin(what)
+        progress.begin()
     if old.path is not None and new.path is not None:
         _move(target.around.files, old.path, new.path)
     else:
         _rename(target, old, new)
-    progress.finish(what)
+    progress.finish()
     target.done.append(f"renamed {what}")
     for ref in (old, new):
         target.forget(ref)

@@ -142,20 +142,22 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
     if ref.path is None:
         if target.exists(ref):
             target.around.settle(table)
+            target.around.leaving(table)
             target.session.sql(f"DROP TABLE {ref.sql}")
             target.done.append(f"DROP TABLE {ref.sql}")
         return
     # Without the mark, a folder that is no table is somebody else's.
-    progress = Progress(target.around, target.at, step)
+    progress = Progress(target, table, step, f"drop {ref}")
     if progress.is_done or not (progress.has_begun or target.exists(ref)):
         return
     target.around.settle(table)
+    target.around.leaving(table)
     if not progress.has_begun:
-        progress.begin(f"drop {ref}")
+        progress.begin()
     _remove_log(target.around.files, f"{ref.path}/{DELTA_LOG}")
     if target.around.files.exists(ref.path):
         target.around.files.delete_tree(ref.path)
-    progress.finish(f"drop {ref}")
+    progress.finish()
     target.forget(ref)
     target.done.append(f"removed {ref}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -48,6 +48,9 @@ class Surroundings:
     """Bring all that waits for a source table into its Delta table, and leave one segment without rows in its
     log: called for every table that is about to be moved or dropped. What is left in a log, the next start
     would bring into whatever table has that name by then."""
+    leaving: Callable[[TableName], None] = lambda _: None
+    """Called after `settle` for a source table whose Delta table is about to be dropped, or to get another
+    name; and for one whose name another is about to get. What its log had went into the table that leaves."""
     databases_of: Callable[[str], Iterable[str]] = lambda _: ()
     """The databases in which a source table of this name is known."""
     partition_by: Sequence[str] = ()
@@ -73,6 +76,8 @@ class Target:
     """The commits' user metadata."""
     most_commits: int = 20
     """How many the statement can have made of one table, with some of housekeeping."""
+    also_at: Sequence[Place] = ()
+    """The same statement's, as an earlier attempt may have noted it."""
     done: list[str] = field(default_factory=list)
     """Every statement that was executed."""
     _steps: dict[str, dict[str, Sequence[str]]] = field(default_factory=dict)
@@ -146,7 +151,7 @@ class Target:
         """Step of this statement that an earlier attempt committed -> the columns that it noted."""
         if ref.sql not in self._steps:
             # Nothing else changes the table between two attempts but housekeeping.
-            steps = (_step(note, self.at) for note in self._notes(ref))
+            steps = (_step(note, (self.at, *self.also_at)) for note in self._notes(ref))
             self._steps[ref.sql] = {step.step: step.columns for step in steps if step is not None}
         return self._steps[ref.sql]
 
@@ -246,10 +251,10 @@ def _noted(note: str, step: _Step) -> str:
     return msgspec.json.encode(metadata).decode()
 
 
-def _step(metadata: str | None, at: Place) -> _Step | None:
+def _step(metadata: str | None, at: Collection[Place]) -> _Step | None:
     try:
         found = msgspec.json.decode(metadata or "null", type=_Metadata | None)
     except msgspec.DecodeError:
         return None  # a commit of somebody else
     step = None if found is None or found.binlane is None else found.binlane.ddl
-    return step if step is not None and step.at == at else None
+    return step if step is not None and step.at in at else None

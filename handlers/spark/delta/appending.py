@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from handlers.spark.added import log_schema
-from handlers.spark.delta.commits import CommitNote, fenced
+from handlers.spark.delta.commits import fenced
+from handlers.spark.delta.notes import CommitNote
 from handlers.spark.delta.saving import save
 from handlers.spark.delta.segments_frame import NUMBER, read
 from handlers.spark.log.segment_file import Segment
@@ -31,9 +32,11 @@ class Changelog:
         segments: Sequence[Segment],
         shape: Shape,
         note: CommitNote,
+        *,
+        after: int = 0,
     ) -> None:
-        """One commit. The table is made if there is none. Raises MergeConflict, and what Spark raises."""
+        """One commit. The table is made if there is none. Raises what `fenced` and Spark raise."""
         schema = log_schema(shape, mode="changelog", prefix=self._options.prefix)
         rows = read(session, segments, schema).drop(NUMBER)
-        with fenced(session, ref, note, first=segments[0].number):
+        with fenced(session, ref, note, after=after):
             save(rows, ref, self._options)

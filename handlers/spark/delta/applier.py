@@ -8,9 +8,9 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from handlers.spark.delta.appending import Changelog
-from handlers.spark.delta.commits import CommitNote
 from handlers.spark.delta.history import History
 from handlers.spark.delta.keyless import KeylessReplica
+from handlers.spark.delta.notes import CommitNote
 from handlers.spark.delta.replica import Replica
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.options import SparkOptions
@@ -30,8 +30,10 @@ class Applier(Protocol):
         segments: Sequence[Segment],
         shape: Shape,
         note: CommitNote,
+        *,
+        after: int = 0,
     ) -> None:
-        """In one commit that says so. Raises MergeConflict, and what Spark raises."""
+        """In one commit that says so. `after`, and what it raises: see `fenced`; and what Spark raises."""
 
 
 def applier_for(options: SparkOptions) -> Applier | None:
@@ -57,6 +59,8 @@ class _AnyReplica:
         segments: Sequence[Segment],
         shape: Shape,
         note: CommitNote,
+        *,
+        after: int = 0,
     ) -> None:
         applier: Applier = self._keyed if shape.key else self._keyless
-        applier.apply(session, ref, segments, shape, note)
+        applier.apply(session, ref, segments, shape, note, after=after)

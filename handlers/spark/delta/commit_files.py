@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 import msgspec
 
+from handlers.spark.delta.notes import brought, read_note
 from handlers.spark.log.files import Files
+from handlers.spark.log.held import Held
 
-__all__ = ["merged_in_files", "notes_in_files"]
+__all__ = ["held_in_files", "note_of_version", "notes_in_files"]
 
 _MOST = 50
 """Commits that are looked into: Delta writes a checkpoint after every ten."""
@@ -37,9 +40,9 @@ class _Unknown(Exception):
     """The files do not tell: Spark is to be asked."""
 
 
-def merged_in_files(files: Files, path: str, app_id: str) -> int | None:
-    """The last segment that the table at `path` holds of a log (`TableRef.app_id`); 0: there is no table;
-    None: the newest commits' files do not tell, so that Spark is to be asked.
+def held_in_files(files: Files, path: str, app_id: str) -> Held | None:
+    """What the table at `path` holds of a log (`TableRef.app_id`); None: the newest commits' files do not
+    tell, so that Spark is to be asked.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers
     Raises what `files` raises.
@@ -50,10 +53,25 @@ def merged_in_files(files: Files, path: str, app_id: str) -> int | None:
             is_empty = False
             for action in _actions(commit, b'"txn"'):
                 if action.txn is not None and action.txn.app_id == app_id:
-                    return action.txn.version
+                    held = brought(_note(commit), app_id)
+                    return held if held is not None and held.first == action.txn.version else None
     except _Unknown:
         return None
-    return 0 if is_empty else None
+    return Held() if is_empty else None
+
+
+def note_of_version(files: Files, path: str, version: int) -> dict[str, Any] | None:
+    """What binlane has noted of one commit; None: it is not binlane's.
+
+    Raises LookupError where the commit's file is not there or cannot be read, and what `files` raises.
+    """
+    commit = _commit(files, f"{path}/_delta_log", version)
+    if commit is None:
+        raise LookupError(f"the file of commit {version} of {path} is gone")
+    try:
+        return _note(commit)
+    except _Unknown as error:
+        raise LookupError(f"the file of commit {version} of {path} cannot be read") from error
 
 
 def notes_in_files(files: Files, path: str, most: int) -> list[str] | None:
@@ -98,6 +116,11 @@ def _commit(files: Files, folder: str, version: int) -> bytes | None:
         return files.read(f"{folder}/{version:020d}.json")
     except FileNotFoundError:
         return None
+
+
+def _note(commit: bytes) -> dict[str, Any] | None:
+    infos = [action.commit_info for action in _actions(commit, b'"commitInfo"')]
+    return next((read_note(info.user_metadata) for info in infos if info is not None), None)
 
 
 def _actions(commit: bytes, kind: bytes) -> Iterator[_Action]:

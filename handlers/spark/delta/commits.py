@@ -1,36 +1,36 @@
-"""What every commit of a Delta table carries: how far its log is merged, and who wrote it."""
+"""The commits that bring segments into a Delta table: each segment once, whoever else writes the table."""
 
 from __future__ import annotations
 
-import json
 import re
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from handlers.spark.delta.statements import literal
+from handlers.spark.delta.holding import delta_snapshot, held_by, held_in_snapshot, is_committed
+from handlers.spark.delta.notes import CommitNote
+from handlers.spark.log.held import Held
+from handlers.spark.log.segments import BrokenLog, SegmentLog
 from handlers.spark.table_ref import TableRef
 
 __all__ = [
-    "CommitNote",
+    "NO_NOTE",
     "LostCommit",
     "MergeConflict",
-    "delta_snapshot",
-    "exists",
+    "check_goes_on",
     "fenced",
     "is_conflict",
-    "last_note",
-    "merged_segment",
+    "lost",
     "settings",
 ]
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_NOTES_ARE_KEPT = "spark.databricks.delta.commitInfo.enabled"
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 """What Spark infers from comparisons and aliases doubles with each column that both speak of: a comparison of
 rows of 40 columns is never planned to its end."""
@@ -38,8 +38,6 @@ _CONFLICT = re.compile(
     "DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED|SCHEMA_CHANGE_SINCE)"
     "|ConcurrentModification|Concurrent[A-Z][a-z]+Exception|MetadataChangedException|ProtocolChangedException"
 )
-_LOOK_BACK = 100
-"""Commits of others (OPTIMIZE, ALTER) that may follow ours."""
 
 
 class MergeConflict(RuntimeError):
@@ -47,144 +45,45 @@ class MergeConflict(RuntimeError):
 
 
 class LostCommit(RuntimeError):
-    """A commit that this worker has made is not in the table any more."""
+    """The table does not hold any more what it held."""
 
+
+NO_NOTE: Mapping[str, str | None] = {_USER_METADATA: None}
+"""Settings for a second commit within `fenced`, which must not say that it brings segments."""
 
 _committed: dict[tuple[str, str], int] = {}
 """(Delta's id of a table, whose log) -> the last segment that this process has seen in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitNote:
-    """The user metadata of a commit."""
-
-    worker: str
-    handler: str
-    segment: int
-    """The last segment that the table holds with this commit; 0 for one of DDL."""
-    source_time_ms: int
-    """Of the newest change in it."""
-    marks: Mapping[tuple[str, int], tuple[int, int]]
-    """(topic, partition) -> (offset, index) of the last change that is applied."""
-
-    def to_json(self, log: str = "") -> str:
-        """`log`: whose segments are meant (`TableRef.app_id`): a renamed table has commits of two."""
-        marks: dict[str, dict[str, list[int]]] = {}
-        for (topic, partition), place in sorted(self.marks.items()):
-            marks.setdefault(topic, {})[str(partition)] = list(place)
-        told = {
-            "worker": self.worker,
-            "handler": self.handler,
-            "log": log,
-            "segment": self.segment,
-            "source_time_ms": self.source_time_ms,
-            "marks": marks,
-        }
-        return json.dumps({"binlane": told}, separators=(",", ":"))
-
-
-def delta_snapshot(session: SparkSession, ref: TableRef) -> Any | None:
-    """Delta's own view of the table, read anew; None where only SQL is to be had. A table that is not there
-    has version -1."""
-    if ref.path is None or not hasattr(session, "_jsparkSession"):
-        return None
-    jvm: Any = session._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, ref.path)
-    nothing = jvm.scala.Option.empty()
-    return log.update(False, nothing, nothing)
-
-
-def exists(session: SparkSession, ref: TableRef) -> bool:
-    """Whether there is such a table."""
-    snapshot = delta_snapshot(session, ref)
-    if snapshot is not None:
-        return bool(snapshot.version() >= 0)
-    try:
-        session.sql(f"DESCRIBE DETAIL {ref.sql}")
-    except AnalysisException:
-        return False
-    return True
-
-
-def merged_segment(session: SparkSession, ref: TableRef, is_classic: bool = True) -> int:
-    """The number of the last segment that the table holds; 0: none, or there is no table.
-
-    Where only SQL is to be had (or `is_classic` is False) it is read from the commits' notes, and from
-    Delta's checkpoints when those are so old that Delta has removed them.
-    """
-    snapshot = delta_snapshot(session, ref) if is_classic else None
-    if snapshot is not None:
-        return _in_snapshot(snapshot, ref)
-    if not exists(session, ref):
-        return 0
-    for last in (_LOOK_BACK, None):  # the whole history may be long
-        for note in _notes(session, ref, last):
-            if note.get("log") == ref.app_id and note["segment"]:
-                return int(note["segment"])
-    return _in_checkpoints(session, ref)
-
-
-def _in_snapshot(snapshot: Any, ref: TableRef) -> int:
-    found = snapshot.transactions().get(ref.app_id)
-    return int(found.get()) if found.isDefined() else 0
-
-
-def _in_checkpoints(session: SparkSession, ref: TableRef) -> int:
-    """Of a table in whose history no segment is: what Delta's checkpoints say of removed commits.
-
-    History goes back to a checkpoint, so what is in neither was never committed.
-    """
-    history = session.sql(f"DESCRIBE HISTORY {ref.sql}")
-    if history.agg({"version": "min"}).collect()[0][0] == 0:
-        return 0  # nothing was removed
-    [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
-    files = session.read.schema("txn STRUCT<appId: STRING, version: BIGINT>")
-    found = 0
-    for kind in ("parquet", "json"):  # the latter of Delta's second kind of checkpoints
-        rows = files.format(kind).option("pathGlobFilter", f"*.checkpoint*.{kind}")
-        own = rows.load(f"{detail.location}/_delta_log").where(f"txn.appId = {literal(ref.app_id)}")
-        found = max(found, own.agg({"txn.version": "max"}).collect()[0][0] or 0)
-    return found
-
-
-def last_note(session: SparkSession, ref: TableRef) -> Mapping[str, Any] | None:
-    """What the newest commit of a segment says; None: none of the last 100 commits is one."""
-    return next((note for note in _notes(session, ref) if note.get("segment")), None)
-
-
-def _notes(session: SparkSession, ref: TableRef, last: int | None = _LOOK_BACK) -> Iterator[dict[str, Any]]:
-    limit = "" if last is None else f" LIMIT {last}"
-    history = session.sql(f"DESCRIBE HISTORY {ref.sql}{limit}").select("userMetadata").collect()
-    for row in history:
-        try:
-            note = json.loads(row.userMetadata or "null")
-        except ValueError:
-            continue
-        if isinstance(note, dict) and isinstance(note.get("binlane"), dict):
-            yield note["binlane"]
-
-
 @contextmanager
-def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, first: int) -> Iterator[None]:
-    """The one commit within carries the note, and is made only if the table has not got that segment yet.
+def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int = 0) -> Iterator[None]:
+    """The one commit within carries the note, and is made only if the table holds none of its segments.
 
-    `first`: the number of the first segment that the commit brings. Raises MergeConflict when the table holds
-    it already, or another writer was faster; LostCommit when an earlier commit of this process is gone.
+    A compare-and-set: Delta skips a command when the table's transaction version is at least the command's,
+    and gives up a commit when another one has set it meanwhile. The version is the *first* segment that the
+    commit brings. Here it is seen that the table holds all before that segment; whatever commit comes between
+    this look and the command brings that segment or a later one, and so sets a version that skips the
+    command. (Were it the last one, a commit that brings fewer segments would not.) A command that was
+    skipped raises nothing, so its note is looked for afterwards.
+
+    `after`: the segment up to which the table is known to hold its log. Raises MergeConflict when the table
+    holds the first segment already, or another writer was faster; LostCommit when it holds less than it is
+    known to; UnknownSegments.
     """
-    snapshot = delta_snapshot(session, ref)
-    merged = merged_segment(session, ref) if snapshot is None else _in_snapshot(snapshot, ref)
-    whose = None
-    if snapshot is not None and snapshot.version() >= 0:
-        whose = (snapshot.metadata().id(), ref.app_id)
-    if whose is not None:
-        _check_kept(ref, merged, _committed.get(whose, 0))
-        _committed[whose] = merged
-    if merged >= first:
-        raise MergeConflict(f"{ref} already holds segment {merged}: another worker has brought it in")
+    earlier = _committed.copy()  # before the look: others of this process may commit after it
+    held, version, whose = _look(session, ref)
+    known = max(after, 0 if whose is None else earlier.get(whose, 0))
+    if held.last < known:
+        raise LostCommit(lost(ref, known, held.last))
+    _remember(whose, held.last)
+    if held.last >= note.first:
+        raise MergeConflict(f"{ref} already holds segment {held.last}: another worker has brought it in")
+    commit = uuid.uuid4().hex
     confs = {
         _APP_ID: ref.app_id,
-        _VERSION: str(note.segment),
-        _USER_METADATA: note.to_json(ref.app_id),
+        _VERSION: str(note.first),
+        _USER_METADATA: note.to_json(ref.app_id, commit),
+        _NOTES_ARE_KEPT: "true",
         _CONSTRAINTS: "false",
     }
     with settings(session, confs):
@@ -194,33 +93,70 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, first: int
             if is_conflict(error):
                 raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
             raise
-    if whose is not None:
-        _committed[whose] = note.segment
+    if not is_committed(session, ref, commit, version):
+        raise MergeConflict(f"{ref}: another worker has brought segment {note.first} in, so Delta skipped it")
+    _remember(whose, note.segment)
 
 
-def _check_kept(ref: TableRef, merged: int, known: int) -> None:
-    if merged < known:
-        raise LostCommit(
-            f"{ref} had segment {known}, and now holds {merged}: another writer has overwritten a commit, as "
-            f"it can on S3 without Delta's store for several clusters. Let one worker write the table, "
-            f"remove it with its log {ref.log_folder}, and read the source anew"
+def _look(session: SparkSession, ref: TableRef) -> tuple[Held, int | None, tuple[str, str] | None]:
+    """What the table holds; its version (-1: there is no table), and its id with the log's, where they are
+    known."""
+    snapshot = delta_snapshot(session, ref)
+    if snapshot is None:
+        return held_by(session, ref), None, None
+    version = int(snapshot.version())
+    whose = (str(snapshot.metadata().id()), ref.app_id) if version >= 0 else None
+    return held_in_snapshot(session, ref, snapshot), version, whose
+
+
+def check_goes_on(ref: TableRef, held: Held, told: Held, log: SegmentLog) -> None:
+    """See to it that the log goes on where its table ends, so that nothing between is lost.
+
+    `held`: what the table holds, looked at before the log was loaded; `told`: what is written down of it,
+    looked at before that. Raises BrokenLog, LostCommit, and what the store raises.
+    """
+    if held.last > log.last:
+        end = f"ends with {log.last}" if log.last else "is empty"
+        raise BrokenLog(
+            f"{ref} holds segment {held.last}, and its log {ref.log_folder} {end}: how far the source was "
+            f"read is lost. Restore the log; or remove the table with it, and read the source anew"
         )
+    if held.last < told.last and held.last < log.removed():
+        raise LostCommit(lost(ref, told.last, held.last))
+
+
+def _remember(whose: tuple[str, str] | None, last: int) -> None:
+    if whose is not None:
+        _committed[whose] = max(last, _committed.get(whose, 0))
+
+
+def lost(ref: TableRef, known: int, held: int) -> str:
+    """What to do about a table that holds less than it did."""
+    return (
+        f"{ref} had segment {known} of its log, and now holds {held or 'none'}: the table was restored, "
+        f"replaced or removed, or another writer has overwritten a commit, as it can on S3 without Delta's "
+        f"store for several clusters. What lies between would be lost. Bring the table's newest version "
+        f"back; or remove it with its log {ref.log_folder}, and read the source anew"
+    )
 
 
 @contextmanager
-def settings(session: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
-    """Within, the session has these settings."""
+def settings(session: SparkSession, confs: Mapping[str, str | None]) -> Iterator[None]:
+    """Within, the session has these settings; None: it has not got that one."""
     before = {name: session.conf.get(name, None) for name in confs}
-    for name, value in confs.items():
-        session.conf.set(name, value)
+    _set(session, confs)
     try:
         yield
     finally:
-        for name, earlier in before.items():
-            if earlier is None:
-                session.conf.unset(name)
-            else:
-                session.conf.set(name, earlier)
+        _set(session, before)
+
+
+def _set(session: SparkSession, confs: Mapping[str, str | None]) -> None:
+    for name, value in confs.items():
+        if value is None:
+            session.conf.unset(name)
+        else:
+            session.conf.set(name, value)
 
 
 def is_conflict(error: Exception) -> bool:

@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, DecimalType, StructField, StructType
 
 from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED, needs_mapping
+from handlers.spark.errors import says_no_table
 from handlers.spark.table_ref import TableRef, quoted
 from worker.logs import get_logger
 
@@ -32,11 +33,13 @@ def spark_schema(arrow: pa.Schema) -> StructType:
 
 
 def schema(session: SparkSession, ref: TableRef) -> StructType | None:
-    """The table's columns; None: there is no table."""
+    """The table's columns; None: there is no table. Raises what Spark raises when it cannot tell."""
     try:
         return session.table(ref.sql).schema
-    except AnalysisException:
-        return None
+    except AnalysisException as error:
+        if says_no_table(error):
+            return None
+        raise
 
 
 def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.added import log_schema
-from handlers.spark.delta.commits import CommitNote, exists, fenced
+from handlers.spark.delta.commits import fenced
+from handlers.spark.delta.holding import exists
+from handlers.spark.delta.notes import CommitNote
 from handlers.spark.delta.saving import save
 from handlers.spark.delta.segments_frame import NUMBER, read
 from handlers.spark.delta.statements import equal, listed, literal
@@ -55,17 +57,19 @@ class History:
         segments: Sequence[Segment],
         shape: Shape,
         note: CommitNote,
+        *,
+        after: int = 0,
     ) -> None:
         """One commit. The table is made if there is none.
 
-        Raises KeyNeeded, MergeConflict, and what Spark raises.
+        Raises KeyNeeded, and what `fenced` and Spark raise.
         """
         if not shape.key:
             raise KeyNeeded(
                 f"{ref}: the source table has no primary key, so nobody can tell which row became which: "
                 f"use mode changelog or replica for it"
             )
-        with fenced(session, ref, note, first=segments[0].number):
+        with fenced(session, ref, note, after=after):
             schema = log_schema(shape, mode="history", prefix=self._options.prefix)
             read(session, segments, schema).createOrReplaceTempView(_CHANGES)
             is_there = exists(session, ref)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from handlers.spark.added import log_schema
-from handlers.spark.delta.commits import CommitNote, fenced
+from handlers.spark.delta.commits import fenced
 from handlers.spark.delta.evolving import schema
+from handlers.spark.delta.notes import CommitNote
 from handlers.spark.delta.saving import save
 from handlers.spark.delta.segments_frame import NUMBER, read
 from handlers.spark.delta.statements import equal, listed
@@ -46,9 +47,11 @@ class KeylessReplica:
         segments: Sequence[Segment],
         shape: Shape,
         note: CommitNote,
+        *,
+        after: int = 0,
     ) -> None:
-        """One commit. The table is made if there is none. Raises MergeConflict, and what Spark raises."""
-        with fenced(session, ref, note, first=segments[0].number):
+        """One commit. The table is made if there is none. Raises what `fenced` and Spark raise."""
+        with fenced(session, ref, note, after=after):
             rows = log_schema(shape, mode="replica", prefix=self._options.prefix)
             read(session, segments, rows).createOrReplaceTempView(_CHANGES)
             table = schema(session, ref)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.added import log_schema
-from handlers.spark.delta.commits import CommitNote, fenced, settings
+from handlers.spark.delta.commits import fenced, settings
+from handlers.spark.delta.notes import CommitNote
 from handlers.spark.delta.pruning import KeyRange, key_range
 from handlers.spark.delta.saving import save
 from handlers.spark.delta.segments_frame import NUMBER, read
@@ -52,9 +53,11 @@ class Replica:
         segments: Sequence[Segment],
         shape: Shape,
         note: CommitNote,
+        *,
+        after: int = 0,
     ) -> None:
-        """One commit. The table is made if there is none. Raises MergeConflict, and what Spark raises."""
-        with fenced(session, ref, note, first=segments[0].number), settings(session, _tuned(session)):
+        """One commit. The table is made if there is none. Raises what `fenced` and Spark raise."""
+        with fenced(session, ref, note, after=after), settings(session, _tuned(session)):
             self._last_of_each_key(session, segments, shape).createOrReplaceTempView(_CHANGES)
             table = look(session, ref)
             partial = any(segment.partial for segment in segments)

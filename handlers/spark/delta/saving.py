@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from handlers.spark.delta.commits import exists
+from handlers.spark.delta.commits import NO_NOTE, settings
+from handlers.spark.delta.holding import exists
 from handlers.spark.delta.properties import of_new_table
 from handlers.spark.delta.statements import literal
 from handlers.spark.options import SparkOptions
@@ -36,4 +37,5 @@ def save(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
     else:
         writer.save(ref.path)
     if others:
-        session.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({', '.join(others)})")
+        with settings(session, NO_NOTE):
+            session.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({', '.join(others)})")

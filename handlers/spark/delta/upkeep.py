@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from handlers.spark.delta.commits import exists, is_conflict, settings
+from handlers.spark.delta.commits import is_conflict, settings
+from handlers.spark.delta.holding import exists
 from handlers.spark.table_ref import TableRef
 from worker.logs import get_logger
 

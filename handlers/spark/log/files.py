@@ -63,6 +63,10 @@ class Files(Protocol):
     refuses, and the store's own error when its connection is gone.
     """
 
+    def prove(self, folder: str) -> None:
+        """See to it, once, that the store refuses a put of what is there; else before the first put. Raises
+        FilesError (StoreOverwrites) when it does not."""
+
     def list(self, folder: str) -> Sequence[Entry]:
         """What is directly in a folder, in any order; nothing when there is no such folder."""
 
@@ -113,7 +117,7 @@ def files_for(uri: str, spark: Spark) -> Files:
     """The store of a place as Spark takes it.
 
     The worker's own file system for plain paths and `file:`; any other through Spark's Hadoop libraries, as
-    the session is configured for it, or, where there is no Java process (Spark Connect), through Arrow's. A
+    the session is configured for it, or, where there is no Java process (Spark Connect), through obstore. A
     plain path belongs to Hadoop's default file system (`fs.defaultFS`), as it does for Spark itself; with
     Connect, where it cannot be asked, to the worker's own. Raises FilesError for a scheme that nobody
     knows, and for a store that cannot be reached.
@@ -126,9 +130,9 @@ def files_for(uri: str, spark: Spark) -> Files:
         if (scheme or scheme_of(conf.get("fs.defaultFS", "file:///"))) != "file":
             return HadoopFiles(spark.session, uri)
     elif scheme not in ("", "file"):
-        from handlers.spark.log.arrow_files import ArrowFiles  # noqa: PLC0415 (only for Spark Connect)
+        from handlers.spark.log.object_files import ObjectFiles  # noqa: PLC0415 (only for Spark Connect)
 
-        return ArrowFiles(uri)
+        return ObjectFiles(uri)
     from handlers.spark.log.local_files import LocalFiles  # noqa: PLC0415 (as its brothers)
 
     return LocalFiles()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +13,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it ha
 from pyspark.errors import PySparkException
 
 from handlers.spark.log.files import AlreadyThere, Entry, FilesError, temporary_name
+from handlers.spark.log.proof import Proof
+from handlers.spark.log.random_access import RandomAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +25,9 @@ __all__ = ["HadoopFiles", "hadoop_conf"]
 _IF_ABSENT = "fs.option.create.conditional.overwrite"
 _ABORTABLE = "fs.capability.outputstream.abortable"
 # Stores in which a file appears, whole, when its stream is closed; a rename would copy it.
-_OBJECT_STORES = {"s3a", "s3", "gs"}
+_OBJECT_STORES = {"s3a", "s3", "s3n", "gs"}
+# Where a create that does not overwrite looks first and puts then.
+_NEED_A_CONDITION = {"s3a", "s3", "s3n"}
 _TAKEN = {
     "org.apache.hadoop.fs.FileAlreadyExistsException",
     "org.apache.hadoop.fs.s3a.RemoteFileChangedException",
@@ -44,10 +47,9 @@ class HadoopFiles:
     """One file system of Hadoop's, as the session is configured for it; through py4j.
 
     Put-if-absent, by store: where the store can (S3A of Hadoop 3.4.2 and later tells so), a conditional
-    create; in other object stores, a create that does not overwrite (atomic in Google Cloud Storage; S3A
-    without conditional creates looks first and puts then, as Delta's log store for a single driver does);
-    anywhere else a temporary file and a rename that does not overwrite, atomic in HDFS and Azure, as Delta's
-    log stores do. (Hadoop's own driver of `file:` looks first and renames then: `LocalFiles` is for that.)
+    create; in Google Cloud Storage a create that does not overwrite, which is atomic there; anywhere else a
+    temporary file and a rename that does not overwrite, atomic in HDFS and Azure, as Delta's log stores do.
+    (Hadoop's own driver of `file:` looks first and renames then: `LocalFiles` is for that.)
     """
 
     def __init__(self, session: SparkSession, uri: str) -> None:
@@ -64,7 +66,19 @@ class HadoopFiles:
             self._fs = place.getFileSystem(self._conf)
             self._root = self._fs.getUri()
             self._is_conditional = bool(self._fs.hasPathCapability(place, _IF_ABSENT))
-        self._lands_whole = self._is_conditional or self._root.getScheme() in _OBJECT_STORES
+        scheme = self._root.getScheme()
+        self._lands_whole = self._is_conditional or scheme in _OBJECT_STORES
+        self._looks_first = scheme in _NEED_A_CONDITION and not self._is_conditional
+        self._proof = Proof(self._put, self.read, self.delete)
+
+    def prove(self, folder: str) -> None:
+        if self._looks_first:
+            raise FilesError(
+                f"cannot write {folder}: Hadoop's connector does not put on condition that nothing is there, "
+                f"but looks first: of two workers one would overwrite what the other has acknowledged. Use "
+                f"s3a:// of Hadoop 3.4.2 or later, with fs.s3a.create.conditional.enabled as it is by default"
+            )
+        self._proof.once(folder)
 
     @cached_property
     def _context(self) -> Any:
@@ -91,24 +105,21 @@ class HadoopFiles:
             place = self._path(path)
             size = int(self._fs.getFileStatus(place).getLen())
             stream = self._fs.open(place)
+
+        def read_at(start: int, length: int) -> bytes:
+            with _explained(path, "read"):
+                stream.seek(start)
+                return bytes(stream.readNBytes(length))
+
         try:
-            with pa.PythonFile(_Input(stream, size, path), mode="r") as file:
+            with pa.PythonFile(RandomAccess(size, read_at), mode="r") as file:
                 yield file
         finally:
             stream.close()
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
-        target = self._path(path)
-        try:
-            with _explained(path, "write"):
-                if self._lands_whole:
-                    self._write(self._created(target), data)
-                else:
-                    self._put_by_rename(target, data)
-        except AlreadyThere:
-            if not self.exists(path):  # it is the folder's place that is taken
-                raise FilesError(f"cannot write {path}: a file stands where its folder is needed") from None
-            raise
+        self.prove(path.rpartition("/")[0])
+        self._put(path, data)
 
     def delete(self, path: str) -> None:
         with _explained(path, "remove"):
@@ -133,6 +144,19 @@ class HadoopFiles:
     def exists(self, path: str) -> bool:
         with _explained(path, "find"):
             return bool(self._fs.exists(self._path(path)))
+
+    def _put(self, path: str, data: bytes | pa.Buffer) -> None:
+        target = self._path(path)
+        try:
+            with _explained(path, "write"):
+                if self._lands_whole:
+                    self._write(self._created(target), data)
+                else:
+                    self._put_by_rename(target, data)
+        except AlreadyThere:
+            if not self.exists(path):  # it is the folder's place that is taken
+                raise FilesError(f"cannot write {path}: a file stands where its folder is needed") from None
+            raise
 
     def _put_by_rename(self, target: Any, data: bytes | pa.Buffer) -> None:
         temporary = self._path(target.getParent(), temporary_name())
@@ -164,40 +188,6 @@ class HadoopFiles:
                 stream.close()
             raise
         stream.close()
-
-
-class _Input(io.RawIOBase):
-    """A file of Hadoop's as Python's."""
-
-    def __init__(self, stream: Any, size: int, path: str) -> None:
-        super().__init__()
-        self._stream = stream
-        self._size = size
-        self._path = path
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = start + offset
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(self._size - self._at, 0)
-        wanted = left if size is None or size < 0 else min(size, left)
-        with _explained(self._path, "read"):
-            self._stream.seek(self._at)
-            found = bytes(self._stream.readNBytes(wanted))
-        self._at += len(found)
-        return found
 
 
 def hadoop_conf(session: SparkSession) -> Any:

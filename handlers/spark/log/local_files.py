@@ -44,6 +44,9 @@ class LocalFiles:
     when the name is taken, atomically, on NFS too.
     """
 
+    def prove(self, folder: str) -> None:
+        """link(2) refuses a name that is taken, or is not there at all."""
+
     def list(self, folder: str) -> Sequence[Entry]:
         entries: list[Entry] = []
         with _explained(folder, "list"), suppress(FileNotFoundError), os.scandir(_plain(folder)) as found:

@@ -166,6 +166,11 @@ class SegmentLog:
                 self._known[head.segment.number] = head.segment
             self._head = head
 
+    def has_grown(self) -> bool:
+        """Look whether another worker has put segments since. Raises what the store raises."""
+        names = (_NAME.fullmatch(entry.name) for entry in self._files.list(self.folder))
+        return max((int(name[1]) for name in names if name is not None), default=0) > self.last
+
     def removed(self) -> int:
         """Look which segments any worker has removed, or begun to: up to and including this number.
 

@@ -111,7 +111,7 @@ def test_a_move_that_a_store_did_in_part_is_finished(lake: DDLLake) -> None:
     assert files
     progress = lake.folder / "_binlane" / "ddl" / "cdc-0-1-0"
     progress.mkdir(parents=True)
-    (progress / "0.begun").write_text("{}")
+    (progress / "0.begun").write_text('{"what":"db.t to db.u"}')
     (lake.folder / "db" / "u").mkdir()
     files[0].rename(lake.folder / "db" / "u" / files[0].name)
     lake.follow("RENAME TABLE t TO u")

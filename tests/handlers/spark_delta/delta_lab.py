@@ -12,7 +12,8 @@ from delta_reading import column_types, read_delta
 
 from handlers.spark.added import Mode, log_schema
 from handlers.spark.delta import applier_for
-from handlers.spark.delta.commits import CommitNote, merged_segment
+from handlers.spark.delta.holding import merged_segment
+from handlers.spark.delta.notes import CommitNote
 from handlers.spark.log.local_files import LocalFiles
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import Segment, SegmentLog
@@ -65,10 +66,10 @@ class Table:
         found = segments or self.log.after(self.merged)
         applier = applier_for(self.options)
         assert applier is not None
-        applier.apply(spark, self.ref, found, self.shape, self.note(found[-1].number))
+        applier.apply(spark, self.ref, found, self.shape, self.note(found[0].number, found[-1].number))
 
-    def note(self, number: int) -> CommitNote:
-        return CommitNote("worker", "spark", number, 1_000 + number, {("cdc", 0): (number, 0)})
+    def note(self, first: int, last: int) -> CommitNote:
+        return CommitNote("worker", "spark", first, last, 1_000 + last, {("cdc", 0): (last, 0)})
 
     @property
     def merged(self) -> int:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from spark_lake import TYPES, Lake, change
+from spark_sessions import LIGHT
 
-from handlers import Batch, Change
+from handlers import Batch, Change, HandlerContext
+from handlers.spark import SparkHandler
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.sink import TableSink
 from handlers.spark.table_work import SparkFailure, TableWork
@@ -82,6 +86,26 @@ def test_what_another_worker_has_merged_and_removed_does_not_wait_any_more(lake:
     assert lake.rows("id") == [(0,), (1,), (2,), (3,), (4,)]
 
 
+def test_what_another_worker_puts_and_merges_between_two_looks_is_no_log_that_was_lost(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.take(row(0))
+    lake.sink().merge()
+    sink, other = other_worker(lake), other_worker(lake)
+    load = sink._log.load
+
+    def looked_at_just_before() -> None:
+        load()
+        monkeypatch.undo()
+        take(other, row(1))
+        other.merge()
+
+    monkeypatch.setattr(sink._log, "load", looked_at_just_before)
+    take(sink, row(1), row(2))
+    sink.merge()
+    assert lake.rows("id") == [(0,), (1,), (2,)]
+
+
 def test_what_waited_for_a_table_is_not_brought_in_when_another_worker_has_moved_it(lake: Lake) -> None:
     lake.take(row(0))
     lake.take(row(1))
@@ -118,14 +142,22 @@ def test_segments_that_a_killed_worker_did_not_remove_go_before_their_table_move
     assert lake.rows("id", path="lake/shop/older") == [(0,)]
 
 
-def test_a_table_is_looked_at_anew_though_remembering_the_statement_failed(lake: Lake) -> None:
+def test_a_table_is_looked_at_anew_though_remembering_the_statement_failed(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lake.take(row(0))
     lake.take(ddl(1, "CREATE TABLE items (id INT PRIMARY KEY)"), table="shop.items")
     lake.sink().merge()
-    # It cannot be removed, which is tried when the next one is there.
-    last = segment(lake, 1, "items")
-    last.unlink()
-    last.mkdir()
+    work = lake.sink("items")._work
+    follow, last = work.follow, segment(lake, 2, "items")  # with which the log's end was claimed
+
+    def followed(*args: Any) -> Any:
+        result = follow(*args)
+        last.unlink()
+        last.mkdir()  # it cannot be removed, which is tried when the next one is there
+        return result
+
+    monkeypatch.setattr(work, "follow", followed)
     statement = ddl(2, "ALTER TABLE orders DROP COLUMN name")
     with pytest.raises(SparkFailure, match=r"^shop\.items, cdc\[0\] offset 2 on: cannot remove"):
         lake.take(statement, table="shop.items")
@@ -134,3 +166,56 @@ def test_a_table_is_looked_at_anew_though_remembering_the_statement_failed(lake:
     lake.take(change(3, {"id": 3, "name": "b"}, TYPES))
     lake.sink().merge()
     assert lake.rows("id, name") == [(0, None), (3, "b")]
+
+
+def thread_names() -> set[str]:
+    return {thread.name for thread in threading.enumerate()}
+
+
+def test_a_table_whose_partitions_have_left_is_left_to_their_next_owner(lake: Lake) -> None:
+    lake.take(row(0))
+    lake.partitions = {("cdc", 1)}
+    lake.handler.release([("cdc", 0)])
+    sink = other_worker(lake)
+    assert lake.status() == {}
+    take(sink, row(1))
+    lake.handler._open._search.round()  # type: ignore[union-attr]
+    assert lake.status() == {}, "its log is fresh, and of no partition of this worker"
+    sink.merge()
+    lake.partitions = {("cdc", 0)}
+    lake.handler._open._search.round()  # type: ignore[union-attr]
+    assert lake.status()["waiting_rows"] == 0
+    lake.take(row(1), row(2))
+    lake.merge()
+    assert lake.rows("id") == [(0,), (1,), (2,)]
+
+
+def test_a_table_with_partitions_that_stay_is_served_on(lake: Lake) -> None:
+    lake.take(row(0))
+    lake.handler.release([("cdc", 7)])
+    assert lake.status()["waiting_rows"] == 1
+
+
+def test_a_log_that_nobody_wrote_for_a_while_is_merged_by_whoever_finds_it(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.take(row(0))
+    lake.partitions = set()
+    lake.handler.release([("cdc", 0)])
+    search = lake.handler._open._search  # type: ignore[union-attr]
+    search.round()
+    assert lake.status() == {}
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 700)
+    search.round()
+    assert lake.status()["waiting_rows"] == 1
+
+
+def test_a_command_that_is_no_worker_searches_for_nothing(lake: Lake, tmp_path: Path) -> None:
+    assert "spark-search" in thread_names()
+    lake.close()
+    handler = SparkHandler(**lake.options)
+    handler.open(HandlerContext(worker="replay", handler="spark", folder=tmp_path, spark=LIGHT))
+    assert "spark-search" not in thread_names()
+    handler.close()
+    lake.open()

@@ -69,5 +69,6 @@ def test_a_batch_does_not_wait_for_what_another_handler_merges_of_its_table(make
     ending.join()
     second.open()
     assert second.rows() == [(1, "a"), (2, "b"), (3, "c")]
-    once = {("binlane_spark_merges_total", "success"): 1}
-    assert (first.metrics.counts, second.metrics.counts) == (once, once)
+    for each in (first, second):
+        merges = {key: n for key, n in each.metrics.counts.items() if key[0] == "binlane_spark_merges_total"}
+        assert merges == {("binlane_spark_merges_total", "success"): 1}

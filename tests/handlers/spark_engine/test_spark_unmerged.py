@@ -18,8 +18,8 @@ def segment(number: int, rows: int = 10, *, partial: bool = False, source: int |
     return Segment(number, f"/{number}", rows, rows * 100, 1000 * number, source, source, partial)
 
 
-def numbers(unmerged: Unmerged) -> list[list[int]]:
-    return [[each.number for each in segments] for segments, _ in unmerged.groups()]
+def numbers(unmerged: Unmerged, limit: int = 10**9) -> list[list[int]]:
+    return [[each.number for each in segments] for segments, _ in unmerged.groups(lambda: limit)]
 
 
 def test_what_has_one_shape_is_merged_together_and_what_lacks_columns_alone() -> None:
@@ -34,8 +34,17 @@ def test_what_has_one_shape_is_merged_together_and_what_lacks_columns_alone() ->
     ):
         unmerged.add(segment(number, partial=partial), shape)
     assert numbers(unmerged) == [[1, 2], [3], [4], [5, 6]]
-    assert [shape for _, shape in unmerged.groups()] == [NARROW, NARROW, NARROW, WIDE]
+    assert [shape for _, shape in unmerged.groups(lambda: 10**9)] == [NARROW, NARROW, NARROW, WIDE]
     assert unmerged.has_partial
+
+
+def test_what_waits_is_merged_in_commits_of_so_many_bytes_and_whole_segments() -> None:
+    unmerged = Unmerged()
+    for number, rows in ((1, 3), (2, 3), (3, 5), (4, 20), (5, 1), (6, 1)):
+        unmerged.add(segment(number, rows), NARROW)
+    assert numbers(unmerged, 1000) == [[1, 2], [3], [4], [5, 6]]
+    assert numbers(unmerged, 1100) == [[1, 2, 3], [4], [5, 6]]
+    assert numbers(unmerged, 1) == [[1], [2], [3], [4], [5], [6]]
 
 
 def test_rows_wait_since_their_segment_was_put_and_segments_without_rows_do_not_wait() -> None:

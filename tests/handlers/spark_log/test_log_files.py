@@ -1,11 +1,10 @@
-"""The worker's own file system, and Arrow's, hold what a store promises."""
+"""The worker's own file system holds what a store promises."""
 
 from __future__ import annotations
 
 import errno
 import os
 import resource
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +15,7 @@ import pytest
 from files_contract import FilesContract
 from log_lab import names_in
 
-from handlers.spark.log.arrow_files import ArrowFiles
-from handlers.spark.log.files import AlreadyThere, Files, FilesError, files_for
+from handlers.spark.log.files import Files, FilesError, files_for
 from handlers.spark.log.local_files import LocalFiles
 
 
@@ -46,18 +44,6 @@ class TestFileURIs(FilesContract):
         return f"{request.param}{folder}"
 
 
-class TestArrow(FilesContract):
-    sets_times = False
-
-    @pytest.fixture
-    def files(self) -> Files:
-        return ArrowFiles("file:///")
-
-    @pytest.fixture
-    def root(self, folder: Path) -> str:
-        return f"file://{folder}"
-
-
 class TestWithoutHardLinks(FilesContract):
     """As on CIFS, whose answer to link(2) this is."""
 
@@ -72,32 +58,6 @@ class TestWithoutHardLinks(FilesContract):
     @pytest.fixture
     def root(self, folder: Path) -> str:
         return str(folder)
-
-
-@pytest.mark.parametrize("kind", ["local", "arrow"])
-def test_of_threads_that_put_one_path_at_once_exactly_one_does(tmp_path: Path, kind: str) -> None:
-    files: Files = LocalFiles() if kind == "local" else ArrowFiles("file:///")
-    prefix = "" if kind == "local" else "file://"
-    for turn in range(20):
-        path = f"{prefix}{tmp_path}/{turn}/one"
-        won: list[bytes] = []
-        start = threading.Barrier(8)
-
-        def put(name: bytes, path: str = path, won: list[bytes] = won, start: Any = start) -> None:
-            start.wait()
-            try:
-                files.put(path, name * 1000)
-            except AlreadyThere:
-                return
-            won.append(name * 1000)
-
-        threads = [threading.Thread(target=put, args=(b"%d" % number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert won == [files.read(path)]
-        assert names_in(tmp_path / str(turn)) == ["one"]
 
 
 def test_a_put_is_durable_before_its_name_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,12 +108,3 @@ def test_with_connect_a_folder_is_the_workers_own() -> None:
     spark: Any = SimpleNamespace(is_classic=False, session=None)
     assert isinstance(files_for("/lake", spark), LocalFiles)
     assert isinstance(files_for("file:///lake", spark), LocalFiles)
-
-
-def test_with_connect_an_object_store_is_arrows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("AWS_REGION", "eu-central-1")
-    spark: Any = SimpleNamespace(is_classic=False, session=None)
-    assert isinstance(files_for("s3a://lake/shop", spark), ArrowFiles)
-    with pytest.raises(FilesError, match=r"cannot reach oss://lake/shop: .*with Spark Connect the warehouse"):
-        files_for("oss://lake/shop", spark)

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from log_lab import change
 
+from handlers import Change
 from handlers.marks import WHOLE
 from handlers.sharding import shard_of
+from handlers.spark.log.letters import Letters, Run, row_of, with_letter
 from handlers.spark.log.marks import Marks, UnreadableMarks
+from handlers.topic_ids import FormerTopic, KnownIds, TopicId
 
 PLACES = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 9))
+PARTITIONS = st.tuples(st.sampled_from(["cdc", "订单"]), st.integers(0, 3))
+IDS = st.sampled_from("ABC")
 MARKS = st.builds(
     Marks,
     st.dictionaries(
-        st.tuples(st.sampled_from(["cdc", "订单"]), st.integers(0, 3)),
-        st.dictionaries(st.integers(WHOLE, 63), PLACES, min_size=1, max_size=5),
-        max_size=4,
+        PARTITIONS, st.dictionaries(st.integers(WHOLE, 63), PLACES, min_size=1, max_size=5), max_size=4
     ),
+    st.dictionaries(PARTITIONS, st.builds(TopicId, IDS, st.lists(IDS, max_size=2).map(tuple)), max_size=4),
 )
 
 
@@ -78,15 +85,147 @@ def test_marks_are_read_as_they_were_written(marks: Marks) -> None:
     assert hash(Marks.from_json(marks.to_json().encode())) == hash(marks)
 
 
-@given(MARKS, MARKS, st.integers(0, 63), PLACES)
-def test_of_two_marks_together_is_applied_what_either_has(
-    mine: Marks, theirs: Marks, shard: int, place: tuple[int, int]
-) -> None:
-    one = [change(place[0], index=place[1])]
-    applied = [not marks.beyond(one, shard)[0] for marks in (mine, theirs, mine | theirs)]
-    assert applied[2] == (applied[0] or applied[1])
-    assert mine | theirs == theirs | mine
-    assert mine | mine == mine
+# ---- a topic made anew
+
+
+def test_marks_of_a_former_topic_cover_nothing_of_the_new_one() -> None:
+    first, _ = Marks().followed([change(9)], {"cdc": "A"}, KnownIds())
+    first = (
+        first.advanced([change(9)], None).advanced([change(9, partition=1)], None).advanced([change(12)], 3)
+    )
+    batch = [change(0), change(1)]
+    assert first.beyond(batch, None) == ([], [])
+    seen, anew = first.followed(batch, {"cdc": "B"}, KnownIds())
+    assert anew == [("cdc", 0, "A", "B")]
+    assert seen.beyond(batch, None) == (batch, range(2))
+    marks = seen.advanced(batch, None)
+    assert marks.known == {("cdc", 0): {WHOLE: (1, 0)}, ("cdc", 1): {WHOLE: (9, 0)}}
+    assert marks.ids == {("cdc", 0): TopicId("B", ("A",))}
+    assert marks.followed(batch, {"cdc": "B"}, KnownIds()) == (marks, ())
+    assert Marks.from_json(marks.to_json()) == marks
+
+
+def test_changes_of_a_former_topic_are_refused_once_the_new_one_has_come() -> None:
+    marks, _ = Marks(ids={("cdc", 0): TopicId("A")}).followed([change(0)], {"cdc": "B"}, KnownIds())
+    with pytest.raises(FormerTopic, match=r"former topic cdc \(id A\).*took its place \(id B\)"):
+        marks.followed([change(5)], {"cdc": "A"}, KnownIds())
+    again, _ = marks.followed([change(0)], {"cdc": "C"}, KnownIds())
+    for former in ("A", "B"):
+        with pytest.raises(FormerTopic):
+            again.followed([change(5)], {"cdc": former}, KnownIds())
+
+
+def test_a_table_whose_first_mark_is_of_the_new_topic_refuses_the_former_one() -> None:
+    known_ids = KnownIds()
+    Marks().followed([change(9)], {"cdc": "A"}, known_ids)  # of another table
+    marks, _ = Marks().followed([change(0)], {"cdc": "B"}, known_ids)
+    assert marks.ids == {("cdc", 0): TopicId("B", ("A",))}
+    with pytest.raises(FormerTopic):
+        marks.followed([change(500)], {"cdc": "A"}, KnownIds())  # by a process that was frozen
+
+
+def test_what_a_log_tells_of_topics_is_known_to_the_tables_beside_it() -> None:
+    known_ids = KnownIds()
+    Marks(ids={("cdc", 1): TopicId("B", ("A",))}).teach(known_ids)
+    left, _ = Marks().followed([change(500)], {"cdc": "A"}, known_ids)  # of a worker's own queue
+    assert left.ids == {("cdc", 0): TopicId("A")}
+    assert left.followed([change(0)], {"cdc": "B"}, known_ids)[0].ids == {("cdc", 0): TopicId("B", ("A",))}
+
+
+def test_marks_without_an_id_hold_and_take_the_first_one() -> None:
+    marks, anew = (
+        Marks().advanced([change(9)], None).followed([change(3), change(10)], {"cdc": "A"}, KnownIds())
+    )
+    assert not anew
+    assert marks.ids == {("cdc", 0): TopicId("A")}
+    assert marks.beyond([change(3), change(10)], None) == ([change(10)], [1])
+    assert marks.followed([change(3)], {}, KnownIds()) == (marks, ())
+
+
+def test_a_change_has_a_name_that_no_change_of_a_former_topic_had() -> None:
+    """Of the other table's statements, too, which may be the only ones of the former topic."""
+    assert Marks().names(change(0)) == ("cdc",)
+    marks, _ = Marks().followed([change(0)], {"cdc": "A"}, KnownIds())
+    assert marks.names(change(0)) == ("cdc@A", "cdc")  # as a release without ids has noted it
+    marks, _ = marks.followed([change(0)], {"cdc": "B"}, KnownIds())
+    assert marks.names(change(0)) == ("cdc@B",)
+
+
+def test_a_letter_has_a_name_that_no_letter_of_a_former_topic_had() -> None:
+    marks, _ = Marks().followed([letter(5)], {"dead@5": "A"}, KnownIds())
+    assert marks.names(letter(5)) == ("dead@5@A", "dead@5")
+    marks, _ = marks.followed([letter(5)], {"dead@5": "B"}, KnownIds())
+    assert marks.names(letter(5)) == ("dead@5@B",)
+
+
+# ---- replayed letters
+
+
+def letter(offset: int, *, index: int = 0) -> Change:
+    return msgspec.structs.replace(change(offset, index=index), topic=f"dead@{offset}")
+
+
+def test_replayed_letters_are_known_each_by_itself_whatever_their_order() -> None:
+    marks = Marks()
+    for offset in (7, 3, 5, 4, 8, 100):
+        assert marks.beyond([letter(offset)], None)[0] == [letter(offset)]
+        marks = marks.advanced([letter(offset)], None)
+        assert marks.beyond([letter(offset)], None) == ([], [])
+    assert marks.letters == {("dead@", 0): (Run(3, 5, 0), Run(7, 8, 0), Run(100, 100, 0))}
+    assert marks.beyond([letter(6)], None)[0] == [letter(6)]
+    assert marks.known == {}
+    assert marks.highest() == {}
+    assert Marks.from_json(marks.to_json()) == marks
+
+
+def test_of_a_letter_that_was_applied_in_part_the_rest_is_applied() -> None:
+    rows = [letter(5, index=index) for index in range(3)]
+    marks = Marks().advanced([letter(4)], None).advanced(rows[:2], None).advanced([letter(6)], None)
+    assert marks.beyond(rows, None) == ([rows[2]], [2])
+    marks = marks.advanced(rows[2:], None)
+    assert marks.beyond(rows, None) == ([], [])
+    assert marks.letters == {("dead@", 0): (Run(4, 4, 0), Run(5, 5, 2), Run(6, 6, 0))}
+
+
+def test_marks_do_not_grow_with_each_replayed_letter() -> None:
+    marks = Marks()
+    for offset in range(500):
+        marks = marks.advanced([letter(offset)], None)
+    assert len(marks.to_json()) < 80
+    for offset in range(1_000, 5_000, 2):
+        marks = marks.advanced([letter(offset)], None)
+    assert len(marks.letters["dead@", 0]) == 1_000
+    assert len(marks.to_json()) < 16_000
+    assert marks.beyond([letter(4_998)], None) == ([], [])
+
+
+def test_letters_that_an_earlier_release_kept_as_topics_are_folded() -> None:
+    old = '{"v":1,"marks":{"dead@5":{"0":{"-1":[5,0]}},"dead@6":{"0":{"-1":[6,0]}},"cdc":{"0":{"-1":[9,0]}}}}'
+    marks = Marks.from_json(old)
+    assert marks.known == {("cdc", 0): {WHOLE: (9, 0)}}
+    assert marks.letters == {("dead@", 0): (Run(5, 6, 0),)}
+
+
+def test_letters_of_a_dead_letter_topic_made_anew_are_others() -> None:
+    marks, _ = Marks().followed([letter(5)], {"dead@5": "A"}, KnownIds())
+    marks = marks.advanced([letter(5)], None)
+    seen, anew = marks.followed([letter(5)], {"dead@5": "B"}, KnownIds())
+    assert anew == [("dead@", 0, "A", "B")]
+    assert seen.beyond([letter(5)], None)[0] == [letter(5)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2)), max_size=60))
+def test_runs_of_letters_say_of_each_what_was_told_last(told: list[tuple[int, int]]) -> None:
+    letters: Letters = ()
+    for offset, row in told:
+        letters = with_letter(letters, offset, row)
+    assert {each: row_of(letters, each) for each in range(31)} == {
+        each: dict(told).get(each) for each in range(31)
+    }
+    assert all(
+        run.last < after.first and (run.last + 1, run.row) != (after.first, after.row)
+        for run, after in pairwise(letters)
+    )
 
 
 @pytest.mark.parametrize(

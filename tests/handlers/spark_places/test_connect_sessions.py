@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import threading
@@ -10,14 +11,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from servers.s3_server import S3Server
 from servers.spark_cluster import ConnectNode, eventually
 from spark_sessions import SparkKeeper
 
-from handlers import TargetUnavailable
+from handlers import HandlerContext, TargetUnavailable
 from handlers.spark import SparkHandler
+from handlers.spark.log.files import FilesError
+from handlers.spark.log.proof import StoreOverwrites
 from handlers.spark.section import SparkSection
+from handlers.spark.several_writers import UnsafeForSeveral
 from handlers.testing import make_batch, opened
 from worker.configuration import load
 from worker.connection import reach_handlers
@@ -206,3 +213,56 @@ except RuntimeError as error:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "pip install 'binlane[connect]'" in done.stdout
+
+
+@pytest.fixture
+def bucket(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    yield s3.new_bucket()
+    s3.honest()
+
+
+def refused(handler: SparkHandler, section: dict[str, Any], folder: Path) -> list[Exception]:
+    """What a start, and `binlane check --connect`, say."""
+    found: list[Exception] = []
+    for attempt in (handler.open, handler.check):
+        with pytest.raises(FilesError) as told:
+            attempt(HandlerContext(worker="test", handler="spark", folder=folder, spark=section))
+        found.append(told.value)
+    return found
+
+
+def test_a_batch_is_put_in_s3_once(
+    s3: S3Server, bucket: str, connect_server: ConnectNode, tmp_path: Path
+) -> None:
+    section = {**connect_server.section(), "warehouse": f"s3a://{bucket}/lake"}
+    batch = make_batch("shop.orders", [{"id": 1}, {"id": 2}], key="id", offset=7)
+    for _ in range(2):  # as after a crash before the commit
+        with opened(SparkHandler(mode="changelog", format="parquet"), tmp_path, spark=section) as handler:
+            handler.handle(batch)
+    client = s3.client(bucket)
+    names = [one["path"] for page in obstore.list(client, "lake/shop") for one in page]
+    assert names == [f"lake/shop/orders/{1:020d}.parquet"]
+    found = pq.read_table(io.BytesIO(bytes(obstore.get(client, names[0]).bytes())))
+    assert found["id"].to_pylist() == [1, 2]
+
+
+def test_a_store_that_overwrites_is_refused_at_the_start_and_by_check(
+    s3: S3Server, bucket: str, connect_server: ConnectNode, tmp_path: Path
+) -> None:
+    s3.ignores_conditions = True
+    section = {**connect_server.section(), "warehouse": f"s3a://{bucket}/lake"}
+    for error in refused(SparkHandler(mode="changelog", format="parquet"), section, tmp_path):
+        assert isinstance(error, StoreOverwrites)
+    assert obstore.list(s3.client(bucket)).collect() == []
+
+
+def test_delta_tables_in_s3_are_refused_without_the_promise_of_one_writer(
+    bucket: str, connect_server: ConnectNode, tmp_path: Path
+) -> None:
+    section = {**connect_server.section(), "warehouse": f"s3a://{bucket}/lake"}
+    for error in refused(SparkHandler(mode="replica"), section, tmp_path):
+        assert isinstance(error, UnsafeForSeveral)
+    with opened(SparkHandler(mode="replica"), tmp_path, spark={**section, "single_writer": True}):
+        pass

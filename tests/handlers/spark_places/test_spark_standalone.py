@@ -87,7 +87,7 @@ def test_a_restarted_master_which_gives_no_executors_stops_the_worker(
     eventually(lambda: not spark_cluster.executors(), "the new master ends executors it does not know")
 
     def wait_for_rows() -> None:
-        with pytest.raises(Exception, match="cancelled"):
+        with pytest.raises(Exception):  # noqa: B017, PT011 (whatever py4j makes of a closed connection)
             rows(spark, table)
 
     waiting = threading.Thread(target=wait_for_rows)
@@ -95,6 +95,6 @@ def test_a_restarted_master_which_gives_no_executors_stops_the_worker(
     eventually(lambda: bool(told), "the watch tells of it")
     assert isinstance(told[0], StopWorker)
     assert "has lost all executors" in str(told[0])
+    waiting.join(10)
+    assert not waiting.is_alive(), "who waits for an executor gets an error"
     watch.stop()
-    spark.session.sparkContext.cancelAllJobs()
-    waiting.join()

@@ -10,7 +10,8 @@ from typing import Any
 from verify_lab import Stage
 from view_lab import ORDERS, HandMade, shape
 
-from handlers.spark.delta.commits import CommitNote, fenced
+from handlers.spark.delta.commits import fenced
+from handlers.spark.delta.notes import CommitNote
 from handlers.spark.log.marks import Marks
 
 COLUMNS = "id BIGINT, name STRING, price INT"
@@ -24,7 +25,7 @@ def row(id: int, **more: Any) -> dict[str, Any]:
 
 def merge(table: HandMade, up_to: int) -> None:
     """As the worker commits: a note, and the number of the last segment."""
-    with fenced(table.spark, table.ref, CommitNote("w", "spark", up_to, MILLISECONDS, {}), first=up_to):
+    with fenced(table.spark, table.ref, CommitNote("w", "spark", up_to, up_to, MILLISECONDS, {})):
         table.spark.sql(f"INSERT INTO {table.ref.sql} VALUES (1, 'n', 1)")
 
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from psycopg.types.json import set_json_loads
 
 from handlers import Batch
+from handlers.metrics import NO_METRICS, HandlerMetrics
 from handlers.sql import SqlHandler
 from handlers.sql.naming import Naming
 from handlers.testing import make_batch, opened
@@ -35,9 +36,12 @@ class SqlLab:
                 self.run(f"DROP DATABASE IF EXISTS {name}")
 
     @contextmanager
-    def handler(self, worker: str = "w", **options: Any) -> Iterator[SqlHandler]:
+    def handler(
+        self, worker: str = "w", metrics: HandlerMetrics = NO_METRICS, **options: Any
+    ) -> Iterator[SqlHandler]:
         """Another one is another process of the worker."""
-        with opened(SqlHandler(url=self.url, **options), self.folder, worker=worker, lanes=4) as handler:
+        made = SqlHandler(url=self.url, **options)
+        with opened(made, self.folder, worker=worker, lanes=4, metrics=metrics) as handler:
             yield handler
 
     def ref(self, table: str) -> str:

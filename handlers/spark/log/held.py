@@ -1,0 +1,90 @@
+"""What the table of a log was last seen to hold, in the names of empty files beside the segments.
+
+Delta removes the notes of old commits, and then tells only where the last one began; and a table that was
+restored, replaced or removed looks like one that never held more. In the folder `_table`:
+
+00000000000000000005-00000000000000000008   the table's newest commit of segments brought 5 to 8
+left-00000000000000000009                   what was told up to 9 was about a table that has left: DDL has
+                                            dropped or renamed it
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from handlers.spark.log.files import AlreadyThere, Files
+
+__all__ = ["FOLDER", "Held", "Told", "ToldHeld"]
+
+FOLDER = "_table"
+_HELD = re.compile(r"(\d{20})-(\d{20})")
+_LEFT = re.compile(r"left-(\d{20})")
+
+
+class Held(NamedTuple):
+    """The segments of the newest commit that brought any into a table: it holds all up to `last`."""
+
+    first: int = 0
+    last: int = 0
+    """0: the table holds none, or there is no table."""
+
+
+class Told(NamedTuple):
+    """What is written down of a log's table."""
+
+    held: Held = Held()
+    """What it was last seen to hold, if it has not left since."""
+    left: int = 0
+    """Up to this segment, what was brought went into tables that have left."""
+
+
+class ToldHeld:
+    """What is written down beside one log. Raises what the store raises."""
+
+    def __init__(self, files: Files, log_folder: str) -> None:
+        self._files = files
+        self._folder = f"{log_folder}/{FOLDER}"
+
+    def look(self) -> Told:
+        return _told(self._names())
+
+    def begun_with(self, first: int) -> Held:
+        """Where the commit ended that began with this segment, also of a table that has left and come back;
+        nothing when that is not written down."""
+        found = [held for held in _all_held(self._names()) if held.first == first]
+        return max(found, key=lambda held: held.last, default=Held())
+
+    def tell(self, held: Held) -> None:
+        """The table holds this."""
+        self._put(f"{held.first:020d}-{held.last:020d}")
+
+    def tell_left(self, last: int) -> None:
+        """The table is about to be dropped or renamed; no segment beyond `last` was brought into it."""
+        self._put(f"left-{last:020d}")
+
+    def _put(self, name: str) -> None:
+        with suppress(AlreadyThere):
+            self._files.put(f"{self._folder}/{name}", b"")
+        names = self._names()
+        held, left = _told(names)
+        for other in names:
+            if (old := _HELD.fullmatch(other)) and left < int(old[2]) < held.last:
+                self._files.delete(f"{self._folder}/{other}")
+            if (old := _LEFT.fullmatch(other)) and int(old[1]) < left:
+                self._files.delete(f"{self._folder}/{other}")
+
+    def _names(self) -> Sequence[str]:
+        return [entry.name for entry in self._files.list(self._folder)]
+
+
+def _all_held(names: Iterable[str]) -> list[Held]:
+    return [Held(int(each[1]), int(each[2])) for name in names if (each := _HELD.fullmatch(name))]
+
+
+def _told(names: Sequence[str]) -> Told:
+    left = max((int(each[1]) for name in names if (each := _LEFT.fullmatch(name))), default=0)
+    beyond = [held for held in _all_held(names) if held.last > left]
+    return Told(max(beyond, key=lambda held: held.last, default=Held()), left)

@@ -1,0 +1,41 @@
+"""A file elsewhere as Python's, to be read at any place."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+__all__ = ["RandomAccess"]
+
+
+class RandomAccess(io.RawIOBase):
+    """Reads what is asked for, and no more: for `pyarrow.PythonFile`."""
+
+    def __init__(self, size: int, read_at: Callable[[int, int], bytes]) -> None:
+        """`size`: of the file, bytes; `read_at`: gives the bytes from an offset on, of a length that is not 0
+        and does not reach beyond the end."""
+        super().__init__()
+        self._size = size
+        self._read_at = read_at
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(self._size - self._at, 0)
+        wanted = left if size is None or size < 0 else min(size, left)
+        found = self._read_at(self._at, wanted) if wanted else b""
+        self._at += len(found)
+        return found

@@ -1,0 +1,69 @@
+"""Whether several workers may write the tables of a place: what their logs and Delta's commits stand on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handlers.spark.log.files import FilesError, scheme_of
+
+__all__ = ["UnsafeForSeveral", "check_several_writers"]
+
+_S3 = {"s3", "s3a", "s3n"}
+# Where of two renames to one name, or of two creations of it, one fails, whoever asks: Delta's commits and
+# segments are made so.
+_ONE_WINS = {"", "file", "hdfs", "webhdfs", "swebhdfs", "viewfs", "ofs", "abfs", "abfss", "gs"}
+# On S3 all of these look first and put then; the first is Delta's default there.
+_LOOK_AND_PUT = ("S3SingleDriverLogStore", "HDFSLogStore", "GCSLogStore", "AzureLogStore", "LocalLogStore")
+_ONE_WORKER = (
+    "let only one worker run at any moment (in Kubernetes replicas: 1 and strategy Recreate), and say so "
+    "with spark: {single_writer: true}"
+)
+
+
+class UnsafeForSeveral(FilesError):
+    """Of two workers in this place, one could undo the other's commits."""
+
+
+def check_several_writers(root: str, spark: Any) -> None:
+    """See to it that the tables below `root`, a URI or plain path, can be written by several workers, or that
+    the configuration promises that there is one.
+
+    `spark`: the worker's (`handlers.spark.session.SharedSpark`). Raises UnsafeForSeveral, and what Spark
+    raises.
+    """
+    if spark.section.single_writer:
+        return
+    scheme = scheme_of(root) or _default_scheme(spark)
+    if scheme in _S3:
+        name = _log_store(spark.session, scheme).rpartition(".")[2]
+        if name in _LOOK_AND_PUT:
+            raise UnsafeForSeveral(
+                f"{root}: Delta's commits on S3 are made for one writing Spark: {name} looks whether a "
+                f"commit's number is free and puts then, so of two workers' commits at one moment one is "
+                f"lost, and nobody is told. Either {_ONE_WORKER}; or set a log store for several clusters, "
+                f"spark.delta.logStore.{scheme}.impl: io.delta.storage.S3DynamoDBLogStore, under spark.conf; "
+                f"or give spark.warehouse a place in HDFS, Azure or Google Cloud Storage"
+            )
+    elif scheme not in _ONE_WINS:
+        raise UnsafeForSeveral(
+            f"{root}: Delta's commits and binlane's segments need a store in which of two renames to one "
+            f"name one fails, and of {scheme}: that is not known. Either {_ONE_WORKER}; or give "
+            f"spark.warehouse a place in HDFS, Azure or Google Cloud Storage"
+        )
+
+
+def _default_scheme(spark: Any) -> str:
+    """Of plain paths; with Connect they are the worker's own."""
+    if not spark.is_classic:
+        return "file"
+    conf = spark.session._jsparkSession.sessionState().newHadoopConf()
+    return scheme_of(conf.get("fs.defaultFS", "file:///"))
+
+
+def _log_store(session: Any, scheme: str) -> str:
+    """The class that makes Delta's commits; as Delta looks for it."""
+    for key in ("spark.delta.logStore.class", f"spark.delta.logStore.{scheme}.impl"):
+        found = session.conf.get(key, None)
+        if found:
+            return str(found)
+    return "io.delta.storage.S3SingleDriverLogStore"

@@ -1,0 +1,149 @@
+"""Checkpoints as Kafka's commits: their texts, what tells one from another, and what a broker refuses."""
+
+from __future__ import annotations
+
+import secrets
+import zlib
+from collections.abc import Iterable, Mapping
+
+import confluent_kafka
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from offsets import metadata
+from offsets.stores.interface import CheckpointError
+from offsets.types import Checkpoint, Committed, Mark, TopicPartition
+
+__all__ = [
+    "CommitTexts",
+    "MetadataTooLarge",
+    "commit_now",
+    "committed_of",
+    "failure_of",
+    "listed",
+    "marks_of",
+    "refusal",
+]
+
+_log = structlog.get_logger(__name__)
+
+# The broker appends all offsets of one request to __consumer_offsets as one batch, and refuses the request
+# when that is over the topic's max.message.bytes (1,048,588 by default).
+_MOST_METADATA = 700_000
+_OWN_FIELDS = 150  # of each offset in that batch, besides the metadata: its key, time stamps, lengths
+_LEAST_METADATA = 100  # characters; with fewer hardly a topic's id would fit
+
+
+class MetadataTooLarge(CheckpointError):
+    """The broker's `offset.metadata.max.bytes` is below what a commit brought."""
+
+
+class CommitTexts:
+    """Makes checkpoints into commits, with as much metadata as the brokers take."""
+
+    def __init__(self) -> None:
+        self._limit = metadata.DEFAULT_LIMIT
+
+    def offsets_of(
+        self, checkpoints: Mapping[TopicPartition, Checkpoint]
+    ) -> list[confluent_kafka.TopicPartition]:
+        """The checkpoints as one commit, whose metadata no other commit has."""
+        share = _MOST_METADATA // len(checkpoints) - _OWN_FIELDS
+        limit = max(0, min(self._limit, share))
+        offsets = []
+        for (topic, partition), checkpoint in checkpoints.items():
+            text = metadata.encode(checkpoint, secrets.randbits(32), limit)
+            if text:
+                each = confluent_kafka.TopicPartition(topic, partition, checkpoint.offset, text)
+            else:  # an empty text would arrive as a zero byte
+                each = confluent_kafka.TopicPartition(topic, partition, checkpoint.offset)
+            offsets.append(each)
+        return offsets
+
+    def shrink(self, refused: Iterable[confluent_kafka.TopicPartition]) -> bool:
+        """Write half as much from now on as in this commit, which was too large. False: it had no text."""
+        longest = max((len(each.metadata or "") for each in refused), default=0)
+        if not longest:
+            return False
+        self._limit = longest // 2 if longest // 2 >= _LEAST_METADATA else 0
+        _log.warning(
+            "commit_metadata_too_large",
+            characters=longest,
+            now_at_most=self._limit,
+            hint="raise the brokers' offset.metadata.max.bytes (default 4096): what finished ahead does not "
+            "fit is remembered by the local file only",
+        )
+        return True
+
+
+def commit_now(
+    consumer: Consumer, checkpoints: Mapping[TopicPartition, Checkpoint], texts: CommitTexts
+) -> dict[TopicPartition, Mark]:
+    """One commit for all partitions, with less metadata if the broker takes no more. Blocks until Kafka
+    answers. Returns what tells it from any other commit.
+
+    Raises:
+        CheckpointError: Kafka refused it.
+    """
+    while True:
+        offsets = texts.offsets_of(checkpoints)
+        try:
+            failure = failure_of(consumer.commit(offsets=offsets, asynchronous=False))
+        except KafkaException as error:
+            failure = refusal(error.args[0])
+        if failure is None:
+            return marks_of(offsets)
+        if not isinstance(failure, MetadataTooLarge) or not texts.shrink(offsets):
+            raise failure
+
+
+def marks_of(offsets: Iterable[confluent_kafka.TopicPartition]) -> dict[TopicPartition, Mark]:
+    """What tells this commit from any other."""
+    return {
+        TopicPartition(each.topic, each.partition): _mark(each.offset, each.metadata or "")
+        for each in offsets
+    }
+
+
+def committed_of(found: confluent_kafka.TopicPartition) -> Committed:
+    """What Kafka answered. Metadata that binlane did not write counts as nothing finished ahead."""
+    try:
+        text = found.metadata or ""
+    except UnicodeDecodeError:  # another program's
+        return Committed(Checkpoint(found.offset), Mark(found.offset, None))
+    checkpoint = metadata.decode(text, found.offset) or Checkpoint(found.offset)
+    return Committed(checkpoint, _mark(found.offset, text))
+
+
+def _mark(offset: int, text: str) -> Mark:
+    return Mark(offset, zlib.crc32(text.encode()))
+
+
+def refusal(error: object, of: str = "") -> CheckpointError:
+    """The error of a commit that Kafka refuses as a whole, with librdkafka's words."""
+    told = error.str() if isinstance(error, KafkaError) else str(error)
+    return _kind(error)(f"Kafka refused the commit{of}: {told}")
+
+
+def failure_of(answers: Iterable[confluent_kafka.TopicPartition]) -> CheckpointError | None:
+    """What Kafka's answer to a commit refuses, if anything."""
+    refused = [(each, each.error) for each in answers if each.error is not None]
+    if not refused:
+        return None
+    texts = [f"{each.topic}[{each.partition}]: {error.str()}" for each, error in refused]
+    kinds = {_kind(error) for _, error in refused}
+    # Less metadata would mend nothing else.
+    kind = MetadataTooLarge if kinds == {MetadataTooLarge} else CheckpointError
+    return kind(f"Kafka refused the commit of {listed(texts, '; ')}")
+
+
+def _kind(error: object) -> type[CheckpointError]:
+    if isinstance(error, KafkaError) and error.code() == KafkaError.OFFSET_METADATA_TOO_LARGE:
+        return MetadataTooLarge
+    return CheckpointError
+
+
+def listed(texts: list[str], separator: str) -> str:
+    """The first three, and how many more there are."""
+    more = f" and {len(texts) - 3} more partitions" if len(texts) > 3 else ""
+    return separator.join(texts[:3]) + more

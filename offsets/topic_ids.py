@@ -1,0 +1,143 @@
+"""Kafka's ids of topics: by them a topic made anew is told from the one of its name before it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+__all__ = ["TopicIds"]
+
+_log = structlog.get_logger(__name__)
+
+_NONE = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The id that a broker without ids gives (before Kafka 2.8)."""
+_BEAT_SECONDS = 0.5
+_SILENT_SECONDS = 0.2
+_MOST_IDS = 16
+_MOST_TOPICS = 10_000
+
+
+class TopicIds:
+    """Asks the brokers; an answer costs a millisecond or two, and nobody needs to wait for it.
+
+    Kafka's ids do not come again: a broker that still tells a former one has not heard of the newer yet."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+        self._known: dict[str, deque[str]] = {}  # the last ids of each topic; the newest is the last one
+        self._silent = False  # the last answer did not come: nobody waits as long again
+        self._pending: dict[str, concurrent.futures.Future[Any]] = {}
+
+    def now(
+        self, topics: Iterable[str], seconds: float, alive: Callable[[], object] = lambda: None
+    ) -> dict[str, str]:
+        """The ids of today. A topic is left out that the brokers do not tell of within so many seconds.
+
+        `alive` is called while it waits."""
+        wanted = sorted(set(topics))
+        self._collect(tuple(self._pending))
+        end = time.monotonic() + (min(seconds, _SILENT_SECONDS) if self._silent else seconds)
+        futures = self._ask(wanted, seconds)
+        found = {}
+        for topic in wanted:
+            try:
+                told = self._answer(futures[topic], end, alive)
+                self._silent = False
+                self._pending.pop(topic, None)  # asked before: it tells nothing newer
+                found[topic] = self._learn(topic, told)
+            except (KafkaException, KeyError, concurrent.futures.TimeoutError) as error:
+                if isinstance(error, concurrent.futures.TimeoutError):
+                    self._pending[topic] = futures[topic]
+                self._silent = self._silent or not isinstance(error, KafkaException) or _timed_out(error)
+                reason = str(error) or f"no answer within {seconds:g} s"
+                _log.warning(
+                    "topic_id_unknown",
+                    topic=topic,
+                    reason=reason,
+                    hint="should the topic be made anew, nobody notices. The user needs the ACL Describe",
+                )
+        return {topic: each for topic, each in found.items() if each is not None}
+
+    def look(self, topics: Iterable[str], seconds: float) -> None:
+        """Ask, for `seen` to tell what came. Does not wait."""
+        self._admin.poll(0)  # what the client has logged, and its tokens that run out
+        self._collect(tuple(self._pending))
+        for topic, future in self._ask(sorted(set(topics)), seconds).items():
+            self._pending[topic] = future
+
+    def seen(self, topic: str) -> str | None:
+        """The newest id that the brokers have told, whoever asked."""
+        self._collect((topic,))
+        ids = self._known.get(topic)
+        return ids[-1] if ids else None
+
+    def former(self, topic: str, topic_id: str) -> None:
+        """The topic had this id before the one that it has now, by what is remembered of it."""
+        ids = self._known.get(topic)
+        if ids and topic_id not in ids and len(ids) < _MOST_IDS:
+            ids.appendleft(topic_id)
+
+    def _collect(self, topics: Iterable[str]) -> None:
+        """What has come since of what nobody waited for."""
+        for topic in topics:
+            future = self._pending.get(topic)
+            if future is not None and future.done():
+                del self._pending[topic]
+                error = future.exception()
+                if error is None:
+                    self._learn(topic, _id_of(future.result()))
+                if not isinstance(error, KafkaException) or not _timed_out(error):
+                    self._silent = False
+
+    def _learn(self, topic: str, told: str | None) -> str | None:
+        """The topic's id, now that a broker has told this one."""
+        if told is None:
+            return None
+        ids = self._known.pop(topic, None) or deque(maxlen=_MOST_IDS)
+        if told not in ids:
+            ids.append(told)
+        self._known[topic] = ids  # told of last: the others go first
+        if len(self._known) > _MOST_TOPICS:
+            del self._known[next(iter(self._known))]
+        return ids[-1]
+
+    def _ask(self, topics: list[str], seconds: float) -> dict[str, concurrent.futures.Future[Any]]:
+        if not topics:
+            return {}
+        try:
+            return dict(self._admin.describe_topics(TopicCollection(topics), request_timeout=seconds))
+        except KafkaException as error:
+            _log.debug("topic_ids_not_asked", reason=str(error))
+            return {}
+
+    def _answer(
+        self,
+        future: concurrent.futures.Future[Any],
+        end: float,
+        alive: Callable[[], object],
+    ) -> str | None:
+        while True:
+            alive()
+            self._admin.poll(0)
+            left = end - time.monotonic()
+            try:
+                return _id_of(future.result(max(0.0, min(left, _BEAT_SECONDS))))
+            except concurrent.futures.TimeoutError:
+                if left <= 0:
+                    raise
+
+
+def _timed_out(error: KafkaException) -> bool:
+    return bool(error.args[0].code() in (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE))
+
+
+def _id_of(topic: Any) -> str | None:
+    text = str(topic.topic_id)
+    return None if text == _NONE else text

@@ -1,0 +1,221 @@
+"""The committer: what goes wrong is an error of that commit, told, tried again, and over when it is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from core.building import Clock, assignment
+
+from offsets.stores import CheckpointError, CommitInterrupted, FileStore, MemoryStore
+from offsets.tracker import OffsetTracker
+from offsets.types import Checkpoint, Mark, TopicPartition
+from worker.assignment import Assignment, Assignments
+from worker.committer import Committer
+from worker.metrics import Metrics
+
+
+class Group(MemoryStore):
+    """Stands for Kafka: takes commits, or raises `fault`."""
+
+    name = "kafka"
+    fault: Exception | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits = itertools.count(1)
+
+    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> dict[TopicPartition, Mark]:
+        if self.fault is not None:
+            raise self.fault
+        super().save(checkpoints)
+        number = next(self.commits)
+        return {place: Mark(checkpoint.offset, number) for place, checkpoint in checkpoints.items()}
+
+
+class Site:
+    """Two partitions, a file, and Kafka."""
+
+    def __init__(self, folder: Path) -> None:
+        self.first, self.second = assignment(0), assignment(1)
+        self.assignments = Assignments()
+        self.assignments.add([self.first, self.second])
+        self.local = FileStore(folder / "state", "replica")
+        self.kafka = Group()
+        self.clock = Clock()
+        self.stopped: list[BaseException] = []
+        self.committer = Committer(
+            self.assignments,
+            self.local,
+            self.kafka,
+            interval=0.01,
+            metrics=Metrics(),
+            clock=self.clock,
+            fail=self.stopped.append,
+        )
+
+    @property
+    def error(self) -> str | None:
+        return self.committer.status().last_error
+
+    @property
+    def last_success(self) -> str | None:
+        return self.committer.status().last_success
+
+    def finish(self, of: Assignment, count: int) -> None:
+        """So many more records of the partition."""
+        begin = of.tracker.next_offset or 0
+        of.tracker.register(range(begin, begin + count)).finish(range(begin, begin + count))
+
+    def in_kafka(self, of: Assignment) -> Checkpoint | None:
+        return self.kafka.load([of.partition]).get(of.partition)
+
+    def in_file(self, of: Assignment) -> Checkpoint | None:
+        return self.local.load([of.partition]).get(of.partition)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_any_error_of_a_store_is_told_and_tried_again_and_ends_nothing(site: Site) -> None:
+    site.finish(site.first, 5)
+    for fault in (CheckpointError("no answer"), ValueError("ranges must ascend"), RuntimeError("closed")):
+        site.kafka.fault = fault
+        assert not site.committer.commit()
+        assert str(fault) in (site.error or "")
+        assert not site.committer.in_kafka
+    assert site.last_success is None
+    assert site.in_file(site.first) == Checkpoint(5)
+    site.kafka.fault = None
+    assert site.committer.commit()
+    assert site.in_kafka(site.first) == Checkpoint(5)
+    assert site.error is None
+    assert site.last_success is not None
+
+
+def test_an_error_of_the_file_keeps_nothing_from_kafka(site: Site) -> None:
+    folder = site.local.path.parent
+    folder.touch()
+    site.finish(site.first, 5)
+    assert site.committer.commit()
+    assert site.in_kafka(site.first) == Checkpoint(5)
+    assert str(folder) in (site.error or "")
+    folder.unlink()
+    assert site.committer.commit()
+    assert site.in_file(site.first) == Checkpoint(5)
+    assert site.error is None
+
+
+def test_a_partition_whose_state_cannot_be_told_keeps_no_other_from_its_commit(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = OffsetTracker.checkpoint
+
+    def broken(tracker: OffsetTracker) -> Checkpoint | None:
+        if tracker is site.first.tracker:
+            raise IndexError("of the first")
+        return look(tracker)
+
+    site.finish(site.first, 3)
+    site.finish(site.second, 7)
+    with monkeypatch.context() as patch:
+        patch.setattr(OffsetTracker, "checkpoint", broken)
+        site.committer.commit()
+        assert site.in_kafka(site.second) == Checkpoint(7)
+        assert "IndexError: of the first" in (site.error or "")
+    site.committer.commit()
+    assert site.in_kafka(site.first) == Checkpoint(3)
+    assert site.error is None
+
+
+def test_its_thread_outlives_what_goes_wrong(site: Site) -> None:
+    site.kafka.fault = ValueError("ranges must ascend")
+    site.finish(site.first, 5)
+    site.clock.now += 1
+    site.committer.start()
+    try:
+        while site.error is None:
+            assert site.committer.is_alive()
+        site.kafka.fault = None
+        while site.error is not None:
+            assert site.committer.is_alive()
+    finally:
+        site.committer.stop()
+        site.committer.join(5)
+    assert site.in_kafka(site.first) == Checkpoint(5)
+    assert site.stopped == []
+
+
+def test_an_error_is_over_when_what_failed_has_left(site: Site) -> None:
+    """Another member commits it now; nothing here is left to be tried again."""
+    site.committer.commit()
+    site.finish(site.first, 5)
+    site.kafka.fault = CheckpointError("refused")
+    assert not site.committer.commit([site.first])
+    site.assignments.remove([site.first.partition])
+    site.kafka.fault = None
+    assert site.committer.commit()
+    assert site.error is None
+
+
+def test_an_error_of_one_partition_is_not_over_because_another_leaves_with_nothing_new(site: Site) -> None:
+    site.committer.commit()
+    site.finish(site.first, 5)
+    site.kafka.fault = CheckpointError("refused")
+    site.committer.commit()
+    site.kafka.fault = None
+    site.committer.commit([site.second])
+    assert site.error == "refused"
+
+
+def test_a_commit_that_a_rebalance_interrupts_is_neither_a_failure_nor_a_success(site: Site) -> None:
+    site.finish(site.first, 5)
+    site.kafka.fault = CommitInterrupted("a rebalance came before Kafka's answer")
+    assert not site.committer.commit()
+    assert site.error is None
+    assert site.last_success is None
+    site.kafka.fault = None
+    assert site.committer.commit()
+    assert site.last_success is not None
+
+
+def test_the_file_knows_which_commit_kafka_holds(site: Site) -> None:
+    site.first.mark = Mark(3, 77)  # what it began from
+
+    def known() -> Mark | None:
+        return site.local.load_entries([site.first.partition])[site.first.partition].acknowledged
+
+    site.kafka.fault = CheckpointError("no answer")
+    site.finish(site.first, 5)
+    site.committer.commit()
+    assert known() == Mark(3, 77)
+    site.kafka.fault = None
+    site.committer.commit()
+    assert known() == Mark(5, 1)
+    site.kafka.fault = CommitInterrupted("a rebalance")
+    site.finish(site.first, 2)
+    site.committer.commit()
+    assert site.in_file(site.first) == Checkpoint(7)
+    assert known() == Mark(5, 1)
+
+
+def test_an_acknowledgement_that_could_not_be_written_is_written_later(site: Site) -> None:
+    site.finish(site.first, 5)
+    folder = site.local.path.parent
+    folder.touch()
+    site.committer.commit()
+    folder.unlink()
+    site.committer.commit()
+    entry = site.local.load_entries([site.first.partition])[site.first.partition]
+    assert (entry.checkpoint, entry.acknowledged) == (Checkpoint(5), Mark(5, 1))
+
+
+def test_the_topics_id_goes_with_each_checkpoint(site: Site) -> None:
+    site.first.topic_id, site.first.began_with = "the-id", 2
+    site.finish(site.first, 5)
+    site.committer.commit()
+    assert site.in_file(site.first) == site.in_kafka(site.first) == Checkpoint(5, (), "the-id", 2)

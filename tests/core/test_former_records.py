@@ -1,0 +1,135 @@
+"""Records of a topic made anew since they were fetched: nobody can fetch them again, so nobody drops them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from building import TOPIC, Clock, assignment, chunk, configuration, delivery, record
+from structlog.testing import capture_logs
+
+from handlers import Handler
+from worker.assignment import Assignment
+from worker.parts import Parts
+from worker.supervision import Worker
+
+RECORDS = 3
+
+
+class Gated(Handler):
+    """Counts records; its first batch waits until the gate is opened."""
+
+    gate = threading.Event()
+    handled = 0
+
+    def handle(self, batch: Any) -> None:
+        assert Gated.gate.wait(20)
+        Gated.handled += batch.records
+
+
+@pytest.fixture(autouse=True)
+def gate() -> threading.Event:
+    Gated.gate, Gated.handled = threading.Event(), 0
+    return Gated.gate
+
+
+def settings(servers: str, folder: Path) -> Any:
+    return configuration(
+        {"handlers": [{"type": f"{__name__}:Gated"}], "batch": {"max_records": 1}},
+        kafka={
+            "bootstrap_servers": servers,
+            "group_id": "former",
+            "topics": [TOPIC],
+            "properties": {"log_level": 2},
+        },
+        checkpoint={"directory": str(folder)},
+        revoke_timeout="5s",
+    )
+
+
+def made_anew(parts: Parts) -> tuple[Assignment, Assignment]:
+    """A partition with queued records of before its topic was made anew, and the one since."""
+    former = assignment()
+    former.topic_id = "one"
+    parts.assignments.add([former])
+    unit = parts.book.meet("shop", "orders")
+    assert unit is not None
+    assert parts.lanes.offer(delivery((unit, chunk(former, [record(n) for n in range(RECORDS)]))))
+    return former, parts.rebalancer.succeed(former, "two")
+
+
+def lost(logged: Any) -> list[int]:
+    return [line["records_lost"] for line in logged if line["event"] == "former_records_lost"]
+
+
+def after_a_moment(do: Callable[[], object]) -> None:
+    threading.Timer(0.1, do).start()
+
+
+def test_records_of_a_former_topic_are_handled_before_their_partition_leaves(
+    mock_servers: str, tmp_path: Path, gate: threading.Event
+) -> None:
+    parts = Parts(
+        settings(mock_servers, tmp_path), clock=time.monotonic, fail=pytest.fail, stop=threading.Event()
+    )
+    parts.handlers.open()
+    former, new = made_anew(parts)
+    for processor in parts.processors:
+        processor.start()
+    after_a_moment(gate.set)
+    with capture_logs() as logged:
+        parts.rebalancer.on_revoke(parts.consumer, [confluent_kafka.TopicPartition(*new.partition)])
+    assert Gated.handled == RECORDS
+    assert (former.tracker.unfinished, lost(logged), parts.former.lost) == (0, [], 0)
+    parts.lanes.stop()
+    parts.consumer.close()
+
+
+def test_records_of_a_former_topic_that_are_not_handled_are_told_as_lost(
+    mock_servers: str, tmp_path: Path
+) -> None:
+    clock = Clock()
+    parts = Parts(settings(mock_servers, tmp_path), clock=clock, fail=pytest.fail, stop=threading.Event())
+    _, new = made_anew(parts)
+
+    def wait() -> None:
+        clock.now += 1
+
+    parts.rebalancer.offer = wait
+    with capture_logs() as logged:
+        parts.rebalancer.on_revoke(parts.consumer, [confluent_kafka.TopicPartition(*new.partition)])
+    assert lost(logged) == [RECORDS]
+    _, new = made_anew(parts)
+    with capture_logs() as logged:
+        parts.rebalancer.on_lost(parts.consumer, [confluent_kafka.TopicPartition(*new.partition)])
+    assert lost(logged) == [RECORDS]
+    assert parts.former.lost == 2 * RECORDS
+    parts.consumer.close()
+
+
+@pytest.mark.parametrize("seconds", [5.0, 0.3])
+def test_a_stop_handles_records_of_a_former_topic_first_or_is_no_clean_one(
+    mock_servers: str, tmp_path: Path, gate: threading.Event, seconds: float
+) -> None:
+    worker = Worker(settings(mock_servers, tmp_path))
+    worker.parts.handlers.open()
+    made_anew(worker.parts)
+    for processor in worker.parts.processors:
+        processor.start()
+    if seconds > 1:
+        after_a_moment(gate.set)
+    with capture_logs() as logged:
+        finished, halted = worker._finish(seconds)
+    gate.set()
+    if seconds > 1:
+        assert (finished, halted, Gated.handled, lost(logged)) == (True, [], RECORDS, [])
+        worker.parts.former.lost = 1  # when a partition left
+        assert not worker._finish(seconds)[0]
+    else:
+        assert (finished, lost(logged)) == (False, [RECORDS])
+    worker.parts.consumer.close()

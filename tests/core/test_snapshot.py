@@ -1,0 +1,159 @@
+"""What the lanes and thousands of tables hold, told without keeping anybody waiting."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from building import TOPIC, assignment, configuration
+from confluent_kafka import Message
+from prometheus_client import generate_latest
+from row_building import rows
+from table_stage import TableStage
+
+from worker.chunk import Delivery
+from worker.parts import Parts
+from worker.routing import Router
+from worker.status_report import SHOWN_TABLES, StatusReport
+
+
+def test_the_status_shows_tables_in_trouble_first_then_the_busy_then_those_used_last() -> None:
+    stage = TableStage(keep=1_000)
+    for number in range(100):
+        stage.one_each(f"idle{number}")
+        stage.finish_all()
+    stage.one_each("halted")
+    work = stage.take(0)
+    assert work is not None
+    stage.lanes.halt(0, work, "for good")
+    stage.one_each("running", "queued")
+    running = stage.take(1)
+    assert running is not None
+    view = stage.lanes.snapshot(stage.book.all(), 5)
+    found = [(each.unit.table.name, each.state) for each in view.tables]
+    assert found[0] == ("halted", "blocked")
+    other = {"running", "queued"} - {running.unit.table.name}
+    assert found[1:3] == [(running.unit.table.name, "running"), (other.pop(), "queued")]
+    assert found[3:] == [("idle99", "idle"), ("idle98", "idle")]
+    assert view.blocked == 1
+    assert sum(records for _, records in view.finished) == 100
+    view = stage.lanes.snapshot(stage.book.all(), 1)
+    assert [each.unit.table.name for each in view.tables] == ["halted"]
+    assert sorted(chunk.messages[0].offset() for chunk in view.further) == [101, 102]
+    assert stage.lanes.halted() == ["shop.halted"]
+
+
+@pytest.mark.parametrize("order_by", ["table", "row"])
+def test_however_many_tables_are_busy_the_lock_is_held_for_few_of_them_at_a_time(
+    order_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handlers' threads wait for it at each batch."""
+    monkeypatch.setattr("worker.snapshot._AT_ONCE", 10)
+    stage = TableStage(order_by=order_by, keep=1_000)
+    if order_by == "row":
+        for number in range(20):
+            stage.poll(*(rows(stage.next + n, n, table=f"t{number}") for n in range(5)))
+        while (work := stage.take()) is not None:
+            stage.lanes.give_back(0, work, delay=1e6)
+    else:
+        stage.one_each(*(f"t{number}" for number in range(100)))
+    counting = Counting(stage.lanes._lock)
+    stage.lanes._lock = counting  # type: ignore[assignment]  # the part that is used
+    view = stage.lanes.snapshot(stage.book.all(), 1_000)
+    held = [chunk for each in view.tables for part in each.parts for chunk in part.held()]
+    assert sorted(message.offset() for chunk in held for message in chunk.messages) == list(range(100))
+    assert 10 <= counting.times <= 20
+
+
+class Counting:
+    """A lock that counts how often it was taken."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self.times = 0
+
+    def __enter__(self) -> None:
+        self.times += 1
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class Timed:
+    """A lock that knows how much of a processor's time it was held at most."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._since = 0.0
+        self.longest = 0.0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._since = time.thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.longest = max(self.longest, time.thread_time() - self._since)
+        self._lock.release()
+
+
+@pytest.mark.soak
+def test_a_million_table_names_take_bounded_memory_and_are_told_of_at_once(tmp_path: Path) -> None:
+    settings = configuration(
+        {"match": "shop.*"}, lanes={"count": 16}, checkpoint={"directory": str(tmp_path)}, http=None
+    )
+    parts = Parts(settings, clock=time.monotonic, fail=lambda error: None, stop=threading.Event())
+    report = StatusReport(
+        settings,
+        parts,
+        state=lambda: "running",
+        error=lambda: None,
+        clock=time.monotonic,
+        wall_clock=time.time,
+    )
+    parts.metrics.attach(report.look)
+    router = Router(parts.book, parts.metrics, on_undecodable="halt")
+    of = assignment()
+    parts.assignments.add([of])
+    before = resident()
+    for first in range(0, 1_000_000, 1_000):
+        router.let_go(parts.lanes.at_rest)
+        delivery = Delivery()
+        router.route(of, [inserted(first + n) for n in range(1_000)], delivery)
+        assert parts.lanes.offer(delivery)
+        work = None
+        while any(lane.ready for lane in parts.lanes.lanes):
+            work = parts.lanes.take(0, work)
+            assert work is not None
+            work.unit.finished_records += work.finish_records(work.records)
+        if work is not None:
+            parts.lanes.finish(0, work)
+        of.tracker.checkpoint()
+    assert resident() - before < 200 * 2**20
+    timed = Timed(parts.lanes._lock)
+    parts.lanes._lock = timed  # type: ignore[assignment]  # the part that is used
+    for tell in (lambda: generate_latest(parts.metrics.registry), lambda: msgspec.json.encode(report())):
+        begin = time.thread_time()
+        tell()
+        assert time.thread_time() - begin < 0.1
+    assert timed.longest < 0.005
+    assert len(report().tables) == SHOWN_TABLES
+    assert report().tables_omitted >= 9_000
+    finished = [each for each in parts.metrics.registry.collect() if each.name == "binlane_records_finished"]
+    assert sum(sample.value for sample in finished[0].samples) == 500_000
+
+
+def inserted(number: int) -> Message:
+    """A record of a table of its own; a rule matches every other one."""
+    database = b"shop" if number % 2 else b"other"
+    value = b'{"database":"%s","table":"t%07d","type":"INSERT","isDdl":false,"es":1,"data":[{"id":"1"}],'
+    value += b'"mysqlType":{"id":"bigint"},"pkNames":["id"]}'
+    return Message(topic=TOPIC, partition=0, offset=number, value=value % (database, number))
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

@@ -1,0 +1,64 @@
+"""A table that does not go on where its log begins, or a log that ends before its table, is refused."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+from spark_lake import Lake, change
+
+from handlers import Change
+from handlers.spark.table_work import SparkFailure
+
+
+def row(offset: int) -> Change:
+    return change(offset, {"id": offset, "name": "a"})
+
+
+def merged(lake: Lake, *offsets: int) -> None:
+    """One segment each, brought in and removed but for the last."""
+    for offset in offsets:
+        lake.take(row(offset))
+    lake.sink().merge()
+    lake.sink().tidy(time.monotonic() + 3600)
+    lake.sink().tidy(time.monotonic() + 7200)
+
+
+def test_a_table_that_was_restored_or_removed_under_its_log_is_refused(lake: Lake) -> None:
+    table = lake.folder / "lake/shop/orders"
+    merged(lake, 0, 1)
+    shutil.copytree(table, lake.folder / "earlier")
+    merged(lake, 2, 3, 4)
+    shutil.move(table, lake.folder / "newest")
+    lake.take(row(5))
+    with pytest.raises(SparkFailure, match=r"had segment 5 of its log, and now holds none: .*or remove it"):
+        lake.sink().merge()
+    lake.crash()
+    with pytest.raises(SparkFailure, match=r"had segment 5 of its log, and now holds none"):
+        lake.take(row(6))
+    shutil.move(lake.folder / "earlier", table)
+    with pytest.raises(SparkFailure, match=r"had segment 5 of its log, and now holds 2:"):
+        lake.take(row(6))
+    shutil.rmtree(table)
+    shutil.move(lake.folder / "newest", table)
+    lake.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    lake.take(row(6))
+    lake.sink().merge()
+    assert lake.rows("id") == [(each,) for each in range(7)]
+    shutil.rmtree(lake.folder / "lake/_binlane/shop")
+    lake.crash()
+    with pytest.raises(SparkFailure, match=r"holds segment 7, and its log .* is empty: how far"):
+        lake.take(row(7))
+
+
+def test_a_table_that_was_dropped_by_ddl_is_followed_by_the_next(lake: Lake) -> None:
+    merged(lake, 0, 1)
+    lake.take(change(2, None, None, op="ddl", sql="DROP TABLE orders"))
+    merged(lake, 3)
+    assert lake.rows("id") == [(3,)]
+    lake.take(change(4, None, None, op="ddl", sql="RENAME TABLE orders TO older"))
+    lake.crash()
+    merged(lake, 5, 6)
+    assert lake.rows("id") == [(5,), (6,)]
+    assert lake.rows("id", path="lake/shop/older") == [(3,)]
