@@ -184,10 +184,10 @@ class Fetcher(threading.Thread):
         return self._share is None or self._share.look(self._clock())
 
     def _receive(self, messages: list[Message]) -> None:
-        if not messages and not self._order:
-            return
         if not self._held:  # nothing is under way to a table
             self._router.let_go(self._lanes.at_rest)
+        if not messages and not self._order:
+            return
         full = len(messages) >= self._polls.size.records
         ends: list[Message] = []
         if any(map(_error, messages)):

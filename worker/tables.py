@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +19,7 @@ from worker.unit import Unit, UnitState
 __all__ = ["KEPT_TABLES", "UNDECODABLE", "BoundHandler", "Table", "TableBook", "home_lane"]
 
 KEPT_TABLES = 10_000
+_SECONDS_BETWEEN = 1.0  # two looks for tables to let go of
 """Beyond so many, tables that have nothing to do are let go of."""
 _MOST_NOTED = 20_000
 """Names that records gave and no rule matches, or that are spelled otherwise than the table's own."""
@@ -102,6 +105,7 @@ class TableBook:
         named: Callable[[str], str] = str,
         *,
         keep: int = KEPT_TABLES,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`named`: the name under which a table's finished records are counted once it is let go of; there is
         a limited number of them. `keep`: so many tables that have nothing to do."""
@@ -113,7 +117,9 @@ class TableBook:
         self._all: list[Unit] = []
         self._gone: dict[str, int] = {}  # name -> records that tables had finished when they were let go of
         self._keep = keep
+        self._clock = clock
         self._look_again = keep + keep // 10
+        self._due = math.inf
         self._undecodable: Unit | None = None
         self._left: set[Unit] = set()  # matched once, and by no rule now
         self._noted: dict[tuple[str, str], Unit | None] = {}  # what is in `units` under no table's own name
@@ -154,9 +160,9 @@ class TableBook:
         have nothing to do. The fetcher's thread only, while no delivery waits for the lanes.
 
         `at_rest`: see Lanes. A table that comes again is met again."""
-        surplus = len(self._all) - self._keep
-        if len(self._all) < self._look_again:
+        if len(self._all) < self._look_again and self._clock() < self._due:
             return
+        surplus = len(self._all) - self._keep
         idle = [unit for unit in self._all if unit.at_rest and unit is not self._undecodable]
         gone = set(at_rest(heapq.nsmallest(surplus, idle, key=lambda unit: unit.used)))
         with self._lock:
@@ -173,6 +179,8 @@ class TableBook:
                 del self._noted[database, name]
         self._left -= gone
         self._look_again = max(len(self._all), self._keep) + self._keep // 10
+        # Those that were busy now may be at rest soon, whether or not new tables come.
+        self._due = self._clock() + _SECONDS_BETWEEN if len(self._all) > self._keep else math.inf
 
     def _forget(self, database: str, name: str, unit: Unit | None) -> None:
         """This name, if it stands for this unit."""

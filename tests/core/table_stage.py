@@ -32,7 +32,7 @@ class TableStage:
         self.lanes = lanes_of(self.clock, count=2)
         rules = configuration({"match": "shop.*"}, lanes={"count": 2, "order_by": order_by})
         bound = [BoundHandler("h0", (Scripted(),))]
-        self.book = TableBook(rules, lambda _: bound, self.metrics.tables.label, keep=keep)
+        self.book = TableBook(rules, lambda _: bound, self.metrics.tables.label, keep=keep, clock=self.clock)
         self.router = Router(self.book, self.metrics, on_undecodable="halt")
         self.of: Assignment = assignment()
         self.next = 0
@@ -43,7 +43,8 @@ class TableStage:
         self.clock.now += 1.0
         delivery = Delivery()
         self.router.let_go(self.lanes.at_rest)
-        self.router.route(self.of, list(records), delivery)
+        if records:
+            self.router.route(self.of, list(records), delivery)
         self.next += len(records)
         if delivery.parts:
             assert self.lanes.offer(delivery)

@@ -41,6 +41,16 @@ def test_tables_that_were_not_used_for_longest_are_let_go_of_and_met_again_when_
     assert stage.finished()["shop.t0"] == 2, "it goes on where its count ended"
 
 
+def test_tables_that_were_busy_when_there_were_too_many_are_let_go_of_once_they_rest() -> None:
+    stage = TableStage()
+    stage.poll(*(record(number, f"t{number}") for number in range(20)))
+    stage.poll()
+    assert len(stage.book.all()) == 20
+    stage.finish_all()
+    stage.poll()
+    assert len(stage.book.all()) == KEEP, "though no new table comes"
+
+
 @pytest.mark.parametrize(
     "ending", ["queued", "gathering", "running", "kept", "halted", "behind a statement about two tables"]
 )

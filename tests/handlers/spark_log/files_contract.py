@@ -1,4 +1,4 @@
-"""What every store promises."""
+"""What every store promises, and what those promise that several workers may write to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from handlers.spark.log.files import AlreadyThere, Files, FilesError
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
 
-__all__ = ["FilesContract"]
+__all__ = ["FilesContract", "OneWinsContract"]
 
 
 class FilesContract:
@@ -48,27 +48,6 @@ class FilesContract:
         assert files.read(f"{root}/one") == b"first"
         assert [entry.name for entry in files.list(root) if not entry.name.endswith(".crc")] == ["one"]
 
-    def test_of_threads_that_put_one_path_at_once_exactly_one_does(self, files: Files, root: str) -> None:
-        for turn in range(5):
-            path = f"{root}/{turn}/one"
-            won: list[bytes] = []
-            start = threading.Barrier(8)
-
-            def put(data: bytes, path: str = path, won: list[bytes] = won, start: Any = start) -> None:
-                start.wait()
-                with suppress(AlreadyThere):
-                    files.put(path, data)
-                    won.append(data)
-
-            threads = [threading.Thread(target=put, args=(b"%d" % number * 1000,)) for number in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            assert won == [files.read(path)]
-            names = [entry.name for entry in files.list(f"{root}/{turn}")]
-            assert [name for name in names if not name.endswith(".crc")] == ["one"]
-
     def test_a_listing_has_all_that_was_put_and_nothing_that_was_removed(
         self, files: Files, root: str
     ) -> None:
@@ -79,27 +58,6 @@ class FilesContract:
             names = sorted(entry.name for entry in files.list(f"{root}/log"))
             odd = [str(each) for each in range(1, number + 1, 2)]
             assert names == (odd if number % 2 else [*odd, str(number)])
-
-    def test_of_workers_that_write_one_log_at_once_each_change_is_there_once(
-        self, files: Files, root: str
-    ) -> None:
-        changes = [change(offset) for offset in range(12)]
-        start = threading.Barrier(3)
-
-        def work() -> None:
-            log = SegmentLog(files, f"{root}/pending")
-            start.wait()
-            for count in range(4, len(changes) + 1, 4):
-                take(log, changes[:count])
-
-        workers = [threading.Thread(target=work) for _ in range(3)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        log = SegmentLog(files, f"{root}/pending")
-        log.load()
-        assert places_of(files, log) == [place_of(one) for one in changes]
 
     def test_names_are_taken_as_they_are(self, files: Files, root: str, seen: Callable[[str], bytes]) -> None:
         files.put(f"{root}/sh%20op/订单 1+2/one", b"x")
@@ -163,3 +121,49 @@ class FilesContract:
         again.load()
         assert again.segments == [segment]
         assert again.schema == log.schema
+
+
+class OneWinsContract(FilesContract):
+    """What only a store promises that puts atomically; Hadoop's driver of `file:` looks and renames then."""
+
+    def test_of_threads_that_put_one_path_at_once_exactly_one_does(self, files: Files, root: str) -> None:
+        for turn in range(5):
+            path = f"{root}/{turn}/one"
+            won: list[bytes] = []
+            start = threading.Barrier(8)
+
+            def put(data: bytes, path: str = path, won: list[bytes] = won, start: Any = start) -> None:
+                start.wait()
+                with suppress(AlreadyThere):
+                    files.put(path, data)
+                    won.append(data)
+
+            threads = [threading.Thread(target=put, args=(b"%d" % number * 1000,)) for number in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert won == [files.read(path)]
+            names = [entry.name for entry in files.list(f"{root}/{turn}")]
+            assert [name for name in names if not name.endswith(".crc")] == ["one"]
+
+    def test_of_workers_that_write_one_log_at_once_each_change_is_there_once(
+        self, files: Files, root: str
+    ) -> None:
+        changes = [change(offset) for offset in range(12)]
+        start = threading.Barrier(3)
+
+        def work() -> None:
+            log = SegmentLog(files, f"{root}/pending")
+            start.wait()
+            for count in range(4, len(changes) + 1, 4):
+                take(log, changes[:count])
+
+        workers = [threading.Thread(target=work) for _ in range(3)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        log = SegmentLog(files, f"{root}/pending")
+        log.load()
+        assert places_of(files, log) == [place_of(one) for one in changes]

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from files_contract import FilesContract
+from files_contract import OneWinsContract
 from log_lab import names_in
 
 from handlers.spark.log.files import Files, FilesError, files_for
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-class TestPlainPaths(FilesContract):
+class TestPlainPaths(OneWinsContract):
     @pytest.fixture
     def files(self) -> Files:
         return LocalFiles()
@@ -34,7 +34,7 @@ class TestPlainPaths(FilesContract):
         return str(folder)
 
 
-class TestFileURIs(FilesContract):
+class TestFileURIs(OneWinsContract):
     @pytest.fixture
     def files(self) -> Files:
         return LocalFiles()
@@ -44,7 +44,7 @@ class TestFileURIs(FilesContract):
         return f"{request.param}{folder}"
 
 
-class TestWithoutHardLinks(FilesContract):
+class TestWithoutHardLinks(OneWinsContract):
     """As on CIFS, whose answer to link(2) this is."""
 
     @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 
 import obstore
 import pytest
-from files_contract import FilesContract
+from files_contract import OneWinsContract
 from servers.azurite_server import ACCOUNT, AzuriteServer
 from servers.s3_server import S3Server
 from servers.server_process import HOST
@@ -60,7 +60,7 @@ def spark(spark_keeper: SparkKeeper, s3: S3Server) -> SharedSpark:
     return spark_keeper.get(conf=conf, single_writer=True)
 
 
-class TestS3A(FilesContract):
+class TestS3A(OneWinsContract):
     sets_times = False
     has_folders = False
 
@@ -156,7 +156,7 @@ def cluster(spark: SharedSpark, tmp_path_factory: pytest.TempPathFactory) -> Ite
     cluster.shutdown()
 
 
-class TestHDFS(FilesContract):
+class TestHDFS(OneWinsContract):
     @pytest.fixture
     def root(self, cluster: Any, tmp_path: Path) -> str:
         return f"hdfs://{HOST}:{cluster.getNameNodePort()}/{tmp_path.name}"
@@ -195,7 +195,7 @@ def azurite() -> Iterator[AzuriteServer]:
         server.close()
 
 
-class TestAzure(FilesContract):
+class TestAzure(OneWinsContract):
     sets_times = False
     has_folders = False
 

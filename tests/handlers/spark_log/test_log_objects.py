@@ -8,7 +8,7 @@ from typing import Any
 
 import obstore
 import pytest
-from files_contract import FilesContract
+from files_contract import OneWinsContract
 from log_lab import change, place_of, places_of, take
 from servers.s3_server import S3Server
 
@@ -46,7 +46,7 @@ def files(root: str) -> Files:
     return files
 
 
-class TestS3(FilesContract):
+class TestS3(OneWinsContract):
     sets_times = False
     has_folders = False
 
