@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from handlers.api import Change, Row
+from handlers.decimals import digits
 
 __all__ = ["json_row", "json_value", "line"]
 
@@ -83,7 +84,7 @@ _AS_THEY_ARE = frozenset((str, int, bool, type(None)))
 _ENCODERS: Mapping[type | tuple[type, ...], Callable[[Any], Any]] = {
     float: _float,
     # Text, for a reader that takes numbers for doubles would lose digits; never with an exponent.
-    Decimal: lambda value: f"{value:f}",
+    Decimal: digits,
     (datetime, date, time): lambda value: value.isoformat(),
     timedelta: _duration,
     (bytes, bytearray, memoryview): lambda value: {"base64": base64.b64encode(value).decode("ascii")},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from handlers import Change
 from worker.chunk import Chunk, Delivery
-from worker.formats.interface import Record, UndecodableRecord
+from worker.formats.interface import Record
 from worker.formats.statements import tables_of
 from worker.unit import UnitState
 
@@ -70,7 +70,7 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
     changes: list[Change] = []
     try:
         assignment.format.decode(record, changes)
-    except UndecodableRecord:
+    except Exception:
         return ()  # its own table's processor deals with it
     found: dict[Unit, None] = {}
     for change in changes:

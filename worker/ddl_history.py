@@ -10,6 +10,7 @@ from typing import Any, cast
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError
 
+from worker.decoding import learn
 from worker.formats.interface import Format, Record, SeparateDDL
 from worker.kafka_errors import Stopping, client_logger, until_answered
 from worker.logs import get_logger
@@ -90,7 +91,7 @@ class DDLHistory:
                 place = (cast(str, message.topic()), cast(int, message.partition()))
                 error = message.error()
                 if error is None:
-                    formats[place[0]].learn(cast(Record, message))
+                    learn(formats[place[0]], cast(Record, message))
                     count += 1
                 elif error.code() != KafkaError._PARTITION_EOF:
                     log.warning("kafka_error", error=error.str(), topic=place[0])

@@ -16,6 +16,7 @@ from worker.configuration import Configuration, HandlerEntry
 from worker.configuration.matching import topics_matcher
 from worker.ddl_history import DDLHistory
 from worker.dead_letter_record import DeadLetter
+from worker.decoding import decoded, explained
 from worker.formats.choice import FormatChoice, NoFormatError
 from worker.formats.interface import Skip, UndecodableRecord
 from worker.kafka_settings import consumer_settings
@@ -81,10 +82,10 @@ class Reader:
         found: list[Change] = []
         try:
             format_ = self._formats.of(letter.topic)
-            route = format_.explain(record)
+            route = explained(format_, record)
             if isinstance(route, Skip):
                 return Plan(letter, "", letter.table or "", (), skipped=route.reason)
-            format_.decode(record, found)
+            decoded(format_, record, found)
         except NoFormatError as error:
             raise ReplayFault(str(error)) from None
         except UndecodableRecord as fault:

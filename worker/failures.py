@@ -10,6 +10,7 @@ from handlers import Batch
 from worker.backoff import describe, text_of
 from worker.configuration.tables import OnFailure
 from worker.dead_letters import DeadLetters
+from worker.decoding import explained
 from worker.formats.interface import Record, UndecodableRecord
 from worker.lanes import Lanes
 from worker.logs import get_logger
@@ -139,7 +140,7 @@ class Failures:
         """What its format says of the record; that was not kept when it was routed."""
         chunk, message = next(islice(work.messages(), number, None))
         try:
-            chunk.assignment.format.explain(message)
+            explained(chunk.assignment.format, message)
         except UndecodableRecord as fault:
             return str(fault)
         return "its table cannot be told"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from worker.assignment import Assignment
 from worker.chunk import Delivery
+from worker.decoding import SMALL
 from worker.lane import Lane, Room
 from worker.lane_changes import give_tables, resize
 from worker.schedule import Schedule
@@ -55,6 +56,11 @@ class Lanes:
         self._halted: dict[Unit, None] = {}  # those that halted, until somebody asks: some went on since
         self._withdrawing = False
         self._stopping = False
+
+    @property
+    def most_decoded(self) -> int:
+        """Bytes that one record may take when it is decoded."""
+        return max(self._room.max_bytes, SMALL)
 
     # -- the fetcher's side
 

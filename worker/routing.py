@@ -12,6 +12,7 @@ from worker.assignment import Assignment
 from worker.barrier import add_barrier, further_units
 from worker.chunk import Chunk, Delivery
 from worker.configuration.tables import OnFailure
+from worker.decoding import explained
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 from worker.logs import get_logger
 from worker.metrics import Metrics
@@ -144,7 +145,7 @@ class Router:
     def _meet(self, assignment: Assignment, message: Record, route: Route) -> Unit | None:
         """The unit of a table that is not known yet; None when nothing handles the record."""
         try:
-            found = assignment.format.explain(message)
+            found = explained(assignment.format, message)
         except UndecodableRecord as fault:
             return self._undecodable(assignment, message, fault)
         if isinstance(found, Skip):
@@ -173,7 +174,7 @@ class Router:
         routes: list[Route | None] = []
         for message in messages:
             try:
-                found = assignment.format.explain(message)
+                found = explained(assignment.format, message)
             except UndecodableRecord as fault:
                 try:
                     unit = self._undecodable(assignment, message, fault)

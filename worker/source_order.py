@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from worker.assignment import Assignment
 from worker.chunk import RECORD_OVERHEAD
+from worker.decoding import learn, place_of
 from worker.formats.interface import Record, SeparateDDL
 from worker.logs import get_logger
 
@@ -119,8 +120,8 @@ class SourceOrder:
         now = self._clock()
         for message in messages:
             if one.has_ddl:
-                one.format.learn(message)
-            place = one.format.place(message)
+                learn(one.format, message)
+            place = place_of(one.format, message)
             barrier = False
             if place is not None:
                 one.stream = place.stream

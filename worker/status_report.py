@@ -110,7 +110,10 @@ class StatusReport:
         """For each partition: seconds since the oldest of these changes happened in its source."""
         delays = {}
         for partition, (format_, record) in _heads(chunks).items():
-            happened = format_.source_time_ms(record)
+            try:
+                happened = format_.source_time_ms(record)
+            except Exception:  # its processor tells what is wrong with it
+                continue
             if happened is not None:
                 delays[partition] = max(0.0, self._wall_clock() - happened / 1000)
         return delays

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from handlers import Batch, Change
 from worker.chunk import Chunk
+from worker.decoding import LARGE, SMALL, fault_of, refuse_oversized
 from worker.execution import HandlerRun, rebound
 from worker.formats.interface import Record, UndecodableRecord
 
@@ -87,8 +88,10 @@ class Work:
             for message in chunk.messages:
                 yield chunk, message
 
-    def decode(self, undecodable: Callable[[Record, UndecodableRecord], bool]) -> tuple[int, str] | None:
-        """Decode all records.
+    def decode(
+        self, undecodable: Callable[[Record, UndecodableRecord], bool], most_bytes: int = SMALL
+    ) -> tuple[int, str] | None:
+        """Decode all records, none of which may take more than about `most_bytes` then.
 
         `undecodable` says whether a bad record may be passed over; when it may not, decoding ends there with
         (its place, what is wrong)."""
@@ -101,10 +104,16 @@ class Work:
                 ends.extend([begin + end for end in chunk.ends] if begin else chunk.ends)
                 continue
             decode = chunk.assignment.format.decode
+            is_large = chunk.bytes > LARGE
             for message in chunk.messages:
                 try:
+                    if is_large:
+                        refuse_oversized(message, most_bytes)
                     decode(message, changes)
-                except UndecodableRecord as fault:
+                # Total: what no format should raise is this record's fault, too, and stops no worker.
+                except Exception as error:
+                    del changes[ends[-1] if ends else 0 :]
+                    fault = fault_of(error, message)
                     if not undecodable(message, fault):
                         return len(ends), str(fault)
                 ends.append(len(changes))

@@ -21,6 +21,7 @@ class MySQLType(NamedTuple):
 
 
 _TYPE = re.compile(r"\s*([a-z][a-z0-9_]*)\s*(?:\((.*)\))?([^()]*)", re.IGNORECASE | re.DOTALL)
+_SIZE = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
 # https://dev.mysql.com/doc/refman/8.0/en/string-literals.html; any other escaped character is itself.
@@ -42,5 +43,5 @@ def read_type(text: str) -> MySQLType:
     if name in ("enum", "set"):
         labels = tuple(_ESCAPED.sub(_unescaped, label) for label in _LABEL.findall(inside))
         return MySQLType(name, labels=labels)
-    sizes = tuple(int(size) for size in inside.split(",") if size.strip().isdecimal())
+    sizes = tuple(int(size) for size in inside.split(",") if _SIZE.fullmatch(size))
     return MySQLType(name, sizes=sizes, unsigned=unsigned)

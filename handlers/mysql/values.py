@@ -16,9 +16,10 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from handlers.decimals import bounded
 from handlers.mysql.types import MySQLType, read_type
 
-__all__ = ["Converter", "compact_json", "converter_of", "single"]
+__all__ = ["MOST_OF_BINARY", "Converter", "compact_json", "converter_of", "single"]
 
 
 class Converter(NamedTuple):
@@ -37,6 +38,9 @@ class Converter(NamedTuple):
 # ---- numbers
 
 _MOST_DIGITS = 20  # of any integer type
+_MOST_SIZE = 1000  # of a decimal of any source
+MOST_OF_BINARY = 255
+"""Bytes of a BINARY: a longer one is no type of MySQL, and not to be filled up."""
 _SINGLE = struct.Struct("<f")
 # Wide enough for MySQL's 65 digits. Inexact: a value with more digits than its type keeps them all.
 _RESCALING = Context(prec=200, traps=[Inexact, InvalidOperation])
@@ -71,7 +75,7 @@ def single(value: float) -> float:
 
 def _decimal(text: str) -> Decimal:
     try:
-        return Decimal(text)
+        return bounded(Decimal(text))
     except DecimalException:
         raise ValueError("no number") from None
 
@@ -86,7 +90,7 @@ def _decimal_of(scale: int) -> Converter:
         try:
             return value.quantize(unit, context=_RESCALING)
         except DecimalException:
-            return value
+            return bounded(value)
 
     def read(text: str) -> Decimal:
         value = _decimal(text)
@@ -170,6 +174,8 @@ def _bytes(text: str) -> bytes:
 
 def _bytes_of(length: int) -> Converter:
     # BINARY(n) always holds n bytes; the stream drops the trailing zeros.
+    if length > MOST_OF_BINARY:
+        return _BYTES
     return _read_as_text(lambda text: _bytes(text).ljust(length, b"\0"))
 
 
@@ -212,7 +218,7 @@ def _set_of(labels: Sequence[str]) -> Converter:
 _INTEGER = Converter(int, _integer)
 _DOUBLE = Converter(float, _double)
 _FLOAT = Converter(float, lambda text: single(_double(text)), finish=single)
-_DECIMAL = Converter(Decimal, _decimal)
+_DECIMAL = Converter(Decimal, _decimal, finish=bounded)
 # Without `tz=False` a bare number would pass as seconds since 1970.
 _WALL_CLOCK = Annotated[datetime, msgspec.Meta(tz=False)]
 _BYTES = _read_as_text(_bytes)
@@ -241,7 +247,7 @@ def converter_of(type_text: str) -> Converter | None:
     converter = _BY_NAME.get(name)
     if converter is None:
         return _labelled(mysql_type)
-    if converter is _DECIMAL and sizes:
+    if converter is _DECIMAL and sizes and max(sizes) <= _MOST_SIZE:
         return _decimal_of(sizes[1] if len(sizes) > 1 else 0)
     if converter is _FLOAT and len(sizes) == 1 and sizes[0] > 24:
         return _DOUBLE  # FLOAT(25) to FLOAT(53) are doubles

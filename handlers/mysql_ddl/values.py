@@ -14,8 +14,9 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
+from handlers.decimals import bounded
 from handlers.mysql.types import MySQLType, read_type
-from handlers.mysql.values import converter_of
+from handlers.mysql.values import MOST_OF_BINARY, converter_of
 from handlers.mysql_ddl import Column, Default
 
 __all__ = ["Formula", "default_value", "formula_of", "set_in_order"]
@@ -55,7 +56,8 @@ def _implicit(type_: MySQLType) -> Any:
     if type_.name in _NUMBERS:
         return _read("0", type_)
     if type_.name in _BYTES:
-        return b"".ljust(type_.sizes[0] if type_.name == "binary" and type_.sizes else 0, b"\0")
+        length = type_.sizes[0] if type_.name == "binary" and type_.sizes else 0
+        return bytes(min(length, MOST_OF_BINARY))
     own = {"enum": type_.labels[0] if type_.labels else "", "set": (), "time": timedelta(), "json": "null"}
     # Dates and geometries have none that Python or another database could hold.
     return "" if type_.name in _TEXTS else own.get(type_.name)
@@ -132,7 +134,7 @@ class Formula:
         if isinstance(tree, exp.Column):
             return Decimal(str(numbers[tree.name]))
         if isinstance(tree, exp.Literal):
-            return Decimal(tree.this)
+            return bounded(Decimal(tree.this))
         parts = [
             self._of(part, numbers) for part in (tree.this, tree.args.get("expression")) if part is not None
         ]

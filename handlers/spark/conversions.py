@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from handlers.decimals import digits
 from handlers.mysql.values import single
 
 __all__ = ["UNFIT", "ColumnType", "array_of", "fitting", "singles", "text", "time_text", "unsigned_array"]
@@ -100,7 +101,7 @@ _TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
     str: lambda value: value,
     (bytes, bytearray, memoryview): lambda value: base64.b64encode(value).decode("ascii"),
     (datetime, date, time): lambda value: value.isoformat(),
-    Decimal: lambda value: format(value, "f"),
+    Decimal: digits,
     timedelta: lambda value: time_text(value, 6 if value.microseconds else 0),
     tuple: lambda value: ",".join(map(text, value)),
     (bool, dict, list): _json,

@@ -13,6 +13,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
+from handlers.decimals import digits
 from handlers.sql.column_types import Unsigned64
 
 __all__ = ["Kind", "UnfitValue", "duration_text", "encode", "kind_of", "text_of"]
@@ -99,7 +100,7 @@ _TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
     bool: lambda value: "true" if value else "false",
     int: str,
     float: repr,
-    Decimal: lambda value: format(value, "f"),
+    Decimal: digits,
     (datetime, date, time, UUID): str,
     timedelta: duration_text,
     (bytes, bytearray, memoryview): _no_text,
@@ -181,7 +182,7 @@ def _array_item(item: Any) -> str:
 
 
 def _exact(value: Decimal) -> str:
-    return format(value, "f") if value.is_finite() else str(value)
+    return digits(value) if value.is_finite() else str(value)
 
 
 # What PostgreSQL reads from text, whatever the column's type; every value goes to it as text.

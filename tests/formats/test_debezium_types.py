@@ -47,6 +47,14 @@ def test_a_source_type_in_the_schema_counts_as_the_tables_definition() -> None:
     assert value_of(-1, unsigned) == 18446744073709551615
 
 
+@pytest.mark.parametrize("type_text", ["BIGINT UNSIGNED", "BIGINT", "INT"])
+def test_an_integer_that_a_transform_made_a_text_of_is_its_digits(type_text: str) -> None:
+    text = connect("string", **{"__debezium.source.column.type": type_text})
+    assert value_of("1844674407", text) == 1844674407
+    with pytest.raises(UndecodableRecord, match="no number"):
+        value_of("many", text)
+
+
 @pytest.mark.parametrize(
     ("known", "expected"),
     [

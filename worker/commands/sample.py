@@ -13,6 +13,7 @@ from handlers import Change
 from handlers.change_json import line
 from worker.configuration import Configuration, ConfigurationError, Fault
 from worker.configuration.matching import topics_matcher
+from worker.decoding import decoded, explained
 from worker.formats.choice import FormatChoice, NoFormatError
 from worker.formats.interface import Format, SeparateDDL, Skip, UndecodableRecord
 from worker.formats.sample import SampleError, SampleRecord, read_samples
@@ -56,9 +57,9 @@ def show_samples(configuration: Configuration, file: Path, console: Console) -> 
 def _show(configuration: Configuration, format_: Format, record: SampleRecord, console: Console) -> str:
     changes: list[Change] = []
     try:
-        found = format_.explain(record)
+        found = explained(format_, record)
         if not isinstance(found, Skip):
-            format_.decode(record, changes)
+            decoded(format_, record, changes)
     except UndecodableRecord as fault:
         _print(console, record, Text(f"undecodable as {format_.name}: {fault}", style="red"))
         return "undecodable"

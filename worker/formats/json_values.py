@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from handlers.decimals import bounded
+
 __all__ = ["JSON_ERRORS", "compact", "number", "plain", "text_of"]
 
 JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ArithmeticError)
@@ -27,12 +29,13 @@ _SPACE = re.compile(rb"\s")
 def number(text: str) -> float | Decimal:
     """A JSON number with a point or an exponent: a float if it gives the same digits back, else a Decimal.
 
-    Made for `float_hook` of msgspec's decoder. Raises ArithmeticError for an exponent beyond any bound.
+    Made for `float_hook` of msgspec's decoder. Raises ArithmeticError for an exponent beyond any bound; the
+    decoder makes a DecodeError of BeyondBounds.
     """
     value = float(text)
     if repr(value) == text:
         return value
-    exact = Decimal(text)
+    exact = bounded(Decimal(text))
     return value if Decimal(repr(value)) == exact else exact
 
 

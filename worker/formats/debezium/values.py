@@ -14,10 +14,10 @@ import struct
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from handlers.mysql.types import MySQLType, read_type
-from handlers.mysql.values import converter_of
+from handlers.mysql.values import Converter, converter_of
 from worker.formats.debezium.connect_schema import Field
 from worker.formats.debezium.connect_values import (
     AS_IT_IS,
@@ -43,6 +43,7 @@ _SHAPES = (
 )
 _TEXT = Field("string")
 _ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
+_read_integer = cast(Converter, converter_of("bigint")).read
 _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 _HEX = re.compile(r"(?:[0-9a-f]{2})*")
 
@@ -125,11 +126,12 @@ def _boolean(reader: Reader, *, is_mysql: bool) -> Reader:
 
 def _integer(field: Field, mysql_type: MySQLType) -> Reader:
     reader = _boolean(connect_reader(field), is_mysql=True)
+    if field.type == "string":  # of a converter or a transform of the connector: its digits are meant
+        reader = Reader(int | str, _whole, _whole)
     if field.name == "org.apache.kafka.connect.data.Decimal":  # bigint.unsigned.handling.mode: precise
         return Reader(bytes, unscaled)
     if mysql_type.name in ("bigint", "int8") and mysql_type.unsigned:
-        other = reader.other
-        assert other is not None
+        other = reader.other or _whole
 
         def unsigned(value: int | str) -> int:
             number: int = value if type(value) is int else other(value)
@@ -137,6 +139,16 @@ def _integer(field: Field, mysql_type: MySQLType) -> Reader:
 
         return Reader(int | str, unsigned, other)
     return reader
+
+
+def _whole(value: Any) -> int:
+    """Of digits in a text."""
+    if isinstance(value, str):
+        number: int = _read_integer(value)
+        return number
+    if type(value) is int:
+        return value
+    raise ValueError("no integer")
 
 
 # ---- timestamps

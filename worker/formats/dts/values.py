@@ -9,6 +9,7 @@ from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperatio
 from functools import lru_cache
 from typing import Any
 
+from handlers.decimals import bounded
 from handlers.mysql.values import compact_json
 from worker.formats.dts.charsets import text_decoder
 from worker.formats.dts.dates import (
@@ -77,7 +78,7 @@ def _decimal(value: bytes, at: int) -> tuple[Decimal, int]:
     text, at = read_bytes(value, at)
     scale, at = read_long(value, skip_long(value, at))
     try:
-        number = Decimal(text.decode())
+        number = bounded(Decimal(text.decode()))
     except DecimalException:
         raise ValueError(f"{text.decode(errors='replace')!r} is no number") from None
     if 0 < scale <= _MOST_DIGITS and text[-scale - 1 : -scale] != b".":

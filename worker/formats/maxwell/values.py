@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from handlers.mysql.types import MySQLType, read_type
-from handlers.mysql.values import converter_of
+from handlers.mysql.values import MOST_OF_BINARY, converter_of
 from worker.formats.json_values import JSON_ERRORS, compact, plain, text_of
 from worker.formats.maxwell.wkt import geometry_bytes
 
@@ -86,6 +86,8 @@ def _bytes_of(mysql_type: MySQLType) -> Column:
     if mysql_type.name != "binary" or not mysql_type.sizes:
         return _BASE64
     length = mysql_type.sizes[0]
+    if length > MOST_OF_BINARY:
+        return _BASE64
     # BINARY(n) always holds n bytes; the stream drops the trailing zeros.
     padded = _decoded(bytes, lambda value: value.ljust(length, b"\0"))
     return padded._replace(is_finished=lambda value: len(value) == length)

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from handlers.decimals import bounded
+
 __all__ = ["reader_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,7 +40,7 @@ def _exact(value: Any) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         return None
     try:
-        count = Decimal(repr(value) if isinstance(value, float) else value)
+        count = bounded(Decimal(repr(value) if isinstance(value, float) else value))
     except ArithmeticError:
         return None
     return count if count.is_finite() else None
