@@ -30,6 +30,8 @@ tables:
     on_failure: skip
 """
 MODULE = """\
+import logging
+
 from handlers import Handler
 
 class Copy(Handler):
@@ -40,6 +42,7 @@ class Copy(Handler):
 
     def check(self, context):
         if self.password:
+            logging.getLogger("copy").warning("login with %s", self.password)
             raise ConnectionError(f"password {self.password} refused")
 """
 MOVE = ["checkpoint", "set", "a", "--topic", "t", "--partition", "0"]
@@ -193,7 +196,9 @@ def test_check_finds_modules_on_pythonpath(folder: Path) -> None:
 def test_check_connect_tells_what_cannot_be_reached_and_no_secret(folder: Path) -> None:
     done = binlane("check", "shop.yaml", "--connect", folder=folder, PASSWORD="hunter2")
     assert done.returncode == 1
-    kafka, handler = done.stderr.splitlines()
+    assert "hunter2" not in done.stdout + done.stderr
+    kafka, logged, handler = done.stderr.splitlines()
+    assert json.loads(logged)["event"] == "login with ***"
     assert kafka.startswith("kafka localhost:1: no answer within 10 s: ")
     assert "Connection refused" in kafka
     assert handler == "handler neighbour:Copy: ConnectionError: password *** refused"

@@ -12,6 +12,7 @@ __all__ = ["LONGEST_ASKED", "backoff", "describe", "seconds_to_wait", "text_of"]
 
 LONGEST_ASKED = 900.0
 """Seconds: a target that asks for a longer wait (`TargetUnavailable.retry_after`) is asked again by then."""
+_LONGEST_TEXT = 500
 
 
 def backoff(rule: RetryRule, attempt: int, random: Callable[[], float]) -> float:
@@ -43,6 +44,8 @@ def describe(error: BaseException) -> str:
 def text_of(error: BaseException) -> str:
     """The error's own words in one line, shortened; empty if it has none."""
     try:
-        return " ".join(str(error).split())[:500]
+        text = " ".join(str(error).split())
+        # The mark tells who redacts it that it is cut, perhaps within a secret.
+        return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "..."
     except Exception:  # a handler's own error class may be faulty, too
         return ""

@@ -35,7 +35,6 @@ class Reloader:
         self._parts = parts
         self._stopped = stopped
         self._watch = FileWatch(configuration.path)
-        self._redact = configuration.secrets.redact
         self._wanted = False
 
     def want(self) -> None:
@@ -68,6 +67,8 @@ class Reloader:
             for fault in error.faults:
                 log.error("reload_refused", fault=str(fault), hint="the worker goes on as it was")
             return None
+        # Before anything of it is told: a handler that cannot open may quote its new password.
+        old.secrets.learn(new.secrets)
         changes = compare(old, new)
         now = merge(old, new)
         for path, problem in disagreements(now):
@@ -111,10 +112,8 @@ class Reloader:
             parts.dead_letters.allow(now.dead_letter.max_ratio)
         parts.committer.interval = now.checkpoint.interval
         parts.rebalancer.configuration = now
-        if now.logging.level != old.logging.level or now.secrets is not old.secrets:
-            before, after = self._redact, now.secrets.redact
-            self._redact = lambda text: after(before(text))
-            logs.configure(now.logging.level, now.logging.format, redact=self._redact)
+        if now.logging.level != old.logging.level:
+            logs.configure(now.logging.level, now.logging.format, redact=now.secrets.redact)
         self.configuration = now
 
     def _in_use(self) -> set[BoundHandler]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
 from configuration.shorthand import KAFKA, Faults, Load
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from worker.backoff import text_of
 from worker.configuration.secrets import Secrets, is_secret_key
 
 
@@ -27,6 +30,18 @@ from worker.configuration.secrets import Secrets, is_secret_key
         "Authorization",
         "proxy-authorization",
         "Cookie",
+        "X-API-Key",
+        "api-key",
+        "apiKey",
+        "access-key",
+        "spark.hadoop.fs.s3a.access.key",
+        "pwd",
+        "pass",
+        "DB_PASS",
+        "fs.azure.account.key.shop.dfs.core.windows.net",
+        "fs.azure.sas.lake.shop.blob.core.windows.net",
+        "fs.s3a.encryption.key",
+        "SharedAccessKey",
     ],
 )
 def test_some_keys_are_secret_by_their_name(key: str) -> None:
@@ -34,17 +49,79 @@ def test_some_keys_are_secret_by_their_name(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["client.id", "ssl.ca.location", "sasl.oauthbearer.token.endpoint.url", "topic", "key_columns"]
+    "key",
+    [
+        "client.id",
+        "ssl.ca.location",
+        "sasl.oauthbearer.token.endpoint.url",
+        "topic",
+        "key",
+        "key_columns",
+        "primary_key",
+        "bypass",
+        "compass",
+        "sasl.mechanism",
+        "fs.azure.account.auth.type",
+        "account",
+    ],
 )
 def test_other_keys_are_not(key: str) -> None:
     assert not is_secret_key(key)
 
 
-@given(st.lists(st.text(min_size=4), min_size=1), st.text(), st.text())
+@settings(max_examples=30)
+@given(st.lists(st.text(min_size=4), min_size=1, max_size=4), st.text(), st.text())
 def test_no_secret_is_left_in_a_text(secrets: list[str], before: str, after: str) -> None:
     redact = Secrets(secrets).redact
     for secret in secrets:
         assert secret not in redact(before + secret + after) or secret in redact(before + after) + "***"
+
+
+@settings(max_examples=50)
+@given(st.text(st.characters(min_codepoint=32, exclude_categories=["Cs"]), min_size=8))
+@example("a'b\"c\\d e\n-----f\tgé€")
+def test_no_secret_is_left_where_others_write_it_in_their_way(secret: str) -> None:
+    redact = Secrets([secret]).redact
+    error = ValueError(secret)
+    for text in (
+        json.dumps({"error": secret}),
+        json.dumps([json.dumps({"error": secret})]),
+        json.dumps(secret, ensure_ascii=False),
+        repr(error),
+        repr({"error": secret, "other": "it's"}),
+        repr(secret.encode()),
+        f"http://shop:{quote(secret, safe='')}@db/shop",
+        f"?token={quote_plus(secret)}",
+        f"SELECT '{secret.replace(chr(39), chr(39) * 2)}'",
+        " ".join(f"denied: {secret}".split()),
+    ):
+        assert redact(text) != text, text
+        for part in (secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]):
+            assert part not in redact(text) or part in redact(text.replace(part, ""))
+
+
+@given(st.integers(5, 30))
+def test_no_beginning_of_a_secret_is_left_where_a_text_is_cut(length: int) -> None:
+    secret = "hunter-two-and-three-and-four-and-five"
+    error = ValueError("x" * (500 - length) + secret)
+    assert Secrets([secret]).redact(text_of(error)) == "x" * (500 - length) + "***..."
+
+
+def test_a_cut_text_without_a_secret_stays_as_it_is() -> None:
+    assert Secrets(["hunter2"]).redact("hunter... hunt.. hund...") == "***... hunt.. hund..."
+
+
+def test_each_line_of_a_secret_of_several_lines_is_secret() -> None:
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADAN\nBgkqhkiG9w0B\n-----END PRIVATE KEY-----\n"
+    assert Secrets([key]).redact("line 3: BgkqhkiG9w0B is no key") == "line 3: *** is no key"
+    assert Secrets([key]).redact(f"{key.strip()}!") == "***!"
+
+
+def test_secrets_that_are_learned_later_are_known_to_all_who_redact() -> None:
+    secrets = Secrets(["hunter2"])
+    redact = secrets.redact
+    secrets.learn(Secrets(["hunter3"]))
+    assert redact("hunter2 hunter3") == "*** ***"
 
 
 def test_a_secret_that_begins_with_another_is_taken_out_as_a_whole() -> None:
@@ -71,6 +148,22 @@ def test_what_is_written_out_in_a_url_or_a_header_is_secret(read: Load) -> None:
     )
     text = "cache:6379 shop hunt%40er2 hunt@er2 abc-def Bearer"
     assert configuration.secrets.redact(text) == "cache:6379 shop *** *** *** Bearer"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "postgresql://shop@db/shop?password=hunter-2",
+        "https://lake.example/box?sv=2024&sig=hunter-2",
+        "AccountName=lake;AccountKey=hunter-2;EndpointSuffix=core.windows.net",
+        "org.apache.kafka.ScramLoginModule required username='shop' password='hunter-2';",
+        "host=db user=shop password=hunter-2",
+    ],
+)
+def test_the_password_of_a_connection_string_is_secret(read: Load, value: str) -> None:
+    handler = {"type": "neighbour:Copy", "url": value}
+    configuration = read(f"tables: {json.dumps([{'match': '*', 'handlers': [handler]}])}")
+    assert configuration.secrets.redact("shop db lake hunter-2") == "shop db lake ***"
 
 
 @pytest.mark.parametrize("start", ["http://", "rediss//", "redis:///"])

@@ -32,6 +32,7 @@ def check(config: Path, connect: bool = False, sample: Path | None = None) -> in
     """
     logs.configure("warning")  # what is not asked for is not told among the answers
     configuration = load(config)
+    logs.configure("warning", redact=configuration.secrets.redact)
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)

@@ -47,7 +47,10 @@ def compare(old: Configuration, new: Configuration) -> Changes:
 
 
 def merge(old: Configuration, new: Configuration) -> Configuration:
-    """What a running worker goes on with: `new` where that can be, else `old`; with `new`'s secrets."""
+    """What a running worker goes on with: `new` where that can be, else `old`.
+
+    With the secrets of `old`, which all its parts hold; they are to learn those of `new`.
+    """
     updates: dict[str, object] = {}
     for path in LIVE:
         section, _, key = path.partition(".")
@@ -58,7 +61,7 @@ def merge(old: Configuration, new: Configuration) -> Configuration:
         present = updates.get(section, getattr(old, section))
         if isinstance(present, BaseModel) and isinstance(wanted, BaseModel):
             updates[section] = present.model_copy(update={key: getattr(wanted, key)})
-    return old.model_copy(update=updates).read_from(new.path, new.secrets)
+    return old.model_copy(update=updates).read_from(new.path, old.secrets)
 
 
 def _differing(old: object, new: object, path: str) -> list[str]:

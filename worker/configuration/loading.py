@@ -17,7 +17,7 @@ from worker.configuration.agreement import disagreements
 from worker.configuration.document import Document, parse, typed
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
 from worker.configuration.model import Configuration
-from worker.configuration.secrets import MASK, Secrets, is_secret_key, password_in
+from worker.configuration.secrets import MASK, Secrets, is_secret_key, passwords_in
 from worker.configuration.spark_places import reserved_places, shared_places
 from worker.configuration.variables import Variables
 from worker.kafka_settings import SettingsError, check_settings
@@ -258,6 +258,7 @@ def _by_name(data: Any, key: str) -> Iterator[str]:
         yield str(data)
         # A kind of authorization before the secret: Bearer TOKEN.
         yield from str(data).split()[1:]
-    elif isinstance(data, str) and (password := password_in(data)):
-        yield password
-        yield unquote(password)
+    elif isinstance(data, str):
+        for password in passwords_in(data):
+            yield password
+            yield unquote(password)

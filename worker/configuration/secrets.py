@@ -2,57 +2,157 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote, quote_plus, unquote
 
-__all__ = ["MASK", "Secrets", "is_secret_key", "password_in"]
+__all__ = ["MASK", "Secrets", "is_secret_key", "passwords_in"]
 
 MASK = "***"
 
 # Shorter texts stand in too many harmless words to be taken out of them.
 _SHORTEST = 4
+# Of a text of several lines: shorter ones are the braces of a JSON file and its like.
+_SHORTEST_LINE = 8
 
 _SECRET_KEY = re.compile(
-    r"password|passwd|passphrase|secret|token|credential|private|api_?key|access_?key|jaas"
+    r"password|passwd|passphrase|secret|token|credential|private|jaas"
     r"|oauthbearer\.config|ssl\.key\.pem|ssl\.keystore|webhook_url|authorization$|cookie$",
     re.IGNORECASE,
 )
+_CUT = re.compile(r"[^\n]*?(\.\.\.|…)")
 _HARMLESS_KEY = re.compile(r"\.location$|token\.endpoint\.url$", re.IGNORECASE)
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_SECRET_WORDS = {"pass", "pwd", "pw", "psk", "sas", "sig", "apikey", "accesskey", "accountkey", "sharedkey"}
+_BEFORE_KEY = {"api", "access", "account", "shared", "encryption", "signing", "master"}
+"""Words that make a key a secret when they stand before the word "key"."""
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether the value of such a key is a secret by its name (`sasl.password`, `api_key`)."""
-    return _SECRET_KEY.search(key) is not None and _HARMLESS_KEY.search(key) is None
+    """Whether the value of such a key is a secret by its name.
+
+    >>> [is_secret_key(key) for key in ("sasl.password", "X-API-Key", "DB_PASS", "key", "by.pass")]
+    [True, True, True, False, True]
+    """
+    if _HARMLESS_KEY.search(key):
+        return False
+    if _SECRET_KEY.search(key):
+        return True
+    words = [word.lower() for word in _WORD.findall(key)]
+    pairs = itertools.pairwise(words)
+    return not _SECRET_WORDS.isdisjoint(words) or any(
+        second == "key" and first in _BEFORE_KEY for first, second in pairs
+    )
 
 
 _PASSWORD = re.compile(r"//[^/?#@:]*:([^/?#]*)@")  # of a mistyped URL, too
+_SETTING = re.compile(r"""([\w.-]+)\s*=\s*("[^"]*"|'[^']*'|[^;&,\s]+)""")
 
 
-def password_in(text: str) -> str | None:
-    """The password of a URL that names one, as it stands there.
+def passwords_in(text: str) -> Iterator[str]:
+    """The passwords that a URL or a connection string holds, as they stand there.
 
-    >>> password_in("redis://shop:hunter2@cache:6379/0")
-    'hunter2'
+    >>> list(passwords_in("redis://shop:hunter2@cache:6379/0"))
+    ['hunter2']
+    >>> list(passwords_in("https://store/box?sv=1&sig=abc%3D;AccountKey=def=="))
+    ['abc%3D', 'def==']
     """
     found = _PASSWORD.search(text)
-    return found[1] if found else None
+    if found:
+        yield found[1]
+    for key, value in _SETTING.findall(text):
+        if is_secret_key(key):
+            yield value[1:-1] if value[0] in "'\"" and len(value) > 1 else value
 
 
 class Secrets:
-    """The secret texts of one configuration."""
+    """The secret texts of one worker: those of its configuration, and of each that it takes over later."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        # Longest first: a secret may be a part of another one.
-        known = sorted({text for text in texts if len(text) >= _SHORTEST}, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, known))) if known else None
+        self._lock = threading.Lock()  # one learns at a time
+        self._texts: frozenset[str] = frozenset()
+        self._forms: list[str] = []
+        self._pattern: re.Pattern[str] | None = None
+        self._learn(texts)
+
+    def learn(self, others: Secrets) -> None:
+        """Take out their texts as well from now on, whoever holds `redact`. Any thread.
+
+        What was secret stays so: errors that were met with an earlier password are shown for long.
+        """
+        self._learn(others._texts)
+
+    def _learn(self, texts: Iterable[str]) -> None:
+        with self._lock:
+            known = self._texts | {text for text in texts if len(text) >= _SHORTEST}
+            if known == self._texts:
+                return
+            forms = {form for text in known for form in _forms(text) if len(form) >= _SHORTEST}
+            # Longest first: a secret may be a part of another one.
+            self._forms = sorted(forms, key=lambda form: (-len(form), form))
+            self._pattern = re.compile("|".join(map(re.escape, self._forms)))
+            self._texts = known
 
     def redact(self, text: str) -> str:
-        """The text with every secret replaced by `***`.
+        """The text with every secret replaced by `***`, also where it stands as in JSON, Python or a URL.
 
         >>> Secrets(["hunter2"]).redact("login failed: hunter2")
         'login failed: ***'
+        >>> Secrets(['hunt"er2']).redact(json.dumps({"error": 'no user hunt"er2'}))
+        '{"error": "no user ***"}'
         """
-        return self._pattern.sub(MASK, text) if self._pattern else text
+        pattern = self._pattern
+        if pattern is None:
+            return text
+        text = pattern.sub(MASK, text)
+        return _CUT.sub(self._without_beginning, text) if _CUT.search(text) else text
+
+    def _without_beginning(self, cut: re.Match[str]) -> str:
+        """What stands before a cut, without the beginning of a secret at its end."""
+        told = cut[0].removesuffix(cut[1])
+        for form in self._forms:
+            place = told.find(form[:_SHORTEST], max(0, len(told) - len(form)))
+            while place >= 0:
+                if form.startswith(told[place:]):
+                    return f"{told[:place]}{MASK}{cut[1]}"
+                place = told.find(form[:_SHORTEST], place + 1)
+        return cut[0]
 
     def __repr__(self) -> str:
         return "Secrets(***)"
+
+
+def _forms(text: str) -> Iterator[str]:
+    """How others may write it: whole, line by line, or on one line; and each of these escaped."""
+    shapes = {text, text.strip(), " ".join(text.split())}
+    if len(text.splitlines()) > 1:
+        shapes |= {line.strip() for line in text.splitlines() if len(line.strip()) >= _SHORTEST_LINE}
+    for shape in shapes:
+        yield shape
+        yield from _in_urls(shape)
+        # An error that quotes another one's JSON is written as JSON itself.
+        for once in _quoted(shape):
+            yield once
+            yield from _quoted(once)
+
+
+def _quoted(text: str) -> Iterator[str]:
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    yield repr(text)[1:-1]
+    # Beside a quotation mark of the other kind, Python escapes what it else leaves as it is.
+    yield repr(text + "'\"")[1:-1].removesuffix("\\'\"")
+    yield repr(text.encode("utf-8", "surrogatepass"))[2:-1]
+    yield text.replace("'", "''")  # in SQL
+
+
+def _in_urls(text: str) -> Iterator[str]:
+    try:
+        for form in (quote(text, safe=""), quote(text), quote_plus(text), unquote(text)):
+            yield form
+            yield re.sub("%[0-9A-F]{2}", lambda code: code[0].lower(), form)
+    except UnicodeError:  # half a character, which no URL can hold
+        return
