@@ -10,6 +10,8 @@ from typing import Any, Literal, TextIO
 import structlog
 from structlog.typing import EventDict, Processor
 
+from worker.status_text import visible
+
 __all__ = ["configure", "get_logger"]
 
 Redact = Callable[[str], str]
@@ -49,7 +51,7 @@ def configure(
     ]
     if redact is not None:
         last.append(_redacting(redact))
-    last += [_ordered, _json()] if as_json else [_console(stream)]
+    last += [_ordered, _json()] if as_json else [_visible, _console(stream)]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -89,6 +91,13 @@ def _ordered(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return {key: event[key] for key in first if key in event} | dict(event)
 
 
+def _visible(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Texts of records and of errors may hold what a terminal would obey."""
+    return {
+        key: visible(value, lines=True) if isinstance(value, str) else value for key, value in event.items()
+    }
+
+
 def _json() -> Processor:
     return structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
 
@@ -107,7 +116,7 @@ def _redacting(redact: Redact) -> Processor:
         if isinstance(value, str):
             return redact(value)
         if isinstance(value, dict):
-            return {key: clean(inner) for key, inner in value.items()}
+            return {clean(key): clean(inner) for key, inner in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
             return [clean(inner) for inner in value]
         if value is None or isinstance(value, bool | int | float):

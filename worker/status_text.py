@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 
-__all__ = ["age", "count", "duration", "printable", "size"]
+__all__ = ["age", "count", "duration", "printable", "size", "visible"]
 
 
 def count(value: float | None) -> str:
@@ -42,4 +43,16 @@ def printable(text: str) -> str:
     """On one line, and without what a terminal would obey: names and errors come from other systems."""
     return "".join(
         char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in " ".join(text.split())
+    )
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """With what a terminal would obey written as JSON escapes it; line breaks and tabs stay where there are
+    `lines`.
+
+    >>> print(visible("a\x1b[2J\u202e b\\n"))
+    a\\u001b[2J\\u202e b\\n
+    """
+    return "".join(
+        char if char.isprintable() or (lines and char in "\n\t") else json.dumps(char)[1:-1] for char in text
     )

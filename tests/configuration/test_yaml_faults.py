@@ -40,6 +40,35 @@ def test_a_file_that_is_no_configuration_is_told_in_one_line(
     assert str(caught.value).replace(f"{tmp_path}/", "") == line
 
 
+@pytest.mark.parametrize("merged", [False, True])
+def test_aliases_of_aliases_end_soon(tmp_path: Path, merged: bool) -> None:
+    """A "billion laughs": nine lines that stand for three billion values."""
+    lines = ["a0: &a0 {k: x}" if merged else "a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    for level in range(1, 10):
+        several = ", ".join(f"k{n}: *a{level - 1}" if merged else f"*a{level - 1}" for n in range(9))
+        lines.append(f"a{level}: &a{level} {{{several}}}" if merged else f"a{level}: &a{level} [{several}]")
+    path = tmp_path / "shop.yaml"
+    path.write_text("\n".join([*lines, "<<: *a9" if merged else ""]))
+    with pytest.raises(ConfigurationError) as caught:
+        load(path)
+    [line] = str(caught.value).splitlines()
+    assert line.endswith(
+        ": found aliases that repeat more than 20,000 values; "
+        "allowed: fewer of them, or the values written out"
+    )
+
+
+def test_many_tables_may_share_one_anchor(tmp_path: Path) -> None:
+    rules = "\n".join(f"  - {{match: shop.t{n}, handlers: *handlers}}" for n in range(1_000))
+    path = tmp_path / "shop.yaml"
+    path.write_text(
+        "kafka: {bootstrap_servers: localhost:9092, group_id: shop, topics: [cdc.shop]}\n"
+        "tables:\n  - match: shop.first\n    handlers: &handlers\n      - {type: log, name: a}\n"
+        f"      - {{type: log, name: b}}\n{rules}\n"
+    )
+    assert len(load(path).tables) == 1_001
+
+
 @pytest.mark.parametrize(
     ("name", "reason"), [("missing.yaml", "No such file or directory"), (".", "Is a directory")]
 )

@@ -13,6 +13,7 @@ from worker.configuration import Configuration
 from worker.dead_letter_record import DeadLetter
 from worker.dead_letter_replay import Plan, Reader, Replay, ReplayFault
 from worker.dead_letter_topic import DeadLetterTopic
+from worker.status_text import visible
 
 __all__ = ["replay_letters"]
 
@@ -98,7 +99,7 @@ class _Run:
         self._save()
 
     def tell(self, text: str) -> None:
-        print(self._clean(text), flush=True)
+        print(visible(self._clean(text)), flush=True)
 
     def _save(self) -> None:
         self._topic.save(self._unsaved)

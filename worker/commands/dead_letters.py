@@ -21,6 +21,7 @@ from worker.configuration import Configuration, load
 from worker.dead_letter_record import DeadLetter
 from worker.dead_letter_replay import Reader, ReplayFault, in_order
 from worker.dead_letter_topic import DeadLetterError, DeadLetterTopic, open_topic
+from worker.status_text import visible
 
 __all__ = ["list_letters", "replay", "show"]
 
@@ -58,7 +59,7 @@ def list_letters(
     clean = configuration.secrets.redact
     if as_json:
         text = msgspec.json.format(msgspec.json.encode([_as_json(*row) for row in rows]), indent=2)
-        print(clean(text.decode()))
+        print(visible(clean(text.decode()), lines=True))
         return 0
     console = _console()
     if rows:
@@ -89,7 +90,9 @@ def show(config: Path, place: str) -> int:
     clean = configuration.secrets.redact
 
     def tell(name: str, value: object) -> None:
-        console.print(Text.assemble((f"{name}: ", "bold"), clean(str(value))), soft_wrap=True)
+        console.print(
+            Text.assemble((f"{name}: ", "bold"), visible(clean(str(value)), lines=True)), soft_wrap=True
+        )
 
     tell("dead letter", f"{letter.place} offset {letter.offset}{' (replayed)' if replayed else ''}")
     tell("source", letter.source)
@@ -97,7 +100,7 @@ def show(config: Path, place: str) -> int:
         value = getattr(letter, name)
         tell(name, "all" if name == "handler" and value is None else "unknown" if value is None else value)
     for name, header in letter.headers:
-        tell(f"header {name}", _readable(header))
+        tell(f"header {visible(name)}", _readable(header))
     tell("key", _readable(letter.key))
     tell("value", _readable(letter.value))
     try:
@@ -177,7 +180,7 @@ def _table(rows: Sequence[tuple[DeadLetter, bool]], clean: Any) -> Table:
             "yes" if replayed else "no",
             letter.error or "",
         )
-        table.add_row(*(Text(clean(cell)) for cell in cells))
+        table.add_row(*(Text(visible(clean(cell))) for cell in cells))
     return table
 
 
@@ -232,5 +235,5 @@ def _failed(configuration: Configuration, message: str) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"binlane dead-letters: {' '.join(message.split())}", file=sys.stderr)
+    print(visible(f"binlane dead-letters: {' '.join(message.split())}"), file=sys.stderr)
     return code

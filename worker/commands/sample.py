@@ -17,6 +17,7 @@ from worker.decoding import decoded, explained
 from worker.formats.choice import FormatChoice, NoFormatError
 from worker.formats.interface import Format, SeparateDDL, Skip, UndecodableRecord
 from worker.formats.sample import SampleError, SampleRecord, read_samples
+from worker.status_text import visible
 from worker.tables import home_lane
 
 __all__ = ["show_samples"]
@@ -76,7 +77,8 @@ def _show(configuration: Configuration, format_: Format, record: SampleRecord, c
     alone = ", alone in its batch" if found.alone else ""
     _print(console, record, Text(f"{table} → lane {lane} → {handlers}{alone}"))
     for change in changes:
-        console.print(Text(f"    {configuration.secrets.redact(_shown(change, table))}"), soft_wrap=True)
+        told = configuration.secrets.redact(_shown(change, table))
+        console.print(Text(f"    {visible(told)}"), soft_wrap=True)
     return "decoded"
 
 
@@ -93,6 +95,7 @@ def _shown(change: Change, table: str) -> str:
 
 def _print(console: Console, record: SampleRecord, what: Text) -> None:
     place = f"{record.topic()}[{record.partition()}] offset {record.offset()}: "
+    what.plain = visible(what.plain)
     console.print(Text.assemble((place, "bold"), what), soft_wrap=True)
 
 

@@ -24,6 +24,7 @@ from handlers.spark.view import NothingToSee
 from worker import logs
 from worker.configuration import Configuration, load
 from worker.spark_lakes import Lake, chosen_by, opened_lakes
+from worker.status_text import visible
 
 __all__ = ["tables"]
 
@@ -135,11 +136,11 @@ def _print(facts: Sequence[Facts], configuration: Configuration) -> None:
             or "-",
             each.place,
         )
-        table.add_row(*(Text(clean(cell)) for cell in cells))
+        table.add_row(*(Text(visible(clean(cell))) for cell in cells))
     console.print(table)
     for each in facts:
         for problem in each.problems:
-            console.print(Text(clean(f"{each.table}: {problem}")), soft_wrap=True)
+            console.print(Text(visible(clean(f"{each.table}: {problem}"))), soft_wrap=True)
 
 
 def _waiting(facts: Facts) -> str:

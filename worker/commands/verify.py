@@ -19,6 +19,7 @@ from worker import logs
 from worker.configuration import load
 from worker.configuration.units import parse_duration
 from worker.spark_lakes import chosen_by
+from worker.status_text import visible
 from worker.verifying.checking import Check
 from worker.verifying.run import Report, TableReport, compare
 
@@ -64,7 +65,7 @@ def verify(
 
     def clean(text: str) -> str:
         text = configuration.secrets.redact(" ".join(text.split()))
-        return text.replace(url.password, "***") if url.password else text
+        return visible(text.replace(url.password, "***") if url.password else text)
 
     logs.configure("warning", configuration.logging.format, redact=clean)
     report = compare(

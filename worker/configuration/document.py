@@ -23,6 +23,7 @@ _WORDS = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
+_MOST_REPEATED = 20_000
 _TEXT_TAGS = {None, "!", "tag:yaml.org,2002:str"}
 
 
@@ -72,7 +73,10 @@ def parse(text: str, file: str, variables: Variables) -> Document:
         found = "found a list" if isinstance(root, yaml.SequenceNode) else "found a single value"
         document.faults.append(Fault(file, found, allowed="a mapping with the key kafka", line=_line(root)))
         return document
-    document.data = _Reader(document, variables).value(root, ())
+    reader = _Reader(document, variables)
+    data = reader.value(root, ())
+    if not reader.exceeded:
+        document.data = data
     return document
 
 
@@ -100,8 +104,25 @@ class _Reader:
         self._document = document
         self._variables = variables
         self._open: list[yaml.Node] = []
+        self._met: set[yaml.Node] = set()
+        self._repeated = 0
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether aliases repeat more than is read: the rest is left out."""
+        return self._repeated > _MOST_REPEATED
 
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
+        if node in self._met:
+            # A few lines of aliases of aliases stand for billions of values.
+            if self.exceeded:
+                return None
+            self._repeated += 1
+            if self.exceeded:
+                found = f"found aliases that repeat more than {_MOST_REPEATED:,} values"
+                self._document.add(path, found, "fewer of them, or the values written out")
+                return None
+        self._met.add(node)
         self._document.lines.setdefault(path, _line(node))
         if node in self._open:
             self._document.add(path, "found an alias of a part it stands in", "a finite value")
