@@ -32,7 +32,7 @@ RUN python -c "import worker.jars; worker.jars.delta_jars()" \
 
 FROM base
 COPY --from=build /opt/binlane /opt/binlane
-# The checkpoint, the journal, and whatever Spark leaves in its working folder.
+# The checkpoint, and whatever Spark leaves in its working folder.
 RUN install --directory --owner=binlane --group=binlane --mode=0750 /var/lib/binlane/state
 WORKDIR /var/lib/binlane
 VOLUME ["/var/lib/binlane"]

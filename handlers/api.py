@@ -141,6 +141,8 @@ class HandlerContext(msgspec.Struct, frozen=True, kw_only=True):
     """How many batches may be in `handle` at once."""
     folder: Path
     """The configuration file's folder: relative paths in options start here."""
+    start_timeout: float = 300.0
+    """Seconds that `open` may take; past them it is given up (`start_timeout:` in the configuration)."""
     spark: Mapping[str, Any] = {}
     """The `spark:` section of the configuration."""
     stop_worker: Callable[[BaseException], None] | None = None
@@ -180,7 +182,8 @@ class Handler:
             raise TypeError(f"{type(self).__name__} takes no options, found: {found}")
 
     def open(self, context: HandlerContext) -> None:
-        """Called once, before the first batch. Raising stops the worker."""
+        """Called once, before the first batch. Raising stops the worker, and so does taking longer than
+        `context.start_timeout`."""
 
     def handle(self, batch: Batch) -> None:
         """Apply the batch. Returning means done; raising means retry (see `PartialFailure`)."""

@@ -25,7 +25,7 @@ def main() -> int:
     if ARCHIVE.exists():
         return 0
     ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
-    java_process._STOP_SECONDS = 300.0  # Java writes the archive as it ends
+    java_process.JAVA_SECONDS = 300.0  # Java writes the archive as it ends
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     print(f"Remembering the classes of Spark {pyspark.__version__} for the tests ...", flush=True)
     with tempfile.TemporaryDirectory(dir=ARCHIVE.parent) as folder:

@@ -17,7 +17,7 @@ import pytest
 from handlers import Handler
 from handlers.registry import create
 from worker.configuration import HandlerEntry
-from worker.handler_set import _most_seconds
+from worker.handler_closing import most_seconds
 
 CONFIG = """\
 kafka: {bootstrap_servers: "127.0.0.1:1", group_id: g, topics: [t]}
@@ -63,7 +63,7 @@ PRELUDE = """
 import os, random, signal, sys, threading, time
 from pathlib import Path
 import hooks
-from worker import ending, logs, supervision
+from worker import ending, logs, reloading, supervision
 from worker.configuration import load
 from worker.supervision import Worker
 
@@ -257,6 +257,48 @@ def test_a_stop_waits_for_no_handler_that_is_opened_at_the_start(start: Start, t
     assert re.search(r"start_given_up.*hooks.py:\d+ kept", log)
 
 
+STARTING = """
+supervision.OPENING_SECONDS = reloading.OPENING_SECONDS = 0.2
+hooks.Hooks.hangs = "open hangs"
+"""
+
+
+def test_a_start_that_takes_longer_than_it_may_ends_the_worker_and_names_the_handler(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "binlane.yaml").write_text(f"{TWO}start_timeout: 300ms\n")
+    script = """
+fail = worker.fail
+worker.fail = lambda error: (print(worker.started(), flush=True), fail(error))[1]
+"""
+    code, out, log = ended(start(PRELUDE + STARTING + script + RUN))
+    assert code == 1
+    told = "starting: handler hangs is being opened"
+    assert out.splitlines() == ["kept", told, "closing"]  # the one that is open
+    assert re.search(r"worker_fault.*handler hangs has not opened .*hooks.py:\d+ kept", log), log
+    assert "Traceback" not in log
+
+
+def test_a_reload_whose_handler_takes_longer_than_it_may_is_refused_and_closes_what_it_opened(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "binlane.yaml").write_text(f"{CONFIG}start_timeout: 300ms\n")
+    script = """
+refused = worker.parts.metrics.reload
+def reloaded(result):
+    refused(result)
+    print(result, worker.started(), flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+worker.parts.metrics.reload = reloaded
+"""
+    reload = RELOAD.replace("''')", "start_timeout: 300ms\n''')")
+    code, out, log = ended(start(PRELUDE + STARTING + script + reload + RUN))
+    assert code == 0, log
+    # Of the new configuration the one that was opened, at once; at the end the one that stayed.
+    assert out.splitlines() == ["kept", "closing", "refused None", "closing"]
+    assert re.search(r"reload_refused.*handler hangs has not opened .*hooks.py:\d+ kept", log), log
+
+
 def test_a_stop_waits_for_no_handler_that_a_reload_opens(start: Start) -> None:
     script = """
 hooks.Hooks.hangs = "open hangs"
@@ -326,7 +368,7 @@ threading.Timer(0.5, signal_at_random, (signal.SIGTERM, 0)).start()
 def test_a_close_timeout_that_no_clock_can_wait_for_counts_as_the_usual_one(seconds: Any) -> None:
     handler = create(HandlerEntry(type="log"), Path())
     handler.close_timeout = seconds
-    assert _most_seconds([handler]) == Handler.close_timeout
+    assert most_seconds([handler]) == Handler.close_timeout
 
 
 def test_a_worker_with_an_endless_close_timeout_says_so_and_stops(start: Start) -> None:

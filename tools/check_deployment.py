@@ -25,9 +25,10 @@ from deployment_models import AlertRules, Compose, Prometheus, Service
 from pydantic import BaseModel, ValidationError
 
 from worker.configuration import Configuration
+from worker.configuration.doubts import single_worker
 from worker.configuration.units import parse_duration
-from worker.ending import stop_seconds
-from worker.handler_set import HandlerSet
+from worker.ending import grace_seconds, stop_seconds
+from worker.handler_set import OPENING_SECONDS, HandlerSet
 from worker.metric_definitions import DEFINITIONS
 
 __all__ = ["check", "main", "render"]
@@ -154,9 +155,45 @@ def _deployment_faults(root: Path, deployment: Manifest, manifests: list[Manifes
     yield from faults
     if faults:
         return
-    stop = _stop_seconds(source["data"][config.name])
+    read = _read(source["data"][config.name])
+    # An overlay brings its own configuration: one with Spark, which takes longest to stop, must fit, too.
+    stop = max(_stop_seconds(read), _stop_seconds(_read((root / "deploy" / "binlane.yaml").read_text())))
     if pod.get("terminationGracePeriodSeconds", 30) < stop:
         yield f"{where}: terminationGracePeriodSeconds must be at least {stop:g} to hold a stop"
+    yield from (f"{where}: {fault}" for fault in _start_faults(container, read))
+    yield from (f"{where}: {fault}" for fault in _count_faults(deployment["spec"], read))
+    yield from (f"k8s: {config.name}: {fault}" for fault in _first_look_faults(root, read))
+
+
+def _start_faults(container: Manifest, configuration: Configuration) -> Iterator[str]:
+    probe = container.get("startupProbe", {})
+    if probe.get("httpGet", {}).get("path") != "/startupz":
+        yield "startupProbe must ask /startupz, which fails until the handlers are open"
+    patience = probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)
+    start = configuration.start_timeout + OPENING_SECONDS
+    if patience < start:
+        yield f"startupProbe must have {start:g} s at least to hold a start, and has {patience}"
+
+
+def _count_faults(spec: Manifest, configuration: Configuration) -> Iterator[str]:
+    reason = single_worker(configuration)
+    one = spec.get("replicas", 1) == 1 and spec.get("strategy", {}).get("type") == "Recreate"
+    if reason is not None and not one:
+        yield f"{reason}: replicas must be 1 and the strategy Recreate"
+
+
+def _first_look_faults(root: Path, configuration: Configuration) -> Iterator[str]:
+    """What only logs must leave neither rows in the log nor an offset to whoever comes with a target."""
+    entries = [entry for rule in configuration.tables for entry in rule.handlers]
+    if any(entry.type != "log" for entry in entries):
+        return
+    if any(entry.options.get("each") != "batch" for entry in entries):
+        yield "log must have each: batch, or rows come into the log"
+    group = configuration.kafka.group_id
+    texts = {path.name: path.read_text() for path in (root / "deploy").glob("*.yaml")}
+    used = [name for name, text in texts.items() if _read(text).kafka.group_id == group]
+    if used:
+        yield f"its group, {group}, is that of deploy/{used[0]}, which would begin where this one stands"
 
 
 def _mebibytes(quantity: str) -> int:
@@ -189,7 +226,7 @@ def check_compose(root: Path) -> Iterator[str]:
     worker = compose.services["worker"]
     wrong = _configuration_faults(root, root / "deploy" / "binlane.yaml", worker.environment)
     yield from wrong
-    stop = 0.0 if wrong else _stop_seconds((root / "deploy" / "binlane.yaml").read_text())
+    stop = 0.0 if wrong else _stop_seconds(_read((root / "deploy" / "binlane.yaml").read_text()))
     if parse_duration(worker.stop_grace_period or "10s") < stop:
         yield f"{path.name}: services.worker: stop_grace_period must be at least {stop:g}s"
     docker = shutil.which("docker")
@@ -282,13 +319,18 @@ def _configuration_faults(root: Path, path: Path, environment: dict[str, str]) -
     return [line for line in done.stderr.splitlines() if line.strip()]
 
 
-def _stop_seconds(configuration: str) -> float:
-    """The longest that a stop may take; the worker ends itself by then."""
-    read = Configuration.model_validate(yaml.safe_load(configuration))
-    return stop_seconds(
-        shutdown_timeout=read.shutdown_timeout,
-        revoke_timeout=read.revoke_timeout,
-        closing=HandlerSet(read).close_seconds,
+def _read(configuration: str) -> Configuration:
+    return Configuration.model_validate(yaml.safe_load(configuration))
+
+
+def _stop_seconds(configuration: Configuration) -> float:
+    """How long whoever stops the worker has to wait before they kill it."""
+    return grace_seconds(
+        stop_seconds(
+            shutdown_timeout=configuration.shutdown_timeout,
+            revoke_timeout=configuration.revoke_timeout,
+            closing=HandlerSet(configuration).close_seconds,
+        )
     )
 
 

@@ -152,6 +152,7 @@ def _reach(configuration: Configuration, entry: HandlerEntry, seconds: float) ->
 
 def _context(configuration: Configuration, entry: HandlerEntry) -> HandlerContext:
     return HandlerContext(
+        start_timeout=HANDLER_SECONDS - 5,  # what it has begun is to be ended by then
         worker=configuration.name,
         handler=entry.name,
         lanes=configuration.lanes.count,

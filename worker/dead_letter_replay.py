@@ -205,6 +205,7 @@ class Replay:
                     handler=entry.name,
                     lane=0 if made.per_lane else None,
                     folder=configuration.folder,
+                    start_timeout=configuration.start_timeout,
                     spark=configuration.spark,
                     stop_worker=self._stopped.append,
                 )

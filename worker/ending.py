@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import math
 import os
 import select
 import sys
@@ -12,7 +13,17 @@ import traceback
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["COMMIT_SECONDS", "LANES_SECONDS", "Bounded", "GivenUp", "LastResort", "say", "stop_seconds"]
+__all__ = [
+    "COMMIT_SECONDS",
+    "KAFKA_SECONDS",
+    "LANES_SECONDS",
+    "Bounded",
+    "GivenUp",
+    "LastResort",
+    "grace_seconds",
+    "say",
+    "stop_seconds",
+]
 
 Answer = TypeVar("Answer")
 
@@ -20,7 +31,8 @@ LANES_SECONDS = 5.0
 """Beyond `shutdown_timeout`, to stop the lanes."""
 COMMIT_SECONDS = 15.0
 """For the last commit: Kafka has 10 s, and so has a commit that was under way."""
-_KAFKA_SECONDS = 10.0
+KAFKA_SECONDS = 10.0
+"""That a commit or a look-up may take, and leaving the group beside its last rebalance."""
 _REST_SECONDS = 10.0
 _SAY_SECONDS = 2.0
 _HARD_SECONDS = 10.0
@@ -50,12 +62,15 @@ class Bounded(Generic[Answer]):
             raise TimeoutError(f"not done within {seconds:.0f} s; it is at {self._place()}")
         return self._answer()
 
-    def unless(self, stopped: Callable[[], bool]) -> Answer:
+    def unless(self, stopped: Callable[[], bool], within: float = math.inf) -> Answer:
         """What it returns. Raises what it raises; GivenUp, with the place where it is, once `stopped` says
-        so: then it goes on, and nobody waits for it."""
+        so, and TimeoutError when it is late: then it goes on, and nobody waits for it."""
+        end = time.monotonic() + within
         while self._thread.is_alive():
             if stopped():
                 raise GivenUp(f"the worker stops; it is at {self._place()}")
+            if time.monotonic() >= end:
+                raise TimeoutError(f"not done within {within:.0f} s; it is at {self._place()}")
             self._thread.join(_LOOK_SECONDS)
         return self._answer()
 
@@ -83,8 +98,14 @@ def stop_seconds(*, shutdown_timeout: float, revoke_timeout: float, closing: flo
 
     The lanes, the last commit, leaving the group, the handlers' `close`, the web pages.
     """
-    leaving = _KAFKA_SECONDS + revoke_timeout
+    leaving = KAFKA_SECONDS + revoke_timeout
     return shutdown_timeout + LANES_SECONDS + COMMIT_SECONDS + leaving + closing + _REST_SECONDS
+
+
+def grace_seconds(stop: float) -> float:
+    """How long whoever stops a worker has to wait before they kill it: whatever hangs, it has ended itself by
+    then. `stop`: as `stop_seconds` tells."""
+    return stop + _HARD_SECONDS
 
 
 class LastResort:

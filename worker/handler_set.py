@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,17 +15,18 @@ from worker.backoff import describe
 from worker.circuit import Circuit
 from worker.configuration import Configuration, HandlerEntry, TableRule
 from worker.ending import Bounded, GivenUp
+from worker.handler_closing import LONGEST_CLOSE, close_all, most_seconds, release, waitable
 from worker.handler_status import OpenHandler, statuses
 from worker.logs import get_logger
 from worker.tables import BoundHandler
 
-__all__ = ["HandlerOpenError", "HandlerPlan", "HandlerSet"]
+__all__ = ["OPENING_SECONDS", "HandlerOpenError", "HandlerPlan", "HandlerSet"]
 
 log = get_logger("handlers")
 
+OPENING_SECONDS = 10.0
+"""Beyond `start_timeout`, for an `open` that is bounded by itself."""
 _LATE_SECONDS = 1.0  # beyond `close_timeout`, for a close that is bounded by itself
-_LONGEST_CLOSE = 86_400.0
-"""Seconds: a `close_timeout` beyond a day is a mistake."""
 
 
 class HandlerOpenError(Exception):
@@ -49,6 +50,8 @@ class HandlerPlan:
     opened: list[OpenHandler] = field(default_factory=list)
     grown: list[tuple[BoundHandler, tuple[Handler, ...]]] = field(default_factory=list)
     """Objects for lanes that are new."""
+    given_up: bool = False
+    """Nobody waits for it any more."""
 
 
 class HandlerSet:
@@ -81,9 +84,11 @@ class HandlerSet:
         self._opened: list[OpenHandler] = []
         self._left: list[BoundHandler] = []
         # Opened for a plan that is not adopted yet.
-        self._planned: list[OpenHandler] = []
+        self._plan = HandlerPlan(configuration)
+        self._opening: tuple[str, float] = "", 0.0  # the handler, and until when
         # Of handlers that have left: what the worker did not wait for, and until when it may take.
         self._late: list[tuple[Bounded[bool], float]] = []
+        self._leaving: list[Handler] = []  # being closed, for they are not configured any more
         self._ended = False
 
     def of(self, rule: TableRule) -> list[BoundHandler]:
@@ -100,9 +105,11 @@ class HandlerSet:
 
     def open(self) -> None:
         """Open every handler. Raises HandlerOpenError; those opened before are closed again by `close`."""
+        begun = HandlerPlan(self._configuration, opened=self._opened)
+        self._begin_opening(begun)
         for known in self._rules:
             for entry, bound in _pairs(known):
-                self._open(self._configuration, entry, bound.objects, 0, self._opened)
+                self._open(begun, entry, bound.objects, 0)
 
     def plan(self, configuration: Configuration) -> HandlerPlan:
         """Make and open what another configuration has beside the handlers that are there; they stay where
@@ -110,16 +117,26 @@ class HandlerSet:
 
         Raises HandlerTypeError, OptionsError, HandlerOpenError; what was opened is closed again. What a plan
         that is not adopted has opened is closed by `close`."""
-        plan = HandlerPlan(configuration)
-        self._planned = plan.opened
+        self._plan = plan = HandlerPlan(configuration)
+        self._begin_opening(plan)
         free = [(entry, bound) for known in self._rules for entry, bound in _pairs(known)]
         try:
             for rule in configuration.tables:
                 plan.rules.append(_Rule(rule, [self._take(plan, entry, free) for entry in rule.handlers]))
         except Exception:
-            _close(plan.opened)
+            close_all(plan.opened)
             raise
         return plan
+
+    def give_up_plan(self) -> None:
+        """Close what the plan has opened that is still under way; what it opens yet is closed at once."""
+        self._plan.given_up = True
+        close_all(self._plan.opened)
+
+    @property
+    def opening(self) -> str:
+        """The handler that was begun to be opened last."""
+        return self._opening[0]
 
     def adopt(self, plan: HandlerPlan) -> None:
         """The planned handlers are the configured ones from now on."""
@@ -130,7 +147,7 @@ class HandlerSet:
         self._rules = plan.rules
         self._configuration = plan.configuration
         self._opened += plan.opened
-        self._planned = []
+        self._plan = HandlerPlan(plan.configuration)
 
     def close_left(self, in_use: Collection[BoundHandler], *, stopped: Callable[[], bool]) -> None:
         """Close the handlers that are not configured any more, but for those still in use. Once the worker is
@@ -141,13 +158,16 @@ class HandlerSet:
             self._left.remove(bound)
             own = [each for each in self._opened if any(each.handler is one for one in bound.objects)]
             self._opened = [each for each in self._opened if each not in own]
-            end = time.monotonic() + _most_seconds(each.handler for each in own) + _LATE_SECONDS
-            closing = Bounded(f"close-left-{bound.name}", partial(_close, own))
+            end = time.monotonic() + most_seconds(each.handler for each in own) + _LATE_SECONDS
+            leaving = [each.handler for each in own]
+            self._leaving += leaving
+            closing = Bounded(f"close-left-{bound.name}", partial(close_all, own))
             try:
                 closing.unless(stopped)
             except GivenUp:
                 self._late.append((closing, end))
             else:
+                self._leaving = [each for each in self._leaving if each not in leaving]
                 log.info("handler_closed", handler=bound.name)
 
     @property
@@ -159,13 +179,14 @@ class HandlerSet:
     def close_seconds(self) -> float:
         """The longest that `close` may take."""
         objects = [handler for bound in [*self._all(), *self._left] for handler in bound.objects]
-        return _most_seconds([*objects, *(each.handler for each in list(self._planned))])
+        objects += self._leaving
+        return most_seconds([*objects, *(each.handler for each in list(self._plan.opened))])
 
     def release(self, partitions: Collection[tuple[str, int]], seconds: float) -> None:
         """Tell the handlers that partitions leave, and wait so long for them. Any thread; raises nothing."""
         end = time.monotonic() + seconds
         told = [
-            (each, Bounded(f"release-{each.name}", partial(_release, each, partitions)))
+            (each, Bounded(f"release-{each.name}", partial(release, each, partitions)))
             for each in list(self._opened)
             if getattr(type(each.handler), "release", None) not in (None, Handler.release)
         ]
@@ -185,10 +206,10 @@ class HandlerSet:
     def close(self) -> bool:
         """Close what was opened; False if one of them raised, or took longer than it may."""
         self._ended = True
-        opened = [*self._opened, *self._planned]
+        opened = [*self._opened, *self._plan.opened]
         self._opened.clear()
-        self._planned.clear()
-        clean = _close(opened)
+        self._plan.opened.clear()
+        clean = close_all(opened)
         while self._late:
             closing, end = self._late.pop()
             try:
@@ -205,14 +226,13 @@ class HandlerSet:
     def _take(
         self, plan: HandlerPlan, entry: HandlerEntry, free: list[tuple[HandlerEntry, BoundHandler]]
     ) -> BoundHandler:
-        configuration = plan.configuration
         for place, (known, bound) in enumerate(free):
             if known == entry:
                 del free[place]
                 self._grow(plan, entry, bound)
                 return bound
-        bound = _bind(configuration, entry)
-        self._open(configuration, entry, bound.objects, 0, plan.opened)
+        bound = _bind(plan.configuration, entry)
+        self._open(plan, entry, bound.objects, 0)
         return bound
 
     def _grow(self, plan: HandlerPlan, entry: HandlerEntry, bound: BoundHandler) -> None:
@@ -220,17 +240,17 @@ class HandlerSet:
         if not bound.objects[0].per_lane or have >= wanted:
             return
         more = tuple(create(entry, plan.configuration.folder) for _ in range(wanted - have))
-        self._open(plan.configuration, entry, more, have, plan.opened)
+        self._open(plan, entry, more, have)
         plan.grown.append((bound, more))
 
+    def _begin_opening(self, plan: HandlerPlan) -> None:
+        self._opening = "", time.monotonic() + plan.configuration.start_timeout
+
     def _open(
-        self,
-        configuration: Configuration,
-        entry: HandlerEntry,
-        objects: tuple[Handler, ...],
-        first_lane: int,
-        opened: list[OpenHandler],
+        self, plan: HandlerPlan, entry: HandlerEntry, objects: tuple[Handler, ...], first_lane: int
     ) -> None:
+        configuration, opened, end = plan.configuration, plan.opened, self._opening[1]
+        self._opening = entry.name, end
         for number, handler in enumerate(objects, first_lane):
             lane = number if handler.per_lane else None
             context = HandlerContext(
@@ -239,6 +259,7 @@ class HandlerSet:
                 lane=lane,
                 lanes=configuration.lanes.count,
                 folder=configuration.folder,
+                start_timeout=max(0.0, end - time.monotonic()),
                 spark=configuration.spark,
                 stop_worker=self._fail,
                 metrics=self._metrics,
@@ -248,18 +269,18 @@ class HandlerSet:
                 handler.open(context)
             except Exception as error:
                 raise HandlerOpenError(f"handler {entry.name} could not open: {describe(error)}") from error
-            if not _waitable(handler.close_timeout):
+            if not waitable(handler.close_timeout):
                 log.warning(
                     "handler_close_timeout_unusable",
                     handler=entry.name,
                     found=str(handler.close_timeout),
-                    allowed=f"seconds, 0 to {_LONGEST_CLOSE:.0f}",
+                    allowed=f"seconds, 0 to {LONGEST_CLOSE:.0f}",
                     used=Handler.close_timeout,
                 )
             opened.append(OpenHandler(entry.name, entry.type, lane, handler))
-            if self._ended:  # the worker has stopped meanwhile, and closed what it knew
-                _close(opened)
-                raise GivenUp(f"the worker stopped while handler {entry.name} was opened")
+            if self._ended or plan.given_up:  # what was known was closed meanwhile
+                close_all(opened)
+                raise GivenUp(f"nobody waited any more while handler {entry.name} was opened")
 
 
 def _pairs(known: _Rule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:
@@ -271,39 +292,3 @@ def _bind(configuration: Configuration, entry: HandlerEntry) -> BoundHandler:
     more = configuration.lanes.count - 1 if first.per_lane else 0
     others = [create(entry, configuration.folder) for _ in range(more)]
     return BoundHandler(entry.name, (first, *others))
-
-
-def _most_seconds(handlers: Iterable[Handler]) -> float:
-    """The longest `close_timeout`. A handler may have given that name to something else; no number, or one
-    that no clock can wait for, counts as the usual one."""
-    found = (each.close_timeout for each in handlers)
-    return max((each if _waitable(each) else Handler.close_timeout for each in found), default=0.0)
-
-
-def _waitable(seconds: object) -> bool:
-    return isinstance(seconds, int | float) and 0 <= seconds <= _LONGEST_CLOSE  # not NaN either
-
-
-def _release(opened: OpenHandler, partitions: Collection[tuple[str, int]]) -> None:
-    try:
-        opened.handler.release(partitions)
-    except Exception as error:
-        log.error("handler_release_failed", handler=opened.name, error=describe(error), exc_info=error)
-
-
-def _close(opened: list[OpenHandler]) -> bool:
-    """Close them; False if one of them raised, or took longer than it may.
-
-    Side by side: what one does at its end takes nothing of another's time, and none goes on with what it does
-    behind its batches until the others are closed."""
-    began = time.monotonic()
-    closing = [(each, Bounded(f"close-{each.name}", each.handler.close)) for each in opened]
-    opened.clear()
-    clean = True
-    for each, call in closing:
-        try:
-            call.within(began + _most_seconds([each.handler]) - time.monotonic())
-        except BaseException as error:
-            clean = False
-            log.error("handler_close_failed", handler=each.name, error=describe(error), exc_info=error)
-    return clean

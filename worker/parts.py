@@ -19,6 +19,7 @@ from worker.configuration import Configuration
 from worker.configuration.matching import topics_matcher
 from worker.ddl_history import DDLHistory
 from worker.dead_letters import DEAD_LETTER_TARGET, DeadLetters
+from worker.ending import KAFKA_SECONDS
 from worker.failures import FailureRules
 from worker.fetcher import Fetcher
 from worker.formats.choice import FormatChoice
@@ -37,10 +38,8 @@ from worker.source_order import SourceOrder, ends_told_by
 from worker.tables import TableBook
 from worker.whole_share import WholeShare
 
-__all__ = ["KAFKA_DEADLINE", "Parts"]
+__all__ = ["Parts"]
 
-KAFKA_DEADLINE = 10.0
-"""Seconds that a commit or a look-up may take."""
 _STATISTICS_MS = "10000"
 """How often librdkafka tells how far it has fetched; 0.1 ms of CPU each time for a hundred partitions."""
 
@@ -72,7 +71,7 @@ class Parts:
         self.errors = KafkaErrors(clock)
         self.book = TableBook(configuration, self.handlers.of, self.metrics.tables.label)
         self.local = FileStore(checkpoint.directory, configuration.kafka.group_id)
-        self.kafka = PolledKafkaStore(KAFKA_DEADLINE)
+        self.kafka = PolledKafkaStore(KAFKA_SECONDS)
         self.lanes = Lanes(
             lanes.count,
             max_records=lanes.max_records,

@@ -13,7 +13,7 @@ from worker.configuration.changes import compare, merge
 from worker.configuration.faults import key_path
 from worker.configuration.watching import FileWatch
 from worker.ending import Bounded, GivenUp
-from worker.handler_set import HandlerOpenError, HandlerPlan
+from worker.handler_set import OPENING_SECONDS, HandlerOpenError, HandlerPlan
 from worker.parts import Parts
 from worker.tables import BoundHandler, home_lane
 
@@ -80,7 +80,7 @@ class Reloader:
             return None
         if changes.live:
             try:
-                plan = Bounded("reload-open", lambda: self._parts.handlers.plan(now)).unless(self._stopped)
+                plan = self._opened(now)
             except (HandlerTypeError, OptionsError, HandlerOpenError) as error:
                 log.error("reload_refused", fault=describe(error), hint="the worker goes on as it was")
                 return None
@@ -94,6 +94,15 @@ class Reloader:
                 "reload_needs_restart", keys=changes.restart, hint="these stay as they were until then"
             )
         return bool(changes.live)
+
+    def _opened(self, now: Configuration) -> HandlerPlan:
+        handlers = self._parts.handlers
+        opening = Bounded("reload-open", lambda: handlers.plan(now))
+        try:
+            return opening.unless(self._stopped, now.start_timeout + OPENING_SECONDS)
+        except TimeoutError as error:
+            handlers.give_up_plan()
+            raise HandlerOpenError(f"handler {handlers.opening} has not opened ({error})") from None
 
     def _adopt(self, plan: HandlerPlan) -> None:
         """Between two polls, on the fetcher's thread: nothing is routed or offered meanwhile."""

@@ -18,6 +18,7 @@ from worker.backoff import describe
 from worker.configuration import Configuration
 from worker.ending import (
     COMMIT_SECONDS,
+    KAFKA_SECONDS,
     LANES_SECONDS,
     Bounded,
     GivenUp,
@@ -25,10 +26,11 @@ from worker.ending import (
     say,
     stop_seconds,
 )
+from worker.handler_set import OPENING_SECONDS
 from worker.http.app import build_app
 from worker.http.server import HttpServer, ListenError
 from worker.logs import get_logger
-from worker.parts import KAFKA_DEADLINE, Parts
+from worker.parts import Parts
 from worker.reloading import Reloader
 from worker.routing import UndecodableHalt
 from worker.signals import take_signals
@@ -52,6 +54,10 @@ class DeadEnd(Exception):
     """Only halted tables are left to work on."""
 
 
+class LateStart(Exception):
+    """The handlers take longer to open than they may."""
+
+
 class LateStop(Exception):
     """A part of the stop took longer than it may."""
 
@@ -61,6 +67,7 @@ _TOLD = (
     CheckpointError,
     DeadEnd,
     KafkaException,
+    LateStart,
     LateStop,
     ListenError,
     SharedTopics,
@@ -111,7 +118,7 @@ class Worker:
         )
         try:
             self._start_http()
-            Bounded("open", self.parts.handlers.open).unless(self._stop.is_set)
+            self._open_handlers()
             if not self._stop.is_set():
                 self._start_threads()
                 self._watch()
@@ -159,6 +166,12 @@ class Worker:
         dead = [thread.name for thread in processors if not thread.is_alive()]
         return f"dead threads: {', '.join(dead)}" if dead else self.parts.fetcher.standstill.reason
 
+    def started(self) -> str | None:
+        """Why the worker has not started yet; None once its handlers are open, for good."""
+        if self._state == "starting":
+            return f"starting: handler {self.parts.handlers.opening} is being opened"
+        return None
+
     def ready(self) -> str | None:
         """Why the worker is not ready; None when it has its partitions and the handlers are open."""
         if self._state != "running" or self._stop.is_set():
@@ -193,9 +206,18 @@ class Worker:
         rule = self._configuration.http
         if rule is None:
             return
-        app = build_app(self.status, self.health, self.ready, self.parts.metrics)
+        app = build_app(self.status, self.health, self.ready, self.parts.metrics, self.started)
         self._http = HttpServer(app, rule.host, rule.port)
         self._http.start()
+
+    def _open_handlers(self) -> None:
+        handlers, seconds = self.parts.handlers, self._configuration.start_timeout
+        try:
+            Bounded("open", handlers.open).unless(self._stop.is_set, seconds + OPENING_SECONDS)
+        except TimeoutError as error:
+            raise LateStart(
+                f"handler {handlers.opening} has not opened ({error}); start_timeout is {seconds:g} s"
+            ) from None
 
     def _start_threads(self) -> None:
         # Millions of records pass through; what was made until now stays, and need not be looked at again.
@@ -248,7 +270,7 @@ class Worker:
             # not to go on beside their next owner.
             clean = self._close_handlers() and clean
             self.parts.fetcher.close()
-            self.parts.fetcher.join(KAFKA_DEADLINE + self._configuration.revoke_timeout)
+            self.parts.fetcher.join(KAFKA_SECONDS + self._configuration.revoke_timeout)
             # Leaving the group commits once more: what Kafka refused in a rebalance it may have taken then.
             clean = clean and self.parts.committer.in_kafka and not self.parts.fetcher.is_alive()
         clean = self._close_handlers() and clean

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,17 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from handlers.api import StopWorker
+from handlers.spark.close_times import KILLED_SECONDS, STOP_SECONDS
 from handlers.spark.errors import is_connection_error
 from handlers.spark.java_process import JavaProcess
 from handlers.spark.section import SparkSection
 from handlers.spark.spark_conf import on_loopback, spark_conf
+from worker.ending import Bounded
 from worker.logs import get_logger
 
 __all__ = ["Driver"]
 
 _DEATH_SECONDS = 3.0
-_STOP_SECONDS = 10.0
 
 _log = get_logger("spark")
 
@@ -27,20 +29,18 @@ _log = get_logger("spark")
 class Driver:
     """A Spark context in a Java process of its own (see JavaProcess)."""
 
-    def __init__(self, section: SparkSection, folder: Path, name: str) -> None:
-        """Raises JavaError, JarsError, and RuntimeError when Spark does not start."""
+    def __init__(self, section: SparkSection, folder: Path, name: str, within: float) -> None:
+        """Raises JavaError, JarsError, and RuntimeError when Spark does not start in so many seconds."""
         self.master = section.master
-        self._started: SparkSession | BaseException | None = None
         self._lock = threading.Lock()  # guards the next
         self._given_up: str | None = None
+        self._process = JavaProcess(loopback=on_loopback(section.master))
         # Not in the main thread: there SparkContext would replace the worker's SIGINT handler by its own.
-        starter = threading.Thread(target=self._start, args=(section, folder, name), name="spark-start")
-        starter.start()
-        starter.join()
-        if isinstance(self._started, BaseException):
-            raise self._started
-        assert self._started is not None
-        self.session: SparkSession = self._started
+        start = Bounded("spark-start", lambda: self._launch(section, folder, name))
+        try:
+            self.session: SparkSession = start.within(within)
+        except TimeoutError as error:
+            raise self._late(start, str(error)) from None
         self.version: str = self.session.version
         self.ui_url: str | None = self.session.sparkContext.uiWebUrl
 
@@ -113,14 +113,12 @@ class Driver:
         if self._process.runs:
             stopper = threading.Thread(target=self._stop, name="spark-stop", daemon=True)
             stopper.start()
-            stopper.join(_STOP_SECONDS)
+            stopper.join(STOP_SECONDS)
             if stopper.is_alive():
-                _log.warning("spark_does_not_stop", pid=self._process.pid, waited_seconds=_STOP_SECONDS)
+                _log.warning("spark_does_not_stop", pid=self._process.pid, waited_seconds=STOP_SECONDS)
                 self._process.kill()
-                stopper.join(_STOP_SECONDS)  # its calls fail now
-        # pyspark keeps its gateway for the life of the process; the next session needs a new one.
-        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-        SparkSession._instantiatedSession = None
+                stopper.join(KILLED_SECONDS)  # its calls fail now
+        _forget()
         self._process.stop()
 
     def _stop(self) -> None:
@@ -133,24 +131,33 @@ class Driver:
     def _context(self) -> Any:
         return self.session.sparkContext._jsc.sc()
 
-    def _start(self, section: SparkSection, folder: Path, name: str) -> None:
-        try:
-            self._started = self._launch(section, folder, name)
-        except BaseException as error:  # raised again in the thread that asked
-            self._started = error
+    def _late(self, start: Bounded[SparkSession], place: str) -> RuntimeError:
+        """It is not to start any more: without its Java process, whatever waits for it fails."""
+        said = self._process.said()
+        self._process.kill()
+        with suppress(Exception):
+            start.within(KILLED_SECONDS)
+        _forget()
+        return RuntimeError(f"Spark ({self.master}): {place}; its Java process: {said}")
 
     def _launch(self, section: SparkSection, folder: Path, name: str) -> SparkSession:
         if SparkContext._active_spark_context is not None:
             raise RuntimeError("another Spark session already runs in this process")
         conf = SparkConf(loadDefaults=False)
         conf.setAll(list(spark_conf(section, folder, name).items()))
-        self._process = JavaProcess(conf, loopback=on_loopback(section.master))
+        self._process.launch(conf)
         try:
             context = SparkContext(conf=conf, gateway=self._process.gateway)
         except Exception:
-            SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+            _forget()
             self._process.stop()
             raise
         self._process.started()
         _log.info("spark_started", pid=self._process.pid, master=self.master, version=context.version)
         return SparkSession(context)
+
+
+def _forget() -> None:
+    """pyspark keeps its gateway for the life of the process; the next session needs a new one."""
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None

@@ -58,7 +58,9 @@ class FunctionCalls:
         self._prefix = options.prefix
         self._overrides = {column: override(text) for column, text in options.columns.items()}
         section = SparkSection.model_validate(dict(context.spark))
-        self._spark = acquire(section, context.folder, context.worker, context.stop_worker)
+        self._spark = acquire(
+            section, context.folder, context.worker, context.stop_worker, within=context.start_timeout
+        )
         self._idle: deque[SparkSession] = deque()  # its methods are atomic
 
     def handle(self, batch: Batch) -> None:

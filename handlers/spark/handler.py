@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from handlers.api import Batch, Handler, HandlerContext
-from handlers.spark.options import CLOSE_SECONDS, SparkOptions
+from handlers.spark.close_times import CLOSE_SECONDS
+from handlers.spark.options import SparkOptions
 
 if TYPE_CHECKING:
     from handlers.spark.function import FunctionCalls

@@ -9,21 +9,19 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from pyspark import SparkConf
+from pyspark import SparkConf, java_gateway
 from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
 
+from handlers.spark.close_times import JAVA_SECONDS, KILLED_SECONDS, OUTPUT_SECONDS
 from worker.java import find_java
 from worker.logs import get_logger
 
 __all__ = ["JavaProcess"]
 
-_STOP_SECONDS = 15.0
 _DYING_SECONDS = 5.0
-_READER_SECONDS = 2.0
 _STACK_LINE = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _OUT_OF_MEMORY = 52
 """org.apache.spark.util.SparkExitCode.OOM: where driver and executor are one process, it is its end."""
@@ -39,39 +37,53 @@ class JavaProcess:
     with a killed one: the gateway exits when its standard input closes.
     """
 
-    def __init__(self, conf: SparkConf, *, loopback: bool) -> None:
-        """`loopback`: its web pages are for this machine alone.
-
-        Raises JavaError, and RuntimeError with what it printed when it does not start.
-        """
+    def __init__(self, *, loopback: bool) -> None:
+        """`loopback`: its web pages are for this machine alone. Nothing is started yet."""
+        self._loopback = loopback
         self._said: deque[str] = deque(maxlen=20)
+        self._killed = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def launch(self, conf: SparkConf) -> None:
+        """Start it, and wait until it answers, for ever.
+
+        Raises JavaError, and RuntimeError with what it printed when it does not start, or is killed.
+        """
         environment = {"JAVA_HOME": str(find_java().home)}
-        if loopback and "SPARK_LOCAL_IP" not in os.environ:
+        if self._loopback and "SPARK_LOCAL_IP" not in os.environ:
             # The only way to tell Spark's web pages an address: without it they listen on all of them.
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         output, put = os.pipe()
         self._reader = threading.Thread(target=self._read, args=(output,), name="spark-log", daemon=True)
         self._reader.start()
         try:
-            with _environment(environment):
-                self.gateway: Any = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark leaves it so
+            with _environment(environment), self._kept():
+                self.gateway: Any = java_gateway.launch_gateway(  # type: ignore[no-untyped-call]
                     conf, {"start_new_session": True, "stdout": put, "stderr": subprocess.STDOUT}
                 )
         except PySparkRuntimeError as error:
             os.close(put)
             self._reader.join()
-            said = " | ".join(self._said) or "it said nothing"
-            raise RuntimeError(f"Spark's Java process did not start: {said}") from error
+            raise RuntimeError(f"Spark's Java process did not start: {self.said()}") from error
         os.close(put)
-        self._process: subprocess.Popen[bytes] = self.gateway.proc
-        self.pid = self._process.pid
+
+    @property
+    def pid(self) -> int | None:
+        """None: it was not started."""
+        return None if self._process is None else self._process.pid
 
     @property
     def runs(self) -> bool:
-        return self._process.poll() is None
+        return self._process is not None and self._process.poll() is None
+
+    def said(self) -> str:
+        """What it printed since `started`, or its beginning."""
+        return " | ".join(self._said) or "it said nothing"
 
     def ends_within(self, seconds: float) -> bool:
         """Whether it has ended, or does in that time."""
+        if self._process is None:
+            return True
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -85,24 +97,48 @@ class JavaProcess:
     def end(self) -> str:
         """How it ended, or does in these seconds, and what it said last."""
         self.ends_within(_DYING_SECONDS)  # its Spark stops a moment before
-        code = self._process.poll()
+        code = None if self._process is None else self._process.poll()
         how = "stopped inside its Java process" if code is None else f"ended ({_ending(code)})"
         last = f"; its last words: {self._said[-1]}" if self._said else ""
         return f"{how}{last}"
 
     def stop(self) -> None:
-        """Close the gateway's standard input, and kill it if it goes on for 15 s."""
-        if self._process.stdin is not None:
+        """Close the gateway's standard input, and kill it if it goes on for JAVA_SECONDS."""
+        if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
-        if not self.ends_within(_STOP_SECONDS):
-            _log.warning("spark_killed", pid=self.pid, waited_seconds=_STOP_SECONDS)
+        if not self.ends_within(JAVA_SECONDS):
+            _log.warning("spark_killed", pid=self.pid, waited_seconds=JAVA_SECONDS)
             self.kill()
-            self._process.wait()
-        self._reader.join(_READER_SECONDS)  # a process that it started may have its output, too
+            if not self.ends_within(KILLED_SECONDS):
+                _log.warning("spark_cannot_be_killed", pid=self.pid, waited_seconds=KILLED_SECONDS)
+        self._reader.join(OUTPUT_SECONDS)
 
     def kill(self) -> None:
-        """Whoever waits for an answer of it gets an error."""
-        self._process.kill()
+        """Whoever waits for an answer of it gets an error; it is not started any more. Any thread."""
+        self._killed = True
+        if self.runs:
+            assert self._process is not None
+            # With the scripts that start it, and what these wait for.
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """pyspark tells which process it starts only once that answers, which it may never do."""
+        names = vars(java_gateway)
+        popen = names["Popen"]
+
+        def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+            self._process = made = subprocess.Popen(*arguments, **options)
+            if self._killed:
+                self.kill()
+            return made
+
+        names["Popen"] = start
+        try:
+            yield
+        finally:
+            names["Popen"] = popen
 
     def _read(self, output: int) -> None:
         """Pass on what the Java process prints, until it ends."""

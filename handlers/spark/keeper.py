@@ -13,7 +13,6 @@ from worker.logs import get_logger
 
 __all__ = ["Keeper"]
 
-_CLOSE_SECONDS = 5.0
 _TURN = 5.0
 """Seconds between two looks."""
 
@@ -21,7 +20,7 @@ _log = get_logger("spark")
 
 
 class Keeper:
-    """One thread, `spark-keeper`, from `start` to `close`."""
+    """One thread, `spark-keeper`, from `start` to `end`."""
 
     def __init__(self, options: UpkeepOptions, sinks: Callable[[], Iterable[TableSink]]) -> None:
         """`sinks`: the tables known so far."""
@@ -34,11 +33,14 @@ class Keeper:
     def start(self) -> None:
         self._thread.start()
 
-    def close(self) -> bool:
-        """Begin nothing more, and wait for what runs; False: it goes on after 5 s."""
+    def end(self) -> None:
+        """Begin nothing more."""
         self._stopped.set()
+
+    def ended(self, within: float) -> bool:
+        """After `end`: whether what runs is done, or is in so many seconds."""
         if self._thread.ident is not None:
-            self._thread.join(_CLOSE_SECONDS)
+            self._thread.join(within)
         return not self._thread.is_alive()
 
     def _run(self) -> None:

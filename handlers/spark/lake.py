@@ -38,8 +38,7 @@ from worker.logs import get_logger
 
 __all__ = ["Lake"]
 
-_UPKEEP_SECONDS = 10.0
-_MERGING_SECONDS = 15.0
+_UPKEEP_SECONDS = 5.0  # while merges have WORK_SECONDS
 
 _ABANDONED = 600.0
 """Seconds after its newest segment that a log of no partition of this worker counts as nobody's."""
@@ -57,7 +56,7 @@ class Lake:
         """Starts Spark, unless another handler has. Raises as SparkHandler.open."""
         section = SparkSection.model_validate(dict(context.spark))
         self._options = options
-        self._spark = acquire(section, context.folder, context.worker)
+        self._spark = acquire(section, context.folder, context.worker, within=context.start_timeout)
         try:
             places = Places(options, section, context.folder)
             self._world = World(
@@ -148,7 +147,12 @@ class Lake:
         done = True
         try:
             if self._runs and self._world.applier is not None:
-                done = all([self._search.close(), self._keeper.close(), self._merger.close()])
+                others = (self._search, self._keeper)
+                end = time.monotonic() + _UPKEEP_SECONDS
+                for each in others:
+                    each.end()
+                done = self._merger.close()
+                done &= all(each.ended(max(0.0, end - time.monotonic())) for each in others)
                 if not done:
                     _log.warning("spark_work_left", hint="it takes long; it is done again at the next start")
         finally:

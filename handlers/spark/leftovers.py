@@ -13,7 +13,6 @@ from worker.logs import get_logger
 
 __all__ = ["Search"]
 
-_CLOSE_SECONDS = 5.0
 _TURN = 60.0
 """Seconds between two rounds."""
 
@@ -24,7 +23,7 @@ _log = get_logger("spark")
 
 
 class Search:
-    """One thread, `spark-search`, from `start` to `close`.
+    """One thread, `spark-search`, from `start` to `end`.
 
     Every log is read in, so that what waits in it is merged though no batch of its table comes; and each
     minute one that is served is looked at, as another worker, or a replay, may have put more. What cannot be
@@ -60,11 +59,14 @@ class Search:
     def start(self) -> None:
         self._thread.start()
 
-    def close(self) -> bool:
-        """Begin nothing more, and wait for what runs; False: it goes on after 5 s."""
+    def end(self) -> None:
+        """Begin nothing more."""
         self._stopped.set()
+
+    def ended(self, within: float) -> bool:
+        """After `end`: whether what runs is done, or is in so many seconds."""
         if self._thread.ident is not None:
-            self._thread.join(_CLOSE_SECONDS)
+            self._thread.join(within)
         return not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from handlers.api import StopWorker, TargetUnavailable
+from handlers.spark.close_times import WORK_SECONDS
 from handlers.spark.options import MergeOptions
 from handlers.spark.waiting import Waiting
 from worker.logs import get_logger
 
 __all__ = ["Mergeable", "Merger"]
 
-_CLOSE_SECONDS = 15.0
 _LONGEST_RETRY = 60.0
 _LONGEST_AWAY = 10.0
 _FIRST_RETRY = 1.0
@@ -81,12 +81,12 @@ class Merger:
                 self._changed.notify()
 
     def close(self) -> bool:
-        """Go on with what waits for `at_close` at most, then wait for what runs; False: it goes on after 15 s
-        more."""
+        """Go on with what waits for `at_close` at most, then wait for what runs; False: it goes on after
+        WORK_SECONDS more."""
         with self._changed:
             if self._ends_at is None:
                 self._ends_at = time.monotonic() + self._options.at_close
-            end = self._ends_at + _CLOSE_SECONDS
+            end = self._ends_at + WORK_SECONDS
             self._changed.notify_all()
         for thread in self._threads:
             if thread.ident is not None:

@@ -12,10 +12,7 @@ from handlers.mysql_ddl.rules import DDLRules
 from handlers.spark.spark_types import read_spark_type
 from worker.configuration.values import Duration, PositiveDuration, PositiveSize, duration, size
 
-__all__ = ["CLOSE_SECONDS", "MergeOptions", "SparkOptions", "UpkeepOptions"]
-
-CLOSE_SECONDS = 60.0
-"""What closing may take beyond `merge.at_close`: what is being merged, and stopping Spark."""
+__all__ = ["MergeOptions", "SparkOptions", "UpkeepOptions"]
 
 _FIELDS = ("database", "table")
 _NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")

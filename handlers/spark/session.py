@@ -25,6 +25,9 @@ for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
 
 StopCallback = Callable[[BaseException], None]
 
+START_SECONDS = 300.0
+"""How long Spark may take to start, where nobody says otherwise."""
+
 
 class _Place(Protocol):
     """Where Spark runs: Driver or ConnectServer."""
@@ -54,8 +57,8 @@ class SharedSpark:
     Executors that a cluster loses are replaced by Spark itself.
     """
 
-    def __init__(self, section: SparkSection, folder: Path, name: str) -> None:
-        """Raises JavaError, JarsError, and RuntimeError when Spark does not start."""
+    def __init__(self, section: SparkSection, folder: Path, name: str, within: float = START_SECONDS) -> None:
+        """Raises JavaError, JarsError, and RuntimeError when Spark does not start in so many seconds."""
         self.section = section
         self.slots = Slots(section.concurrency)
         """Bounds the batches that are written at once."""
@@ -69,7 +72,7 @@ class SharedSpark:
         else:
             from handlers.spark.driver import Driver  # noqa: PLC0415 (Connect needs no Java)
 
-            self._place = driver = Driver(section, folder, name)
+            self._place = driver = Driver(section, folder, name, within)
             self._watch = Watch(driver)
 
     @property
@@ -155,17 +158,22 @@ _holders = 0
 
 
 def acquire(
-    section: SparkSection, folder: Path, name: str, stop_worker: StopCallback | None = None
+    section: SparkSection,
+    folder: Path,
+    name: str,
+    stop_worker: StopCallback | None = None,
+    *,
+    within: float = START_SECONDS,
 ) -> SharedSpark:
     """The process's Spark, started by the first who asks. Everyone who asked calls `release` once.
 
     `stop_worker` is told (see HandlerContext) when Spark is gone. Raises JavaError, JarsError, and
-    RuntimeError when Spark does not start.
+    RuntimeError when Spark does not start in `within` seconds.
     """
     global _shared, _holders  # noqa: PLW0603 (one Spark a process is pyspark's own rule)
     with _lock:
         if _shared is None:
-            _shared = SharedSpark(section, folder, name)
+            _shared = SharedSpark(section, folder, name, within)
         _holders += 1
         if stop_worker is not None:
             _shared.watch(stop_worker)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from handlers.api import StopWorker
+from handlers.spark.close_times import WATCH_SECONDS
 from handlers.spark.driver import Driver
 from worker.logs import get_logger
 
@@ -52,7 +53,7 @@ class Watch:
     def stop(self) -> None:
         self._stopped.set()
         if self._thread is not None:
-            self._thread.join(5)  # a frozen JVM may not answer it; then it ends with the JVM
+            self._thread.join(WATCH_SECONDS)  # a frozen JVM may not answer it; then it ends with the JVM
 
     def _run(self) -> None:
         while not self._stopped.wait(self._look_seconds):

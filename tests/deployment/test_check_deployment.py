@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from check_deployment import check_base, check_compose, check_dockerfile, check_prometheus, render
+from check_deployment import (
+    _read,
+    _stop_seconds,
+    check_base,
+    check_compose,
+    check_dockerfile,
+    check_prometheus,
+    render,
+)
 
 TOOL = Path(__file__).parents[2] / "tools" / "check_deployment.py"
 
@@ -60,8 +69,8 @@ def test_a_dockerfile_against_the_rules_is_a_fault(shipped: Path, old: str, new:
 @pytest.mark.parametrize(
     ("file", "old", "new", "fault"),
     [
-        ("deployment.yaml", "replicas: 2", "replicas: two", "'two' is not of type"),
-        ("deployment.yaml", "  replicas: 2", "  replica: 2", "'replica' was unexpected"),
+        ("deployment.yaml", "replicas: 1", "replicas: two", "'two' is not of type"),
+        ("deployment.yaml", "  replicas: 1", "  replica: 1", "'replica' was unexpected"),
         ("deployment.yaml", "readinessProbe:", "livenesProbe:", "'livenesProbe' was unexpected"),
         (
             "deployment.yaml",
@@ -72,15 +81,20 @@ def test_a_dockerfile_against_the_rules_is_a_fault(shipped: Path, old: str, new:
         ("deployment.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "readOnlyRoot"),
         ("deployment.yaml", "limits: {memory: 4Gi}", "limits: {}", "limits.memory is missing"),
         ("deployment.yaml", "memory: 3Gi}", "memory: 2800Mi}", "requests.memory must be 2838Mi at least"),
-        ("deployment.yaml", "Seconds: 180", "Seconds: 60", "must be at least 110 to hold a stop"),
+        ("deployment.yaml", "Seconds: 180", "Seconds: 60", "must be at least 152 to hold a stop"),
         (
             "deployment.yaml",
             "configMap: {name: binlane}",
             "configMap: {name: other}",
             "from no ConfigMap",
         ),
-        ("binlane.yaml", "shutdown_timeout: 30s", "shutdown_timeout: 5m", "must be at least 380"),
+        ("binlane.yaml", "shutdown_timeout: 30s", "shutdown_timeout: 5m", "must be at least 390"),
+        ("deployment.yaml", "failureThreshold: 66", "failureThreshold: 6", "must have 310 s at least"),
+        ("binlane.yaml", "http:", "start_timeout: 6m\nhttp:", "must have 370 s at least"),
+        ("deployment.yaml", "path: /startupz", "path: /healthz", "startupProbe must ask /startupz"),
         ("binlane.yaml", "- type: log", "- type: lgo", "lgo"),
+        ("binlane.yaml", "each: batch", "each: change", "rows come into the log"),
+        ("binlane.yaml", "shop-first-look", "shop-replica", "is that of deploy/binlane.yaml"),
         ("binlane.yaml", "topics: [cdc.shop]", "", "kafka.topics"),
         ("kustomization.yaml", "service.yaml", "servise.yaml", "cannot be rendered"),
         ("kustomization.yaml", "resources:", "patches: []\nresources:", "patches is not known to this check"),
@@ -109,6 +123,42 @@ def test_a_missing_probe_is_a_fault(shipped: Path) -> None:
     assert list(check_base(shipped)) == ["k8s: Deployment/binlane: livenessProbe is missing"]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("replicas: 1", "replicas: 2"), ("type: Recreate", "type: RollingUpdate")],
+)
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        "topics: [cdc.shop]\n  ddl_topics: [cdc.ddl]",
+        "topics: [cdc.shop]\nspark: {single_writer: true, warehouse: 's3a://lake'}",
+    ],
+)
+def test_several_pods_of_a_configuration_that_demands_one_worker_are_a_fault(
+    shipped: Path, old: str, new: str, configuration: str
+) -> None:
+    base = shipped / "k8s"
+    replace(base / "binlane.yaml", "topics: [cdc.shop]", configuration)
+    replace(base / "binlane.yaml", "type: log\n        each: batch", "type: spark\n        mode: replica")
+    assert list(check_base(shipped)) == []
+
+    replace(base / "deployment.yaml", old, new)
+
+    [fault] = check_base(shipped)
+    assert "replicas must be 1 and the strategy Recreate" in fault
+
+
+def test_the_documentation_has_the_longest_stop_that_the_code_adds_up_to(shipped: Path) -> None:
+    text = (TOOL.parents[1] / "docs" / "deployment.md").read_text()
+    configuration = _read((shipped / "deploy" / "binlane.yaml").read_text())
+    whole = _stop_seconds(configuration)
+    told = [int(each) for each in re.findall(r"\((\d+) s with the Spark handler\)", text)]
+    assert told == [whole]
+    table = text[text.index("| part | at most |") : text.index("A worker that is still there")]
+    table = table.replace("30 s; of the Spark handler", "")
+    assert sum(int(each) for each in re.findall(r"\b(\d+) s\b", table)) == whole
+
+
 def test_the_base_renders_the_configuration_into_a_config_map(shipped: Path) -> None:
     rendered = {manifest["kind"]: manifest for manifest in render(shipped / "k8s")}
 
@@ -126,7 +176,7 @@ def test_the_base_renders_the_configuration_into_a_config_map(shipped: Path) -> 
         ("- kafka:/var/lib", "- kafak:/var/lib", "not declared under volumes: kafak"),
         ("./deploy/binlane.yaml:", "./deploy/worker.yaml:", "no such file: ./deploy/worker.yaml"),
         ("127.0.0.1:9092:9092", "9092:9092", "ports"),
-        ("stop_grace_period: 180s", "stop_grace_period: 60s", "stop_grace_period must be at least 150s"),
+        ("stop_grace_period: 180s", "stop_grace_period: 60s", "stop_grace_period must be at least 152s"),
         ("prom/prometheus:v3.5.0", "prom/prometheus", "image"),
         ("services:", "services: [", "while parsing"),
     ],

@@ -11,12 +11,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from spark_sessions import QUICK
+from pyspark import SparkContext
+from spark_sessions import QUICK, SparkKeeper
+
+from handlers.spark import session
+from handlers.spark.section import SparkSection
+
+NEVER = "-agentlib:jdwp=transport=dt_socket,server=y,suspend=y,address=127.0.0.1:0"
 
 FUNCTION = """
 import threading
@@ -179,6 +186,61 @@ def test_a_dead_spark_stops_the_worker_with_a_batch_or_without_and_can_be_starte
     assert time.monotonic() - started < 20
     java.wait(timeout=10)
     assert child.read() == "open again"
+
+
+FROZEN = """
+import json, os, signal, sys
+from pathlib import Path
+from handlers.spark import close_times, driver, java_process, watch
+from handlers.spark.session import acquire, release
+from handlers.spark.section import SparkSection
+
+for module in (driver, java_process, watch):
+    for name in set(vars(module)) & set(close_times.__all__):
+        setattr(module, name, 1.0)
+spark = acquire(SparkSection.model_validate(json.loads(sys.argv[2])), Path(sys.argv[1]), "test", print)
+pid = spark._place._process.pid
+os.kill(pid, signal.SIGSTOP)
+release()
+try:
+    os.kill(pid, 0)
+except ProcessLookupError:
+    print("gone", flush=True)
+"""
+
+
+def test_a_spark_that_does_not_answer_any_more_is_killed_by_its_close(tmp_path: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", FROZEN, str(tmp_path), json.dumps(QUICK)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    assert "spark_does_not_stop" in said.stdout
+    assert said.stdout.splitlines()[-1] == "gone"
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        # Java waits for a debugger before it begins; Spark waits for a master that is not there.
+        ({"conf": {"spark.driver.extraJavaOptions": NEVER}}, "launch_gateway"),
+        ({"master": "spark://127.0.0.1:1"}, "send_command"),
+    ],
+)
+def test_a_spark_that_never_starts_is_given_up_and_leaves_no_process(
+    tmp_path: Path, spark_keeper: SparkKeeper, more: dict[str, Any], place: str
+) -> None:
+    spark_keeper.stop()
+    section = SparkSection.model_validate({**QUICK, **more})
+    before = set(psutil.Process().children(recursive=True))
+    with pytest.raises(RuntimeError, match=rf"Spark \({section.master[:5]}.*not done within 6 s.*{place}"):
+        session.acquire(section, tmp_path, "test", within=6)
+    assert session._shared is None
+    assert SparkContext._gateway is SparkContext._active_spark_context is None
+    left = set(psutil.Process().children(recursive=True)) - before
+    assert not psutil.wait_procs(left, timeout=10)[1]
 
 
 def test_out_of_memory_is_told_and_with_more_memory_no_row_is_missing(tmp_path: Path) -> None:

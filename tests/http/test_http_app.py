@@ -156,3 +156,17 @@ def test_the_page_writes_foreign_text_as_text_only(client: httpx.Client) -> None
 def test_an_unknown_address_is_a_404_and_a_post_a_405(client: httpx.Client) -> None:
     assert client.get("/nothing").status_code == 404
     assert client.post("/api/status").status_code == 405
+
+
+def test_the_startup_probe_fails_until_the_worker_has_started() -> None:
+    reasons: list[str | None] = ["starting: handler spark is being opened", None]
+    app = build_app(Worker().status, lambda: None, lambda: None, Metrics(), lambda: reasons.pop(0))
+    server = HttpServer(app, "127.0.0.1", 0)
+    server.start()
+    url = f"http://127.0.0.1:{server.port}/startupz"
+    found = [httpx.get(url, trust_env=False) for _ in range(2)]
+    server.stop()
+    assert [(each.status_code, each.text) for each in found] == [
+        (503, "starting: handler spark is being opened\n"),
+        (200, "ok\n"),
+    ]

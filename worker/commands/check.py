@@ -12,7 +12,7 @@ from rich.text import Text
 from worker import logs
 from worker.commands.sample import show_samples
 from worker.configuration import Configuration, TableRule, load
-from worker.configuration.spark_places import doubtful_places
+from worker.configuration.doubts import doubts
 from worker.configuration.units import format_duration, format_size
 from worker.connection import reach_handlers, reach_kafka
 
@@ -38,7 +38,7 @@ def check(config: Path, connect: bool = False, sample: Path | None = None) -> in
         console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
     console.print(Text(f"{config}: usable"))
     console.print(_table(configuration))
-    for sentence in doubtful_places(configuration):
+    for sentence in doubts(configuration):
         console.print(Text(configuration.secrets.redact(f"Note: {sentence}")), soft_wrap=True)
     shown = show_samples(configuration, sample, console) if sample is not None else 0
     return max(shown, _connect(configuration, console) if connect else 0)

@@ -21,6 +21,7 @@ LIVE = (
     "logging.level",
     "revoke_timeout",
     "shutdown_timeout",
+    "start_timeout",
     "tables",
 )
 """Key paths that a running worker takes over, with all below them; every other change needs a restart."""

@@ -6,7 +6,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable
 
-__all__ = ["PatternError", "table_matcher", "topic_matcher", "topics_matcher"]
+__all__ = ["PatternError", "covers", "table_matcher", "topic_matcher", "topics_matcher"]
 
 _WILDCARDS = frozenset("*?[")
 
@@ -71,6 +71,45 @@ def topics_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
     """A test whether any of these takes a topic's name (see `topic_matcher`)."""
     matchers = [topic_matcher(pattern) for pattern in patterns]
     return lambda topic: any(matches(topic) for matches in matchers)
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Whether every table that the pattern `narrow` takes is surely taken by `wide`, too.
+
+    False also where that cannot be told, as of most regular expressions.
+    """
+    if not narrow.startswith("/") and not _WILDCARDS & set(narrow):
+        return table_matcher(wide)(narrow)
+    if wide == narrow or wide in ("*", "/.*/"):
+        return True
+    if wide.startswith("/") or narrow.startswith("/"):
+        return False
+    return _takes(_TOKENS.findall(wide), _TOKENS.findall(narrow))
+
+
+_TOKENS = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
+"""Of a glob: one character, a wildcard, or a set of characters."""
+
+
+def _takes(wide: list[str], narrow: list[str]) -> bool:
+    """Whether the first glob takes whatever the second does, piece by piece."""
+    # reached[n]: the pieces of `wide` so far take the first n of `narrow`.
+    reached = [True, *[False] * len(narrow)]
+    for piece in wide:
+        if piece == "*":
+            for at in range(len(narrow)):
+                reached[at + 1] = reached[at + 1] or reached[at]
+        else:
+            one = [_takes_one(piece, each) for each in narrow]
+            reached = [False, *(was and fits for was, fits in zip(reached, one, strict=False))]
+    return reached[-1]
+
+
+def _takes_one(wide: str, narrow: str) -> bool:
+    """Of two pieces that stand for one character each, unless `narrow` is `*`."""
+    if narrow == "*":
+        return False
+    return wide in ("?", narrow) or (len(narrow) == 1 and narrow != "?" and fnmatch.fnmatchcase(narrow, wide))
 
 
 def _compiled(expression: str) -> re.Pattern[str]:

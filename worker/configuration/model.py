@@ -20,7 +20,7 @@ from worker.configuration.parts import (
 )
 from worker.configuration.secrets import Secrets
 from worker.configuration.tables import BatchRule, OnFailure, TableRule
-from worker.configuration.values import Duration, FormatChoice, duration
+from worker.configuration.values import Duration, FormatChoice, PositiveDuration, duration
 
 __all__ = ["Configuration"]
 
@@ -46,6 +46,8 @@ class Configuration(Section):
     """How much a handler is given at once, by default."""
     checkpoint: CheckpointRule = Field(default_factory=CheckpointRule)
     """How the position is kept."""
+    start_timeout: PositiveDuration = duration("5m")
+    """How long the handlers may take to open; a worker that takes longer ends with exit code 1."""
     shutdown_timeout: Duration = duration("30s")
     """How long a stop waits for what runs."""
     revoke_timeout: Duration = duration("10s")

@@ -73,7 +73,7 @@ class CheckpointRule(Section):
     interval: PositiveDuration = duration("5s")
     """Time between commits."""
     directory: FilePath = Field(default=Path("state"), json_schema_extra={"default": "state"})
-    """Folder of the local checkpoint file and the journal; a relative one starts at the working directory."""
+    """Folder of the local checkpoint file; a relative one starts at the working directory."""
     initial: Initial = Field(default="earliest")
     """Where a group without a position begins: earliest, latest, an ISO 8601 time, or offsets."""
     force: bool = False

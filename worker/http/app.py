@@ -32,12 +32,13 @@ def build_app(
     health: Callable[[], Reason],
     ready: Callable[[], Reason],
     metrics: Metrics,
+    started: Callable[[], Reason] = lambda: None,
 ) -> Starlette:
-    """The whole application: `/`, `/api/status`, `/healthz`, `/readyz`, `/metrics`.
+    """The whole application: `/`, `/api/status`, `/healthz`, `/readyz`, `/startupz`, `/metrics`.
 
     `status` and the scrape may wait for locks of busy threads, so they run on threads of their own;
-    `health` and `ready` are called on the server's thread and must answer at once: a probe never waits
-    behind a scrape.
+    `health`, `ready` and `started` are called on the server's thread and must answer at once: a probe never
+    waits behind a scrape.
     """
 
     def page(_: Request) -> Response:
@@ -53,6 +54,9 @@ def build_app(
     async def readyz(_: Request) -> Response:
         return _probe(ready())
 
+    async def startupz(_: Request) -> Response:
+        return _probe(started())
+
     def scrape(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(
@@ -65,6 +69,7 @@ def build_app(
             Route("/api/status", api_status),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
+            Route("/startupz", startupz),
             Route("/metrics", scrape),
         ]
     )
