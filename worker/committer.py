@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
+from offsets.stores.commits import GroupMovedOn
 from offsets.stores.interface import CheckpointError
 from offsets.stores.polled import CommitInterrupted
 from offsets.types import Checkpoint, Mark, TopicPartition
@@ -202,4 +204,6 @@ class Committer(threading.Thread):
         self._metrics.commit(store, "failure")
         # The text of a CheckpointError says it all; anything else needs its place in the code.
         exc_info = None if isinstance(error, CheckpointError) else error
-        log.error("checkpoint_failed", store=store, error=told, exc_info=exc_info)
+        # In most rebalances of a busy worker one commit comes too late, and the next one covers it.
+        level = logging.INFO if isinstance(error, GroupMovedOn) else logging.ERROR
+        log.log(level, "checkpoint_failed", store=store, error=told, exc_info=exc_info)

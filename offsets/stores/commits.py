@@ -16,6 +16,7 @@ from offsets.types import Checkpoint, Committed, Mark, TopicPartition
 
 __all__ = [
     "CommitTexts",
+    "GroupMovedOn",
     "MetadataTooLarge",
     "commit_now",
     "committed_of",
@@ -36,6 +37,17 @@ _LEAST_METADATA = 100  # characters; with fewer hardly a topic's id would fit
 
 class MetadataTooLarge(CheckpointError):
     """The broker's `offset.metadata.max.bytes` is below what a commit brought."""
+
+
+class GroupMovedOn(CheckpointError):
+    """The group has begun its next round of assignments, of which the worker is told in one of its polls."""
+
+
+_KINDS: Mapping[int, type[CheckpointError]] = {
+    KafkaError.OFFSET_METADATA_TOO_LARGE: MetadataTooLarge,
+    KafkaError.REBALANCE_IN_PROGRESS: GroupMovedOn,
+    KafkaError.ILLEGAL_GENERATION: GroupMovedOn,
+}
 
 
 class CommitTexts:
@@ -133,14 +145,12 @@ def failure_of(answers: Iterable[confluent_kafka.TopicPartition]) -> CheckpointE
     texts = [f"{each.topic}[{each.partition}]: {error.str()}" for each, error in refused]
     kinds = {_kind(error) for _, error in refused}
     # Less metadata would mend nothing else.
-    kind = MetadataTooLarge if kinds == {MetadataTooLarge} else CheckpointError
+    kind = kinds.pop() if len(kinds) == 1 else CheckpointError
     return kind(f"Kafka refused the commit of {listed(texts, '; ')}")
 
 
 def _kind(error: object) -> type[CheckpointError]:
-    if isinstance(error, KafkaError) and error.code() == KafkaError.OFFSET_METADATA_TOO_LARGE:
-        return MetadataTooLarge
-    return CheckpointError
+    return _KINDS.get(error.code(), CheckpointError) if isinstance(error, KafkaError) else CheckpointError
 
 
 def listed(texts: list[str], separator: str) -> str:

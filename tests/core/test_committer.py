@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import structlog
+from confluent_kafka import KafkaError
 from core.building import Clock, assignment
 
 from offsets.stores import CheckpointError, CommitInterrupted, FileStore, MemoryStore
+from offsets.stores.commits import refusal
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, TopicPartition
 from worker.assignment import Assignment, Assignments
@@ -181,6 +184,24 @@ def test_a_commit_that_a_rebalance_interrupts_is_neither_a_failure_nor_a_success
     site.kafka.fault = None
     assert site.committer.commit()
     assert site.last_success is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "level"),
+    [
+        (KafkaError.ILLEGAL_GENERATION, "info"),
+        (KafkaError.REBALANCE_IN_PROGRESS, "info"),
+        (KafkaError.UNKNOWN_MEMBER_ID, "error"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "error"),
+    ],
+)
+def test_a_commit_that_comes_too_late_in_a_rebalance_is_no_alarm(site: Site, code: int, level: str) -> None:
+    site.finish(site.first, 5)
+    site.kafka.fault = refusal(KafkaError(code))
+    with structlog.testing.capture_logs() as logs:
+        assert not site.committer.commit()
+    assert [(each["event"], each["log_level"]) for each in logs] == [("checkpoint_failed", level)]
+    assert site.error is not None
 
 
 def test_the_file_knows_which_commit_kafka_holds(site: Site) -> None:

@@ -14,6 +14,7 @@ from sql_lab import SqlLab, orders
 from handlers import Batch, Change, Rejected
 from handlers.sharding import shard_of
 from handlers.sql.applying import Applier
+from handlers.sql.marks import Pending
 
 TYPES = {"id": "int", "n": "int"}
 
@@ -199,10 +200,11 @@ class Paused(Applier):
     reached: Event
     go_on: Event
 
-    def apply(self, connection: sa.Connection, *arguments: Any, **options: Any) -> None:
-        super().apply(connection, *arguments, **options)
+    def apply(self, connection: sa.Connection, *arguments: Any, **options: Any) -> Pending:
+        done = super().apply(connection, *arguments, **options)
         self.reached.set()
         assert self.go_on.wait(30)
+        return done
 
 
 @pytest.mark.parametrize("shards", [(None, None), (0, 0), (None, 0), (0, None)])
