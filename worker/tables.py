@@ -19,8 +19,8 @@ from worker.unit import Unit, UnitState
 __all__ = ["KEPT_TABLES", "UNDECODABLE", "BoundHandler", "Table", "TableBook", "home_lane"]
 
 KEPT_TABLES = 10_000
-_SECONDS_BETWEEN = 1.0  # two looks for tables to let go of
 """Beyond so many, tables that have nothing to do are let go of."""
+_SECONDS_BETWEEN = 1.0  # two looks for tables to let go of
 _MOST_NOTED = 20_000
 """Names that records gave and no rule matches, or that are spelled otherwise than the table's own."""
 

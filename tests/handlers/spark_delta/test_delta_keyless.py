@@ -62,7 +62,7 @@ def test_columns_of_the_table_alone_stay(make_table: MakeTable) -> None:
     assert table.rows("a, mine") == [(1, "x"), (2, "x"), (3, None)]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_random_changes_come_to_what_a_model_says(make_table: MakeTable, seed: int) -> None:
     chance = random.Random(seed)
     table, model = make_table(), Counter[tuple[Any, ...]]()
