@@ -1,6 +1,6 @@
 """How fresh are the tables? A notebook as a script: run it whole, or cell by cell in an editor.
 
-    pip install 'binlane[plots]'
+    pip install '.[plots]'
     python examples/spark/freshness.py --seconds 60
 
 While shop.py and the worker run, it asks the heartbeat's table again and again, as any reader would: through

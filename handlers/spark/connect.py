@@ -23,7 +23,8 @@ try:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 except ImportError as missing:
     raise RuntimeError(
-        f"spark.remote needs the client of Spark Connect ({missing}): pip install 'binlane[connect]'"
+        f"spark.remote needs the client of Spark Connect ({missing}): "
+        "pip install '.[connect]' in binlane's folder"
     ) from None
 
 __all__ = ["ConnectServer"]

@@ -212,7 +212,7 @@ except RuntimeError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "pip install 'binlane[connect]'" in done.stdout
+    assert "pip install '.[connect]' in binlane's folder" in done.stdout
 
 
 @pytest.fixture
