@@ -112,9 +112,16 @@ def status(
     url: Annotated[str, typer.Argument(metavar="[URL]", help="Where the worker serves HTTP.")] = _STATUS_URL,
     as_json: AsJson = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing, until Ctrl-C.")] = False,
+    *,
+    token: Annotated[
+        str | None, typer.Option(envvar="BINLANE_TOKEN", help="Its http.token, if it asks for one.")
+    ] = None,
+    ca: Annotated[
+        Path | None, typer.Option("--ca", metavar="FILE", help="Trust the authorities in this PEM file.")
+    ] = None,
 ) -> int | None:
     """Show what a worker is doing: partitions, lanes, tables, checkpoint."""
-    return _call("status:status", url, as_json, watch)
+    return _call("status:status", url, as_json, watch, token=token, ca=ca)
 
 
 @checkpoint.command("show")

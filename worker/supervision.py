@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from handlers import StopWorker
 from offsets.stores import CheckpointError
 from worker.backoff import describe
+from worker.certificate import CertificateError, certificate_of
 from worker.configuration import Configuration
 from worker.ending import (
     COMMIT_SECONDS,
@@ -27,6 +28,7 @@ from worker.ending import (
     stop_seconds,
 )
 from worker.handler_set import OPENING_SECONDS
+from worker.http.access import Access
 from worker.http.app import build_app
 from worker.http.server import HttpServer, ListenError
 from worker.logs import get_logger
@@ -64,6 +66,7 @@ class LateStop(Exception):
 
 # Their text says what was found, where, and what to do: a traceback would only hide it.
 _TOLD = (
+    CertificateError,
     CheckpointError,
     DeadEnd,
     KafkaException,
@@ -206,9 +209,18 @@ class Worker:
         rule = self._configuration.http
         if rule is None:
             return
-        app = build_app(self.status, self.health, self.ready, self.parts.metrics, self.started)
-        self._http = HttpServer(app, rule.host, rule.port)
+        access = Access(rule.token, rule.tls is not None, rule.allowed_hosts)
+        app = build_app(self.status, self.health, self.ready, self.parts.metrics, self.started, access=access)
+        certificate = None if rule.tls is None else certificate_of(rule.tls, self._configuration.folder)
+        self._http = HttpServer(app, rule.host, rule.port, certificate=certificate)
         self._http.start()
+        if self._http.public and rule.token is None and rule.tls is None:
+            log.warning(
+                "http_open",
+                host=rule.host,
+                port=self._http.port,
+                hint="whoever reaches it reads names of tables, errors and figures: see http.token, http.tls",
+            )
 
     def _open_handlers(self) -> None:
         handlers, seconds = self.parts.handlers, self._configuration.start_timeout

@@ -168,7 +168,11 @@ def test_an_example_of_the_documentation_can_be_used(folder: Path, text: str) ->
     # These two name files of a machine that is not here.
     whole = whole.replace("/run/secrets/", "").replace("    ssl.ca.location: /etc/kafka/ca.pem\n", "")
     path.write_text(complete(whole))
-    load(path, environment={"HOSTNAME": "shop-0", "MIRROR_URL": "http://localhost"}, check_handlers=False)
+    load(
+        path,
+        environment={"HOSTNAME": "shop-0", "MIRROR_URL": "http://localhost", "HTTP_TOKEN": "x" * 16},
+        check_handlers=False,
+    )
 
 
 def test_every_initial_position_of_the_documentation_can_be_used(read: Load) -> None:

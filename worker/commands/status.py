@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import ssl
 import sys
 import termios
 import time
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 
 import httpx
 import msgspec
@@ -30,6 +32,7 @@ DEFAULT_URL = "http://localhost:8080"
 _POLL_SECONDS = 1.0
 _TIMEOUT = httpx.Timeout(3.0, connect=2.0)
 _PIPE_WIDTH = 160
+_REFUSALS = {httpx.codes.FORBIDDEN, httpx.codes.MISDIRECTED_REQUEST}
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -37,13 +40,22 @@ class _Unreachable(Exception):
     """The text is one line for the user."""
 
 
-def status(url: str = DEFAULT_URL, as_json: bool = False, watch: bool = False) -> int:
+def status(
+    url: str = DEFAULT_URL,
+    as_json: bool = False,
+    watch: bool = False,
+    *,
+    token: str | None = None,
+    ca: Path | None = None,
+) -> int:
     """Print what the worker at `url` is doing; with `watch`, until `q` or Ctrl-C.
+
+    `token` is what the worker may ask for (`http.token`); `ca` a PEM file of the authorities to trust.
 
     Returns 0, or 1 when there is no worker at that address (with `watch`: when there was none at the end).
     """
     try:
-        with _Worker(url) as worker:
+        with _Worker(url, token, ca) as worker:
             if watch:
                 return _watch(worker, as_json)
             answer = worker.ask()
@@ -68,7 +80,7 @@ class _Answer:
 class _Worker:
     """A worker's `/api/status`. Raises _Unreachable when `url` cannot be one."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None, ca: Path | None) -> None:
         address = url if "://" in url else f"http://{url}"
         try:
             parsed = httpx.URL(address.rstrip("/") + "/api/status")
@@ -80,7 +92,15 @@ class _Worker:
         shown = parsed.copy_with(username=None, password=None)
         self.address = str(shown).removesuffix("/api/status")
         # A proxy set for the outside world does not lead to this machine.
-        self._client = httpx.Client(timeout=_TIMEOUT, trust_env=parsed.host not in _LOOPBACK)
+        trust_env = parsed.host not in _LOOPBACK
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            verify = ssl.create_default_context(cafile=ca) if ca is not None else True
+            self._client = httpx.Client(timeout=_TIMEOUT, trust_env=trust_env, headers=headers, verify=verify)
+        except OSError as error:
+            raise _Unreachable(f"--ca: {ca} holds no certificates in PEM ({error})") from error
+        except UnicodeEncodeError:
+            raise _Unreachable("the token has characters that no header can hold") from None
 
     def __enter__(self) -> _Worker:
         return self
@@ -97,6 +117,10 @@ class _Worker:
         except httpx.HTTPError as error:
             reason = re.sub(r"^\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
             raise _Unreachable(f"no answer from {self.address}: {reason}; {_HINT}") from error
+        if response.status_code == httpx.codes.UNAUTHORIZED:
+            raise _Unreachable(f"{self.address} asks for another token: set BINLANE_TOKEN to its http.token")
+        if response.status_code in _REFUSALS:
+            raise _Unreachable(f"{self.address} refused: {response.text.strip()}")
         if response.status_code != httpx.codes.OK:
             raise _Unreachable(f"{self.address} answered HTTP {response.status_code} to /api/status; {_HINT}")
         try:

@@ -10,6 +10,7 @@ from worker.configuration.parts import (
     KafkaRule,
     LanesRule,
     LoggingRule,
+    TlsRule,
 )
 from worker.configuration.secrets import Secrets
 from worker.configuration.tables import BatchRule, HandlerEntry, RetryRule, TableRule
@@ -29,5 +30,6 @@ __all__ = [
     "RetryRule",
     "Secrets",
     "TableRule",
+    "TlsRule",
     "load",
 ]

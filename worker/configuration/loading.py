@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from handlers.api import Handler
 from handlers.options import Explanation, check_model, check_options, explain
 from handlers.registry import HandlerTypeError, load_function, resolve, section_model
+from worker.certificate import CertificateError, certificate_of
 from worker.configuration.agreement import disagreements
 from worker.configuration.document import Document, parse, typed
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
@@ -55,6 +56,8 @@ def load(
     if configuration is not None and not document.faults:
         checker.properties(configuration)
         checker.agreement(configuration)
+        if check_handlers:
+            checker.certificate(configuration, path.absolute().parent)
     if configuration is None or document.faults:
         raise ConfigurationError(sorted(document.faults, key=lambda fault: fault.line or 0))
     return configuration.read_from(path, checker.secrets)
@@ -146,6 +149,15 @@ class _Checker:
             name = error.key.removeprefix("kafka.properties").removeprefix(".")
             path: KeyPath = ("kafka", "properties", name) if name else ("kafka", "properties")
             self._add(path, error.problem)
+
+    def certificate(self, configuration: Configuration, folder: Path) -> None:
+        rule = configuration.http
+        if rule is None or rule.tls is None:
+            return
+        try:
+            certificate_of(rule.tls, folder)
+        except CertificateError as error:
+            self._add(tuple(error.key.split(".")), error.problem)
 
     def agreement(self, configuration: Configuration) -> None:
         for path, sentence in disagreements(configuration):

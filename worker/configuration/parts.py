@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from worker.configuration.values import (
+    AccessToken,
     FilePath,
     Initial,
     PositiveDuration,
@@ -27,6 +28,7 @@ __all__ = [
     "LanesRule",
     "LoggingRule",
     "Section",
+    "TlsRule",
 ]
 
 
@@ -89,13 +91,29 @@ class DeadLetterRule(Section):
     """More than this share of the last 1,000 records: halt."""
 
 
+class TlsRule(Section):
+    """The certificate that the HTTP server shows. A changed file is read anew."""
+
+    certificate: FilePath
+    """A PEM file: the certificate, and those between it and its authority. A relative path starts at the
+    configuration's folder."""
+    key: FilePath
+    """A PEM file: its private key, without a password."""
+
+
 class HttpRule(Section):
-    """Where status, probes and metrics are served."""
+    """Where status, probes and metrics are served, and to whom."""
 
     host: str = Field(default="0.0.0.0", min_length=1)
     """Address to listen on."""
     port: int = Field(default=8080, ge=0, le=65535)
     """Port to listen on; 0: any free one, logged as http_listening."""
+    token: AccessToken | None = None
+    """What all but the probes ask for: as a bearer token, or as the password of any user."""
+    tls: TlsRule | None = None
+    """All but the probes are served over TLS only; null: all without it."""
+    allowed_hosts: list[str] = Field(default=[])
+    """Further names that requests may be addressed to: binlane.example.org, *.example.org, or * for any."""
 
 
 class LoggingRule(Section):

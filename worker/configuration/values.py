@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -23,6 +24,7 @@ from worker.configuration.units import (
 
 __all__ = [
     "FORMATS",
+    "AccessToken",
     "Duration",
     "FilePath",
     "FormatChoice",
@@ -43,6 +45,7 @@ FORMATS = ("canal", "debezium", "maxwell", "dts", "json")
 StartOffsets = dict[str, dict[int, int]]
 """{topic: {partition: offset}}."""
 
+_TOKEN_PATTERN = "^[!-~]{16,}$"
 _DURATION = "a duration such as 250ms, 5s, 2m or 1h"
 _SIZE = "a size such as 512KiB, 64MiB or 1GiB"
 _INITIAL = "earliest, latest, an ISO 8601 time, or a mapping {topic: {partition: offset}}"
@@ -217,6 +220,12 @@ def _property(value: object) -> str | int | float | bool:
     raise not_allowed("text, a number, true or false")
 
 
+def _token(value: str) -> str:
+    if re.fullmatch(_TOKEN_PATTERN, value) is None:
+        raise not_allowed("at least 16 characters of ASCII without spaces")
+    return value
+
+
 def _path(value: object) -> Path:
     if isinstance(value, Path):
         return value
@@ -274,6 +283,11 @@ PropertyValue = Annotated[
     str | int | float | bool,
     PlainValidator(_property),
     WithJsonSchema({"type": ["string", "number", "boolean"]}),
+]
+AccessToken = Annotated[
+    str,
+    PlainValidator(lambda value: _text(value, _token)),
+    WithJsonSchema({"type": "string", "pattern": _TOKEN_PATTERN}),
 ]
 FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
 

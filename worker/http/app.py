@@ -12,10 +12,12 @@ from importlib.resources import files
 import msgspec
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from worker.http.access import Access, Guard
 from worker.metrics import Metrics
 from worker.status import WorkerStatus
 
@@ -24,7 +26,7 @@ __all__ = ["Reason", "build_app"]
 Reason = str | None
 """Why not; None: all is well."""
 
-_NO_STORE = {"Cache-Control": "no-store"}
+_NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 def build_app(
@@ -33,12 +35,15 @@ def build_app(
     ready: Callable[[], Reason],
     metrics: Metrics,
     started: Callable[[], Reason] = lambda: None,
+    *,
+    access: Access | None = None,
 ) -> Starlette:
     """The whole application: `/`, `/api/status`, `/healthz`, `/readyz`, `/startupz`, `/metrics`.
 
     `status` and the scrape may wait for locks of busy threads, so they run on threads of their own;
     `health`, `ready` and `started` are called on the server's thread and must answer at once: a probe never
-    waits behind a scrape.
+    waits behind a scrape. All but the probes is answered to those whom `access` lets pass (default: who knows
+    one of the machine's own names).
     """
 
     def page(_: Request) -> Response:
@@ -71,7 +76,8 @@ def build_app(
             Route("/readyz", readyz),
             Route("/startupz", startupz),
             Route("/metrics", scrape),
-        ]
+        ],
+        middleware=[Middleware(Guard, access=access or Access())],
     )
 
 

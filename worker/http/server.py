@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
+import ipaddress
 import socket
 import threading
 
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from worker.certificate import Certificate
+from worker.http.gate import Gate, Visit
 
 __all__ = ["HttpServer", "ListenError"]
 
 _log = structlog.get_logger(__name__)
+
+_MOST_CONNECTIONS = 100
+_CLIENT_SECONDS = 10.0
 
 
 class ListenError(RuntimeError):
@@ -25,9 +35,23 @@ class HttpServer:
     The thread is a daemon and installs no signal handlers: the worker decides when it ends.
     """
 
-    def __init__(self, app: ASGIApp, host: str = "0.0.0.0", port: int = 8080) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        host: str = "0.0.0.0",
+        port: int = 8080,
+        *,
+        certificate: Certificate | None = None,
+        most_connections: int = _MOST_CONNECTIONS,
+        client_seconds: float = _CLIENT_SECONDS,
+    ) -> None:
+        """With a `certificate` clients may speak TLS; whether they must, `app` decides by the scheme.
+        `client_seconds`: so long a client may take for sending a request, and for reading its answer."""
         self._host = host
         self._port = port
+        self._certificate = certificate
+        self._most_connections = most_connections
+        self._client_seconds = client_seconds
         self._socket: socket.socket | None = None
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -37,7 +61,7 @@ class HttpServer:
                 ws="none",
                 lifespan="off",
                 log_config=None,
-                log_level="warning",
+                log_level="error",  # that somebody sent no HTTP is no news
                 access_log=False,
                 server_header=False,
                 timeout_graceful_shutdown=1,
@@ -51,6 +75,13 @@ class HttpServer:
         if self._socket is None:
             raise RuntimeError("the HTTP server has not been started")
         return self._port
+
+    @property
+    def public(self) -> bool:
+        """Whether other machines can reach it. Raises RuntimeError before `start`."""
+        if self._socket is None:
+            raise RuntimeError("the HTTP server has not been started")
+        return not ipaddress.ip_address(self._socket.getsockname()[0].partition("%")[0]).is_loopback
 
     @property
     def alive(self) -> bool:
@@ -80,7 +111,42 @@ class HttpServer:
 
     def _serve(self) -> None:
         if self._socket is not None:
-            self._server.run(sockets=[self._socket])
+            asyncio.run(self._main(self._socket))
+
+    async def _main(self, listener: socket.socket) -> None:
+        server = self._server
+        gate = Gate(
+            listener,
+            lambda visit: _Protocol(server, visit),
+            None if self._certificate is None else self._certificate.context,
+            most=self._most_connections,
+            seconds=self._client_seconds,
+            closed=lambda: server.should_exit,
+        )
+        accepting = asyncio.create_task(gate.run())
+        try:
+            await server.serve(sockets=[])
+        finally:
+            accepting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await accepting
+
+
+class _Protocol(H11Protocol):
+    """Uvicorn's, which tells the gate of its connection."""
+
+    def __init__(self, server: uvicorn.Server, visit: Visit) -> None:
+        super().__init__(config=server.config, server_state=server.server_state, app_state={})
+        self._visit = visit
+        self.app = visit.around(self.app)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._visit.made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._visit.left()
 
 
 def _listen(host: str, port: int) -> socket.socket:

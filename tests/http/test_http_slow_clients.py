@@ -1,0 +1,179 @@
+"""Clients that ask for nothing, slowly, or too often: they are let go of, and probes are answered."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from example_worker import status_at
+from servers.own_authority import OwnAuthority
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from worker.certificate import Certificate
+from worker.http import HttpServer, build_app
+from worker.metrics import Metrics
+from worker.status import WorkerStatus
+
+LONG = 600.0
+PATIENCE = 20.0
+"""Seconds after which a test takes it that something never happens."""
+
+Serve = Callable[..., HttpServer]
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Until it is set, no status is ready."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def serve(gate: threading.Event) -> Iterator[Serve]:
+    with contextlib.ExitStack() as stack:
+
+        def status() -> WorkerStatus:
+            gate.wait(PATIENCE)
+            return status_at(1)
+
+        def serve(**options: object) -> HttpServer:
+            app = build_app(status, lambda: None, lambda: None, Metrics())
+            server = HttpServer(app, "127.0.0.1", 0, **options)  # type: ignore[arg-type]
+            server.start()
+            stack.callback(server.stop)
+            return server
+
+        yield serve
+
+
+def connect(server: HttpServer, *, say: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+    connection.sendall(say)
+    return connection
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Waits for it; what was answered before is passed over."""
+    try:
+        while connection.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+def is_closed_while_saying(connection: socket.socket, said: bytes, *, read: bool = True) -> bool:
+    """Whether it ends although something is said now and then. Who does not read learns of it by saying."""
+    connection.settimeout(0.05)
+    for _ in range(400):
+        with contextlib.suppress(TimeoutError):
+            try:
+                connection.sendall(said)
+                if read and connection.recv(1) == b"":
+                    return True
+            except ConnectionError:
+                return True
+        if not read:
+            time.sleep(0.05)
+    return False
+
+
+def healthy(server: HttpServer) -> bool:
+    with httpx.Client(trust_env=False, timeout=PATIENCE) as client:
+        return client.get(f"http://127.0.0.1:{server.port}/healthz").status_code == 200
+
+
+HALF = [
+    b"",
+    b"GET / HT",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+    b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /",
+]
+
+
+def test_a_request_that_does_not_come_to_its_end_is_ended(serve: Serve) -> None:
+    server = serve(client_seconds=0.3)
+    connections = [connect(server, say=half) for half in HALF]
+    for connection in connections:
+        with connection:
+            assert is_closed(connection)
+
+
+def test_a_client_that_says_something_again_and_again_gains_no_time(serve: Serve) -> None:
+    server = serve(client_seconds=0.5)
+    with connect(server, say=b"GET / HTTP/1.1\r\n") as connection:
+        assert is_closed_while_saying(connection, b"X: a\r\n")
+
+
+def test_tls_that_does_not_come_to_its_end_is_ended(serve: Serve, tmp_path: Path) -> None:
+    authority = OwnAuthority(tmp_path)
+    server = serve(client_seconds=0.3, certificate=Certificate(*authority.server()))
+    for said in (b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"):
+        with connect(server, say=said) as connection:
+            assert is_closed(connection)
+    trust = ssl.create_default_context(cafile=authority.certificate)
+    with connect(server) as plain, trust.wrap_socket(plain, server_hostname="127.0.0.1") as silent:
+        assert is_closed(silent)
+
+
+def test_half_open_requests_are_bounded_and_keep_nobody_out(serve: Serve) -> None:
+    server = serve(most_connections=10, client_seconds=LONG)
+    with contextlib.ExitStack() as stack:
+        half_open = [stack.enter_context(connect(server, say=b"GET / HTTP/1.1\r\n")) for _ in range(40)]
+        assert healthy(server)
+        assert all(is_closed(connection) for connection in half_open[:30])
+
+
+def test_an_answer_that_nobody_reads_is_given_up() -> None:
+    large = PlainTextResponse("x" * 50_000_000)
+    server = HttpServer(Starlette(routes=[Route("/", large)]), "127.0.0.1", 0, client_seconds=0.3)
+    server.start()
+    try:
+        with connect(server) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            connection.recv(1)
+            assert is_closed_while_saying(connection, b"GET /", read=False)
+    finally:
+        server.stop()
+
+
+def test_requests_that_take_long_are_bounded_and_probes_are_answered(
+    serve: Serve, gate: threading.Event
+) -> None:
+    server = serve(client_seconds=0.3)
+    ask = b"GET /api/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        asked = [stack.enter_context(connect(server, say=ask)) for _ in range(16)]
+        with connect(server, say=ask) as one_more:
+            assert one_more.recv(100).startswith(b"HTTP/1.1 503 ")
+        assert healthy(server)
+        gate.set()
+        assert all(each.recv(100).startswith(b"HTTP/1.1 200 ") for each in asked)
+
+
+def test_a_client_that_goes_on_asking_stays(serve: Serve, gate: threading.Event) -> None:
+    gate.set()
+    server = serve(client_seconds=PATIENCE, most_connections=1)
+    with httpx.Client(trust_env=False, timeout=PATIENCE) as client:
+        for _ in range(3):
+            assert client.get(f"http://127.0.0.1:{server.port}/api/status").status_code == 200
+
+
+def test_what_is_no_http_is_refused_and_not_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    server = serve()
+    with connect(server, say=b"\x16\x03\x01 no HTTP\r\n\r\n") as connection:
+        assert connection.recv(100).startswith(b"HTTP/1.1 400 ")
+    assert caplog.text == ""

@@ -1,0 +1,125 @@
+"""Who may ask for what: by token, over TLS, by which name. Probes are for all, and tell next to nothing."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+__all__ = ["PROBES", "Access", "Guard"]
+
+PROBES = frozenset({"/healthz", "/readyz", "/startupz"})
+
+_MOST_AT_ONCE = 16
+"""Requests other than probes: each may wait for locks of the worker, and takes one of 40 threads."""
+_WANTED = [("WWW-Authenticate", "Bearer"), ("WWW-Authenticate", 'Basic realm="binlane", charset="UTF-8"')]
+# Names that nobody can have in the public DNS. A page from elsewhere whose name is made to lead here (DNS
+# rebinding) has one that anybody can have.
+_OWN_ENDINGS = (".localhost", ".local", ".internal", ".home.arpa", ".svc", ".test")
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a request must bring to be answered."""
+
+    token: str | None = field(default=None, repr=False)
+    """As a bearer token, or as the password of any user (browsers ask for one)."""
+    tls: bool = False
+    """Whether it must come over TLS."""
+    hosts: Sequence[str] = ()
+    """Further names that the worker goes by: `binlane.example.org`, `*.example.org`, or `*` for any."""
+
+    def refusal(self, scope: Scope) -> PlainTextResponse | None:
+        """What to answer instead; None: the request may pass."""
+        headers = Headers(scope=scope)
+        if self.tls and scope["scheme"] != "https":
+            return _refused(403, "this address answers over https; without it only the probes are answered")
+        if not self._goes_by(headers.get("host")):
+            return _refused(421, "the worker does not go by the name in Host: add it to http.allowed_hosts")
+        if self.token is not None and not _brings(headers.get("authorization", ""), self.token):
+            answer = _refused(401, "the worker asks for its token: http.token of its configuration")
+            for name, value in _WANTED:
+                answer.headers.append(name, value)
+            return answer
+        return None
+
+    def _goes_by(self, host: str | None) -> bool:
+        if host is None:  # HTTP/1.0: no browser of today
+            return True
+        name = _name_in(host.lower())
+        if _is_address(name) or "." not in name or name.endswith(_OWN_ENDINGS):
+            return True
+        return name in _names_of_this_machine() or any(_matches(name, each.lower()) for each in self.hosts)
+
+
+class Guard:
+    """Between the server and the application: refuses what may not pass."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in PROBES:
+            await self._app(scope, receive, send)
+            return
+        refusal = self._access.refusal(scope)
+        if refusal is None and self._running >= _MOST_AT_ONCE:
+            refusal = _refused(503, f"{_MOST_AT_ONCE} requests are being answered: ask again")
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        self._running += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._running -= 1
+
+
+def _refused(code: int, reason: str) -> PlainTextResponse:
+    return PlainTextResponse(f"{reason}\n", status_code=code, headers={"Cache-Control": "no-store"})
+
+
+def _brings(authorization: str, token: str) -> bool:
+    kind, _, given = authorization.partition(" ")
+    given = given.strip()
+    if kind.lower() == "basic":
+        try:
+            _, _, given = base64.b64decode(given, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+    elif kind.lower() != "bearer":
+        return False
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+
+
+def _name_in(host: str) -> str:
+    """Without the port, the brackets of IPv6, and the dot of a name that is written out whole."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _names_of_this_machine() -> set[str]:
+    return {socket.gethostname().lower()}
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return pattern in ("*", name) or (pattern.startswith("*.") and name.endswith(pattern[1:]))

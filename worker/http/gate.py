@@ -1,0 +1,167 @@
+"""Takes connections for the server: so many, and each for so long.
+
+Whoever opens one and says nothing, says it slowly, or does not read its answer, holds nothing for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable
+
+import structlog
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+__all__ = ["Gate", "Visit"]
+
+_log = structlog.get_logger(__name__)
+
+_TLS_HANDSHAKE = 22
+"""The first byte of a client that begins TLS; no method of HTTP begins with it."""
+
+
+class Visit:
+    """One connection, from its acceptance to its end."""
+
+    def __init__(self, connection: socket.socket, seconds: float, leave: Callable[[Visit], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._connection = connection
+        self._seconds = seconds
+        self._leave = leave
+        self._transport: asyncio.Transport | None = None
+        self._reading_slowly = False
+        self._coming: asyncio.Task[None] | None = None
+        self.answered = False
+        """Whether a request of it is being answered."""
+        self.since = self._loop.time()
+        """When it began to wait for the client."""
+        self._timer = self._loop.call_later(seconds, self._late)
+
+    def come(self, coming: asyncio.Task[None]) -> None:
+        """`coming` makes the transport."""
+        self._coming = coming
+        coming.add_done_callback(self._came)
+
+    def made(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """The application, watched: while it answers, the client is not waited for."""
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            self._timer.cancel()
+            self.answered = True
+            try:
+                await app(scope, receive, send)
+            finally:
+                self.answered = False
+                self._reading_slowly = False
+                self.since = self._loop.time()
+                self._timer.cancel()
+                self._timer = self._loop.call_later(self._seconds, self._late)
+
+        return answer
+
+    def end(self) -> None:
+        """Close it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+        elif self._coming is not None:
+            self._coming.cancel()
+        self.left()
+
+    def left(self) -> None:
+        """It is closed."""
+        self._timer.cancel()
+        self._leave(self)
+
+    def _came(self, _: asyncio.Task[None]) -> None:
+        # Also of a task that was cancelled before it began.
+        if self._transport is None:
+            self._connection.close()
+            self.left()
+
+    def _late(self) -> None:
+        transport = self._transport
+        if transport is not None and transport.get_write_buffer_size() and not self._reading_slowly:
+            self._reading_slowly = True  # a large answer through a narrow line: once more as long
+            self._timer = self._loop.call_later(self._seconds, self._late)
+        else:
+            self.end()
+
+
+class Gate:
+    """Accepts connections of a listening socket until it is cancelled."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        protocol: Callable[[Visit], asyncio.Protocol],
+        tls: Callable[[], ssl.SSLContext] | None,
+        *,
+        most: int,
+        seconds: float,
+        closed: Callable[[], bool],
+    ) -> None:
+        """`most`: so many connections at once. `seconds`: so long a client may take for a request, for TLS,
+        and for reading its answer. `tls` gives the context for clients that begin TLS; others go without.
+        Once `closed`, nobody is let in."""
+        self._listener = listener
+        self._protocol = protocol
+        self._tls = tls
+        self._most = most
+        self._seconds = seconds
+        self._closed = closed
+        self._visits: set[Visit] = set()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._listener.setblocking(False)
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._listener)
+            except ConnectionError:
+                continue
+            except OSError as error:  # no file left, say
+                _log.warning("http_accept_failed", error=str(error))
+                await asyncio.sleep(1)
+                continue
+            if self._closed() or not self._has_room():
+                connection.close()
+                continue
+            visit = Visit(connection, self._seconds, self._visits.discard)
+            self._visits.add(visit)
+            visit.come(loop.create_task(self._connect(visit, connection)))
+
+    def _has_room(self) -> bool:
+        """Whoever has kept the worker waiting the longest makes room: a probe asks at once."""
+        if len(self._visits) >= self._most:
+            waiting = [visit for visit in self._visits if not visit.answered]
+            if not waiting:
+                return False
+            min(waiting, key=lambda visit: visit.since).end()
+        return True
+
+    async def _connect(self, visit: Visit, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):  # it went away, or speaks no TLS of ours
+            context = self._tls() if self._tls is not None and await _begins_tls(connection) else None
+            await loop.connect_accepted_socket(
+                lambda: self._protocol(visit),
+                connection,
+                ssl=context,
+                ssl_handshake_timeout=None if context is None else self._seconds,
+            )
+
+
+async def _begins_tls(connection: socket.socket) -> bool:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(connection, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(connection)
+    return connection.recv(1, socket.MSG_PEEK) == bytes([_TLS_HANDSHAKE])
