@@ -151,6 +151,9 @@ class HandlerContext(msgspec.Struct, frozen=True, kw_only=True):
     None where no worker runs that could be stopped."""
     metrics: HandlerMetrics = NO_METRICS
     """Counts what happens outside of `handle`."""
+    handles: Callable[[str], bool] | None = None
+    """Whether the records of a table ("database.table") come to this handler, by the rule that matches it: a
+    DDL statement may name other tables than its own. None: all do. Any thread."""
     partitions: Callable[[], Collection[tuple[str, int]]] | None = None
     """For a handler with threads of its own: the partitions (topic, number) whose records this worker has to
     handle now. Any thread; answers at once. None where no worker runs (a command): then a handler is to see

@@ -6,6 +6,7 @@ import heapq
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -19,6 +20,7 @@ from worker.dead_letter_record import DeadLetter
 from worker.decoding import decoded, explained
 from worker.formats.choice import FormatChoice, NoFormatError
 from worker.formats.interface import Skip, UndecodableRecord
+from worker.handler_set import handles
 from worker.kafka_settings import consumer_settings
 
 __all__ = ["Plan", "Reader", "Replay", "ReplayFault", "in_order", "replayed_topic"]
@@ -208,6 +210,7 @@ class Replay:
                     start_timeout=configuration.start_timeout,
                     spark=configuration.spark,
                     stop_worker=self._stopped.append,
+                    handles=partial(handles, configuration, entry),
                 )
             )
         except (HandlerTypeError, OptionsError) as error:

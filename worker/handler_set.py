@@ -20,7 +20,7 @@ from worker.handler_status import OpenHandler, statuses
 from worker.logs import get_logger
 from worker.tables import BoundHandler
 
-__all__ = ["OPENING_SECONDS", "HandlerOpenError", "HandlerPlan", "HandlerSet"]
+__all__ = ["OPENING_SECONDS", "HandlerOpenError", "HandlerPlan", "HandlerSet", "handles"]
 
 log = get_logger("handlers")
 
@@ -219,6 +219,9 @@ class HandlerSet:
                 log.error("handler_close_failed", error=describe(error))
         return clean
 
+    def _handles(self, entry: HandlerEntry, table: str) -> bool:
+        return handles(self._configuration, entry, table)
+
     def _all(self) -> Iterator[BoundHandler]:
         for known in self._rules:
             yield from known.bound
@@ -263,6 +266,7 @@ class HandlerSet:
                 spark=configuration.spark,
                 stop_worker=self._fail,
                 metrics=self._metrics,
+                handles=partial(self._handles, entry),
                 partitions=self._partitions,
             )
             try:
@@ -281,6 +285,12 @@ class HandlerSet:
             if self._ended or plan.given_up:  # what was known was closed meanwhile
                 close_all(opened)
                 raise GivenUp(f"nobody waited any more while handler {entry.name} was opened")
+
+
+def handles(configuration: Configuration, entry: HandlerEntry, table: str) -> bool:
+    """Whether the rule of this table ("database.table") leads to the handler."""
+    rule = configuration.rule_for(table)
+    return rule is not None and entry in rule.handlers
 
 
 def _pairs(known: _Rule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:

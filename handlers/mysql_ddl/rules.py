@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -18,7 +18,9 @@ class DDLRules(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     create_tables: bool = Field(True, description="CREATE TABLE, also LIKE and SELECT.")
-    drop_tables: bool = Field(True, description="DROP TABLE.")
+    drop_tables: bool | Literal["made"] = Field(
+        "made", description="DROP TABLE. made: only of tables that binlane has made itself."
+    )
     truncate: bool = Field(True, description="TRUNCATE TABLE.")
     rename_tables: bool = Field(True, description="RENAME TABLE, ALTER TABLE ... RENAME.")
     add_columns: bool = Field(True, description="ADD COLUMN, with the default in the rows that are there.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -13,10 +13,12 @@ import msgspec
 import sqlalchemy as sa
 
 from handlers.api import Batch, Change
+from handlers.mysql_ddl import TableName
 from handlers.sql import ddl
 from handlers.sql.creating import ColumnsMissing, TableMissing, wanted_columns
 from handlers.sql.folding import Block, KeyMissing, blocks, fold
-from handlers.sql.known_tables import KnownColumn, KnownTable, KnownTables, TableName, UnfitColumn
+from handlers.sql.known_tables import KnownColumn, KnownTable, KnownTables, UnfitColumn
+from handlers.sql.known_tables import TableName as TargetName
 from handlers.sql.marks import WHOLE, Marks, Pending, Source
 from handlers.sql.naming import Naming
 from handlers.sql.options import SqlOptions
@@ -59,15 +61,24 @@ class _Run:
 class Applier:
     """What the threads of one handler have in common."""
 
-    def __init__(self, options: SqlOptions, naming: Naming, marks: Marks, writer: Writer) -> None:
+    def __init__(
+        self,
+        options: SqlOptions,
+        naming: Naming,
+        marks: Marks,
+        writer: Writer,
+        handles: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """`handles`: as in HandlerContext."""
         self._options = options
         self._naming = naming
         self._marks = marks
         self._writer = writer
+        self._handles = handles
         self.tables = KnownTables()
 
     def apply(
-        self, connection: sa.Connection, batch: Batch, altered: set[TableName], *, one_by_one: bool
+        self, connection: sa.Connection, batch: Batch, altered: set[TargetName], *, one_by_one: bool
     ) -> Pending:
         """Apply what is not applied yet, and set the marks. Returns what that was.
 
@@ -94,21 +105,25 @@ class Applier:
         return pending
 
     def _follow(
-        self, connection: sa.Connection, batch: Batch, changes: Sequence[Change], altered: set[TableName]
+        self, connection: sa.Connection, batch: Batch, changes: Sequence[Change], altered: set[TargetName]
     ) -> None:
         for change in changes:
             # In case it fails half way: what is known of its table is doubtful then.
             altered.add(self._naming.target(batch.database, batch.name))
             result = ddl.apply(
-                connection,
+                self._marks.kept(connection),
                 change,
                 self._options.ddl,
                 self._naming,
-                database=batch.database,
-                table=batch.name,
+                own=TableName(batch.database, batch.name),
+                handles=self._handles,
             )
             altered.update(result.targets)
             self.tables.forget(*altered)
+
+    def note_made(self, connection: sa.Connection, batch: Batch) -> None:
+        """The table of the batch was not there, and is made."""
+        self._marks.kept(connection).note_made(TableName(batch.database, batch.name))
 
     def _apply_rows(self, connection: sa.Connection, batch: Batch, run: _Run) -> None:
         name = self._naming.target(batch.database, batch.name)
@@ -256,6 +271,3 @@ def _kept(change: Change, column: str) -> Change:
     types = None if change.types is None else {**change.types, column: "timestamp(6)"}
     op = "update" if change.op == "delete" else change.op
     return msgspec.structs.replace(change, op=op, after=after, types=types)
-
-
-Columns_ = Columns

@@ -1,14 +1,15 @@
 """DDL of the source, followed in the target.
 
-Every step looks first whether it is done already: MySQL and MariaDB end a transaction at each DDL statement,
-so after a crash a statement may come again of which some steps are done.
+MySQL and MariaDB end a transaction at each DDL statement, so after a crash a statement may come again of
+which some steps are done. There each step is written down before it begins; what comes again goes on from
+there, and a step looks first whether it is done already.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-import sqlalchemy as sa
 import structlog
 
 from handlers.api import Change, Rejected
@@ -28,11 +29,13 @@ from handlers.mysql_ddl import (
     TruncateTable,
     parse,
 )
+from handlers.mysql_ddl.reach import Reach
 from handlers.mysql_ddl.rules import DDLRules
 from handlers.sql.ddl_columns import add_column, drop_column, modify_column, rename_column
 from handlers.sql.ddl_keys import change_key
 from handlers.sql.ddl_tables import create_table, drop_table, rename_table, truncate_table
 from handlers.sql.ddl_target import Target, TargetTable
+from handlers.sql.kept import Kept
 from handlers.sql.naming import Naming
 
 __all__ = ["DDLResult", "apply"]
@@ -62,36 +65,63 @@ class DDLResult:
 
 
 def apply(
-    connection: sa.Connection, change: Change, rules: DDLRules, naming: Naming, *, database: str, table: str
+    kept: Kept,
+    change: Change,
+    rules: DDLRules,
+    naming: Naming,
+    *,
+    own: TableName,
+    handles: Callable[[str], bool],
 ) -> DDLResult:
     """Do in the target what a change with op `ddl` or `truncate` did in the source.
 
-    Within the connection's transaction, where the target's DDL has transactions (PostgreSQL, SQLite). What
-    `rules` switch off, and what was done before, is passed over. `database`, `table`: where the change's
-    record belongs, as in its batch. Raises Rejected for a statement that cannot be read, and SQLAlchemy's
-    errors.
+    Within the transaction of the connection of `kept`, where the target's DDL has transactions (PostgreSQL,
+    SQLite). What `rules` switch off, what was done before, and what is about tables beyond the handler's
+    reach is passed over. `own`: the table of the change's record, as in its batch; `handles`: as in
+    HandlerContext. Raises Rejected for a statement that cannot be read, and SQLAlchemy's errors.
     """
-    operations = _operations(change, database, table)
-    target = Target(connection, naming, change.source_time_ms, done=[])
+    operations = _operations(change, own)
+    target = Target(kept, naming, change.source_time_ms, done=[])
+    begun = kept.step_of(own, change) if target.family == "mysql" else None
+    reach = Reach(handles, kept.keeps, kept.made)
+    ours = {own}
     targets: dict[TargetTable, None] = {}
-    for operation in operations:
-        switch = _SWITCHES.get(type(operation))
-        if switch is not None and not getattr(rules, switch):
-            log.info("ddl_switched_off", table=f"{database}.{table}", switch=switch, sql=change.sql)
-            continue
-        targets.update(dict.fromkeys(_follow(target, operation)))
+    for step, found in enumerate(operations):
+        operation = replace(found, table=target.named(found.table, own))
+        if isinstance(operation, CreateTable) and operation.like is not None:
+            operation = replace(operation, like=target.named(operation.like, own))
+        if begun is None or step >= begun:
+            switch = _SWITCHES.get(type(operation))
+            if switch is not None and not getattr(rules, switch):
+                log.info("ddl_switched_off", table=_shown(own), switch=switch, sql=change.sql)
+                continue
+            refusal = reach.refusal(operation, ours, rules)
+            if refusal:
+                log.warning("ddl_refused", table=_shown(own), because=refusal, sql=change.sql)
+                continue
+            if target.family == "mysql":
+                kept.begin_step(own, change, step)
+                target.is_again = step == begun
+            targets.update(dict.fromkeys(_follow(target, operation)))
+        if isinstance(operation, RenameTable):
+            ours = (ours - {operation.table}) | {operation.to}
+            targets.update(dict.fromkeys((target.table(operation.table), target.table(operation.to))))
     if target.done:
-        log.info("ddl_followed", table=f"{database}.{table}", sql=change.sql, statements=target.done)
+        log.info("ddl_followed", table=_shown(own), sql=change.sql, statements=target.done)
     return DDLResult(tuple(targets), tuple(target.done))
 
 
-def _operations(change: Change, database: str, table: str) -> list[Operation]:
+def _shown(name: TableName) -> str:
+    return f"{name.database}.{name.table}"
+
+
+def _operations(change: Change, own: TableName) -> list[Operation]:
     if change.op == "truncate":
-        return [TruncateTable(TableName(database, table))]
+        return [TruncateTable(own)]
     try:
-        return parse(change.sql or "", database)
+        return parse(change.sql or "", own.database)
     except StatementError as error:
-        raise Rejected(f"DDL of {database}.{table} not understood: {error}: {change.sql}") from error
+        raise Rejected(f"DDL of {_shown(own)} not understood: {error}: {change.sql}") from error
 
 
 def _follow(target: Target, operation: Operation) -> list[TargetTable]:
@@ -99,13 +129,23 @@ def _follow(target: Target, operation: Operation) -> list[TargetTable]:
     match operation:
         case RenameTable(to=to):
             rename_table(target, table, target.table(to))
-            return [table, target.table(to)]
+            if not target.exists(table) and target.exists(target.table(to)):
+                target.kept.note_moved(operation.table, to)
         case CreateTable():
-            create_table(target, table, operation)
+            if create_table(target, table, operation):
+                target.kept.note_made(operation.table)
         case DropTable():
             drop_table(target, table)
+            target.kept.note_gone(operation.table)
         case TruncateTable():
             truncate_table(target, table)
+        case _:
+            _follow_columns(target, table, operation)
+    return [table]
+
+
+def _follow_columns(target: Target, table: TargetTable, operation: Operation) -> None:
+    match operation:
         case _ if not target.exists(table):
             # Its first row makes it, as it is by then.
             log.info("ddl_of_a_table_that_is_not_there", table=table.name)
@@ -121,4 +161,3 @@ def _follow(target: Target, operation: Operation) -> list[TargetTable]:
             change_key(target, table, columns)
         case LoseRows(clause=clause):
             log.warning("ddl_rows_not_followed", table=table.name, clause=clause)
-    return [table]

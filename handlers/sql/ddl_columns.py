@@ -47,8 +47,11 @@ def rename_column(target: Target, table: TargetTable, name: str, new: str) -> No
 def add_column(target: Target, table: TargetTable, column: Column) -> None:
     """Add it, and give the rows that are there what the source gave them."""
     type_ = sql_type(column.type, target.connection.dialect.name)
-    if target.column(table, column.name) is None:
-        value = default_value(column, target.time_ms)
+    own = target.column(table, column.name)
+    value = default_value(column, target.time_ms)
+    if own is not None and value is not None and target.is_again:
+        target.alter(table, f"ALTER COLUMN {target.quote(own)} SET DEFAULT NULL")
+    if own is None:
         _add(target, table, column.name, type_, value)
         default = column.default
         if value is None and default is not None and default.kind != "null":

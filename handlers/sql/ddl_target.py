@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +10,7 @@ import sqlalchemy as sa
 from handlers.api import Rejected
 from handlers.mysql_ddl import ANY_DATABASE, TableName
 from handlers.sql.creating import PG_NAME_BYTES
+from handlers.sql.kept import Kept
 from handlers.sql.known_tables import own_name
 from handlers.sql.naming import Naming
 from handlers.sql.values import encode, kind_of
@@ -29,12 +28,18 @@ class TargetTable(NamedTuple):
 class Target:
     """One connection's view. Nothing is remembered: what DDL asks for was changed by DDL a moment ago."""
 
-    connection: sa.Connection
+    kept: Kept
     naming: Naming
     time_ms: int
     """When the source ran the statement, milliseconds since 1970 in UTC."""
     done: list[str]
     """Every statement that was executed."""
+    is_again: bool = False
+    """The operation was begun before, by a worker that did not come to its end."""
+
+    @property
+    def connection(self) -> sa.Connection:
+        return self.kept.connection
 
     @property
     def family(self) -> str:
@@ -45,39 +50,24 @@ class Target:
     # ---- names
 
     def table(self, name: TableName) -> TargetTable:
-        """The target's table for a source table, whether it is there or not.
+        """The target's table for a source table, whether it is there or not."""
+        return TargetTable(*self.naming.target(name.database, name.table))
 
-        In ANY_DATABASE: the one that there is. Raises Rejected where several could be meant.
-        """
+    def named(self, name: TableName, own: TableName) -> TableName:
+        """The source table that a statement means: in ANY_DATABASE, the one that the handler keeps and that
+        is there, if any. `own`: that of the statement's record. Raises Rejected where several could be
+        meant."""
         if name.database != ANY_DATABASE:
-            return TargetTable(*self.naming.target(name.database, name.table))
-        found = [one for one in self._all_tables() if self._could_be(one, name.table)]
-        if len(found) > 1:
-            tables = ", ".join(".".join(filter(None, one)) for one in found)
-            raise Rejected(f"the statement does not say which database's {name.table} it means: {tables}")
-        return found[0] if found else TargetTable(*self.naming.target(name.database, name.table))
-
-    def _all_tables(self) -> Iterator[TargetTable]:
-        inspector = sa.inspect(self.connection)
-        for schema in [None] if self.naming.schema is None else inspector.get_schema_names():
-            for name in inspector.get_table_names(schema):
-                yield TargetTable(schema, name)
-
-    def _could_be(self, found: TargetTable, table: str) -> bool:
-        """Whether the naming gives this target table to the source table of some database."""
-        parts = [(self.naming.table, found.name)]
-        if self.naming.schema is not None:
-            parts.append((self.naming.schema, found.schema or ""))
-        databases: set[str] = set()
-        for template, name in parts:
-            # The database comes once, however often the template holds it.
-            pattern = re.escape(template.format_map({"database": "\0", "table": table}))
-            pattern = pattern.replace("\0", "(?P<database>.+)", 1).replace("\0", "(?P=database)")
-            match = re.fullmatch(pattern, name, re.DOTALL)
-            if match is None:
-                return False
-            databases.update(match.groups())
-        return len(databases) <= 1
+            return name
+        databases = set(self.kept.databases_of(name.table))
+        if name.table == own.table:
+            databases.add(own.database)
+        known = [TableName(database, name.table) for database in sorted(databases)]
+        found = [one for one in known if self.exists(self.table(one))]
+        if len({self.table(one) for one in found}) > 1:
+            listed = ", ".join(f"{one.database}.{one.table}" for one in found)
+            raise Rejected(f"the statement does not say which database's {name.table} it means: {listed}")
+        return found[0] if found else name
 
     # ---- spelling
 

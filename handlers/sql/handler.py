@@ -80,7 +80,9 @@ class SqlHandler(Handler):
                 needs = f"; the table of marks is of an earlier release: {marks.needs}" if marks.needs else ""
                 raise DatabaseError(f"{self._shown_target()}: {told(error)}{needs}") from error
         self._passing_over = PassingOver(context, log)
-        self._applier = Applier(self._options, self._naming, marks, _WRITERS[self._dialect]())
+        self._applier = Applier(
+            self._options, self._naming, marks, _WRITERS[self._dialect](), context.handles or (lambda _: True)
+        )
 
     def handle(self, batch: Batch) -> None:
         """Apply the batch, but for what the target has of it.
@@ -155,7 +157,8 @@ class SqlHandler(Handler):
             raise RuntimeError("handle was called before open")
         try:
             with self._engine.begin() as connection:
-                create(connection, missing)
+                if create(connection, missing):
+                    self._applier.note_made(connection, batch)
         except NameTooLong as error:
             raise Rejected(f"{batch.table}: {error}") from error
         except DATABASE_ERRORS as error:

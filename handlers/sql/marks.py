@@ -19,13 +19,14 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from handlers.api import Change
 from handlers.marks import BEFORE_ALL, WHOLE, Partition, Place, beyond, reached
+from handlers.sql.kept import Kept
 from handlers.topic_ids import KnownIds, MadeAnew, TopicId, of_former
 
 __all__ = ["WHOLE", "Marks", "Pending", "Source"]
 
 _NAMES = {"worker": 190, "handler": 100, "source_table": 200}
 """Characters; with the topic's 249 they fit into InnoDB's longest key."""
-_ADDED = {"topic_id": 64, "former_topic_ids": 600}
+_ADDED = {"topic_id": 64, "former_topic_ids": 600, "ddl_step": 200}
 """Columns that tables of earlier releases lack, and their characters; Kafka's ids have 22."""
 
 
@@ -93,7 +94,7 @@ class _Statements:
         place = f"shard = {one} AND topic = {one} AND kafka_partition = {one}"
         self.advance = (
             f"UPDATE {name} SET kafka_offset = {one}, change_index = {one}, topic_id = {one}, "
-            f"former_topic_ids = {one} WHERE {mine} AND {place}"
+            f"former_topic_ids = {one}, ddl_step = NULL WHERE {mine} AND {place}"
         )
         self.drop_shards = (
             f"DELETE FROM {name} WHERE {mine} AND shard <> {one} AND topic = {one} "
@@ -146,6 +147,10 @@ class Marks:
         self.needs = "; ".join(lacking)
         for statement in lacking:
             connection.exec_driver_sql(statement)
+
+    def kept(self, connection: sa.Connection) -> Kept:
+        """What is written down of the tables themselves."""
+        return Kept(connection, self.table, *self._mine)
 
     def pending(
         self,

@@ -58,7 +58,7 @@ class SqlOptions(BaseModel):
     deleted_column: str = Field(
         "deleted_at", min_length=1, description="With deletes: mark; null in rows that are not deleted."
     )
-    ddl: DDLRules = Field(DDLRules.model_validate(True), description="Which DDL of the source is followed.")
+    ddl: DDLRules = Field(DDLRules.model_validate({}), description="Which DDL of the source is followed.")
     marks_table: str = Field(
         "binlane_marks",
         pattern=r"^[^.]+(\.[^.]+)?$",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
 from psycopg.types.json import set_json_loads
 
 from handlers import Change
+from handlers.mysql_ddl import TableName
 from handlers.mysql_ddl.rules import DDLRules
 from handlers.sql.column_types import sql_type
 from handlers.sql.ddl import DDLResult, apply
+from handlers.sql.marks import Marks
 from handlers.sql.naming import Naming
 from handlers.sql.values import encode, kind_of
 
@@ -27,6 +29,8 @@ class DDLLab:
             sa.event.listen(self.engine, "connect", _keep_json_as_text)
         self.dialect = self.engine.dialect.name
         self.naming = Naming.of(self.dialect)
+        self.marks = Marks("binlane_marks", "w", "h", self.engine.dialect)
+        self.handles: Callable[[str], bool] = lambda _: True
 
     def drop_all(self) -> None:
         """The tables of `db` and `other`, which earlier tests may have left."""
@@ -37,6 +41,9 @@ class DDLLab:
                     kind = "SCHEMA" if self.dialect == "postgresql" else "DATABASE"
                     cascade = " CASCADE" if self.dialect == "postgresql" else ""
                     connection.exec_driver_sql(f"DROP {kind} IF EXISTS {schema}{cascade}")
+        with self.engine.begin() as connection:
+            self.marks.table.drop(connection, checkfirst=True)
+            self.marks.create(connection)
 
     def follow(
         self,
@@ -54,7 +61,12 @@ class DDLLab:
         for _ in range(times):
             with self.engine.begin() as connection:
                 result = apply(
-                    connection, change, rules or DDLRules(), self.naming, database=database, table=table
+                    self.marks.kept(connection),
+                    change,
+                    rules or DDLRules(),
+                    self.naming,
+                    own=TableName(database, table),
+                    handles=self.handles,
                 )
                 results.append(result)
         return results[0]

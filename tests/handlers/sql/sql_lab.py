@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,16 @@ class SqlLab:
 
     @contextmanager
     def handler(
-        self, worker: str = "w", metrics: HandlerMetrics = NO_METRICS, **options: Any
+        self,
+        worker: str = "w",
+        metrics: HandlerMetrics = NO_METRICS,
+        handles: Callable[[str], bool] | None = None,
+        **options: Any,
     ) -> Iterator[SqlHandler]:
         """Another one is another process of the worker."""
         made = SqlHandler(url=self.url, **options)
-        with opened(made, self.folder, worker=worker, lanes=4, metrics=metrics) as handler:
+        context = {"worker": worker, "lanes": 4, "metrics": metrics, "handles": handles}
+        with opened(made, self.folder, **context) as handler:
             yield handler
 
     def ref(self, table: str) -> str:
@@ -83,7 +88,7 @@ class SqlLab:
             tuple(row)
             for row in self.run(
                 "SELECT source_table, shard, topic, kafka_partition, kafka_offset, change_index "
-                "FROM binlane_marks"
+                "FROM binlane_marks WHERE topic <> ''"
             )
         )
 

@@ -1,0 +1,47 @@
+"""How far a statement may reach: to tables that the rule leads to the handler, and that the handler keeps.
+
+A statement names tables itself: `DROP TABLE payroll.salaries` may stand in a record of shop.orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from handlers.mysql_ddl.operations import CreateTable, DropTable, Operation, RenameTable, TableName
+from handlers.mysql_ddl.rules import DDLRules
+
+__all__ = ["EVERYWHERE", "Reach"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What one handler may change."""
+
+    handles: Callable[[str], bool]
+    """Whether the rule of this table ("database.table") leads its records to the handler."""
+    keeps: Callable[[TableName], bool]
+    """Whether the handler has written this table before."""
+    made: Callable[[TableName], bool]
+    """Whether binlane has made the table in the target."""
+
+    def refusal(self, operation: Operation, own: Collection[TableName], rules: DDLRules) -> str:
+        """Why the operation must not be done; empty: it may.
+
+        `own`: the table of the statement's record, which the handler keeps in any case, and those that the
+        statement has renamed to what they are called now.
+        """
+        table = operation.table
+        names = [table, operation.to] if isinstance(operation, RenameTable) else [table]
+        for name in names:
+            if name not in own and not self.handles(f"{name.database}.{name.table}"):
+                return f"no rule leads {name.database}.{name.table} to this handler"
+        if table not in own and not isinstance(operation, CreateTable) and not self.keeps(table):
+            return f"this handler has written nothing of {table.database}.{table.table}"
+        if isinstance(operation, DropTable) and rules.drop_tables == "made" and not self.made(table):
+            return "binlane did not make this table; to have it dropped set ddl.drop_tables: true"
+        return ""
+
+
+EVERYWHERE = Reach(lambda _: True, lambda _: True, lambda _: True)
+"""Of a handler that runs outside of a worker."""

@@ -1,0 +1,134 @@
+"""Which source tables a handler keeps, which tables of the target it has made, and how far a statement is.
+
+All of it is in the table of marks, within the caller's transaction. A table that the handler has made, or
+renamed, has a row of its own there, without a topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from zlib import crc32
+
+import msgspec
+import sqlalchemy as sa
+
+from handlers.api import Change
+from handlers.marks import WHOLE
+from handlers.mysql_ddl import TableName
+
+__all__ = ["NO_TOPIC", "Kept"]
+
+NO_TOPIC = ""
+_OF_TABLE = -2  # as its shard
+_MADE, _KEPT = 1, 0  # as its offset
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """A statement that was begun."""
+
+    at: tuple[int, int]
+    """Offset and index."""
+    sql: int
+    """CRC-32 of its text."""
+    step: int
+    """From 0: which of its operations was begun last; those before it are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What one handler of one worker has written down."""
+
+    connection: sa.Connection
+    marks: sa.Table
+    worker: str
+    handler: str
+
+    def keeps(self, name: TableName) -> bool:
+        """Whether something of the source table was applied."""
+        known = self._mine(name) & (self.marks.c.kafka_offset >= 0)
+        return (
+            self.connection.execute(sa.select(self.marks.c.shard).where(known).limit(1)).first() is not None
+        )
+
+    def made(self, name: TableName) -> bool:
+        """Whether the handler has made the table that is now the source table's."""
+        found = self.connection.execute(
+            sa.select(self.marks.c.kafka_offset).where(self._row_of_table(name))
+        ).first()
+        return found is not None and found[0] == _MADE
+
+    def databases_of(self, table: str) -> Collection[str]:
+        """The source databases of which it keeps a table of this name."""
+        mine = (self.marks.c.worker == self.worker) & (self.marks.c.handler == self.handler)
+        known = self.connection.scalars(
+            sa.select(self.marks.c.source_table).where(mine, self.marks.c.kafka_offset >= 0).distinct()
+        )
+        return {one.removesuffix(f".{table}") for one in known if one.endswith(f".{table}")}
+
+    def note_made(self, name: TableName) -> None:
+        self.note_gone(name)
+        self._note(name, _MADE)
+
+    def note_moved(self, old: TableName, new: TableName) -> None:
+        was_made = self.made(old)
+        self.note_gone(old)
+        self.note_gone(new)
+        self._note(new, _MADE if was_made else _KEPT)
+
+    def note_gone(self, name: TableName) -> None:
+        """Whoever makes a table of that name next: it is none of the handler's."""
+        self.connection.execute(self.marks.delete().where(self._row_of_table(name)))
+
+    # ---- statements, in databases that commit at each step
+
+    def step_of(self, own: TableName, change: Change) -> int | None:
+        """Which step of this statement was begun last; None: none, or it is not known."""
+        found = self.connection.scalar(sa.select(self.marks.c.ddl_step).where(self._mark(own, change)))
+        if found is None:
+            return None
+        step = msgspec.json.decode(found, type=_Step)
+        return step.step if step == self._step(change, step.step) else None
+
+    def begin_step(self, own: TableName, change: Change, step: int) -> None:
+        """To be called before the step: the database's own commit at its first DDL statement keeps it."""
+        text = msgspec.json.encode(self._step(change, step)).decode()
+        self.connection.execute(self.marks.update().where(self._mark(own, change)).values(ddl_step=text))
+
+    def _step(self, change: Change, step: int) -> _Step:
+        return _Step((change.offset, change.index), crc32((change.sql or "").encode()), step)
+
+    # ---- rows
+
+    def _mine(self, name: TableName) -> sa.ColumnElement[bool]:
+        columns = self.marks.c
+        return sa.and_(
+            columns.worker == self.worker,
+            columns.handler == self.handler,
+            columns.source_table == f"{name.database}.{name.table}",
+        )
+
+    def _row_of_table(self, name: TableName) -> sa.ColumnElement[bool]:
+        return sa.and_(self._mine(name), self.marks.c.shard == _OF_TABLE, self.marks.c.topic == NO_TOPIC)
+
+    def _mark(self, own: TableName, change: Change) -> sa.ColumnElement[bool]:
+        columns = self.marks.c
+        return sa.and_(
+            self._mine(own),
+            columns.shard == WHOLE,
+            columns.topic == change.topic,
+            columns.kafka_partition == change.partition,
+        )
+
+    def _note(self, name: TableName, what: int) -> None:
+        row = {
+            "worker": self.worker,
+            "handler": self.handler,
+            "source_table": f"{name.database}.{name.table}",
+            "shard": _OF_TABLE,
+            "topic": NO_TOPIC,
+            "kafka_partition": 0,
+            "kafka_offset": what,
+            "change_index": 0,
+        }
+        self.connection.execute(self.marks.insert().values(row))

@@ -1,0 +1,108 @@
+"""Statements that stop half way: MySQL and MariaDB commit each step; what comes again goes on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from conftest import MakeLab
+from sql_lab import SqlLab, orders
+
+from handlers import Batch
+from handlers.sql import SqlHandler
+from handlers.testing import make_batch
+
+TYPES = {"id": "int", "price": "int", "price_new": "int"}
+STATEMENTS = {
+    "drop and rename": (
+        "ALTER TABLE orders DROP COLUMN price, RENAME COLUMN price_new TO price",
+        {"id": 1, "price": 200},
+    ),
+    "swap columns": (
+        "ALTER TABLE orders RENAME COLUMN price TO price_new, RENAME COLUMN price_new TO price",
+        {"id": 1, "price": 200, "price_new": 100},
+    ),
+    "swap tables": (
+        "RENAME TABLE orders TO tmp, other TO orders, tmp TO other",
+        {"id": 9, "price": 900, "price_new": 901},
+    ),
+    "add with a default": (
+        "ALTER TABLE orders DROP price_new, ADD fresh int NOT NULL DEFAULT 7, MODIFY price bigint",
+        {"id": 1, "price": 100, "fresh": 7},
+    ),
+}
+
+
+class Gone(Exception):
+    """The worker dies here."""
+
+
+@contextmanager
+def dying(handler: SqlHandler, after: int, *, before_the_statement: bool) -> Iterator[list[str]]:
+    """The handler's worker dies at the DDL statement of this number."""
+    seen: list[str] = []
+    engine = handler._engine
+    assert engine is not None
+
+    def note(_connection: Any, _cursor: Any, sql: str, *_: Any) -> None:
+        if sql.startswith(("ALTER", "RENAME")):
+            seen.append(sql)
+            if len(seen) == after:
+                raise Gone
+
+    event = "before_cursor_execute" if before_the_statement else "after_cursor_execute"
+    sa.event.listen(engine, event, note)
+    yield seen
+
+
+def statement(sql: str, offset: int) -> Batch:
+    return make_batch("shop.orders", [{"sql": sql}], offset=offset)
+
+
+def filled(lab: SqlLab) -> None:
+    with lab.handler() as handler:
+        handler.handle(orders({"id": 1, "price": 100, "price_new": 200}, types=TYPES))
+        handler.handle(orders({"id": 9, "price": 900, "price_new": 901}, table="shop.other", types=TYPES))
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize("before_the_statement", [True, False], ids=["before", "after"])
+def test_a_statement_that_stopped_half_way_is_done_once(
+    make_sql: MakeLab, name: str, before_the_statement: bool
+) -> None:
+    lab = make_sql("mariadb")
+    sql, expected = STATEMENTS[name]
+    deaths = 0
+    for after in range(1, 20):
+        for table in ("shop.orders", "shop.other", "binlane_marks"):
+            lab.run(f"DROP TABLE IF EXISTS {lab.ref(table) if '.' in table else table}")
+        filled(lab)
+        with (
+            lab.handler() as handler,
+            dying(handler, after, before_the_statement=before_the_statement) as seen,
+        ):
+            try:
+                handler.handle(statement(sql, 1))
+            except Gone:
+                deaths += 1
+        with lab.handler() as handler:
+            handler.handle(statement(sql, 1))
+            handler.handle(statement(sql, 1))
+        assert lab.rows() == [expected], seen
+        assert not lab.run("SELECT 1 FROM binlane_marks WHERE ddl_step IS NOT NULL")
+        if len(seen) < after:
+            break
+    assert deaths >= 2
+
+
+def test_what_is_written_down_of_one_statement_is_not_taken_for_another(make_sql: MakeLab) -> None:
+    lab = make_sql("mariadb")
+    filled(lab)
+    with lab.handler() as handler, dying(handler, 2, before_the_statement=False), pytest.raises(Gone):
+        handler.handle(statement(STATEMENTS["drop and rename"][0], 1))
+    with lab.handler() as handler:
+        handler.handle(statement("ALTER TABLE orders ADD c int DEFAULT 3, DROP price", 1))
+    assert lab.rows() == [{"id": 1, "c": 3}]
