@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import subprocess
 import sys
 import threading
@@ -17,6 +19,7 @@ from worker.java import JavaError, find_java
 NOWHERE = "org.example.binlane:there-is-no-such-library:1.0"
 RESOLVE = "import sys; from worker.jars import resolve; print(resolve(['a:b:1'], kind='test'))"
 
+DIGEST = hashlib.sha256(b"jar\n").hexdigest()
 FAKE_IVY = """\
 #!/bin/sh
 # What Ivy does, for a machine without a registry: one jar into the folder that -retrieve names.
@@ -92,7 +95,14 @@ def test_other_coordinates_or_exclusions_have_a_folder_of_their_own(
     assert runs() == 3
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda jar: jar.write_text("j")], ids=["missing", "cut"])
+DAMAGES = {
+    "missing": Path.unlink,
+    "cut": lambda jar: jar.write_text("j"),
+    "another of the same size": lambda jar: jar.write_text("rat\n"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_folder_is_resolved_again(
     damage: Callable[[Path], object], cache: Path, runs: Callable[[], int]
 ) -> None:
@@ -102,6 +112,48 @@ def test_a_damaged_folder_is_resolved_again(
     assert resolve(["a:b:1"], kind="test") == [jar]
     assert jar.read_text() == "jar\n"
     assert runs() == 2
+
+
+def test_a_jar_that_is_as_it_must_be_is_used(cache: Path, runs: Callable[[], int]) -> None:
+    digests = {"b-1.jar": DIGEST}
+    assert resolve(["a:b:1"], kind="test", digests=digests) == resolve(
+        ["a:b:1"], kind="test", digests=digests
+    )
+    assert runs() == 1
+
+
+@pytest.mark.parametrize(
+    ("digests", "told"),
+    [
+        ({"b-1.jar": "0" * 64}, f"b-1.jar, as it was downloaded, has another digest than {'0' * 64}"),
+        ({"c-1.jar": DIGEST}, "b-1.jar, as it was downloaded, is not known"),
+    ],
+)
+def test_a_download_that_is_something_else_is_refused_and_leaves_nothing(
+    cache: Path, runs: Callable[[], int], digests: dict[str, str], told: str
+) -> None:
+    with pytest.raises(JarsError, match=told):
+        resolve(["a:b:1"], kind="test", digests=digests)
+    assert [path.suffix for path in cache.iterdir()] == [".lock"]
+
+
+def test_what_stands_in_the_cache_must_be_what_is_known_too(cache: Path, runs: Callable[[], int]) -> None:
+    """Whoever can write the cache can write its manifest."""
+    (jar,) = resolve(["a:b:1"], kind="test", digests={"b-1.jar": DIGEST})
+    jar.write_text("rat\n")
+    manifest = jar.with_name("manifest.json")
+    manifest.write_text(manifest.read_text().replace(DIGEST, hashlib.sha256(b"rat\n").hexdigest()))
+    assert resolve(["a:b:1"], kind="test", digests={"b-1.jar": DIGEST}) == [jar]
+    assert jar.read_text() == "jar\n"
+    assert runs() == 2
+
+
+def test_all_jars_of_kafka_and_delta_are_known() -> None:
+    known = jars._known_digests()
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in known.values())
+    found = [*jars.delta_jars(), *resolve(jars.KAFKA_COORDINATES, kind="kafka", digests=known)]
+    assert {jar.name for jar in found} <= known.keys()
+    assert len(found) > 40
 
 
 def test_what_a_killed_process_left_is_removed_and_not_used(cache: Path, runs: Callable[[], int]) -> None:

@@ -3,6 +3,9 @@
 A resolved set of jars is one folder: `<cache>/jars/<kind>-<digest of what was asked for>`, made in a
 temporary place and renamed when it is complete, so that a folder with a manifest is always whole. Using it
 again needs no network. The cache is `$XDG_CACHE_HOME/binlane`, else `~/.cache/binlane`.
+
+Each jar's SHA-256 is checked whenever it is used: those of Kafka and Delta must be in `jars.sha256`, beside
+this module (tools/jar_digests.py writes it); others must be what was downloaded at first.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -28,9 +32,11 @@ from worker.logs import get_logger
 
 __all__ = [
     "DELTA_VERSION",
+    "KAFKA_COORDINATES",
     "KAFKA_VERSION",
     "JarsError",
     "cache_folder",
+    "delta_coordinates",
     "delta_jars",
     "kafka_jars",
     "resolve",
@@ -40,7 +46,7 @@ __all__ = [
 KAFKA_VERSION = "4.1.1"
 DELTA_VERSION = "4.4.0"
 
-_KAFKA = (
+KAFKA_COORDINATES = (
     f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
     # Kafka's own dependencies end at slf4j's interface: without this its log would go nowhere.
     "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
@@ -57,8 +63,7 @@ class JarsError(RuntimeError):
 
 class _Jar(msgspec.Struct, frozen=True):
     name: str
-    size: int
-    """Bytes: a copy that was cut short shows."""
+    sha256: str = ""
 
 
 class _Manifest(msgspec.Struct, frozen=True):
@@ -84,31 +89,43 @@ def kafka_jars() -> list[Path]:
         jars = _installed(Path(script).resolve().parent.parent)
         if jars:
             return jars
-    return resolve(_KAFKA, kind="kafka")
+    return resolve(KAFKA_COORDINATES, kind="kafka", digests=_known_digests())
 
 
 def delta_jars() -> list[Path]:
     """Delta Lake's jars for the installed pyspark, less what Spark ships: the value for `spark.jars`."""
+    digests = _known_digests()
+    return resolve(delta_coordinates(), kind="delta", without=_shipped_with_spark(), digests=digests)
+
+
+def delta_coordinates() -> tuple[str, ...]:
+    """Of the Delta Lake for the installed pyspark."""
     # Delta names its artifact after Spark's minor version, as its own configure_spark_with_delta_pip does.
     spark = ".".join(metadata.version("pyspark").split(".")[:2])
-    coordinates = (f"io.delta:delta-spark_{spark}_2.13:{DELTA_VERSION}",)
-    return resolve(coordinates, kind="delta", without=_shipped_with_spark())
+    return (f"io.delta:delta-spark_{spark}_2.13:{DELTA_VERSION}",)
 
 
-def resolve(coordinates: Sequence[str], *, kind: str, without: Iterable[str] = ()) -> list[Path]:
+def resolve(
+    coordinates: Sequence[str],
+    *,
+    kind: str,
+    without: Iterable[str] = (),
+    digests: Mapping[str, str] | None = None,
+) -> list[Path]:
     """The jars of Maven `coordinates` (`group:artifact:version`) and all they depend on, sorted by name.
 
     `kind` names the folder in the cache; `without` are artifact names to leave out wherever they turn up.
-    Several processes may ask at once: one resolves, the others wait for it. Raises JarsError, and
-    JavaError where something has to be resolved.
+    `digests` has the SHA-256 that each jar must have, by file name; without it, what is downloaded is trusted
+    once and must stay so. Several processes may ask at once: one resolves, the others wait for it. Raises
+    JarsError, also for a jar that is not what it must be, and JavaError where something has to be resolved.
     """
     wanted = _Manifest(tuple(coordinates), tuple(sorted(without)), ())
     digest = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()[:12]
     folder = cache_folder() / "jars" / f"{kind}-{digest}"
-    jars = _complete(folder)
+    jars = _complete(folder, digests)
     if jars is None:
         with _locked(folder.with_suffix(".lock"), wanted, kind):
-            jars = _complete(folder) or _fill(folder, wanted, kind)
+            jars = _complete(folder, digests) or _fill(folder, wanted, kind, digests)
     return jars
 
 
@@ -136,18 +153,48 @@ def _shipped_with_spark() -> set[str]:
     return {name.group(1) for name in names if name}
 
 
-def _complete(folder: Path) -> list[Path] | None:
-    """The folder's jars, or None when it is not there or not whole."""
+@cache
+def _known_digests() -> Mapping[str, str]:
+    lines = Path(__file__).with_name("jars.sha256").read_text("utf-8").splitlines()
+    return {name: digest for digest, name in (line.split() for line in lines)}
+
+
+def _sha256(jar: Path) -> str:
+    with jar.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _complete(folder: Path, digests: Mapping[str, str] | None) -> list[Path] | None:
+    """The folder's jars, or None when it is not there, or not as it was made."""
     try:
         manifest = msgspec.json.decode((folder / "manifest.json").read_bytes(), type=_Manifest)
-        if any((folder / jar.name).stat().st_size != jar.size for jar in manifest.jars):
-            return None
+        for jar in manifest.jars:
+            expected = jar.sha256 if digests is None else digests.get(jar.name)
+            if _sha256(folder / jar.name) != expected:
+                return None
     except (OSError, msgspec.DecodeError):
         return None
     return [folder / jar.name for jar in manifest.jars]
 
 
-def _fill(folder: Path, wanted: _Manifest, kind: str) -> list[Path]:
+def _checked(jars: Iterable[Path], kind: str, digests: Mapping[str, str] | None) -> tuple[_Jar, ...]:
+    """What was downloaded. Raises JarsError for what is not as `digests` say."""
+    found = tuple(_Jar(jar.name, _sha256(jar)) for jar in jars)
+    if digests is None:
+        return found
+    for jar in found:
+        expected = digests.get(jar.name)
+        if jar.sha256 != expected:
+            what = "is not known" if expected is None else f"has another digest than {expected}"
+            raise JarsError(
+                f"the {kind} jars are not used: {jar.name}, as it was downloaded, {what} "
+                f"(SHA-256 {jar.sha256}; worker/jars.sha256 has those that were tested). The Maven registry, "
+                f"or what stands between, gave something else; nothing of it is kept"
+            )
+    return found
+
+
+def _fill(folder: Path, wanted: _Manifest, kind: str, digests: Mapping[str, str] | None) -> list[Path]:
     if folder.exists():
         _log.warning("jars_damaged", kind=kind, folder=str(folder), action="resolving them again")
         shutil.rmtree(folder)
@@ -158,7 +205,7 @@ def _fill(folder: Path, wanted: _Manifest, kind: str) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix=unfinished, dir=folder.parent) as temporary:
         whole = Path(temporary) / "whole"
         _run_ivy(Path(temporary), whole, wanted, kind)
-        jars = tuple(_Jar(jar.name, jar.stat().st_size) for jar in sorted(whole.glob("*.jar")))
+        jars = _checked(sorted(whole.glob("*.jar")), kind, digests)
         manifest = _Manifest(wanted.coordinates, wanted.without, jars)
         (whole / "manifest.json").write_bytes(msgspec.json.encode(manifest))
         whole.rename(folder)
