@@ -20,6 +20,7 @@ FROM base AS build
 WORKDIR /src
 RUN python -m venv /opt/binlane
 COPY constraints.txt pyproject.toml README.md LICENSE ./
+COPY binlane ./binlane
 COPY worker ./worker
 COPY offsets ./offsets
 COPY handlers ./handlers

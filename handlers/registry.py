@@ -8,12 +8,14 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 from pydantic import BaseModel
 
 from handlers.api import Handler
 from handlers.options import check_options, nearest
+from handlers.user_modules import OWN, user_module
 
 __all__ = [
     "BUILT_IN",
@@ -87,9 +89,10 @@ def resolve(handler_type: str, folder: Path) -> type[Handler]:
     if not all(part.isidentifier() for part in [*module_name.split("."), class_name]):
         raise HandlerTypeError("it is no import path", _ALLOWED)
     near = nearest(handler_type, BUILT_IN)
-    found = getattr(_module(module_name, folder, _ALLOWED, near), class_name, None)
+    module = _module(module_name, class_name, folder, _ALLOWED, near)
+    found = getattr(module, class_name, None)
     if found is None:
-        _no_class(module_name, class_name)
+        _no_class(module, module_name, class_name)
     return _handler_class(found, class_name)
 
 
@@ -123,14 +126,14 @@ def load_function(path: str, folder: Path, arguments: Sequence[str]) -> Callable
     module_name, _, name = path.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), name]):
         raise HandlerTypeError("it is no import path", _ALLOWED_FUNCTION)
-    module = _module(module_name, folder, _ALLOWED_FUNCTION, None)
+    module = _module(module_name, name, folder, _ALLOWED_FUNCTION, None)
     found = getattr(module, name, None)
     wanted = f"{name}({', '.join(arguments)})"
     if found is None:
         own = [
             each
             for each, member in vars(module).items()
-            if inspect.isfunction(member) and member.__module__ == module_name
+            if inspect.isfunction(member) and member.__module__ == module.__name__
         ]
         near = nearest(name, own)
         raise HandlerTypeError(
@@ -157,43 +160,58 @@ def section_model(name: str) -> type[BaseModel]:
     return model
 
 
-def _module(name: str, folder: Path, allowed: str, near: str | None) -> Any:
+def _module(name: str, member: str, folder: Path, allowed: str, near: str | None) -> ModuleType:
+    """The module in which `member` is looked for."""
     text = str(folder.absolute())
     if text not in sys.path:
         sys.path.append(text)
         importlib.invalidate_caches()
     try:
-        return importlib.import_module(name)
+        return _imported(name, member)
     except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+        missing = (error.name or "").removeprefix("user_")
+        if missing and (name == missing or name.startswith(f"{missing}.")):
             raise HandlerTypeError(
-                f"there is no module {error.name} on PYTHONPATH or in {text}", allowed, near
+                f"there is no module {missing} on PYTHONPATH or in {text}", allowed, near
             ) from None
         raise HandlerTypeError(f"its module cannot be imported: {_told(error)}", allowed) from error
     except Exception as error:
         raise HandlerTypeError(f"its module cannot be imported: {_told(error)}", allowed) from error
 
 
+def _imported(name: str, member: str) -> ModuleType:
+    if name.partition(".")[0] not in OWN:
+        return importlib.import_module(name)
+    # A name of binlane's may be a module of the user's, too: then it is the one that has what is asked for.
+    try:
+        own = importlib.import_module(name)
+    except ModuleNotFoundError:
+        own = None
+    if own is not None and hasattr(own, member):
+        return own
+    return user_module(name) or own or importlib.import_module(name)
+
+
 def _handler_class(found: Any, class_name: str) -> type[Handler]:
     if not inspect.isclass(found):
-        raise HandlerTypeError(f"{class_name} is not a class", "a class that inherits from handlers.Handler")
+        raise HandlerTypeError(f"{class_name} is not a class", "a class that inherits from binlane.Handler")
     if not issubclass(found, Handler):
         raise HandlerTypeError(
-            f"{class_name} does not inherit from handlers.Handler", "a class that inherits from it"
+            f"{class_name} does not inherit from binlane.Handler", "a class that inherits from it"
         )
     if found.handle is Handler.handle:
         raise HandlerTypeError(f"{class_name} has no handle method", "a class with handle(self, batch)")
     return found
 
 
-def _no_class(module_name: str, class_name: str) -> None:
-    members = vars(sys.modules[module_name]).items()
+def _no_class(module: ModuleType, module_name: str, class_name: str) -> None:
+    members = vars(module).items()
     classes = [
         name
         for name, member in members
         if inspect.isclass(member) and issubclass(member, Handler) and member is not Handler
     ]
-    allowed = ", ".join(sorted(classes)) or "a class that inherits from handlers.Handler"
+    allowed = ", ".join(sorted(classes)) or "a class that inherits from binlane.Handler"
     near = nearest(class_name, classes)
     raise HandlerTypeError(
         f"the module {module_name} has no {class_name}", allowed, near and f"{module_name}:{near}"

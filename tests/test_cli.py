@@ -61,7 +61,7 @@ def binlane(
 ) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "FORCE_COLOR")}
     return subprocess.run(
-        [sys.executable, "-m", "worker.cli", *map(str, arguments)],
+        [sys.executable, "-m", "binlane", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -78,7 +78,7 @@ def test_the_version_is_the_distributions() -> None:
 
 def test_the_command_leads_to_main() -> None:
     (command,) = entry_points(group="console_scripts", name="binlane")
-    assert command.value == "worker.cli:main"
+    assert command.value == "binlane.__main__:main"
 
 
 def test_help_lists_every_command() -> None:
@@ -213,7 +213,7 @@ def test_schema_prints_a_json_schema() -> None:
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     done = subprocess.run(
-        f"{sys.executable} -m worker.cli schema | head -n 1",
+        f"{sys.executable} -m binlane schema | head -n 1",
         shell=True,
         capture_output=True,
         text=True,

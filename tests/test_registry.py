@@ -101,10 +101,10 @@ def test_pythonpath_comes_before_the_configurations_folder(
         ("spark:Handler", "there is no module spark on PYTHONPATH or in FOLDER", ALLOWED, None),
         ("no_such.module:Thing", "there is no module no_such on PYTHONPATH or in FOLDER", ALLOWED, None),
         ("MODULE:Cpoy", "the module MODULE has no Cpoy", "Copy, Idle", "MODULE:Copy"),
-        ("MODULE:value", "value is not a class", "a class that inherits from handlers.Handler", None),
+        ("MODULE:value", "value is not a class", "a class that inherits from binlane.Handler", None),
         (
             "MODULE:Stranger",
-            "Stranger does not inherit from handlers.Handler",
+            "Stranger does not inherit from binlane.Handler",
             "a class that inherits from it",
             None,
         ),

@@ -307,7 +307,7 @@ def _tool_faults(name: str, command: list[str]) -> list[str]:
 
 def _configuration_faults(root: Path, path: Path, environment: dict[str, str]) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "worker.cli", "check", str(path.relative_to(root))],
+        [sys.executable, "-m", "binlane", "check", str(path.relative_to(root))],
         capture_output=True,
         text=True,
         check=False,

@@ -2,7 +2,7 @@
 
 from pyspark.sql import DataFrame, SparkSession
 
-from handlers import Batch
+from binlane import Batch
 
 PAYMENTS = {"state", "amount"}
 

@@ -24,10 +24,7 @@ import matplotlib.pyplot as plt
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from handlers.spark import SparkSection
-from handlers.spark.reading import current
-from handlers.spark.session import SharedSpark
-from worker import logs
+from binlane.spark import current, start
 
 HERE = Path(__file__).parent
 
@@ -40,10 +37,8 @@ arguments.add_argument("--output", type=Path, default=HERE / "output" / "freshne
 options, _ = arguments.parse_known_args()  # a notebook has arguments of its own
 
 # %% A Spark of our own to read with: any session with Delta would do
-logs.configure("warning")
-section = SparkSection.model_validate({"driver_memory": "1g", "ui": False})
-shared = SharedSpark(section, HERE, "freshness")
-spark: SparkSession = shared.session
+started = start("freshness", driver_memory="1g", ui=False)
+spark: SparkSession = started.session
 
 
 # %% One look
@@ -133,4 +128,4 @@ revenue = spark.read.format("delta").load(str(options.lake / "revenue"))
 revenue.groupBy("minute").agg({"payments": "sum", "revenue": "sum"}).orderBy("minute").show()
 
 # %% The end
-shared.stop()
+started.stop()

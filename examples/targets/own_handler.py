@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from handlers import Batch, Handler, HandlerContext, Rejected
+from binlane import Batch, Handler, HandlerContext, Rejected
 
 
 class LargeOrders(Handler):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from own_handler import LargeOrders
 
-from handlers import Rejected
-from handlers.testing import make_batch, opened
+from binlane import Rejected
+from binlane.testing import make_batch, opened
 
 
 def test_an_order_above_the_limit_is_rejected_and_nothing_is_written(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_a_fault_of_a_table_is_told_in_one_line(faults: Faults, key: str, line: 
         ),
         (
             "{type: 'neighbour:Options'}",
-            'type: found "neighbour:Options": Options does not inherit from handlers.Handler; '
+            'type: found "neighbour:Options": Options does not inherit from binlane.Handler; '
             "allowed: a class that inherits from it",
         ),
         ("{type: 'neighbour:Copy'}", "url: missing; required"),

@@ -17,7 +17,7 @@ from worker.demo.recorder import read_batches
 
 pytestmark = pytest.mark.long
 
-DEMO = (sys.executable, "-m", "worker.cli", "demo", "--changes", "2000")
+DEMO = (sys.executable, "-m", "binlane", "demo", "--changes", "2000")
 ENVIRONMENT = {**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
 
 

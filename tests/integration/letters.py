@@ -40,7 +40,7 @@ def binlane(worker: WorkerProcess, *arguments: str) -> subprocess.CompletedProce
         [
             sys.executable,
             "-m",
-            "worker.cli",
+            "binlane",
             *(str(config) if each == "CONFIG" else each for each in arguments),
         ],
         capture_output=True,

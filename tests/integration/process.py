@@ -65,7 +65,7 @@ class WorkerProcess:
         here = Path(__file__).parent
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "worker.cli", "run", str(path)],
+                [sys.executable, "-m", "binlane", "run", str(path)],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

@@ -40,7 +40,7 @@ def run_until(
 ) -> str:
     """`binlane check --connect`, then `binlane run` until the rows have arrived; what the run logged."""
     (folder / "shop.yaml").write_text(text)
-    command = [sys.executable, "-m", "worker.cli"]
+    command = [sys.executable, "-m", "binlane"]
     settings = {"cwd": folder, "env": os.environ | environment}
     check = subprocess.run(
         [*command, "check", "--connect", "shop.yaml"], capture_output=True, text=True, check=False, **settings

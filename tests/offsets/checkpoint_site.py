@@ -89,7 +89,7 @@ class Site:
 
 
 def checkpoint(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "worker.cli", "checkpoint", *map(str, arguments)]
+    command = [sys.executable, "-m", "binlane", "checkpoint", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

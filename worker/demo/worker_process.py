@@ -42,7 +42,7 @@ class WorkerProcess:
             self._guard = subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", broker_guard.__file__, str(_DRAIN_SECONDS), ""),
-                    *(sys.executable, "-m", "worker.cli", "run", str(config)),
+                    *(sys.executable, "-m", "binlane", "run", str(config)),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -1,0 +1,32 @@
+"""The public face of binlane: what handlers of one's own, notebooks and jobs import.
+
+`binlane.testing` tests a handler without Kafka; `binlane.spark` reads tables as they are this moment.
+"""
+
+from binlane._packages import come_first
+
+come_first()
+
+from handlers import (  # noqa: E402 - only now is `handlers` binlane's own, whatever lies on the path
+    Batch,
+    Change,
+    Handler,
+    HandlerContext,
+    Operation,
+    PartialFailure,
+    Rejected,
+    StopWorker,
+    TargetUnavailable,
+)
+
+__all__ = [
+    "Batch",
+    "Change",
+    "Handler",
+    "HandlerContext",
+    "Operation",
+    "PartialFailure",
+    "Rejected",
+    "StopWorker",
+    "TargetUnavailable",
+]

@@ -1,0 +1,40 @@
+"""That `worker`, `handlers` and `offsets` are binlane's own, also where others of these names are about."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from pathlib import Path
+
+__all__ = ["come_first"]
+
+_OWN = ("handlers", "offsets", "worker")
+
+
+def come_first() -> None:
+    """Import them from beside this package, whatever lies before it on the path.
+
+    Raises ImportError when a module of such a name was imported before that is not binlane's."""
+    beside = Path(__file__).resolve().parents[1]
+    for name in _OWN:
+        known = sys.modules.get(name)
+        if known is None:
+            _load(name, beside)
+        elif Path(known.__file__ or "").resolve().parents[1] != beside:
+            raise ImportError(
+                f"binlane needs its own package {name}, and {known.__file__} was imported before under that "
+                f"name: import binlane first, and that module by another name"
+            )
+
+
+def _load(name: str, folder: Path) -> None:
+    spec = PathFinder.find_spec(name, [str(folder)])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"binlane is not whole: there is no {name} in {folder}; install it again")
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise

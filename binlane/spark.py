@@ -1,0 +1,23 @@
+"""For notebooks and jobs: tables as they are this moment, with what is received but not merged yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import binlane  # noqa: F401 - binlane's own packages come first
+from handlers.spark.reading import NothingToSee, create_views, current
+from handlers.spark.section import SparkSection
+from handlers.spark.session import SharedSpark
+
+__all__ = ["NothingToSee", "create_views", "current", "start"]
+
+
+def start(name: str = "binlane", **section: Any) -> SharedSpark:
+    """A Spark with Delta Lake on this machine, or at the server that `remote` names: `.session` to read with,
+    and `.stop()` when that is done.
+
+    `section`: the keys of the configuration's `spark:` section. Raises pydantic's ValidationError, JavaError,
+    JarsError, and RuntimeError when Spark does not start.
+    """
+    return SharedSpark(SparkSection.model_validate(section), Path.cwd(), name)
