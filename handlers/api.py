@@ -210,8 +210,9 @@ class Handler:
 
         Between `open` and `close`, from any thread, every second or so: answer at once, from memory. Plain
         values (str, int, float, bool, None, lists, dicts). Keys that are shown with their meaning:
-        `spark`: {"master", "version", "ui"}; `tables`: a list of {"table", "waiting_rows", "waiting_bytes",
-        "waiting_seconds", "merged_source_time_ms", "error"}, what was received and is not in its table yet.
+        `spark`: {"master", "version", "ui", "up"}; `tables`: a list of {"table", "waiting_rows",
+        "waiting_bytes", "waiting_seconds", "merged_source_time_ms", "error"}, what was received and is not in
+        its table yet.
         """
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from worker.metric_definitions import DEFINITIONS, markdown_table
 from worker.metrics import MAX_TABLE_LABELS, OTHER_TABLES, Metrics
 from worker.status import (
     CheckpointStatus,
+    KafkaStatus,
     LaneStatus,
     Look,
     PartitionStatus,
@@ -35,6 +37,20 @@ PROMISED = {
     "binlane_retries_total": {"table"},
     "binlane_dead_letters_total": {"table"},
     "binlane_tables_blocked": set(),
+    "binlane_tables_halted": set(),
+    "binlane_tables_target_down": set(),
+    "binlane_table_state": {"table", "state"},
+    "binlane_table_delay_seconds": {"table"},
+    "binlane_lane_running_seconds": {"lane"},
+    "binlane_lane_max_records": set(),
+    "binlane_lanes_max_bytes": set(),
+    "binlane_lanes_fill_ratio": set(),
+    "binlane_last_source_timestamp_seconds": {"topic", "partition"},
+    "binlane_kafka_up": set(),
+    "binlane_poll_idle_seconds": set(),
+    "binlane_last_commit_timestamp_seconds": {"store"},
+    "binlane_last_reload_successful": set(),
+    "binlane_spark_up": {"handler"},
     "binlane_target_up": {"handler"},
     "binlane_lane_queued_records": {"lane"},
     "binlane_lane_queued_bytes": {"lane"},
@@ -68,6 +84,7 @@ def table(name: str, finished: int = 0, **more: object) -> TableStatus:
 def partition(number: int = 0, **more: object) -> PartitionStatus:
     fields: dict[str, object] = {"topic": "cdc", "partition": number, "position": 60, "committed": 40}
     fields |= {"unfinished": 5, "finished_ahead": 15, "lag": 30, "paused": False, "delay_seconds": 2.5}
+    fields |= {"source_time_ms": 1_700_000_000_250}
     return PartitionStatus(**(fields | more))  # type: ignore[arg-type]  # one dict for fields of many types
 
 
@@ -77,7 +94,12 @@ def worker_status(
     handlers: list[dict[str, Any]] | None = None,
 ) -> WorkerStatus:
     lane = LaneStatus(
-        lane=3, queued_records=7, queued_bytes=700, running_table=None, running_seconds=None, busy_seconds=1.5
+        lane=3,
+        queued_records=7,
+        queued_bytes=700,
+        running_table="shop.stock",
+        running_seconds=61.5,
+        busy_seconds=1.5,
     )
     return WorkerStatus(
         name="shop",
@@ -89,7 +111,10 @@ def worker_status(
         tables=tables,
         targets=[TargetStatus(handler="spark", up=True), TargetStatus(handler="sql", up=False, error="no")],
         checkpoint=CheckpointStatus(last_success=None, last_error=None),
+        kafka=KafkaStatus(up=True, quiet_seconds=4.5),
         handlers=handlers or [],
+        lane_max_records=70,
+        max_bytes=2000,
     )
 
 
@@ -109,7 +134,12 @@ def spark(*waiting: tuple[str, int, float | None]) -> dict[str, Any]:
     tables = [
         {"table": name, "waiting_rows": rows, "waiting_seconds": seconds} for name, rows, seconds in waiting
     ]
-    return {"handler": "spark", "type": "spark", "spark": {"master": "local[2]"}, "tables": tables}
+    return {
+        "handler": "spark",
+        "type": "spark",
+        "spark": {"master": "local[2]", "up": True},
+        "tables": tables,
+    }
 
 
 def samples(metrics: Metrics) -> Iterator[Sample]:
@@ -119,6 +149,10 @@ def samples(metrics: Metrics) -> Iterator[Sample]:
 
 def values(metrics: Metrics, name: str, label: str) -> dict[str, float]:
     return {each.labels[label]: each.value for each in samples(metrics) if each.name == name}
+
+
+def named(metrics: Metrics, name: str) -> list[Sample]:
+    return [each for each in samples(metrics) if each.name == name]
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -203,11 +237,65 @@ def test_lanes_tables_and_partitions_are_read_from_the_status_at_each_scrape(met
     assert value(metrics, "binlane_partition_paused", topic="cdc", partition="0") == 1
 
 
+def test_what_a_worker_is_stuck_at_is_told(metrics: Metrics) -> None:
+    assert value(metrics, "binlane_lane_running_seconds", lane="3") == 61.5
+    assert value(metrics, "binlane_lane_max_records") == 70
+    assert value(metrics, "binlane_lanes_max_bytes") == 2000
+    assert value(metrics, "binlane_lanes_fill_ratio") == 0.35, "7 of 70 records, 700 of 2000 bytes"
+    assert value(metrics, "binlane_kafka_up") == 1
+    assert value(metrics, "binlane_poll_idle_seconds") == 4.5
+    labels = {"topic": "cdc", "partition": "0"}
+    assert value(metrics, "binlane_last_source_timestamp_seconds", **labels) == 1_700_000_000.25
+    assert value(metrics, "binlane_spark_up", handler="spark") == 1
+
+
+def test_a_tables_state_and_delay_are_told_and_why_tables_stand_still() -> None:
+    metrics = Metrics()
+    tables = [table("shop.a", 1, state="blocked", delay_seconds=40.0), table("shop.b", 1, state="blocked")]
+    tables += [table("shop.c", 1), table("shop.told_of_by_a_statement")]
+    finished = [(each.table, each.finished_records) for each in tables[:3]]
+    metrics.attach(lambda: Look(worker_status(tables), finished, blocked=2, halted=1))
+    assert value(metrics, "binlane_tables_blocked") == 2
+    assert value(metrics, "binlane_tables_halted") == 1
+    assert value(metrics, "binlane_tables_target_down") == 1
+    states = {(each.labels["table"], each.labels["state"]) for each in named(metrics, "binlane_table_state")}
+    assert states == {("shop.a", "blocked"), ("shop.b", "blocked"), ("shop.c", "idle")}
+    delays = values(metrics, "binlane_table_delay_seconds", "table")
+    assert delays == {"shop.a": 40, "shop.b": 0, "shop.c": 0}
+
+
+def test_states_and_delays_of_many_tables_stay_within_the_limit() -> None:
+    metrics = Metrics()
+    tables = [
+        table(f"shop.t{number}", 1, state="blocked" if number % 2 else "idle", delay_seconds=float(number))
+        for number in range(1_500)
+    ]
+    attach(metrics, lambda: worker_status(tables))
+    states = named(metrics, "binlane_table_state")
+    assert len({each.labels["table"] for each in states}) <= MAX_TABLE_LABELS
+    assert sum(each.value for each in states if each.labels["state"] == "blocked") == 750
+    assert values(metrics, "binlane_table_delay_seconds", "table")[OTHER_TABLES] == 1_499
+
+
+def test_the_last_reload_and_the_last_commit_are_told() -> None:
+    metrics = Metrics()
+    assert value(metrics, "binlane_last_reload_successful") == 1
+    metrics.reload("refused")
+    assert value(metrics, "binlane_last_reload_successful") == 0
+    metrics.reload("success")
+    assert value(metrics, "binlane_last_reload_successful") == 1
+    metrics.commit("kafka", "failure")
+    assert value(metrics, "binlane_last_commit_timestamp_seconds", store="kafka") is None
+    before = time.time()
+    metrics.commit("kafka", "success")
+    assert (value(metrics, "binlane_last_commit_timestamp_seconds", store="kafka") or 0) >= before
+
+
 def test_what_is_not_known_yet_has_no_sample_instead_of_a_zero() -> None:
     metrics = Metrics()
-    unknown = partition(position=None, committed=None, lag=None, delay_seconds=None)
+    unknown = partition(position=None, committed=None, lag=None, delay_seconds=None, source_time_ms=None)
     attach(metrics, lambda: worker_status([], [unknown]))
-    for name in ("position", "committed", "lag_records", "delay_seconds"):
+    for name in ("position", "committed", "lag_records", "delay_seconds", "last_source_timestamp_seconds"):
         assert value(metrics, f"binlane_{name}", topic="cdc", partition="0") is None
     assert value(metrics, "binlane_unfinished_records", topic="cdc", partition="0") == 5
 

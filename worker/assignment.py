@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from confluent_kafka import Message
@@ -12,12 +12,16 @@ from confluent_kafka import Message
 from offsets.restore import Start
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, TopicPartition
-from worker.formats.interface import Format
+from worker.formats.interface import Format, Record
 
 __all__ = ["Assignment", "Assignments", "with_earlier"]
 
 _topic = cast(Callable[[Message], str], Message.topic)
 _partition = cast(Callable[[Message], int], Message.partition)
+
+
+_SMALL = 65_536
+"""Bytes of a record that may be kept though it is finished."""
 
 
 class Assignment:
@@ -39,8 +43,10 @@ class Assignment:
         "format",
         "in_kafka",
         "mark",
+        "newest",
         "on_disk",
         "partition",
+        "source_ms",
         "start",
         "topic_id",
         "tracker",
@@ -70,10 +76,29 @@ class Assignment:
         self.end: int | None = None
         """The partition's end as last told by the broker."""
         self.consumed = 0
+        self.newest: Record | None = None
+        """The record that came last, until its time is asked for."""
+        self.source_ms: int | None = None
         self.closed = False
         """No work of it may start any more."""
         self.forgotten = False
         """What still runs of it no longer counts as finished: it comes again elsewhere."""
+
+    def came(self, records: Sequence[Record]) -> None:
+        """These were fetched, in the order of their offsets."""
+        self.consumed += len(records)
+        self.newest = records[-1]
+        if len(self.newest.value() or b"") > _SMALL:
+            self.last_source_ms()
+
+    def last_source_ms(self) -> int | None:
+        """When the newest change of those fetched happened in its source, in milliseconds since 1970; None:
+        no record has told that yet. Any thread; few records are asked."""
+        record, self.newest = self.newest, None
+        told = None if record is None else self.format.source_time_ms(record)
+        if told is not None:
+            self.source_ms = told if self.source_ms is None else max(told, self.source_ms)
+        return self.source_ms
 
     def __repr__(self) -> str:
         return f"Assignment({self.partition}, epoch {self.epoch})"

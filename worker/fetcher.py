@@ -43,6 +43,12 @@ _OTHER_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_T
 _error = Message.error
 
 
+def _is_fault(message: Message) -> bool:
+    """Neither a record nor the end of a partition."""
+    error = message.error()
+    return error is not None and error.code() != KafkaError._PARTITION_EOF
+
+
 class Fetcher(threading.Thread):
     """Polls until stopped, then keeps the membership alive until `close`."""
 
@@ -100,6 +106,8 @@ class Fetcher(threading.Thread):
         """What is to be done between two polls."""
         self.beat = clock()
         """When the thread last went round."""
+        self.brought = clock()
+        """When a poll last brought a record, or the end of a partition."""
 
     def drain(self) -> None:
         """Fetch nothing more, but stay a member of the group."""
@@ -188,6 +196,8 @@ class Fetcher(threading.Thread):
             self._router.let_go(self._lanes.at_rest)
         if not messages and not self._order:
             return
+        if not all(map(_is_fault, messages)):
+            self.brought = self._clock()
         full = len(messages) >= self._polls.size.records
         ends: list[Message] = []
         if any(map(_error, messages)):
@@ -215,9 +225,9 @@ class Fetcher(threading.Thread):
     def _in_order(self, messages: list[Message]) -> Iterator[tuple[Assignment, list[Record]]]:
         """The records of each partition; those of several topics in source order where that is wanted."""
         for assignment, own in self._assignments.split(messages, left=self._polls.some_left):
-            assignment.consumed += len(own)
-            self._metrics.consumed(*assignment.partition, len(own))
             records = cast(list[Record], own)
+            assignment.came(records)
+            self._metrics.consumed(*assignment.partition, len(own))
             if self._order is None:
                 yield assignment, records
             else:

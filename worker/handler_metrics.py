@@ -48,6 +48,7 @@ class HandlerMeters:
                 self.count("binlane_spark_merges_total", 0, result=result)
             yield self._gauge(of_spark, "binlane_spark_waiting_rows", "waiting_rows", sum)
             yield self._gauge(of_spark, "binlane_spark_waiting_seconds", "waiting_seconds", max)
+            yield _spark_up(of_spark)
         with self._lock:
             meters = list(self._meters.values())
         for meter in meters:
@@ -93,6 +94,21 @@ class HandlerMeters:
         return {
             name: self._tables.label(value) if name == "table" else value for name, value in labels.items()
         }
+
+
+def _spark_up(statuses: Iterable[Mapping[str, Any]]) -> Metric:
+    """Handlers of one name as one: not up while one of them is not."""
+    found: dict[str, bool] = {}
+    for status in statuses:
+        up = status["spark"].get("up") if isinstance(status["spark"], Mapping) else None
+        if up is not None:
+            name = str(status.get("handler", ""))
+            found[name] = found.get(name, True) and bool(up)
+    entry = definition("binlane_spark_up")
+    family = GaugeMetricFamily(entry.family, entry.help, labels=entry.labels)
+    for name, up in found.items():
+        family.add_metric([name], up)
+    return family
 
 
 def _tables(statuses: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

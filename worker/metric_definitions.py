@@ -83,6 +83,30 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "Tables that stand still because a batch failed for good, or while their target is down.",
     ),
     MetricDefinition(
+        "binlane_tables_halted",
+        "gauge",
+        (),
+        "Those of them of which a change failed for good: they need a person.",
+    ),
+    MetricDefinition(
+        "binlane_tables_target_down",
+        "gauge",
+        (),
+        "Those of them that wait for a target, or for the dead-letter topic: they go on by themselves.",
+    ),
+    MetricDefinition(
+        "binlane_table_state",
+        "gauge",
+        ("table", "state"),
+        "1 for the state that the table is in: idle, queued, running, retrying or blocked.",
+    ),
+    MetricDefinition(
+        "binlane_table_delay_seconds",
+        "gauge",
+        ("table",),
+        "Now minus the source time of the table's oldest unfinished change; 0 when none is unfinished.",
+    ),
+    MetricDefinition(
         "binlane_target_up",
         "gauge",
         ("handler",),
@@ -102,10 +126,34 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "Bytes queued or running in the lane.",
     ),
     MetricDefinition(
+        "binlane_lane_running_seconds",
+        "gauge",
+        ("lane",),
+        "How long the lane's present batch has been with its handlers; 0 when none is.",
+    ),
+    MetricDefinition(
         "binlane_lane_busy_seconds_total",
         "counter",
         ("lane",),
         "Time the lane's processor spent on batches.",
+    ),
+    MetricDefinition(
+        "binlane_lane_max_records",
+        "gauge",
+        (),
+        "How many records a lane may hold (`lanes.max_records`).",
+    ),
+    MetricDefinition(
+        "binlane_lanes_max_bytes",
+        "gauge",
+        (),
+        "How many bytes all lanes may hold together (`lanes.max_bytes`).",
+    ),
+    MetricDefinition(
+        "binlane_lanes_fill_ratio",
+        "gauge",
+        (),
+        "How full they are, 0 to 1: the fullest lane's records, or all bytes, whichever is more.",
     ),
     MetricDefinition(
         "binlane_backpressure_seconds_total",
@@ -157,10 +205,34 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "Now minus the source time of the oldest unfinished change; 0 when none is unfinished.",
     ),
     MetricDefinition(
+        "binlane_last_source_timestamp_seconds",
+        "gauge",
+        _PARTITION,
+        "When the newest change that was fetched happened in its source, in seconds since 1970.",
+    ),
+    MetricDefinition(
+        "binlane_kafka_up",
+        "gauge",
+        (),
+        "1 while a broker can be reached, else 0; told every 10 seconds (`statistics.interval.ms`).",
+    ),
+    MetricDefinition(
+        "binlane_poll_idle_seconds",
+        "gauge",
+        (),
+        "Seconds since the last poll that brought a record, or the end of a partition.",
+    ),
+    MetricDefinition(
         "binlane_commits_total",
         "counter",
         ("store", "result"),
         "Commits to a checkpoint store; result is success or failure.",
+    ),
+    MetricDefinition(
+        "binlane_last_commit_timestamp_seconds",
+        "gauge",
+        ("store",),
+        "When the store last took a commit, in seconds since 1970; without work there is none.",
     ),
     MetricDefinition(
         "binlane_rebalances_total",
@@ -173,6 +245,12 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "counter",
         ("result",),
         "Changed configuration files; result is success (taken over) or refused.",
+    ),
+    MetricDefinition(
+        "binlane_last_reload_successful",
+        "gauge",
+        (),
+        "0 while the configuration file is one that was refused, else 1.",
     ),
     MetricDefinition(
         "binlane_spark_waiting_rows",
@@ -200,6 +278,13 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "counter",
         ("result",),
         "Times that what waited was brought into a Spark table; result is success or failure.",
+        "handler",
+    ),
+    MetricDefinition(
+        "binlane_spark_up",
+        "gauge",
+        ("handler",),
+        "1 while the handler's Spark answers, else 0.",
         "handler",
     ),
     MetricDefinition(

@@ -7,13 +7,18 @@ partitions are read from the worker's status when Prometheus scrapes, handler ti
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+)
 from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
     HistogramMetricFamily,
     InfoMetricFamily,
     Metric,
@@ -24,7 +29,8 @@ from worker import __version__
 from worker.handler_metrics import HandlerMeters
 from worker.histogram import HandlerTimes, merge
 from worker.metric_definitions import definition
-from worker.status import LaneStatus, Look, PartitionStatus
+from worker.status import Look
+from worker.status_metrics import of_status
 from worker.table_labels import MAX_TABLE_LABELS, OTHER_TABLES, TableLabels
 
 __all__ = ["MAX_TABLE_LABELS", "OTHER_TABLES", "CommitResult", "Metrics", "RebalanceKind", "ReloadResult"]
@@ -59,6 +65,9 @@ class Metrics:
         self._commits = _counter("binlane_commits_total")
         self._rebalances = _counter("binlane_rebalances_total")
         self._reloads = _counter("binlane_reloads_total")
+        self._last_reload = _gauge("binlane_last_reload_successful")
+        self._last_reload.set(1)
+        self._last_commit = _gauge("binlane_last_commit_timestamp_seconds")
         for result in ("success", "refused"):
             self._reloads.labels(result)
         for kind in ("assign", "revoke", "lost"):
@@ -90,12 +99,15 @@ class Metrics:
 
     def reload(self, result: ReloadResult) -> None:
         self._reloads.labels(result).inc()
+        self._last_reload.set(result == "success")
 
     def commit(self, store: str, result: CommitResult) -> None:
         # Both results exist from the first commit on: a counter that begins at 1 shows no increase.
         for known in ("success", "failure"):
             self._commits.labels(store, known)
         self._commits.labels(store, result).inc()
+        if result == "success":
+            self._last_commit.labels(store).set_to_current_time()
 
     def rebalance(self, kind: RebalanceKind) -> None:
         self._rebalances.labels(kind).inc()
@@ -124,16 +136,15 @@ class Metrics:
         look = None if self._look is None else self._look()
         status = look.status if look is not None else None
         if look is not None and status is not None:
-            yield from self._collect_tables(look)
-            yield from _collect_lanes(status.lanes)
-            yield from _collect_partitions(status.partitions)
-            up = _gauge_family("binlane_target_up")
-            for target in status.targets:
-                up.add_metric([target.handler], target.up)
-            yield up
+            # A table's first retry or dead letter must show as an increase, so both begin at 0.
+            for table, _ in look.finished:
+                label = self.tables.label(table)
+                self._retries.labels(label)
+                self._dead_letters.labels(label)
+            yield from of_status(look, self.tables)
         yield from self.handlers.collect(status.handlers if status is not None else ())
 
-        for counter in (
+        counters: tuple[Counter | Gauge, ...] = (
             self._consumed,
             self._skipped,
             self._handler_failures,
@@ -141,70 +152,15 @@ class Metrics:
             self._commits,
             self._rebalances,
             self._reloads,
-        ):
+            self._last_reload,
+            self._last_commit,
+        )
+        for counter in counters:
             yield from _families(counter)
-        for counter in (self._retries, self._dead_letters):
-            for family in _families(counter):
+        for by_table in (self._retries, self._dead_letters):
+            for family in _families(by_table):
                 family.samples = self.tables.fold(family.samples)
                 yield family
-
-    def _collect_tables(self, look: Look) -> Iterator[Metric]:
-        finished: dict[str, int] = {}
-        for table, records in look.finished:
-            label = self.tables.label(table)
-            finished[label] = finished.get(label, 0) + records
-        # A table's first retry or dead letter must show as an increase, so both begin at 0.
-        for label in finished:
-            self._retries.labels(label)
-            self._dead_letters.labels(label)
-        family = _counter_family("binlane_records_finished_total")
-        for label, records in finished.items():
-            family.add_metric([label], records)
-        family.samples = self.tables.fold(family.samples)
-        yield family
-        gauge = _gauge_family("binlane_tables_blocked")
-        gauge.add_metric([], look.blocked)
-        yield gauge
-
-
-def _collect_lanes(lanes: Sequence[LaneStatus]) -> Iterator[Metric]:
-    records = _gauge_family("binlane_lane_queued_records")
-    size = _gauge_family("binlane_lane_queued_bytes")
-    busy = _counter_family("binlane_lane_busy_seconds_total")
-    for lane in lanes:
-        label = [str(lane.lane)]
-        records.add_metric(label, lane.queued_records)
-        size.add_metric(label, lane.queued_bytes)
-        busy.add_metric(label, lane.busy_seconds)
-    yield from (records, size, busy)
-
-
-def _collect_partitions(partitions: Sequence[PartitionStatus]) -> Iterator[Metric]:
-    """What is not known yet (None) has no sample: 0 would be a claim."""
-    paused = _gauge_family("binlane_partition_paused")
-    standstill = _gauge_family("binlane_standstill_seconds")
-    position = _gauge_family("binlane_position")
-    committed = _gauge_family("binlane_committed")
-    unfinished = _gauge_family("binlane_unfinished_records")
-    lag = _gauge_family("binlane_lag_records")
-    delay = _gauge_family("binlane_delay_seconds")
-    for partition in partitions:
-        label = [partition.topic, str(partition.partition)]
-        paused.add_metric(label, partition.paused)
-        standstill.add_metric(label, partition.standstill_seconds)
-        unfinished.add_metric(label, partition.unfinished)
-        oldest = partition.delay_seconds
-        if oldest is None and partition.unfinished == 0:
-            oldest = 0.0
-        for family, value in (
-            (position, partition.position),
-            (committed, partition.committed),
-            (lag, partition.lag),
-            (delay, oldest),
-        ):
-            if value is not None:
-                family.add_metric(label, value)
-    yield from (paused, standstill, position, committed, unfinished, lag, delay)
 
 
 class _Scrape(Collector):
@@ -222,18 +178,13 @@ def _counter(name: str) -> Counter:
     return Counter(entry.family, entry.help, entry.labels, registry=None)
 
 
-def _families(counter: Counter) -> Iterator[Metric]:
+def _gauge(name: str) -> Gauge:
+    entry = definition(name)
+    return Gauge(entry.family, entry.help, entry.labels, registry=None)
+
+
+def _families(counter: Counter | Gauge) -> Iterator[Metric]:
     """The counter without the library's `_created` series: one more series each that nobody asks for."""
     for family in counter.collect():
         family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
         yield family
-
-
-def _counter_family(name: str) -> CounterMetricFamily:
-    entry = definition(name)
-    return CounterMetricFamily(entry.family, entry.help, labels=entry.labels)
-
-
-def _gauge_family(name: str) -> GaugeMetricFamily:
-    entry = definition(name)
-    return GaugeMetricFamily(entry.family, entry.help, labels=entry.labels)

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from offsets.stores import FileStore, PolledKafkaStore
 from offsets.topic_ids import TopicIds
 from worker.assignment import Assignments
+from worker.brokers import Brokers
 from worker.circuit import Circuit
 from worker.committer import Committer
 from worker.configuration import Configuration
@@ -69,6 +70,7 @@ class Parts:
             partitions=lambda: [assignment.partition for assignment in self.assignments.current()],
         )
         self.errors = KafkaErrors(clock)
+        self.brokers = Brokers()
         self.book = TableBook(configuration, self.handlers.of, self.metrics.tables.label)
         self.local = FileStore(checkpoint.directory, configuration.kafka.group_id)
         self.kafka = PolledKafkaStore(KAFKA_SECONDS)
@@ -200,3 +202,4 @@ class Parts:
 
     def _statistics(self, text: str) -> None:
         self.fetcher.standstill.statistics(text)
+        self.brokers.statistics(text)

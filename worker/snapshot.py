@@ -83,6 +83,8 @@ class LanesView(NamedTuple):
     """(label, records finished) of each table that ever had a record."""
     blocked: int
     """Tables, shown or not."""
+    halted: int
+    """Those of them of which a change failed for good."""
     further: list[Chunk]
     """What busy tables hold that are not shown."""
 
@@ -140,6 +142,7 @@ def look(
             if (records := finished.get(unit, unit.finished_records)) or _has_records(unit)
         ],
         sum(state == "blocked" for state in states.values()),
+        sum(states[unit] == "blocked" and _is_halted(unit) for unit in busy),
         further,
     )
 
@@ -192,6 +195,11 @@ def _state_of(unit: Unit) -> TableState:
     if unit.shards is None:
         return _state(unit)
     return min(map(_state, unit.members()), key=_LOUDEST.index)
+
+
+def _is_halted(unit: Unit) -> bool:
+    """Whether a change of it failed for good, without the lock."""
+    return any(each.state is UnitState.HALTED for each in unit.members())
 
 
 def _has_records(unit: Unit) -> bool:

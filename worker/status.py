@@ -10,6 +10,7 @@ import msgspec
 
 __all__ = [
     "CheckpointStatus",
+    "KafkaStatus",
     "LaneStatus",
     "Look",
     "PartitionStatus",
@@ -38,6 +39,15 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     delay_seconds: float | None = None
     standstill_seconds: float = 0.0
     """How long it has not been read although there is more and nothing keeps the worker from it."""
+    source_time_ms: int | None = None
+    """When the newest change that was fetched happened in its source; None: not told."""
+
+
+class KafkaStatus(msgspec.Struct, frozen=True, kw_only=True):
+    up: bool | None
+    """Whether a broker can be reached; None: not known."""
+    quiet_seconds: float
+    """Since the last poll that brought a record, or the end of a partition."""
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +96,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     lanes: list[LaneStatus]
     tables: list[TableStatus]
     checkpoint: CheckpointStatus
+    kafka: KafkaStatus | None = None
     targets: list[TargetStatus] = []
     handlers: list[dict[str, Any]] = []
     """`{"handler", "type"}` and what the handler tells of itself (`Handler.status`), if it does."""
@@ -110,3 +121,6 @@ class Look:
     """(table, records finished) of each that ever had a record; of those let go of, by the name that they
     count under."""
     blocked: int
+    """Tables that stand still."""
+    halted: int = 0
+    """Those of them of which a change failed for good; the others wait for a target."""

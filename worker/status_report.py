@@ -13,6 +13,7 @@ from worker.formats.interface import Format, Record
 from worker.parts import Parts
 from worker.snapshot import LaneView, TableView
 from worker.status import (
+    KafkaStatus,
     LaneStatus,
     Look,
     PartitionStatus,
@@ -49,6 +50,7 @@ class StatusReport:
         self._book = parts.book
         self._committer = parts.committer
         self._fetcher = parts.fetcher
+        self._brokers = parts.brokers
         self._circuits = parts.circuits
         self._handlers = parts.handlers
         self._state = state
@@ -84,13 +86,16 @@ class StatusReport:
             tables_omitted=len(units) - len(rows),
             finished_records=self._lanes.finished_records,
             checkpoint=self._committer.status(),
+            kafka=KafkaStatus(
+                up=self._brokers.up, quiet_seconds=round(self._clock() - self._fetcher.brought, 3)
+            ),
             targets=self._targets(),
             handlers=self._handlers.statuses(),
             error=self._redacted(self._error()),
             lane_max_records=self.configuration.lanes.max_records,
             max_bytes=self.configuration.lanes.max_bytes,
         )
-        return Look(status, [*gone.items(), *seen.finished], seen.blocked)
+        return Look(status, [*gone.items(), *seen.finished], seen.blocked, seen.halted)
 
     def _targets(self) -> list[TargetStatus]:
         """Handlers of one name as one: down while one of them is."""
@@ -153,6 +158,7 @@ class StatusReport:
             paused=self._fetcher.pauses.holds(assignment),
             standstill_seconds=round(self._fetcher.standstill.seconds(assignment), 3),
             delay_seconds=None if delay is None else round(delay, 3),
+            source_time_ms=assignment.last_source_ms(),
         )
 
 

@@ -49,5 +49,5 @@ class TableLabels:
         folded = [sample for sample in samples if sample.labels["table"] in rest]
         if folded:
             value = combine(sample.value for sample in folded)
-            kept.append(Sample(folded[0].name, {"table": OTHER_TABLES}, value))
+            kept.append(Sample(folded[0].name, {**folded[0].labels, "table": OTHER_TABLES}, value))
         return kept

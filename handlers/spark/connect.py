@@ -57,6 +57,8 @@ class ConnectServer:
     ui_url = None
     version: str | None = None
     """Spark's, once the server has answered."""
+    up: bool | None = None
+    """Whether the server answered when it was asked last; None: it was not asked yet."""
 
     def __init__(self, section: SparkSection) -> None:
         """Raises RuntimeError when the Connect client is not installed, or the address is none."""
@@ -100,6 +102,7 @@ class ConnectServer:
             raise
         with self._lock:
             self._made[session] = generation
+        self.up = True
         return session  # type: ignore[no-any-return]  # one of SparkSession's two implementations
 
     def renewed(self, session: SparkSession) -> SparkSession:
@@ -132,6 +135,7 @@ class ConnectServer:
             trouble = "does not answer"
         else:
             return
+        self.up = False
         with self._lock:
             self._generation += 1  # a server that comes back knows no session of before
         raise TargetUnavailable(f"the Spark Connect server {self.master} {trouble}: {told(error)}") from error

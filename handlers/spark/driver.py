@@ -53,6 +53,11 @@ class Driver:
     def drop(self, session: SparkSession) -> None:
         """Nothing: its `stop` would stop Spark itself, and the JVM forgets it by itself."""
 
+    @property
+    def up(self) -> bool:
+        """Whether the Java process runs."""
+        return self._process.runs
+
     def alive(self) -> bool:
         """True while the Java process runs and its Spark has not stopped."""
         if not self._process.runs:

@@ -39,6 +39,8 @@ class _Place(Protocol):
     @property
     def ui_url(self) -> str | None: ...
     @property
+    def up(self) -> bool | None: ...
+    @property
     def session(self) -> SparkSession: ...
     def fresh(self) -> SparkSession: ...
     def renewed(self, session: SparkSession) -> SparkSession: ...
@@ -117,9 +119,14 @@ class SharedSpark:
         """
         return self._place.ui_url
 
+    @property
+    def up(self) -> bool | None:
+        """Whether Spark answered when it was asked last, which is not now; None: nobody has asked yet."""
+        return self._place.up if self._watch is None else self._watch.up
+
     def status(self) -> dict[str, Any]:
         """The `spark` part of a handler's status."""
-        return {"master": self.master, "version": self.version, "ui": self.ui_url}
+        return {"master": self.master, "version": self.version, "ui": self.ui_url, "up": self.up}
 
     def alive(self) -> bool:
         """Whether Spark answers."""

@@ -16,6 +16,7 @@ __all__ = ["Watch"]
 
 _LOOK_SECONDS = 2.0
 _ABANDONED_SECONDS = 60.0
+_SILENT_SECONDS = 30.0
 
 _log = get_logger("spark")
 
@@ -39,8 +40,17 @@ class Watch:
         self._lock = threading.Lock()  # guards the callbacks and the thread
         self._callbacks: list[Callable[[BaseException], None]] = []
         self._thread: threading.Thread | None = None
+        self._answered = time.monotonic()
         self._had_executors = False
         self._without_since: float | None = None
+
+    @property
+    def up(self) -> bool:
+        """Whether Spark answered in the last 30 seconds; a frozen one keeps the question waiting. Answers at
+        once."""
+        if self._thread is None:
+            return self._driver.up
+        return time.monotonic() - self._answered < _SILENT_SECONDS
 
     def add(self, stop_worker: Callable[[BaseException], None]) -> None:
         with self._lock:
@@ -71,6 +81,7 @@ class Watch:
     def _reason(self) -> StopWorker | None:
         if not self._driver.alive():
             return self._driver.gone()
+        self._answered = time.monotonic()
         executors = self._driver.executors()
         if executors is None or executors > 0 or not self._had_executors or not self._driver.has_jobs():
             self._had_executors = self._had_executors or bool(executors)

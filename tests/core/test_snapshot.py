@@ -38,12 +38,27 @@ def test_the_status_shows_tables_in_trouble_first_then_the_busy_then_those_used_
     other = {"running", "queued"} - {running.unit.table.name}
     assert found[1:3] == [(running.unit.table.name, "running"), (other.pop(), "queued")]
     assert found[3:] == [("idle99", "idle"), ("idle98", "idle")]
-    assert view.blocked == 1
+    assert (view.blocked, view.halted) == (1, 1)
     assert sum(records for _, records in view.finished) == 100
     view = stage.lanes.snapshot(stage.book.all(), 1)
     assert [each.unit.table.name for each in view.tables] == ["halted"]
     assert sorted(chunk.messages[0].offset() for chunk in view.further) == [101, 102]
     assert stage.lanes.halted() == ["shop.halted"]
+
+
+def test_tables_that_wait_for_a_target_are_told_from_those_that_failed_for_good() -> None:
+    stage = TableStage()
+    for number in range(3):
+        stage.one_each(f"t{number}")
+        work = stage.take(0)
+        assert work is not None
+        if number:
+            work.unit.blocked = True
+            stage.lanes.give_back(0, work, delay=1e6, error="its target is down")
+        else:
+            stage.lanes.halt(0, work, "for good")
+    view = stage.lanes.snapshot(stage.book.all(), 1)
+    assert (view.blocked, view.halted) == (3, 1)
 
 
 @pytest.mark.parametrize("order_by", ["table", "row"])

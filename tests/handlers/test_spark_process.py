@@ -189,7 +189,7 @@ def test_a_dead_spark_stops_the_worker_with_a_batch_or_without_and_can_be_starte
 
 
 FROZEN = """
-import json, os, signal, sys
+import json, os, signal, sys, time
 from pathlib import Path
 from handlers.spark import close_times, driver, java_process, watch
 from handlers.spark.session import acquire, release
@@ -200,7 +200,11 @@ for module in (driver, java_process, watch):
         setattr(module, name, 1.0)
 spark = acquire(SparkSection.model_validate(json.loads(sys.argv[2])), Path(sys.argv[1]), "test", print)
 pid = spark._place._process.pid
+print("up", spark.up, flush=True)
+watch._SILENT_SECONDS = 4.0
 os.kill(pid, signal.SIGSTOP)
+while spark.up:
+    time.sleep(0.1)
 release()
 try:
     os.kill(pid, 0)
@@ -218,6 +222,7 @@ def test_a_spark_that_does_not_answer_any_more_is_killed_by_its_close(tmp_path: 
         check=True,
     )
     assert "spark_does_not_stop" in said.stdout
+    assert "up True" in said.stdout
     assert said.stdout.splitlines()[-1] == "gone"
 
 

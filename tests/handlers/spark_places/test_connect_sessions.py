@@ -78,7 +78,7 @@ def test_delta_tables_are_written_and_read_in_sessions_with_settings_of_their_ow
     )
     found = spark.session.read.format("delta").load(str(tmp_path / "t")).orderBy("id", "name").collect()
     assert [tuple(row) for row in found] == [(1, "a"), (2, "a"), (2, "b")]
-    assert spark.status() == {"master": spark.master, "version": "4.2.0", "ui": None}
+    assert spark.status() == {"master": spark.master, "version": "4.2.0", "ui": None, "up": True}
 
 
 def test_an_error_is_told_without_stack_plan_or_grpc(spark: Any) -> None:
@@ -108,6 +108,7 @@ def test_a_killed_server_makes_batches_wait_and_is_found_again(
         with pytest.raises(TargetUnavailable):
             spark.renewed(kept)
         assert not spark.alive()
+        assert spark.up is False
         later = make_batch("shop.t", [{"id": 2, "name": "b"}], key="id", offset=2)
         with pytest.raises(TargetUnavailable):
             handler.handle(later)
