@@ -29,7 +29,7 @@ soak: setup servers class-archive ## what takes long: every stream into Spark ta
 	@tools/setup.sh stores
 	@python -m pytest -m soak $(ARGS)
 
-servers: ## the servers that the tests start: PostgreSQL, MariaDB and Redis
+servers: ## what the tests start: PostgreSQL, MariaDB, Redis, promtool
 	@tools/setup.sh servers
 
 class-archive: setup # makes the tests' Sparks start in half the time

@@ -4,7 +4,7 @@
 # What is there already is not touched, and then no network is needed.
 #
 #   setup.sh            all of that
-#   setup.sh servers    the servers that the tests start: PostgreSQL, MariaDB and Redis
+#   setup.sh servers    what the tests start: PostgreSQL, MariaDB and Redis, and Prometheus' promtool
 #   setup.sh stores     Azurite, Azure's storage for `make soak` (node and npm, 370 MB)
 #   PYTHON=...          the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves)
 set -eu
@@ -121,12 +121,14 @@ except JarsError as fault:
 
 servers() {
     missing=$(missing_servers)
+    has_program promtool || missing="$missing prometheus" # evaluates the alert rules
     [ -n "$missing" ] || return 0
     keep_services_off
     # shellcheck disable=SC2086 # one word for each package
     apt_install $missing || true
     missing=$(missing_servers)
     [ -z "$missing" ] || fail "the tests need servers that are missing: install$missing"
+    has_program promtool || say "without promtool (package prometheus) the alerts are not evaluated"
 }
 
 missing_servers() {

@@ -194,9 +194,9 @@ def test_a_wrong_compose_file_is_a_fault(shipped: Path, old: str, new: str, faul
     [
         (
             "alerts.yml",
-            "binlane_tables_blocked",
-            "binlane_table_blocked",
-            "metric: binlane_table_blocked",
+            "binlane_tables_halted",
+            "binlane_table_halted",
+            "metric: binlane_table_halted",
         ),
         ("alerts.yml", "severity: critical", "severity: urgent", "severity"),
         ("alerts.yml", "for: 1m", "for: one minute", "for"),

@@ -1,0 +1,123 @@
+"""Each alert fires for what it is there for, and none while all is well: by Prometheus' own evaluation."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from worker.metric_definitions import DEFINITIONS
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy" / "alerts.yml"
+ALERTS = {
+    rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
+}
+
+# A pod as Kubernetes' scrape by annotations labels it: the job is not called binlane.
+POD = 'job="kubernetes-pods",instance="10.0.0.7:8080"'
+PLACE = f'{POD},topic="cdc",partition="0"'
+WELL = {
+    f"up{{{POD}}}": "1x120",
+    'up{job="node",instance="10.0.0.9:9100"}': "0x120",  # another's, which is down
+    f'binlane_info{{{POD},version="1"}}': "1x120",
+    f"process_start_time_seconds{{{POD}}}": "1000x120",
+    f"binlane_kafka_up{{{POD}}}": "1x120",
+    f"binlane_tables_halted{{{POD}}}": "0x120",
+    f'binlane_target_up{{{POD},handler="spark"}}': "1x120",
+    f'binlane_spark_up{{{POD},handler="spark"}}': "1x120",
+    f"binlane_standstill_seconds{{{PLACE}}}": "0x120",
+    f'binlane_lane_running_seconds{{{POD},lane="0"}}': "2x120",
+    f'binlane_handler_failures_total{{{POD},handler="spark"}}': "3x120",
+    f"binlane_committed{{{PLACE}}}": "0+100x120",
+    f"binlane_lag_records{{{PLACE}}}": "50x120",
+    f'binlane_commits_total{{{POD},store="kafka",result="failure"}}': "2x120",
+    f'binlane_records_skipped_total{{{POD},reason="unmatched"}}': "0+500x120",
+    f'binlane_records_skipped_total{{{POD},reason="failed"}}': "1x120",
+    f'binlane_dead_letters_total{{{POD},table="shop.orders"}}': "1x120",
+    f"binlane_delay_seconds{{{PLACE}}}": "3x120",
+    f"binlane_last_source_timestamp_seconds{{{PLACE}}}": "0+60x120",
+    f"binlane_lanes_fill_ratio{{{POD}}}": "0.2x120",
+    f"binlane_last_reload_successful{{{POD}}}": "1x120",
+    f'binlane_spark_waiting_seconds{{{POD},table="shop.orders"}}': "9x120",
+    f'binlane_spark_merges_total{{{POD},result="failure"}}': "4x120",
+}
+"""Two hours, a value a minute. Evaluated at 100 minutes."""
+
+WRONG: dict[str, dict[str, str]] = {
+    "BinlaneNoWorker": {
+        f'binlane_info{{{POD},version="1"}}': "1x85 _x30",
+        f"up{{{POD}}}": "1x85 _x30",
+    },
+    "BinlaneWorkerDown": {f'binlane_info{{{POD},version="1"}}': "1x97 _x30", f"up{{{POD}}}": "1x97 0x30"},
+    "BinlaneRestarts": {f"process_start_time_seconds{{{POD}}}": "1000x90 2000x2 3000x2 4000x30"},
+    "BinlaneKafkaDown": {f"binlane_kafka_up{{{POD}}}": "1x95 0x30"},
+    "BinlaneTableBlocked": {f"binlane_tables_halted{{{POD}}}": "0x97 2x30"},
+    "BinlaneTargetDown": {f'binlane_target_up{{{POD},handler="spark"}}': "1x92 0x30"},
+    "BinlaneSparkDown": {f'binlane_spark_up{{{POD},handler="spark"}}': "1x95 0x30"},
+    "BinlaneStandstill": {f"binlane_standstill_seconds{{{PLACE}}}": "0x98 61x30"},
+    "BinlaneCallHangs": {f'binlane_lane_running_seconds{{{POD},lane="0"}}': "2x80 0+60x30"},
+    "BinlaneHandlerFails": {f'binlane_handler_failures_total{{{POD},handler="spark"}}': "3x70 4+1x50"},
+    "BinlaneNotCommitting": {f"binlane_committed{{{PLACE}}}": "0+100x80 8000x40"},
+    "BinlaneCommitsFail": {
+        f'binlane_commits_total{{{POD},store="kafka",result="failure"}}': "2x90 3+1x30",
+    },
+    "BinlaneRecordsSkipped": {f'binlane_records_skipped_total{{{POD},reason="failed"}}': "1x97 2x30"},
+    "BinlaneDeadLetters": {f'binlane_dead_letters_total{{{POD},table="shop.orders"}}': "1x97 2x30"},
+    "BinlaneLag": {f"binlane_lag_records{{{PLACE}}}": "50x85 200000x40"},
+    "BinlaneDelay": {f"binlane_delay_seconds{{{PLACE}}}": "3x85 400x40"},
+    "BinlaneSourceSilent": {f"binlane_last_source_timestamp_seconds{{{PLACE}}}": "0+60x30 1800x100"},
+    "BinlaneAlwaysFull": {f"binlane_lanes_fill_ratio{{{POD}}}": "0.2x60 1x60"},
+    "BinlaneReloadRefused": {f"binlane_last_reload_successful{{{POD}}}": "1x95 0x30"},
+    "BinlaneSparkTableWaits": {
+        f'binlane_spark_waiting_seconds{{{POD},table="shop.orders"}}': "9x90 400x30",
+    },
+    "BinlaneSparkMergesFail": {f'binlane_spark_merges_total{{{POD},result="failure"}}': "4x70 5+1x50"},
+}
+
+
+def case(changed: dict[str, str], firing: list[str]) -> dict[str, Any]:
+    expected = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in firing]
+    expr = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": text} for name, text in {**WELL, **changed}.items()],
+        "promql_expr_test": [{"expr": expr, "eval_time": "100m", "exp_samples": expected}],
+    }
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="tools/setup.sh servers installs promtool")
+@pytest.mark.parametrize("alert", [None, *WRONG])
+def test_an_alert_fires_for_its_own_trouble_alone_and_none_while_all_is_well(
+    tmp_path: Path, alert: str | None
+) -> None:
+    path = tmp_path / "case.yaml"
+    one = case({} if alert is None else WRONG[alert], [] if alert is None else [alert])
+    path.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [one]}))
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_a_case_and_the_series_are_of_metrics_that_exist() -> None:
+    assert WRONG.keys() == ALERTS.keys()
+    labels = {entry.name: set(entry.labels) for entry in DEFINITIONS}
+    for series in {**WELL, **{name: "" for each in WRONG.values() for name in each}}:
+        name, _, rest = series.partition("{")
+        if name.startswith("binlane_"):
+            assert set(re.findall(r"(\w+)=", rest)) - {"job", "instance"} == labels[name], name
+
+
+def test_the_page_of_operations_explains_each_alert_and_no_other_page_has_a_set_of_its_own() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    rows = re.findall(r"^\| ((?:`Binlane\w+`(?:, )?)+) \|", text, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", " ".join(rows)) == list(ALERTS)
+    for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
+        assert set(re.findall(r"\bBinlane[A-Z]\w+", page.read_text())) <= ALERTS.keys(), page.name
+        assert "expr:" not in page.read_text(), page.name
