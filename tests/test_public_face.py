@@ -1,4 +1,4 @@
-"""`binlane` as others import and run it, also where they have modules named `handlers`, `worker`, `offsets`."""
+"""`binlane` as others import and run it, also beside modules named `handlers`, `worker` and `offsets`."""
 
 from __future__ import annotations
 
