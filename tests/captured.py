@@ -1,6 +1,7 @@
 """Records that real tools wrote for one known workload, and the rows the source held at its end.
 
-The workload ran on MySQL 8.0; each stream was captured from Kafka (see docs/formats.md).
+One workload ran on MySQL 8.0, another on PostgreSQL 15; each stream was captured from Kafka (see
+docs/formats.md).
 """
 
 from __future__ import annotations
@@ -8,13 +9,23 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator
+import lzma
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["DATA", "STREAMS", "CapturedRecord", "Truth", "records", "truth"]
+__all__ = [
+    "DATA",
+    "POSTGRES_STREAMS",
+    "STREAMS",
+    "CapturedRecord",
+    "Truth",
+    "postgres_truth",
+    "records",
+    "truth",
+]
 
 DATA = Path(__file__).parent / "data"
 STREAMS = {
@@ -26,6 +37,14 @@ STREAMS = {
     "maxwell": "maxwell",
 }
 """Name -> file. Partitions are merged by record time; only the order inside a partition is the source's."""
+POSTGRES_STREAMS = {
+    "postgres-schemas": "debezium-postgres-schemas",
+    "postgres-plain": "debezium-postgres-plain",
+    "postgres-unwrap": "debezium-postgres-unwrap",
+}
+"""Of the workload on PostgreSQL; likewise."""
+_POSTGRES = "postgres.jsonl.xz"
+"""All of that workload in one file: half of what they are alone. A line {"file": name} begins each."""
 
 
 @dataclass(frozen=True)
@@ -81,25 +100,38 @@ class Truth:
 
 
 def records(stream: str) -> list[CapturedRecord]:
-    """All records of one of STREAMS, in the file's order."""
-    return list(_records(STREAMS[stream]))
+    """All records of one of STREAMS or POSTGRES_STREAMS, in the file's order."""
+    return list(
+        _records(_lines(STREAMS[stream]) if stream in STREAMS else _postgres()[POSTGRES_STREAMS[stream]])
+    )
 
 
 @cache
 def truth(when: Literal["snapshot", "final"] = "final") -> dict[str, Truth]:
     """Table -> its contents after the first rows (`snapshot`), or at the end."""
+    return _truth(_lines(f"{when}-state"))
+
+
+@cache
+def postgres_truth() -> dict[str, Truth]:
+    """Table -> its contents at the end, of the workload on PostgreSQL; of its rows every value is the text
+    that PostgreSQL's own output function writes, in UTC."""
+    return _truth(_postgres()["final-state-postgres"])
+
+
+def _truth(lines: Iterable[dict[str, Any]]) -> dict[str, Truth]:
     tables: dict[str, Truth] = {}
-    for line in _lines(f"{when}-state"):
+    for line in lines:
         if "row" in line:
             tables[line["table"]].rows.append(line["row"])
         else:
-            columns = {name: type_ for name, type_, _extra in line["columns"]}
+            columns = {name: type_ for name, type_, *_rest in line["columns"]}
             tables[line["table"]] = Truth(line["table"], columns, line["primary_key"], [])
     return tables
 
 
-def _records(file: str) -> Iterator[CapturedRecord]:
-    for line in _lines(file):
+def _records(lines: Iterable[dict[str, Any]]) -> Iterator[CapturedRecord]:
+    for line in lines:
         yield CapturedRecord(
             line["topic"],
             line["partition"],
@@ -120,3 +152,15 @@ def _bytes(text: str | dict[str, str] | None) -> bytes | None:
 def _lines(file: str) -> Iterator[dict[str, Any]]:
     with gzip.open(DATA / f"{file}.jsonl.gz", "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
+
+
+@cache
+def _postgres() -> dict[str, list[dict[str, Any]]]:
+    files: dict[str, list[dict[str, Any]]] = {}
+    with lzma.open(DATA / _POSTGRES, "rt", encoding="utf-8") as lines:
+        for line in map(json.loads, lines):
+            if line.keys() == {"file"}:
+                current = files[line["file"]] = []
+            else:
+                current.append(line)
+    return files

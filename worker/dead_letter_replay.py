@@ -70,7 +70,7 @@ class Reader:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._formats = FormatChoice(configuration.format, configuration.json_layout)
+        self._formats = FormatChoice(configuration.format, configuration.json_layout, configuration.debezium)
         if configuration.kafka.ddl_topics:
             has_ddl = topics_matcher(configuration.kafka.ddl_topics)
             settings = consumer_settings(configuration)

@@ -117,7 +117,7 @@ class Parts:
             clock=clock,
             fail=fail,
         )
-        formats = FormatChoice(configuration.format, configuration.json_layout)
+        formats = FormatChoice(configuration.format, configuration.json_layout, configuration.debezium)
         settings = consumer_settings(configuration)
         strategy = str(settings.get("partition.assignment.strategy", ""))
         incremental = "cooperative" in strategy or settings.get("group.protocol") == "consumer"

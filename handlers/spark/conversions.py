@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from handlers.change_json import json_value
 from handlers.decimals import digits
 from handlers.mysql.values import single
 
@@ -93,7 +94,8 @@ def text(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    return msgspec.json.encode(value, enc_hook=text).decode("utf-8")
+    """As `handlers.change_json` writes values: NaN and infinities as text, bytes as {"base64": ...}."""
+    return msgspec.json.encode(json_value(value)).decode("utf-8")
 
 
 # The first that fits: a datetime is a date, a bool an int.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -13,10 +14,14 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
+from handlers.change_json import json_value
 from handlers.decimals import digits
 from handlers.sql.column_types import Unsigned64
 
 __all__ = ["Kind", "UnfitValue", "duration_text", "encode", "kind_of", "text_of"]
+
+
+_SHOWN = 40
 
 
 class UnfitValue(ValueError):
@@ -87,7 +92,8 @@ def text_of(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    return msgspec.json.encode(value, enc_hook=text_of).decode("utf-8")
+    """As `handlers.change_json` writes values: NaN and infinities as text, bytes as {"base64": ...}."""
+    return msgspec.json.encode(json_value(value)).decode("utf-8")
 
 
 def _no_text(_: Any) -> str:
@@ -111,8 +117,17 @@ _TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
 
 
 def _whole(value: Any) -> Any:
-    if isinstance(value, bool | str):
+    if isinstance(value, bool):
         return int(value)
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            shown = value if len(value) <= _SHOWN else value[:_SHOWN] + "..."
+            raise UnfitValue(
+                f"{shown!r} is no whole number; if the source's column has another type by now, change it in "
+                "the target, too"
+            ) from None
     if isinstance(value, Decimal | float) and value == value // 1:
         return int(value)
     raise UnfitValue("it is no whole number")
@@ -209,8 +224,14 @@ def _lite_integer(value: int) -> int | str:
     return value if -(2**63) <= value < 2**63 else str(value)
 
 
+def _lite_float(value: float) -> float | str:
+    """SQLite makes NULL of NaN: there it is text, which a REAL column takes as it is."""
+    return "NaN" if math.isnan(value) else value
+
+
 _SQLITE: _Drivers = {
     int: _lite_integer,
+    float: _lite_float,
     bool: int,
     Decimal: _exact,
     # As SQLite's own functions read it, and always as long: texts compare as the times do.

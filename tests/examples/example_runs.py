@@ -68,7 +68,7 @@ def play(*arguments: str) -> subprocess.CompletedProcess[str]:
 def changes_of(name: str) -> list[tuple[str, Change]]:
     """(database.table, change) of the example's sample, in the file's order."""
     configuration = load(EXAMPLES / f"{name}.yaml")
-    formats = FormatChoice(configuration.format, configuration.json_layout)
+    formats = FormatChoice(configuration.format, configuration.json_layout, configuration.debezium)
     found: list[tuple[str, Change]] = []
     for record in _records(name):
         format_ = formats.of(record.topic())

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from debezium_messages import change_of, connect, envelope, record, with_schema
+from debezium_messages import change_of, connect, create, envelope, record, source, with_schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,8 +84,6 @@ def test_a_delete_without_a_row_before_has_its_key() -> None:
     ("key", "columns"),
     [
         (None, None),
-        (b"35", None),
-        (b'"a"', None),
         ({"id": 7}, ("id",)),
         ({"id": "x"}, ("id",)),
         ({"b": 7, "a": 1}, ("b", "a")),
@@ -101,6 +99,33 @@ def test_the_key_tells_the_key_columns(key: Any, columns: tuple[str, ...] | None
         change_of(record(envelope(), earlier), practised)
         assert change_of(record(envelope(), key), practised).key_columns == columns
         assert change_of(record(envelope(), key), practised).key_columns == columns
+
+
+@pytest.mark.parametrize("key", [b"35", b'"a"', b"", b"[1]", b"\0\0\0\0\1\2", b"7-a"])
+def test_a_key_that_is_there_and_cannot_be_read_is_a_fault(key: bytes) -> None:
+    """Without its columns the table would have no key: updates would add rows, deletes find none."""
+    one = record(envelope("u"), key)
+    with pytest.raises(UndecodableRecord, match="the record's key is no JSON object"):
+        change_of(one)
+    flat = record({"id": 7, "__op": "u", "__db": "shop", "__table": "orders"}, key)
+    with pytest.raises(UndecodableRecord, match="the record's key is no JSON object"):
+        change_of(flat)
+    knowing = Debezium()
+    knowing.learn(create({"id": "INT"}))
+    assert change_of(one, knowing).key_columns == ("id",)
+
+
+@pytest.mark.parametrize("connector", ["oracle", "sqlserver", "mongodb", "db2"])
+def test_records_of_connectors_that_were_never_tested_are_refused_by_name(connector: str) -> None:
+    at = {"connector": connector, "schema": "dbo"}
+    enveloped = record(envelope("u", at=at), {"id": 7})
+    document = record(envelope("c", at={"connector": connector, "collection": "a"}, after="{}"), {"id": "7"})
+    flat = record({"id": 7, "__source_connector": connector, "__op": "u", "__table": "orders"}, {"id": 7})
+    change = record({"source": source(**at), "ddl": "ALTER TABLE a", "tableChanges": []}, {})
+    for one in (enveloped, document, flat, change):
+        for read in (Debezium().explain, change_of):
+            with pytest.raises(UndecodableRecord, match=f"connector '{connector}'"):
+                read(one)
 
 
 ANYTHING = st.recursive(

@@ -10,14 +10,15 @@ from captured import CapturedRecord
 from debezium_messages import change_of, connect, ddl, definition, envelope, record, with_schema
 
 from handlers import Change
+from worker.configuration.debezium_settings import DebeziumSettings
 from worker.formats.debezium.format import Debezium
-from worker.formats.interface import Skip
+from worker.formats.interface import Skip, UndecodableRecord
 
 POSTGRESQL = {"connector": "postgresql", "db": "shop", "schema": "sales", "file": None, "pos": None, "lsn": 7}
 
 
-def routed(one: CapturedRecord) -> tuple[str, str, bool]:
-    route = Debezium().explain(one)
+def routed(one: CapturedRecord, format_: Debezium | None = None) -> tuple[str, str, bool]:
+    route = (format_ or Debezium()).explain(one)
     assert not isinstance(route, Skip)
     return route.database, route.table, route.alone
 
@@ -227,3 +228,29 @@ def test_a_flattened_row_with_a_schema_has_typed_values() -> None:
     change = change_of(one)
     assert str((change.after or {})["born"]) == "1970-01-01"
     assert (change.types or {})["born"] == "date"
+
+
+def test_what_a_flattened_row_tells_of_itself_is_no_column_with_a_schema_either() -> None:
+    columns = [connect("int32", "time.Date") | {"field": "born"}]
+    signs = [connect("string") | {"field": name} for name in ("__op", "__deleted", "__table")]
+    schema = {"type": "struct", "fields": columns + signs}
+    payload = {"born": 0, "__op": "c", "__deleted": "false", "__table": "orders"}
+    change = change_of(flat({"schema": schema, "payload": payload}))
+    assert change.types == {"born": "date"}
+    assert (change.after or {}).keys() == {"born"}
+
+
+def test_fields_with_a_prefix_of_their_own_are_no_columns() -> None:
+    row = {"id": 7, "cdc_op": "d", "cdc_db": "crm", "cdc_table": "tags", "cdc_source_ts_ms": 5}
+    one = flat({**row, "__deleted": "true"}, topic="any")
+    format_ = Debezium(DebeziumSettings(fields_prefix="cdc_"))
+    assert routed(one, format_) == ("crm", "tags", False)
+    change = change_of(one, format_)
+    assert (change.op, change.before, change.source_time_ms) == ("delete", {"id": 7}, 5)
+    with pytest.raises(UndecodableRecord, match=r"prefix 'cdc_': set debezium\.fields_prefix"):
+        change_of(one)
+
+
+def test_columns_that_look_a_little_like_such_fields_are_columns() -> None:
+    row = {"op": "c", "table": "a", "stop": "c", "cdc_op": "x", "cdc_table": "t"}
+    assert change_of(flat({**row, **SIGNS})).after == row

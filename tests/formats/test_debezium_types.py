@@ -131,7 +131,7 @@ def test_the_placeholder_is_a_text_like_any_other_in_mysql() -> None:
         (connect("int32"), "seven"),
         (connect("int32"), 1.5),
         (connect("bytes"), "no base64!"),
-        (connect("bytes", DECIMAL, scale="2"), 12),
+        (connect("bytes", DECIMAL, scale="2"), [12]),
         (connect("int32", "time.Date"), "soon"),
         (connect("string", "time.ZonedTimestamp"), "soon"),
         (connect("string", "time.ZonedTime"), "soon"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import struct
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -10,9 +11,11 @@ from typing import Any
 
 import pytest
 from debezium_columns import DECIMAL, WKB, assert_same, b64, value_of
-from debezium_messages import change_of, connect, create, envelope, record, row_of
+from debezium_messages import change_of, connect, create, envelope, record, row_of, with_schema
 
+from worker.configuration.debezium_settings import DebeziumSettings
 from worker.formats.debezium.format import Debezium
+from worker.formats.interface import UndecodableRecord
 
 
 @pytest.mark.parametrize(
@@ -170,7 +173,7 @@ def test_without_schemas_a_value_is_read_by_the_tables_definition(
         (connect("string"), ("DECIMAL", 20, 0), "1234", Decimal(1234)),
         (connect("double"), ("DECIMAL", 10, 2), 0.1, Decimal("0.10")),
         (connect("bytes", DECIMAL, scale="2"), ("DECIMAL", 10, 2), "Bw==", Decimal("0.07")),
-        (connect("string"), ("VARBINARY", 20), "abcd", b"\xab\xcd"),
+        (connect("string"), ("VARBINARY", 20), "abcdef", b"\xab\xcd\xef"),
         (connect("bytes"), ("VARBINARY", 20), "abcd", base64.b64decode("abcd")),
         (connect("boolean"), ("TINYINT", 1), True, 1),
         (
@@ -196,19 +199,72 @@ def test_where_nothing_tells_the_type_a_value_stays_as_json_has_it(value: Any) -
     assert_same((change.after or {})["c"], value)
 
 
-def test_digits_alone_are_a_decimal_as_text_until_one_came_in_base64() -> None:
-    """`decimal.handling.mode` string and precise look alike in few values: 1234 is base64, too."""
-    format_ = Debezium()
-    format_.learn(create({"c": ("DECIMAL", 20, 0)}))
-    told = [
-        row_of(record(envelope(after={"c": text})), format_)["c"]
-        for text in ("1234", "Bw==", "1234", "12345")
-    ]
-    assert told == [1234, 7, int.from_bytes(base64.b64decode("1234"), "big", signed=True), 12345]
+# ---- forms that a value alone may not tell
 
 
-def test_hex_is_bytes_until_some_came_in_base64() -> None:
+def read_as(known: Any, text: str, **settings: str) -> Any:
+    format_ = Debezium(DebeziumSettings.model_validate(settings))
+    format_.learn(create({"c": known}))
+    return row_of(record(envelope(after={"c": text})), format_)["c"]
+
+
+@pytest.mark.parametrize(
+    ("known", "text", "setting"),
+    [
+        (("DECIMAL", 20, 0), "1234", "debezium.decimals"),
+        (("DECIMAL", 65, 0), "18446744073709551615", "debezium.decimals"),
+        ("BLOB", "abcd", "debezium.binary"),
+        (("VARBINARY", 20), "beef", "debezium.binary"),
+    ],
+)
+def test_what_could_be_read_in_two_ways_is_asked_for(known: Any, text: str, setting: str) -> None:
+    with pytest.raises(UndecodableRecord, match=f"set {setting} to the connector's"):
+        read_as(known, text)
+
+
+@pytest.mark.parametrize(
+    ("known", "text", "settings", "expected"),
+    [
+        (("DECIMAL", 20, 0), "1234", {"decimals": "string"}, Decimal(1234)),
+        (("DECIMAL", 20, 0), "1234", {"decimals": "precise"}, Decimal(-2_658_824)),
+        (("DECIMAL", 20, 0), "12345", {}, Decimal(12345)),
+        (("DECIMAL", 20, 0), "Bw==", {}, Decimal(7)),
+        (("DECIMAL", 20, 0), "18446744073709551615", {}, Decimal(18446744073709551615)),
+        ("BLOB", "abcd", {"binary": "hex"}, b"\xab\xcd"),
+        ("BLOB", "abcd", {"binary": "bytes"}, base64.b64decode("abcd")),
+        ("BLOB", "abcd", {"binary": "base64-url-safe"}, base64.b64decode("abcd")),
+        ("BLOB", "abcdef", {}, b"\xab\xcd\xef"),
+        (("BINARY", 4), "abcdef01", {"binary": "hex"}, b"\xab\xcd\xef\1"),
+        (("BINARY", 2), "beef", {}, b"\xbe\xef"),
+        (("BINARY", 3), "abcd", {}, base64.b64decode("abcd")),
+        (("VARBINARY", 5), "abcdef0123", {}, b"\xab\xcd\xef\1\x23"),
+        (("VARBINARY", 2), "abcd", {}, b"\xab\xcd"),
+    ],
+)
+def test_the_definition_or_the_configuration_tells_it(
+    known: Any, text: str, settings: dict[str, str], expected: Any
+) -> None:
+    assert_same(read_as(known, text, **settings), expected)
+
+
+@pytest.mark.parametrize(
+    ("number", "type_", "expected"),
+    [
+        ("1234567890123.1234567890", ("DECIMAL", 23, 10), Decimal("1234567890123.1234567890")),
+        ("12", ("DECIMAL", 10, 2), Decimal("12.00")),
+        ("-0.10", ("DECIMAL", 10, 2), Decimal("-0.10")),
+    ],
+)
+@pytest.mark.parametrize("has_schema", [True, False])
+def test_decimals_that_come_as_numbers_keep_their_digits(
+    number: str, type_: Any, expected: Decimal, has_schema: bool
+) -> None:
+    """`decimal.format=NUMERIC` of the JsonConverter."""
+    message = envelope(after={"id": 7, "c": "?"})
+    columns = {"id": connect("int32"), "c": connect("bytes", DECIMAL, scale=str(type_[2]))}
+    text = json.dumps(with_schema(message, columns) if has_schema else message).replace('"?"', number)
     format_ = Debezium()
-    format_.learn(create({"c": "BLOB"}))
-    told = [row_of(record(envelope(after={"c": text})), format_)["c"] for text in ("abcd", "/wA=", "abcd")]
-    assert told == [b"\xab\xcd", b"\xff\0", base64.b64decode("abcd")]
+    format_.learn(create({"id": "INT", "c": type_}))
+    assert_same(row_of(record(text.encode()), format_)["c"], expected)
+    if has_schema:
+        assert row_of(record(text.encode()))["c"] == expected

@@ -13,6 +13,7 @@ from dts_records import dts_stream
 from memory_replica import decode
 from truth_rows import Row
 
+from worker.configuration.debezium_settings import DebeziumSettings
 from worker.formats import registry
 from worker.formats.interface import Format, SeparateDDL, Skip
 
@@ -31,7 +32,8 @@ class Event(NamedTuple):
 
 def reader(stream: str) -> Format:
     """As the worker has it: where DDL has a topic of its own, it was read to its end before the first row."""
-    format_ = registry.get(stream.partition("-")[0])
+    settings = DebeziumSettings(binary="hex", decimals="string") if stream == "debezium-strings" else None
+    format_ = registry.get(stream.partition("-")[0], debezium=settings)
     if isinstance(format_, SeparateDDL):
         for record in ddl_of(stream):
             format_.learn(record)

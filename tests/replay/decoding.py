@@ -9,9 +9,9 @@ from dts_records import dts_stream
 
 from handlers import Batch, Change
 from worker.formats import registry
-from worker.formats.interface import SeparateDDL, Skip
+from worker.formats.interface import Format, SeparateDDL, Skip, UndecodableRecord
 
-__all__ = ["STREAMS", "batches", "in_source_order"]
+__all__ = ["STREAMS", "batches", "batches_of", "in_source_order"]
 
 STREAMS = [
     ("canal", "canal"),
@@ -42,8 +42,18 @@ def batches(
     """DDL alone, after all rows before it. `delivered`: instead of the stream's records as they are."""
     format_ = registry.get(format_name)
     found = delivered or (dts_stream() if stream == "dts" else records(stream))
+    return batches_of(format_, in_source_order(format_, found), ("shop", "crm"))
+
+
+def batches_of(
+    format_: Format,
+    found: Sequence[CapturedRecord],
+    databases: Sequence[str],
+    refused: list[str] | None = None,
+) -> Iterator[Batch]:
+    """`refused` takes what undecodable records are told to be; without it they are errors."""
     waiting: dict[tuple[str, str], list[Change]] = {}
-    for record in in_source_order(format_, found):
+    for record in found:
         try:
             route = format_.route(record.value() or b"")
         except Exception:
@@ -54,9 +64,15 @@ def batches(
                 continue
             route = explained
         changes: list[Change] = []
-        format_.decode(record, changes)
+        try:
+            format_.decode(record, changes)
+        except UndecodableRecord as error:
+            if refused is None:
+                raise
+            refused.append(f"{route.database}.{route.table}: {error}")
+            continue
         name = (route.database, route.table)
-        if route.database not in ("shop", "crm"):
+        if route.database not in databases:
             continue
         if route.alone:
             yield from (_made(*one) for one in waiting.items())

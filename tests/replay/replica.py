@@ -16,11 +16,12 @@ import msgspec
 import sqlalchemy as sa
 from captured import Truth, truth
 from psycopg.types.json import set_json_loads
+from psycopg.types.string import TextLoader
 from sqlalchemy.dialects import mysql
 
 from handlers.sql.naming import Naming
 
-__all__ = ["Differences", "Replica", "Row", "compare", "compare_all"]
+__all__ = ["MYSQL", "Differences", "Replica", "Row", "Workload", "compare", "compare_all"]
 
 Row = dict[str, Any]
 Differences = dict[tuple[str, str], int]
@@ -31,54 +32,75 @@ _OWN_TABLES = ("binlane_marks",)
 
 
 @dataclass(frozen=True)
+class Workload:
+    """What the source held at its end, and how its values and a target's become comparable."""
+
+    databases: Sequence[str]
+    """Of all its tables."""
+    truth: Callable[[], dict[str, Truth]]
+    from_source: Callable[[Any, str], Any]
+    """(value of the truth, its type) -> the value as docs/formats.md says that it is read."""
+    from_target: Callable[[Any, str], Any]
+    """(value as a target's driver gives it, the source's type) -> the same."""
+
+
+@dataclass(frozen=True)
 class Replica:
     """What a `sql` handler keeps."""
 
     url: str
     schema: str | None = None
     """The handler's option."""
+    workload: Workload | None = None
+    """None: that of MySQL."""
 
     def differences(self, tables: Sequence[str] | None = None) -> Differences:
         """From the source's own rows, in all its tables; of those that are missing, in `tables` only."""
         engine = sa.create_engine(self.url)
         if engine.dialect.name == "postgresql":
-            sa.event.listen(engine, "connect", _keep_json_as_text)
+            sa.event.listen(engine, "connect", _keep_texts)
         naming = Naming.of(engine.dialect.name, self.schema)
         with engine.connect() as connection:
-            there = dict(_tables(connection, naming))
-            found = compare_all(there, lambda table: list(_rows(connection, *there[table])), tables)
+            workload = self.workload or MYSQL
+            there = dict(_tables(connection, naming, workload.databases))
+            found = compare_all(there, lambda table: list(_rows(connection, *there[table])), tables, workload)
         engine.dispose()
         return found
 
 
 def compare_all(
-    there: Iterable[str], rows_of: Callable[[str], list[Row]], tables: Sequence[str] | None = None
+    there: Iterable[str],
+    rows_of: Callable[[str], list[Row]],
+    tables: Sequence[str] | None = None,
+    workload: Workload | None = None,
 ) -> Differences:
     """The target's tables from the source's; see Replica.differences."""
-    names, expected = set(there), truth()
+    workload = workload or MYSQL
+    names, expected = set(there), workload.truth()
     found: Counter[tuple[str, str]] = Counter()
     for table in names - expected.keys():
         found[table, "table too many"] += 1
     for table, source in expected.items():
         if table in names:
-            found.update(compare(source, rows_of(table)))
+            found.update(compare(source, rows_of(table), workload))
         elif tables is None or table in tables:
             found[table, "table missing"] += 1
     return dict(found)
 
 
-def _tables(connection: sa.Connection, naming: Naming) -> Iterator[tuple[str, tuple[str | None, str]]]:
-    """The source's name of each table of shop and crm, and the target's."""
+def _tables(
+    connection: sa.Connection, naming: Naming, databases: Sequence[str]
+) -> Iterator[tuple[str, tuple[str | None, str]]]:
+    """The source's name of each table of the databases, and the target's."""
     inspector = sa.inspect(connection)
     if naming.schema is None:
-        for name in inspector.get_table_names():
-            if name not in _OWN_TABLES:
-                yield name, (None, name)
+        for name in set(inspector.get_table_names()) - set(_OWN_TABLES):
+            yield name, (None, name)
         return
-    for database in ("shop", "crm"):
+    for database in databases:
         schema, _ = naming.target(database, "")
         if schema in inspector.get_schema_names():
-            for name in inspector.get_table_names(schema):
+            for name in set(inspector.get_table_names(schema)) - set(_OWN_TABLES):
                 yield f"{database}.{name}", (schema, name)
 
 
@@ -98,15 +120,19 @@ def _rows(connection: sa.Connection, schema: str | None, name: str) -> Iterator[
         yield dict(zip(names, row, strict=True))
 
 
-def _keep_json_as_text(connection: Any, _: Any) -> None:
+def _keep_texts(connection: Any, _: Any) -> None:
+    """JSON as it is spelled; times that no calendar of Python's has."""
+    for name in ("date", "timestamp", "timestamptz"):
+        connection.adapters.register_loader(name, TextLoader)
     set_json_loads(lambda text: text if isinstance(text, str) else bytes(text).decode(), connection)
 
 
 # ---- rows
 
 
-def compare(source: Truth, rows: list[Row]) -> Differences:
+def compare(source: Truth, rows: list[Row], workload: Workload | None = None) -> Differences:
     """A table's rows from the source's."""
+    from_source, from_target = (workload or MYSQL).from_source, (workload or MYSQL).from_target
     found: Counter[tuple[str, str]] = Counter()
     columns = set().union(*rows) if rows else set(source.columns)
     for column in columns - source.columns.keys():
@@ -146,7 +172,7 @@ def _identity(row: Row, columns: list[str]) -> tuple[str, ...]:
 _TIME = re.compile(r"(-?)(\d+):(\d+):(\d+)(?:\.(\d{1,6}))?")
 
 
-def from_source(value: Any, type_text: str) -> Any:
+def _from_source(value: Any, type_text: str) -> Any:
     """A value of the server's own dump."""
     if isinstance(value, dict) and "json" in value:
         return msgspec.json.format(value["json"], indent=-1)
@@ -155,10 +181,10 @@ def from_source(value: Any, type_text: str) -> Any:
         return srid + base64.b64decode(value["base64"])
     if isinstance(value, str) and type_text.startswith(("date", "timestamp")) and "-00" in value:
         return None  # a date that no calendar has
-    return from_target(value, type_text)
+    return _from_target(value, type_text)
 
 
-def from_target(value: Any, type_text: str) -> Any:  # noqa: PLR0911 - one return a type
+def _from_target(value: Any, type_text: str) -> Any:  # noqa: PLR0911 - one return a type
     """A value as a driver gives it. What cannot be read by its type stays as it is, and so differs."""
     name = re.split(r"\W", type_text)[0]
     if value is None:
@@ -198,3 +224,6 @@ def _time(text: str) -> timedelta:
     micros = int((fraction or "").ljust(6, "0"))
     length = timedelta(hours=int(hours), minutes=int(minutes), seconds=int(seconds), microseconds=micros)
     return -length if sign else length
+
+
+MYSQL = Workload(("shop", "crm"), truth, _from_source, _from_target)

@@ -33,7 +33,7 @@ def show_samples(configuration: Configuration, file: Path, console: Console) -> 
     Raises:
         ConfigurationError: the file cannot be read, or a line of it is no record.
     """
-    formats = FormatChoice(configuration.format, configuration.json_layout)
+    formats = FormatChoice(configuration.format, configuration.json_layout, configuration.debezium)
     has_ddl = topics_matcher(configuration.kafka.ddl_topics)
     try:
         records = list(read_samples(file, _default_topic(configuration)))

@@ -8,6 +8,7 @@ from typing import Any, Self
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from worker.configuration.debezium_settings import DebeziumSettings
 from worker.configuration.json_layout import JsonLayout
 from worker.configuration.parts import (
     CheckpointRule,
@@ -40,6 +41,8 @@ class Configuration(Section):
     """The format of the records, or a mapping of topics (names, or ^expressions) to formats."""
     json_layout: JsonLayout | None = Field(default=None, alias="json", validate_default=True)
     """Where records of the format json hold what."""
+    debezium: DebeziumSettings = Field(default_factory=DebeziumSettings)
+    """What records of the format debezium do not say of themselves."""
     lanes: LanesRule = Field(default_factory=LanesRule)
     """How records are handled side by side."""
     batch: BatchRule = Field(default_factory=BatchRule)

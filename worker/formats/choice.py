@@ -10,6 +10,7 @@ from worker.formats.interface import Format
 from worker.formats.registry import get
 
 if TYPE_CHECKING:
+    from worker.configuration.debezium_settings import DebeziumSettings
     from worker.configuration.json_layout import JsonLayout
 
 __all__ = ["FormatChoice", "NoFormatError"]
@@ -22,10 +23,15 @@ class NoFormatError(ValueError):
 class FormatChoice:
     """One reader for each format in use, chosen by topic: by name, or by an expression that begins with ^."""
 
-    def __init__(self, formats: str | Mapping[str, str], json_layout: JsonLayout | None = None) -> None:
-        """`json_layout`: the configuration's section `json`; the format json needs it."""
+    def __init__(
+        self,
+        formats: str | Mapping[str, str],
+        json_layout: JsonLayout | None = None,
+        debezium: DebeziumSettings | None = None,
+    ) -> None:
+        """`json_layout` and `debezium`: the configuration's sections; the format json needs the first."""
         entries = {"^": formats} if isinstance(formats, str) else dict(formats)
-        readers = {name: get(name, json_layout) for name in set(entries.values())}
+        readers = {name: get(name, json_layout, debezium) for name in set(entries.values())}
         self._entries = [(pattern, readers[name]) for pattern, name in entries.items()]
 
     def of(self, topic: str) -> Format:

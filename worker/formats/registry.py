@@ -13,13 +13,13 @@ from worker.formats.maxwell.format import Maxwell
 from worker.formats.own_json.format import Json
 
 if TYPE_CHECKING:
+    from worker.configuration.debezium_settings import DebeziumSettings
     from worker.configuration.json_layout import JsonLayout
 
 __all__ = ["get", "names"]
 
 _FORMATS: Mapping[str, Callable[[], Format]] = {
     "canal": Canal,
-    "debezium": Debezium,
     "maxwell": Maxwell,
     "dts": DTS,
 }
@@ -27,11 +27,12 @@ _FORMATS: Mapping[str, Callable[[], Format]] = {
 
 def names() -> tuple[str, ...]:
     """The formats that can be used, in the order of the documentation."""
-    return (*_FORMATS, "json")
+    return ("canal", "debezium", "maxwell", "dts", "json")
 
 
-def get(name: str, json_layout: JsonLayout | None = None) -> Format:
-    """A new reader of this format; `json_layout` is where records of the format json hold what.
+def get(name: str, json_layout: JsonLayout | None = None, debezium: DebeziumSettings | None = None) -> Format:
+    """A new reader of this format; `json_layout` is where records of the format json hold what, `debezium`
+    what those of Debezium do not say.
 
     Raises KeyError with the known names for another name, ValueError for json without its layout.
     """
@@ -39,6 +40,8 @@ def get(name: str, json_layout: JsonLayout | None = None) -> Format:
         if json_layout is None:
             raise ValueError("the format json needs its layout, the section json")
         return Json(json_layout)
+    if name == "debezium":
+        return Debezium(debezium)
     try:
         return _FORMATS[name]()
     except KeyError:

@@ -8,7 +8,7 @@ what stands before the payload is remembered, and a value that begins with the s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,6 +34,7 @@ class Field(msgspec.Struct, frozen=True):
     parameters: Mapping[str, str] | None = None
     fields: tuple[Field, ...] = ()
     items: Field | None = None
+    default: Any = None
 
     def parameter(self, name: str) -> str | None:
         return self.parameters.get(name) if self.parameters else None

@@ -13,6 +13,7 @@ __all__ = [
     "beyond_calendar",
     "date_of",
     "in_utc",
+    "infinity_of",
     "length_of",
     "moment_of",
     "of_nanos",
@@ -96,3 +97,25 @@ def temporal_text(type_text: str) -> Callable[[str], Any]:
         return read.read(value.removesuffix("Z").replace("T", " "))
 
     return from_text
+
+
+# What stands for PostgreSQL's infinities: org.postgresql.PGStatement, in each unit. Of dates the connector
+# makes days of them, by one calendar in a snapshot and by another after it.
+_FIRST_INFINITE_DAY, _LAST_INFINITE_DAY = 2_145_042_600, -2_147_472_000
+_INFINITE = {
+    **dict.fromkeys((9_223_372_036_825_200_000, 9_223_372_036_825_200), "infinity"),
+    **dict.fromkeys((-9_223_372_036_832_400_000, -9_223_372_036_832_400), "-infinity"),
+}
+
+
+def infinity_of(value: Any, *, is_date: bool) -> str | None:
+    """`infinity` or `-infinity` as PostgreSQL writes them; None for another value. Of plain JSON."""
+    if value in ("infinity", "-infinity"):
+        return str(value)
+    if not isinstance(value, int):
+        return None
+    if not is_date:
+        return _INFINITE.get(value)
+    if value >= _FIRST_INFINITE_DAY:
+        return "infinity"
+    return "-infinity" if value <= _LAST_INFINITE_DAY else None

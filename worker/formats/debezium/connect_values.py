@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from handlers.decimals import MOST_DIGITS, BeyondBounds
+from handlers.decimals import MOST_DIGITS, BeyondBounds, bounded
 from handlers.mysql.values import single
 from worker.formats.debezium.connect_schema import Field, unquoted_list
 from worker.formats.debezium.connect_times import (
@@ -32,8 +32,11 @@ from worker.formats.debezium.connect_times import (
 __all__ = [
     "AS_IT_IS",
     "Reader",
+    "array_of",
+    "bits_of",
     "compact",
     "connect_reader",
+    "digits_of",
     "enum_of",
     "scaled",
     "set_of",
@@ -76,6 +79,11 @@ AS_IT_IS = Reader(Any)
 _MILLI, _MICRO = timedelta(milliseconds=1), timedelta(microseconds=1)
 # Wide enough for PostgreSQL's longest numbers.
 _EXACT = Context(prec=150_000)
+_MOST_PLACES = 1000
+"""Digits after the point, of PostgreSQL's numeric."""
+_LONGEST_BITS = 64
+"""That are one number; longer ones are bytes, the last first."""
+_LENGTH_DIGITS = 10
 _OTHER_SPACE = re.compile(r"[\t\r\n]")
 
 
@@ -99,6 +107,26 @@ def scaled(scale: int) -> Callable[[bytes], Decimal]:
 
 def _any_scale(value: _AnyScale) -> Decimal:
     return scaled(value.scale)(value.value)
+
+
+def _decimal(field: Field) -> Reader:
+    """Also of `decimal.format=NUMERIC`: a JSON number."""
+    scale = field.parameter("scale") or "0"
+    places = int(scale) if scale.removeprefix("-").isdecimal() else 0
+    if places <= _MOST_PLACES:
+        return Reader(bytes, scaled(places), lambda value: Decimal(digits_of(value)))
+    # PostgreSQL counts scales in eleven bits, of which the connector forgets the sign: 2046 is -2.
+    from_bytes, whole = scaled(places), Decimal(1)
+    return Reader(bytes, lambda value: from_bytes(value).quantize(whole, context=_EXACT))
+
+
+def digits_of(value: Any) -> str:
+    """A JSON number's own digits, as plain JSON gives it. Raises ValueError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise ValueError("no number")  # noqa: TRY004 - as for any value of the wrong type here
+    if isinstance(value, Decimal):
+        return str(bounded(value))
+    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _bits(value: bytes) -> int:
@@ -179,7 +207,7 @@ def _integer_other(value: Any) -> int:
     raise ValueError("no integer")
 
 
-def _array_of(item: Reader) -> Reader:
+def array_of(item: Reader) -> Reader:
     def from_json(values: list[Any]) -> list[Any]:
         return [None if value is None else item.read(value) for value in values]
 
@@ -227,17 +255,24 @@ _BY_TYPE: Mapping[str, Reader] = {
 }
 
 
+def bits_of(field: Field) -> int:
+    """How many bits a column of `io.debezium.data.Bits` has at most: 2^31 - 1 without a length."""
+    length = field.parameter("length") or ""
+    return int(length) if length.isdecimal() and len(length) <= _LENGTH_DIGITS else _LONGEST_BITS
+
+
 def connect_reader(field: Field) -> Reader:
     """How a column with this schema is read. What the schema leaves open stays as JSON has it."""
+    if field.name == "io.debezium.data.Bits" and bits_of(field) > _LONGEST_BITS:
+        return Reader(bytes)
     reader = _BY_MEANING.get(field.name or "")
     if reader is not None:
         return reader
     if field.name == "org.apache.kafka.connect.data.Decimal" and field.type == "bytes":
-        scale = field.parameter("scale") or "0"
-        return Reader(bytes, scaled(int(scale) if scale.removeprefix("-").isdecimal() else 0))
+        return _decimal(field)
     if field.name in ("io.debezium.data.Enum", "io.debezium.data.EnumSet"):
         labels = unquoted_list(field.parameter("allowed") or "")
         return (enum_of if field.name.endswith("Enum") else set_of)(labels)
     if field.type == "array" and field.items is not None:
-        return _array_of(connect_reader(field.items))
+        return array_of(connect_reader(field.items))
     return _BY_TYPE.get(field.type, AS_IT_IS)

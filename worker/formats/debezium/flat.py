@@ -8,21 +8,26 @@ https://debezium.io/documentation/reference/stable/transformations/event-flatten
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from handlers.api import Operation
-from worker.formats.debezium.source import DECODE_ERRORS, Row, Source
+from worker.formats.debezium.source import DECODE_ERRORS, POSTGRESQL, Row, Source, refuse_others
 from worker.formats.interface import Record, UndecodableRecord
+
+if TYPE_CHECKING:
+    from worker.configuration.debezium_settings import DebeziumSettings
 
 __all__ = ["FlatRecord", "flat_record"]
 
 _HINT = (
-    "a flattened record needs add.fields=op,db,table,source.ts_ms (or the same in add.headers) and "
+    "a flattened record needs add.fields=op,db,table,source.ts_ms,source.connector (or the same in "
+    "add.headers; of PostgreSQL schema instead of db) and "
     "delete.tombstone.handling.mode=rewrite-with-tombstone"
 )
 _OPERATIONS: Mapping[str, Operation] = {"c": "insert", "r": "snapshot", "u": "update", "d": "delete"}
+_ADDED = ("table", "db", "schema", "source_ts_ms", "source_table", "source_db", "source_schema", "source_lsn")
 _CONTEXT = "debezium.context."
 _MOST_DIGITS = 20
 _read_any = msgspec.json.Decoder().decode
@@ -40,17 +45,28 @@ class FlatRecord(msgspec.Struct, gc=False):
     transaction: str | None
 
 
-def flat_record(record: Record, values: Row) -> FlatRecord:
+def flat_record(record: Record, values: Row, settings: DebeziumSettings) -> FlatRecord:
     """`values`: the record's plain JSON. Raises UndecodableRecord for a record that is none, or does not tell
     its table."""
-    told = {name: value for name, value in values.items() if name.startswith("__")}
-    row = {name: value for name, value in values.items() if name not in told} if told else values
+    prefix = settings.fields_prefix
+    row, told = {}, {}
+    for name, value in values.items():
+        if name.startswith(prefix):
+            told[f"__{name.removeprefix(prefix)}"] = value
+        elif name.startswith("__"):  # `__deleted` has no other prefix
+            told[name] = value
+        else:
+            row[name] = value
+    _refuse_other_prefix(row)
     for name, header in record.headers() or ():
-        if name.startswith("__") and header is not None:
-            told.setdefault(name, _header(header))
+        if name.startswith(("__", prefix)) and header is not None:
+            told.setdefault(
+                name if name.startswith("__") else f"__{name.removeprefix(prefix)}", _header(header)
+            )
     if not told:
         raise UndecodableRecord(_unknown(values))
-    source = _source(told, record.topic())
+    source = _source(told, record.topic(), settings.source or "")
+    refuse_others(source.connector)
     database, table = source.schema or source.db, source.table
     if not database or not table:
         missing = "database" if table else "table"
@@ -71,14 +87,31 @@ def _operation(told: Mapping[str, Any]) -> Operation:
         raise UndecodableRecord(f"a flattened record with the operation {op!r}") from None
 
 
-def _source(told: Mapping[str, Any], topic: str) -> Source:
+def _refuse_other_prefix(row: Row) -> None:
+    """Raises UndecodableRecord for fields of another prefix: they would become columns."""
+    for name, value in row.items():
+        prefix = name.removesuffix("op")
+        if (
+            isinstance(value, str)
+            and value in _OPERATIONS
+            and prefix not in ("", name)
+            and any(prefix + one in row for one in _ADDED)
+        ):
+            raise UndecodableRecord(
+                f"the field {name!r} looks like one that add.fields made with the prefix {prefix!r}: set "
+                "debezium.fields_prefix to the transform's add.fields.prefix"
+            )
+
+
+def _source(told: Mapping[str, Any], topic: str, known_connector: str) -> Source:
     prefix, _, rest = topic.partition(".")
     database, _, table = rest.partition(".")
     if not table:
         prefix = database = table = ""  # a topic that another transform has named
-    connector = _text(told, "source_connector", "connector", f"{_CONTEXT}connectorName") or ""
+    connector = _text(told, "source_connector", "connector", f"{_CONTEXT}connectorName")
+    connector = connector or known_connector
     schema = _text(told, "source_schema", "schema")
-    if schema is None and connector == "postgresql":
+    if schema is None and connector == POSTGRESQL:
         schema = database or None
     return Source(
         connector=connector,

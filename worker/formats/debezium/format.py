@@ -7,26 +7,33 @@ record is in docs/formats.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.debezium.connect_schema import BEGIN, Envelopes, Head
+from worker.formats.debezium.connect_schema import Envelopes, Head
 from worker.formats.debezium.flat import FlatRecord
 from worker.formats.debezium.keys import Keys
+from worker.formats.debezium.parts import part, read_logged, read_placed
 from worker.formats.debezium.routes import Router, undecodable
-from worker.formats.debezium.rows import ENDLESS, REFUSALS, Message, RowShape, Sure, lacks_values
+from worker.formats.debezium.rows import ENDLESS, Message, RowShape, Sure, plain_rows
 from worker.formats.debezium.schema_changes import ddl_place, lessons, read_schema_change, statement
-from worker.formats.debezium.source import DECODE_ERRORS, LogPlace, Payload, Row, Source, log_place
-from worker.formats.debezium.values import Handling
+from worker.formats.debezium.source import (
+    DECODE_ERRORS,
+    REFUSALS,
+    Row,
+    Source,
+    log_place,
+    refuse_others,
+)
+from worker.formats.debezium.unchanged import lacks_values
 from worker.formats.interface import Place, Record, Route, Skip, UndecodableRecord
 from worker.formats.table_history import TableDefinition, TableHistory
 
-__all__ = ["Debezium"]
+if TYPE_CHECKING:
+    from worker.configuration.debezium_settings import DebeziumSettings
 
-Part = TypeVar("Part")
+__all__ = ["Debezium"]
 
 _OPERATIONS: Mapping[str, Operation] = {
     "c": "insert",
@@ -35,29 +42,8 @@ _OPERATIONS: Mapping[str, Operation] = {
     "d": "delete",
     "t": "truncate",
 }
-_NOTHING = msgspec.Raw()
 _MAX_SHAPES = 2_000
 _MAX_TOPICS = 10_000
-
-
-class _Placed(msgspec.Struct, gc=False):
-    """What tells a record's place in the log."""
-
-    source: LogPlace
-    op: str | None = None
-    ddl: msgspec.Raw = _NOTHING
-
-
-class _Logged(msgspec.Struct, gc=False):
-    """What tells a record's table."""
-
-    source: Source
-    op: str | None = None
-    ts_ms: int | None = None
-
-
-_read_placed: Callable[[Payload], _Placed] = msgspec.json.Decoder(_Placed).decode
-_read_logged: Callable[[Payload], _Logged] = msgspec.json.Decoder(_Logged).decode
 
 
 class Debezium:
@@ -65,15 +51,21 @@ class Debezium:
 
     name = "debezium"
 
-    def __init__(self) -> None:
+    def __init__(self, settings: DebeziumSettings | None = None) -> None:
+        """`settings`: the configuration's section `debezium`."""
+        if settings is None:
+            # Not above: the configuration knows the formats.
+            from worker.configuration.debezium_settings import DebeziumSettings  # noqa: PLC0415
+
+            settings = DebeziumSettings()
+        self._settings = settings
         # Threads share all of these without a lock: each access is one dict operation, and two threads that
         # miss together make the same thing twice.
         self._envelopes = Envelopes()
         self._keys = Keys()
-        self._router = Router(Envelopes())
+        self._router = Router(Envelopes(), settings)
         self.route: Callable[[bytes], Route] = self._router.route
         self._history = TableHistory()
-        self._handlings: dict[str, Handling] = {}
         self._shapes: dict[tuple[Any, ...], RowShape] = {}
         self._recent: dict[str, RowShape] = {}
         """Topic -> the shape of its last record: nearly always that of the next."""
@@ -90,7 +82,7 @@ class Debezium:
         if value is None:
             return None
         try:
-            logged = self._part(_read_logged, value)
+            logged = part(read_logged, value, self._envelopes)
         except DECODE_ERRORS:
             flat = self._flat(record, value)
             return None if flat is None else flat.source.ts_ms
@@ -102,7 +94,7 @@ class Debezium:
         if value is None:
             return None
         try:
-            placed = self._part(_read_placed, value)
+            placed = part(read_placed, value, self._envelopes)
         except DECODE_ERRORS:
             flat = self._flat(record, value)
             return None if flat is None else Place(flat.source.name, log_place(flat.source), False)
@@ -123,15 +115,6 @@ class Debezium:
         order = ddl_place(change.source)
         for database, table, definition in lessons(change):
             self._history.learn(change.source.name, database, table, order, definition)
-
-    def _part(self, read: Callable[[Payload], Part], value: bytes) -> Part:
-        """What `read` reads of the value's payload."""
-        if not value.startswith(BEGIN):
-            try:
-                return read(value)  # nearly always a value without a schema
-            except DECODE_ERRORS:
-                pass
-        return read(self._envelopes.split(value).payload)
 
     def _flat(self, record: Record, value: bytes) -> FlatRecord | None:
         try:
@@ -154,8 +137,10 @@ class Debezium:
             if payload is not None:
                 try:
                     message = shape.decode(payload)
-                    if self._is_of(shape, message.source) and not (
-                        shape.may_lack_values and lacks_values(payload)
+                    if (
+                        message.op in _OPERATIONS
+                        and self._is_of(shape, message.source)
+                        and not (shape.may_lack_values and lacks_values(payload))
                     ):
                         before, after = shape.rows(message)
                         into.append(self._change(message, before, after, shape, record))
@@ -196,7 +181,7 @@ class Debezium:
     def _read(self, record: Record, value: bytes) -> tuple[Change, ...]:
         head, payload = self._envelopes.split(value)
         try:
-            logged = _read_logged(payload)
+            logged = read_logged(payload)
         except DECODE_ERRORS:
             logged = None
         if logged is None or logged.op not in _OPERATIONS:
@@ -229,6 +214,10 @@ class Debezium:
                 raise UndecodableRecord(f"no Debezium record: the operation {message.op!r}, but no `after`")
             elif op != "update":
                 before = None
+            if shape.postgresql is not None:
+                before, after = shape.postgresql.meant(
+                    op, before, after, key_columns, lambda: self._plain_rows(record)
+                )
         transaction = None if message.transaction is None else message.transaction.id
         time_ms = source.ts_ms if source.ts_ms is not None else message.ts_ms
         return Change(
@@ -246,15 +235,24 @@ class Debezium:
             types,
         )
 
+    def _plain_rows(self, record: Record) -> tuple[Row | None, Row | None]:
+        return plain_rows(self._envelopes.split(record.value() or b"").payload)
+
     def _flat_change(self, flat: FlatRecord, head: Head | None, record: Record) -> Change:
-        shape = self._shape(head, flat.source)
+        shape = self._shape(head, flat.source, is_flat=True)
         row = shape.typed(flat.row)
         time_ms = flat.source.ts_ms
+        key_columns = self._keys.columns(record.key(), record.topic(), shape.definition)
+        before, after = (row, None) if flat.op == "delete" else (None, row)
+        if shape.postgresql is not None:
+            before, after = shape.postgresql.meant(
+                flat.op, before, after, key_columns, lambda: (flat.row, flat.row)
+            )
         return Change(
             op=flat.op,
-            before=row if flat.op == "delete" else None,
-            after=None if flat.op == "delete" else row,
-            key_columns=self._keys.columns(record.key(), record.topic(), shape.definition),
+            before=before,
+            after=after,
+            key_columns=key_columns,
             sql=None,
             source_time_ms=record.timestamp()[1] if time_ms is None else time_ms,
             topic=record.topic(),
@@ -279,16 +277,17 @@ class Debezium:
     def _definition(self, source: Source) -> TableDefinition | None:
         return self._history.find(source.name, source.db or "", source.table or "", log_place(source))
 
-    def _shape(self, head: Head | None, source: Source) -> RowShape:
-        """Raises UndecodableRecord when the head's schema is none."""
+    def _shape(self, head: Head | None, source: Source, *, is_flat: bool = False) -> RowShape:
+        """Raises UndecodableRecord when the head's schema is none, and for an unknown connector."""
         definition = self._definition(source) if self._history.version else None
         schema = None if head is None else head.schema
         # The definition's id: the shape keeps it alive.
-        key = (schema, source.name, source.connector, source.db, source.schema, source.table, id(definition))
+        table = source.name, source.connector, source.db, source.schema, source.table
+        key = (schema, *table, is_flat, id(definition))
         shape = self._shapes.get(key)
         if shape is None:
-            handling = self._handlings.setdefault(source.name, Handling())
-            shape = RowShape(head, source, definition, handling)
+            refuse_others(source.connector)
+            shape = RowShape(head, source, definition, self._settings, is_flat=is_flat)
             if len(self._shapes) >= _MAX_SHAPES:
                 self._shapes.clear()
             self._shapes[key] = shape

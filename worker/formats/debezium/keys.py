@@ -8,11 +8,13 @@ import msgspec
 
 from worker.formats.debezium.connect_schema import BEGIN, Envelopes
 from worker.formats.debezium.source import DECODE_ERRORS
+from worker.formats.interface import UndecodableRecord
 from worker.formats.table_history import TableDefinition
 
 __all__ = ["Keys"]
 
 _MAX_TOPICS = 10_000
+_SHOWN = 40
 
 _read_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read_values = msgspec.json.Decoder(dict[str, Any]).decode
@@ -39,7 +41,10 @@ class Keys:
         self, key: bytes | None, topic: str, definition: TableDefinition | None
     ) -> tuple[str, ...] | None:
         """The key's columns, in its order; of a record without one, or with one that is no JSON object, those
-        of the table's definition."""
+        of the table's definition.
+
+        Raises UndecodableRecord for a key whose columns nothing tells: its rows would have none.
+        """
         if key is None:
             return None if definition is None else definition.key_columns
         known = self._recent.get(topic)
@@ -53,7 +58,14 @@ class Keys:
         try:
             columns = tuple(_read_names(payload))
         except DECODE_ERRORS:
-            return None if definition is None else definition.key_columns
+            if definition is not None and definition.key_columns:
+                return definition.key_columns
+            shown = repr(key if len(key) <= _SHOWN else key[:_SHOWN] + b"...")[1:]
+            raise UndecodableRecord(
+                f"the record's key is no JSON object with the key's columns: {shown}; let the connector "
+                "write it with key.converter=org.apache.kafka.connect.json.JsonConverter, and without a "
+                "transform that takes it apart"
+            ) from None
         if head is not None and head.schema != b"null":
             self._know(topic, Known(head.bytes, columns, True))
         elif head is None and len(columns) == 1 and key.startswith(begin := b'{"%b":' % columns[0].encode()):

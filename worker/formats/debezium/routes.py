@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from worker.formats.debezium.connect_schema import BEGIN, Envelopes
 from worker.formats.debezium.flat import FlatRecord, flat_record
 from worker.formats.debezium.schema_changes import SchemaChange, read_schema_change, table_of
-from worker.formats.debezium.source import DECODE_ERRORS, Payload, Row
+from worker.formats.debezium.source import DECODE_ERRORS, Payload, Row, refuse_others
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+from worker.formats.json_values import number
+
+if TYPE_CHECKING:
+    from worker.configuration.debezium_settings import DebeziumSettings
 
 __all__ = ["DebeziumRoute", "Router", "undecodable"]
 
@@ -41,9 +45,22 @@ class _Envelope(msgspec.Struct, gc=False):
     source: _Source
 
 
+class _Connector(msgspec.Struct, gc=False):
+    connector: str = ""
+
+
+class _Connected(msgspec.Struct, gc=False):
+    source: _Connector
+
+
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
-_read_values = msgspec.json.Decoder(dict[str, Any]).decode
+_read_connector = msgspec.json.Decoder(_Connected).decode
+_read_values = msgspec.json.Decoder(dict[str, Any], float_hook=number).decode
 _TOMBSTONE = DebeziumRoute("", "")
+
+
+def _connector(payload: Payload) -> str:
+    return _read_connector(payload).source.connector
 
 
 class _NoRowError(LookupError):
@@ -53,8 +70,9 @@ class _NoRowError(LookupError):
 class Router:
     """Routes the records of all topics of the format. Threads share it without a lock."""
 
-    def __init__(self, envelopes: Envelopes) -> None:
+    def __init__(self, envelopes: Envelopes, settings: DebeziumSettings) -> None:
         self._split = envelopes.split
+        self._settings = settings
 
     def route(self, value: bytes | None) -> Route:
         """Of a row or a truncate in an envelope; an empty one for a tombstone, so that the many of them do
@@ -79,7 +97,9 @@ class Router:
         if value is None:
             return Skip("tombstone")
         try:
-            found = self._of_envelope(self._split(value).payload)
+            payload = self._split(value).payload
+            refuse_others(_connector(payload))
+            found = self._of_envelope(payload)
         except (*DECODE_ERRORS, LookupError):
             other = self.without_envelope(record, value)
             if isinstance(other, Skip):
@@ -100,12 +120,13 @@ class Router:
         except DECODE_ERRORS as error:
             raise undecodable(value, error) from None
         if isinstance(values.get("source"), dict) and ("ddl" in values or "op" in values):
+            refuse_others(str(values["source"].get("connector") or ""))
             return _envelope_without_row(payload, values)
         if {"status", "id", "event_count", "data_collections"} <= values.keys():
             return Skip("transaction")
         if record.topic().startswith(_HEARTBEATS) or values.keys() == {"ts_ms"}:
             return Skip("heartbeat")
-        return flat_record(record, values)
+        return flat_record(record, values, self._settings)
 
 
 def _envelope_without_row(payload: Payload, values: Row) -> Skip | SchemaChange:

@@ -7,42 +7,29 @@ pass; what that refuses is read column by column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec.structs import asdict, astuple
 
-from worker.formats.debezium.connect_schema import Head, columns_of
-from worker.formats.debezium.connect_values import AS_IT_IS, Reader
-from worker.formats.debezium.source import DECODE_ERRORS, MYSQL, Payload, Row, Source
-from worker.formats.debezium.types import type_of_field
-from worker.formats.debezium.values import Handling, reader_of
+from worker.formats.debezium.columns import fields_of, readers_of
+from worker.formats.debezium.connect_schema import Head
+from worker.formats.debezium.connect_values import AS_IT_IS
+from worker.formats.debezium.postgres_rows import PostgresRows
+from worker.formats.debezium.source import MYSQL, POSTGRESQL, REFUSALS, Payload, Row, Source
+from worker.formats.debezium.unchanged import is_unavailable, lacks_values
 from worker.formats.interface import UndecodableRecord
+from worker.formats.json_values import number
 from worker.formats.table_history import TableDefinition
 
-__all__ = ["ENDLESS", "REFUSALS", "Message", "RowShape", "Sure", "lacks_values"]
+if TYPE_CHECKING:
+    from worker.configuration.debezium_settings import DebeziumSettings
+
+__all__ = ["ENDLESS", "Message", "RowShape", "Sure", "plain_rows"]
 
 RowType = TypeVar("RowType")
 
-REFUSALS = (*DECODE_ERRORS, ValueError, TypeError, ArithmeticError)
-"""What reading a value raises that is not of its column's type."""
-
-_UNAVAILABLE = "__debezium_unavailable_value"
-# PostgreSQL keeps large values apart, and logs them only when they change. In a column of text the connector
-# sends this placeholder, as bytes in base64, in an array of numbers the numbers of its characters.
-_UNAVAILABLE_MARKS = (
-    b"debezium_unavailable",
-    b"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
-    b"95,95,100,101,98,101,122,105,117,109",
-)
-_UNAVAILABLE_VALUES: tuple[Any, ...] = (
-    _UNAVAILABLE,
-    "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
-    [_UNAVAILABLE],
-    {_UNAVAILABLE: _UNAVAILABLE},
-    list(_UNAVAILABLE.encode()),
-)
 ENDLESS = 1 << 63
 """Beyond all positions."""
 
@@ -71,13 +58,13 @@ class Message(msgspec.Struct, Generic[RowType], gc=False):
     ts_ms: int | None = None
 
 
-_read_plain: Callable[[Payload], Message[Row]] = msgspec.json.Decoder(Message[Row]).decode
+_read_plain: Callable[[Payload], Message[Row]] = msgspec.json.Decoder(Message[Row], float_hook=number).decode
 
 
-def lacks_values(payload: Payload) -> bool:
-    """Whether a row of PostgreSQL may hold the placeholder of a value that the log does not have."""
-    text = bytes(payload)
-    return any(mark in text for mark in _UNAVAILABLE_MARKS)
+def plain_rows(payload: Payload) -> tuple[Row | None, Row | None]:
+    """(before, after) of a message as plain JSON."""
+    message = _read_plain(payload)
+    return message.before, message.after
 
 
 class Sure(NamedTuple):
@@ -110,6 +97,7 @@ class RowShape:
         "definition",
         "head",
         "may_lack_values",
+        "postgresql",
         "schema",
         "stream",
         "sure",
@@ -118,7 +106,13 @@ class RowShape:
     )
 
     def __init__(
-        self, head: Head | None, source: Source, definition: TableDefinition | None, handling: Handling
+        self,
+        head: Head | None,
+        source: Source,
+        definition: TableDefinition | None,
+        settings: DebeziumSettings,
+        *,
+        is_flat: bool = False,
     ) -> None:
         """Raises UndecodableRecord when the head's schema is none."""
         self.head = head
@@ -130,8 +124,14 @@ class RowShape:
         )
         self.definition = definition
         self.sure: Sure | None = None
-        self.types, self._readers = _readers_of(head, source.connector in MYSQL, definition, handling)
-        self.may_lack_values = source.connector == "postgresql"
+        fields = fields_of(head, hidden=settings.fields_prefix if is_flat else None)
+        table = f"{source.schema or source.db}.{source.table}"
+        is_mysql, told = source.connector in MYSQL, settings.types_of(table)
+        self.types, self._readers = readers_of(fields, definition, told, settings, is_mysql=is_mysql)
+        self.may_lack_values = source.connector == POSTGRESQL
+        self.postgresql = None
+        if self.may_lack_values:
+            self.postgresql = PostgresRows(table, fields, self.types or {}, self._readers, settings)
         self.decode: Callable[[Payload], Message[Any]] = _read_plain
         """Reads whole messages; the shape's own decoder once there is one."""
         # Where no column's type is known, plain JSON is all there is to read.
@@ -215,7 +215,7 @@ class RowShape:
         readers = self._readers.get
         typed: Row = {}
         for column, value in row.items():
-            if self.may_lack_values and value in _UNAVAILABLE_VALUES:
+            if self.may_lack_values and is_unavailable(value):
                 continue
             reader = readers(column)
             if value is None or reader is None:
@@ -259,29 +259,6 @@ class RowShape:
             self._as_row = lambda values: dict(zip(columns, astuple(values), strict=True))
         finishes = [(c, reader.finish) for c, reader in zip(columns, readers, strict=True)]
         self._finishes = tuple((column, finish) for column, finish in finishes if finish is not None)
-        self.decode = msgspec.json.Decoder(cast(Any, Message)[row_type]).decode
+        self.decode = msgspec.json.Decoder(cast(Any, Message)[row_type], float_hook=number).decode
         # Last, for another thread uses the rest as soon as it sees this.
         self._has_decoder = True
-
-
-def _readers_of(
-    head: Head | None, is_mysql: bool, definition: TableDefinition | None, handling: Handling
-) -> tuple[Mapping[str, str] | None, dict[str, Reader]]:
-    """(type texts, readers) of all columns that the schema or the definition tells."""
-    try:
-        fields = {} if head is None else columns_of(head.schema)
-    except DECODE_ERRORS as error:
-        raise UndecodableRecord(f"no Connect schema: {error}") from None
-    types = dict(definition.types) if definition is not None else {}
-    known = dict(types)
-    for column, field in fields.items():
-        told = type_of_field(field, is_mysql=is_mysql)
-        if told is not None and column not in known:
-            types[column] = told
-            if field.parameter("__debezium.source.column.type") is not None:
-                known[column] = told
-    readers = {
-        column: reader_of(fields.get(column), known.get(column), is_mysql=is_mysql, handling=handling)
-        for column in (*fields, *(name for name in known if name not in fields))
-    }
-    return types or None, readers

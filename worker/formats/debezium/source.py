@@ -7,7 +7,20 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["DECODE_ERRORS", "MYSQL", "LogPlace", "Payload", "Row", "Source", "log_place"]
+from worker.formats.interface import UndecodableRecord
+
+__all__ = [
+    "DECODE_ERRORS",
+    "MYSQL",
+    "POSTGRESQL",
+    "REFUSALS",
+    "LogPlace",
+    "Payload",
+    "Row",
+    "Source",
+    "log_place",
+    "refuse_others",
+]
 
 Row = dict[str, Any]
 Payload = bytes | memoryview | msgspec.Raw
@@ -15,9 +28,12 @@ Payload = bytes | memoryview | msgspec.Raw
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding can raise: bad JSON or a wrong type, bytes that are not UTF-8, too deep a nesting."""
+REFUSALS = (*DECODE_ERRORS, ValueError, TypeError, ArithmeticError)
+"""What reading a value raises that is not of its column's type."""
 
 _MOST_DIGITS = 18
 MYSQL = ("mysql", "mariadb")
+POSTGRESQL = "postgresql"
 """Values of `source.connector`."""
 
 
@@ -42,6 +58,15 @@ class Source(LogPlace, gc=False):
     table: str | None = None
     ts_ms: int | None = None
     gtid: str | None = None
+
+
+def refuse_others(connector: str) -> None:
+    """Raises UndecodableRecord for a connector whose records were never tested: their types differ."""
+    if connector and connector not in (*MYSQL, POSTGRESQL):
+        raise UndecodableRecord(
+            f"a record of Debezium's connector {connector[:40]!r}: those of mysql, mariadb and postgresql "
+            "are read; leave its topics out of kafka.topics, or describe its records (format: json)"
+        )
 
 
 _read_sequence = msgspec.json.Decoder(list[int | str | None], strict=False).decode

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from worker.formats.debezium.connect_schema import Field, unquoted_list
+from worker.formats.debezium.connect_values import bits_of
+from worker.formats.debezium.postgres_types import sized_decimal
 
 __all__ = ["Column", "type_of_column", "type_of_field"]
 
@@ -127,16 +129,24 @@ def type_of_field(field: Field, *, is_mysql: bool) -> str | None:  # noqa: PLR09
     if labels is not None:
         return f"{'set' if field.name == 'io.debezium.data.EnumSet' else 'enum'}({','.join(labels)})"
     if field.name == _DECIMAL:
-        precision = field.parameter("connect.decimal.precision")
-        return f"decimal({precision},{field.parameter('scale')})" if precision else "decimal"
+        return _decimal(field)
     if field.name == "io.debezium.data.Bits":
-        length = _number(field.parameter("length")) or 64
-        return f"bit({length})" if length <= 64 else None
+        length = bits_of(field)
+        return f"bit({length})" if length <= 64 else "longblob"
     if field.type == "boolean":
         return "bit(1)" if is_mysql else "boolean"
     if (field.name or "").endswith(("Duration", "Interval")):
         return None
     return _MEANINGS.get(field.name or "") or _TYPES.get(field.type)
+
+
+def _decimal(field: Field) -> str:
+    precision, scale = field.parameter("connect.decimal.precision"), field.parameter("scale") or ""
+    if not precision or not precision.isdecimal() or not scale.removeprefix("-").isdecimal():
+        return "decimal"
+    places = int(scale)
+    # The connector forgets the sign: see connect_values.
+    return sized_decimal(int(precision), places - 2048 if places > 1000 else places)
 
 
 def _labels(field: Field) -> list[str] | None:

@@ -2,14 +2,11 @@
 
 The schema says in which form a value travels, the MySQL type what it means: a DECIMAL may come as bytes, as
 text or as a double, a BIGINT UNSIGNED as a negative number. Without schemas the form is that of the
-connector's default settings; where a setting shows in the values themselves (decimals and bytes as text), it
-is followed.
+connector's default settings; of decimals and bytes as text, the configuration or the value tells it.
 """
 
 from __future__ import annotations
 
-import binascii
-import re
 import struct
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -23,13 +20,14 @@ from worker.formats.debezium.connect_values import (
     AS_IT_IS,
     Reader,
     connect_reader,
+    digits_of,
     enum_of,
-    scaled,
     set_of,
     unscaled,
 )
+from worker.formats.debezium.text_forms import any_decimal, bytes_from_text
 
-__all__ = ["Handling", "reader_of"]
+__all__ = ["reader_of"]
 
 _INTEGERS = (
     *("tinyint", "smallint", "mediumint", "middleint", "int", "integer", "bigint", "year"),
@@ -37,6 +35,8 @@ _INTEGERS = (
 )
 _DECIMALS = ("decimal", "numeric", "dec", "fixed")
 _BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+_BLOBS = {"binary": 1, "tinyblob": 255}
+"""Their longest values in bytes, where no size says it."""
 _SHAPES = (
     *("geometry", "point", "linestring", "polygon", "geometrycollection", "geomcollection"),
     *("multipoint", "multilinestring", "multipolygon"),
@@ -45,41 +45,28 @@ _TEXT = Field("string")
 _ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
 _read_integer = cast(Converter, converter_of("bigint")).read
 _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
-_HEX = re.compile(r"(?:[0-9a-f]{2})*")
-
-
-class Handling:
-    """How one connector writes decimals and bytes, as far as its values have shown it.
-
-    Threads share it without a lock: its fields only ever turn from False to True.
-    """
-
-    __slots__ = ("base64_bytes", "base64_decimals")
-
-    def __init__(self) -> None:
-        self.base64_bytes = False
-        self.base64_decimals = False
 
 
 def reader_of(  # noqa: PLR0911 - one return a kind of type
-    field: Field | None, type_text: str | None, *, is_mysql: bool, handling: Handling
+    field: Field | None, type_text: str | None, *, binary: str | None, decimals: str | None
 ) -> Reader:
-    """How a column is read. `field`: its schema, if the record has one; `type_text`: its type, if known."""
-    if is_mysql and field is not None and field.name == _ZONED_TIMESTAMP:
+    """How a column of MySQL is read. `field`: its schema, if the record has one; `type_text`: its type, if
+    known; `binary` and `decimals`: of the configuration."""
+    if field is not None and field.name == _ZONED_TIMESTAMP:
         return _timestamp(connect_reader(field))
-    if type_text is None or not is_mysql:
-        return AS_IT_IS if field is None else _boolean(connect_reader(field), is_mysql=is_mysql)
+    if type_text is None:
+        return AS_IT_IS if field is None else _boolean(connect_reader(field))
     mysql_type = read_type(type_text)
     name = mysql_type.name
     if mysql_type.labels:
         return (enum_of if name == "enum" else set_of)(mysql_type.labels)
     if name in _DECIMALS:
-        return _decimal(field, type_text, mysql_type, handling)
+        return _decimal(field, type_text, mysql_type, decimals)
     if name == "bit" or name in _INTEGERS:
         return _integer(field or _default_field(mysql_type), mysql_type)
     if name in _BYTES and (field is None or field.type == "string"):
-        size = mysql_type.sizes[0] if mysql_type.sizes and name == "binary" else None
-        return Reader(str, _bytes_of(size, handling))
+        size = mysql_type.sizes[0] if mysql_type.sizes else _BLOBS.get(name)
+        return Reader(str, bytes_from_text(binary, size, is_padded=name == "binary"))
     if name == "vector":
         return Reader(list[float], lambda values: struct.pack(f"<{len(values)}f", *values))
     if field is not None and field.type == "string" and field.name is None:
@@ -119,13 +106,13 @@ def _default_field(mysql_type: MySQLType) -> Field:  # noqa: PLR0911 - one retur
 # ---- integers
 
 
-def _boolean(reader: Reader, *, is_mysql: bool) -> Reader:
+def _boolean(reader: Reader) -> Reader:
     """MySQL has no boolean type: BIT(1) travels as one."""
-    return Reader(bool, int) if is_mysql and reader.json_type is bool else reader
+    return Reader(bool, int) if reader.json_type is bool else reader
 
 
 def _integer(field: Field, mysql_type: MySQLType) -> Reader:
-    reader = _boolean(connect_reader(field), is_mysql=True)
+    reader = _boolean(connect_reader(field))
     if field.type == "string":  # of a converter or a transform of the connector: its digits are meant
         reader = Reader(int | str, _whole, _whole)
     if field.name == "org.apache.kafka.connect.data.Decimal":  # bigint.unsigned.handling.mode: precise
@@ -171,47 +158,15 @@ def _timestamp(reader: Reader) -> Reader:
 # ---- decimals
 
 
-def _decimal(field: Field | None, type_text: str, mysql_type: MySQLType, handling: Handling) -> Reader:
+def _decimal(field: Field | None, type_text: str, mysql_type: MySQLType, decimals: str | None) -> Reader:
     converter = converter_of(type_text)
     assert converter is not None
     from_text: Callable[[str], Decimal] = converter.read
     scale = mysql_type.sizes[1] if len(mysql_type.sizes) > 1 else 0
-    if field is not None:
-        if field.type == "bytes":
-            return connect_reader(field)
-        if field.type == "string":
-            return Reader(str, from_text)
-        return Reader(float, lambda value: from_text(repr(value)))
-    from_bytes = scaled(scale)
-
-    def any_form(value: str | float) -> Decimal:
-        if type(value) is not str:
-            return from_text(repr(value))
-        if "." in value or "-" in value:  # neither is a character of base64
-            return from_text(value)
-        if scale == 0 and value.isdecimal() and (len(value) % 4 or not handling.base64_decimals):
-            return from_text(value)
-        handling.base64_decimals = True
-        return from_bytes(binascii.a2b_base64(value, strict_mode=True))
-
-    return Reader(str | int | float, any_form)
-
-
-# ---- bytes
-
-
-def _bytes_of(size: int | None, handling: Handling) -> Callable[[str], bytes]:
-    """Of `binary.handling.mode` bytes, base64 (both alike), base64-url-safe or hex. `size`: of BINARY(n)."""
-
-    def from_text(value: str) -> bytes:
-        if _HEX.fullmatch(value) and (size is None or len(value) == 2 * size):
-            # Base64 of four characters may look like hex, but not for long.
-            if len(value) % 4 or not handling.base64_bytes:
-                return bytes.fromhex(value)
-        else:
-            handling.base64_bytes = True
-        if "-" in value or "_" in value:
-            value = value.replace("-", "+").replace("_", "/")
-        return binascii.a2b_base64(value, strict_mode=True)
-
-    return from_text
+    if field is None:
+        return any_decimal(decimals, mysql_type.sizes[0] if mysql_type.sizes else 10, scale, from_text)
+    if field.type == "bytes":
+        return connect_reader(field)._replace(other=lambda value: from_text(digits_of(value)))
+    if field.type == "string":
+        return Reader(str, from_text)
+    return Reader(float, lambda value: from_text(repr(value)))

@@ -1,0 +1,256 @@
+"""What is PostgreSQL's own: values that its log lacks, keys that it does not tell, types of its own."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from debezium_columns import DECIMAL, POSTGRESQL, assert_same, b64
+from debezium_messages import change_of, connect, envelope, record, row_of, with_schema
+
+from worker.configuration.debezium_settings import DebeziumSettings
+from worker.formats.debezium.format import Debezium
+from worker.formats.interface import UndecodableRecord
+
+UNAVAILABLE = "__debezium_unavailable_value"
+KEY = {"id": 7}
+NO_UUID = "00000000-0000-0000-0000-000000000000"
+
+
+def reader(**settings: Any) -> Debezium:
+    return Debezium(DebeziumSettings.model_validate(settings))
+
+
+# ---- values that the log lacks
+
+
+@pytest.mark.parametrize(
+    "placeholder",
+    [
+        UNAVAILABLE,
+        b64(UNAVAILABLE.encode()),
+        UNAVAILABLE.encode().hex(),
+        [UNAVAILABLE],
+        [b64(UNAVAILABLE.encode())],
+        [UNAVAILABLE.encode().hex()],
+        ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"],
+        list(UNAVAILABLE.encode()),
+        {UNAVAILABLE: UNAVAILABLE},
+        f'{{"{UNAVAILABLE}":"{UNAVAILABLE}"}}',
+    ],
+)
+@pytest.mark.parametrize(
+    "how", ["enveloped", "told in the record", "told in a header", "told by the section"]
+)
+def test_the_placeholder_of_a_value_that_did_not_change_is_no_value(placeholder: Any, how: str) -> None:
+    row = {"id": 7, "c": placeholder}
+    signs = {"__op": "u", "__schema": "public", "__table": "orders"}
+    format_ = Debezium()
+    match how:
+        case "enveloped":
+            one = record(envelope("u", after=row, at=POSTGRESQL), KEY)
+        case "told in the record":
+            one = record(row | signs | {"__source_connector": "postgresql"}, KEY)
+        case "told in a header":
+            headers = (("__debezium.context.connectorName", "postgresql"),)
+            one = record(row | signs, KEY, headers=headers)
+        case _:
+            one = record(row | signs, KEY)
+            format_ = reader(source="postgresql")
+    for _ in range(70):
+        assert change_of(one, format_).after == KEY
+
+
+def test_a_null_that_means_unchanged_is_no_value_where_the_configuration_says_so() -> None:
+    """Debezium sends NULL for an unchanged smallint[], and nothing tells it from a real one."""
+    format_ = reader(keep_if_null={"shop*.orders": ["c", "d"]})
+    at = {**POSTGRESQL, "schema": "shop", "table": "orders"}
+
+    def after(op: str, row: dict[str, Any]) -> Any:
+        return change_of(record(envelope(op, after=row, at=at), KEY), format_).after
+
+    assert after("u", {"id": 7, "c": None, "d": 1, "e": None}) == {"id": 7, "d": 1, "e": None}
+    assert after("c", {"id": 7, "c": None}) == {"id": 7, "c": None}
+    flat = record(
+        {
+            "id": 7,
+            "c": None,
+            "__op": "u",
+            "__schema": "shop",
+            "__table": "orders",
+            "__source_connector": "postgresql",
+        },
+        KEY,
+    )
+    assert change_of(flat, format_).after == {"id": 7}
+    other = {**at, "schema": "crm"}
+    assert change_of(record(envelope("u", after={"id": 7, "c": None}, at=other), KEY), format_).after == {
+        "id": 7,
+        "c": None,
+    }
+
+
+# ---- keys
+
+
+@pytest.mark.parametrize("is_flat", [False, True])
+@pytest.mark.parametrize(
+    ("key", "before", "is_told"),
+    [
+        ({"id": 0}, {"id": 0, "code": "c3"}, False),
+        ({"id": 0}, {"id": 0, "code": "c3", "n": None}, False),
+        ({"id": NO_UUID}, {"id": NO_UUID, "n": 1}, False),
+        ({"id": "", "b": False}, {"id": "", "b": False, "n": 1}, False),
+        ({"id": 0}, {"id": 0, "code": "", "n": None, "at": "1970-01-01T00:00:00Z"}, True),
+        ({"id": 0}, {"id": 0}, True),
+        ({"id": 0, "line": 1}, {"id": 0, "line": 1, "code": "c3"}, True),
+        ({"id": 7}, {"id": 7, "code": "c3"}, True),
+        (None, {"id": 0, "code": "c3"}, True),
+    ],
+)
+def test_a_delete_whose_key_is_not_told_is_refused(
+    key: Any, before: dict[str, Any], is_told: bool, is_flat: bool
+) -> None:
+    """REPLICA IDENTITY USING INDEX beside a primary key: the row 0 would be deleted."""
+    one = record(envelope("d", before=before, at={**POSTGRESQL, "schema": "public"}), key)
+    if is_flat:
+        signs = {"__deleted": "true", "__schema": "public", "__table": "orders"}
+        one = record(before | signs | {"__source_connector": "postgresql"}, key)
+    if not is_told:
+        with pytest.raises(UndecodableRecord, match="REPLICA IDENTITY USING INDEX"):
+            change_of(one)
+    found = change_of(one, reader(zero_keys=["public.*"]) if not is_told else Debezium())
+    assert (found.op, found.before) == ("delete", before)
+
+
+def test_what_a_column_holds_by_default_is_not_told() -> None:
+    """Under REPLICA IDENTITY DEFAULT the connector fills columns that are NOT NULL with their defaults."""
+    columns = {"id": connect("int32"), "note": connect("string") | {"default": "x"}}
+    at = {**POSTGRESQL, "schema": "public"}
+
+    def deleted(note: str) -> Any:
+        message = envelope("d", before={"id": 0, "note": note}, at=at)
+        return change_of(record(with_schema(message, columns), {"id": 0})).before
+
+    assert deleted("x") == {"id": 0, "note": "x"}
+    with pytest.raises(UndecodableRecord, match="REPLICA IDENTITY USING INDEX"):
+        deleted("y")
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        (connect("int64", "time.MicroTimestamp"), 9223372036825200000, "infinity"),
+        (connect("int64", "time.MicroTimestamp"), -9223372036832400000, "-infinity"),
+        (connect("int64", "time.Timestamp"), 9223372036825200, "infinity"),
+        (connect("int32", "time.Date"), 2145042905, "infinity"),
+        (connect("int32", "time.Date"), -2147472692, "-infinity"),
+        (connect("string", "time.ZonedTimestamp"), "-infinity", "-infinity"),
+        (connect("int64", "time.MicroTimestamp"), 0, datetime(1970, 1, 1)),
+    ],
+)
+def test_infinity_in_a_key_is_told_as_text(schema: dict[str, Any], value: Any, expected: Any) -> None:
+    """Elsewhere it is None, which no key may be."""
+    columns = {"t": schema, "u": schema}
+    message = envelope("u", before={"t": value, "u": value}, after={"t": value, "u": value}, at=POSTGRESQL)
+    format_ = Debezium()
+    for _ in range(70):
+        change = change_of(record(with_schema(message, columns), {"t": value}), format_)
+        other = None if isinstance(expected, str) else expected
+        assert change.after == change.before == {"t": expected, "u": other}
+
+
+def test_a_key_beyond_the_calendar_is_refused() -> None:
+    message = envelope(after={"t": "+20000-01-01T00:00:00Z"}, at=POSTGRESQL)
+    one = record(with_schema(message, {"t": connect("string", "time.ZonedTimestamp")}), {"t": "x"})
+    with pytest.raises(UndecodableRecord, match=r"column 't' of the key: .* is beyond the years 1 to 9999"):
+        change_of(one)
+
+
+# ---- types
+
+
+def numeric(precision: int, scale: int) -> dict[str, Any]:
+    return connect("bytes", DECIMAL, **{"scale": str(scale), "connect.decimal.precision": str(precision)})
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected", "type_text"),
+    [
+        (numeric(3, 5), "ew==", Decimal("0.00123"), "decimal(5,5)"),
+        (numeric(5, 2046), b64((100 * 10**2046).to_bytes(860, "big")), Decimal(100), "decimal(7,0)"),
+        (connect("bytes", "data.Bits", length="20"), "//8P", 0xFFFFF, "bit(20)"),
+        (connect("bytes", "data.Bits", length="64"), "AAAAAAAAAIA=", 1 << 63, "bit(64)"),
+        (connect("bytes", "data.Bits", length="100000"), "AQI=", b"\1\2", "longblob"),
+        (connect("bytes", "data.Bits", length="2147483647"), "", b"", "longblob"),
+        ({"type": "array", "items": connect("bytes")}, ["3q0=", "", None], [b"\xde\xad", b"", None], None),
+        ({"type": "array", "items": connect("double")}, ["NaN", 0.5], [float("nan"), 0.5], None),
+    ],
+)
+def test_types_of_postgresql_alone(
+    schema: dict[str, Any], value: Any, expected: Any, type_text: str | None
+) -> None:
+    one = record(with_schema(envelope(after={"c": value}, at=POSTGRESQL), {"c": schema}))
+    assert_same(row_of(one)["c"], expected)
+    assert (change_of(one).types or {}).get("c") == type_text
+
+
+@pytest.mark.parametrize(
+    ("type_text", "value", "expected", "told"),
+    [
+        ("numeric(12,2)", "AJY=", Decimal("1.50"), "decimal(12,2)"),
+        ("numeric(12,2)", "1.50", Decimal("1.50"), "decimal(12,2)"),
+        ("numeric(12,2)", 1.5, Decimal("1.5"), "decimal(12,2)"),
+        ("numeric", {"scale": 3, "value": "BQ=="}, Decimal("0.005"), "decimal"),
+        ("money", "Cg==", Decimal("0.10"), "decimal(19,2)"),
+        ("real", 0.1, 0.10000000149011612, "float"),
+        ("double precision", "NaN", float("nan"), "double"),
+        ("bytea", "AP8=", b"\0\xff", "longblob"),
+        ("bit(1)", True, 1, "bit(1)"),
+        ("bit(8)", "/w==", 255, "bit(8)"),
+        ("date", 19782, date(2024, 2, 29), "date"),
+        ("timestamp(3) without time zone", 1001, datetime(1970, 1, 1, 0, 0, 1, 1000), "datetime(3)"),
+        ("timestamp", 1001, datetime(1970, 1, 1, 0, 0, 0, 1001), "datetime(6)"),
+        ("timestamptz", "1970-01-01T00:00:01Z", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "timestamp(6)"),
+        ("time(0) without time zone", 1000, timedelta(seconds=1), "time(0)"),
+        ("time", 1000, timedelta(milliseconds=1), "time(6)"),
+        ("interval day to second(3)", 90000000000, timedelta(hours=25), None),
+        ("character varying(10)", "a", "a", "varchar(10)"),
+        ("jsonb", '{"a": 1}', '{"a":1}', "json"),
+        ("uuid", "a", "a", "uuid"),
+        ("timestamp[]", [1001, None], [datetime(1970, 1, 1, 0, 0, 0, 1001), None], None),
+        ("numeric(10,2)[]", ["AJY="], [Decimal("1.50")], None),
+        ("bytea[]", ["AP8="], [b"\0\xff"], None),
+    ],
+)
+def test_the_configuration_tells_the_types_of_records_without_schemas(
+    type_text: str, value: Any, expected: Any, told: str | None
+) -> None:
+    format_ = reader(columns={"public.*": {"c": type_text}})
+    one = record(envelope(after={"c": value}, at={**POSTGRESQL, "schema": "public"}))
+    assert_same(row_of(one, format_)["c"], expected)
+    assert (change_of(one, format_).types or {}).get("c") == told
+    other = record(envelope(after={"c": value}, at={**POSTGRESQL, "schema": "crm"}))
+    assert_same((change_of(other, format_).after or {})["c"], value)
+
+
+@pytest.mark.parametrize("place", ["column", "key"])
+def test_hexadecimal_text_is_bytes_where_the_configuration_tells_the_type(place: str) -> None:
+    """`binary.handling.mode=hex`: the schema says no more than that it is text."""
+    format_ = reader(columns={"public.orders": {"c": "bytea"}}, binary="hex")
+    message = envelope("u", after={"c": "00ff"}, at={**POSTGRESQL, "schema": "public"})
+    one = record(with_schema(message, {"c": connect("string")}), {"c": "00ff"} if place == "key" else None)
+    change = change_of(one, format_)
+    assert change.after == {"c": b"\0\xff"}
+    assert change.types == {"c": "longblob"}
+
+
+def test_a_column_that_two_patterns_name_has_the_type_of_the_first() -> None:
+    format_ = reader(columns={"public.orders": {"c": "bytea"}, "public.*": {"c": "text", "d": "date"}})
+    message = envelope(
+        after={"c": base64.b64encode(b"a").decode(), "d": 0}, at={**POSTGRESQL, "schema": "public"}
+    )
+    assert change_of(record(message), format_).after == {"c": b"a", "d": date(1970, 1, 1)}

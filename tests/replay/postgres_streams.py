@@ -1,0 +1,49 @@
+"""The captured streams of PostgreSQL, read as docs/formats.md recommends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from captured import postgres_truth, records
+from decoding import batches_of, in_source_order
+from postgres_rows import POSTGRESQL
+
+from handlers import Batch
+from worker.configuration.debezium_settings import DebeziumSettings
+from worker.formats.debezium.format import Debezium
+from worker.formats.debezium.source_types import is_known
+
+__all__ = ["batches_of_postgres", "settings_of"]
+
+_CHANGED = "public.evolving"
+"""A table whose columns changed their types, which no record tells."""
+
+
+def settings_of(stream: str) -> DebeziumSettings:
+    """The section `debezium` for one of POSTGRES_STREAMS."""
+    return DebeziumSettings(
+        source="postgresql",
+        columns={} if stream == "postgres-schemas" else _columns(),
+        keep_if_null={"public.toasted_types": ["smalls", "nums", "doubles", "tstzs", "bools", "vb", "num"]},
+        zero_keys=["public.toasted", "public.toasted_full"],
+        binary="bytes",
+        decimals="precise",
+    )
+
+
+def _columns() -> dict[str, dict[str, str]]:
+    """Without schemas: the types of all columns, in PostgreSQL's words; those of its own are texts."""
+    own = {"price": "numeric(10,2)", "posint": "integer"}
+    found = {}
+    for table, truth in postgres_truth().items():
+        if table != _CHANGED:
+            known = {name: own.get(text, text) for name, text in truth.columns.items()}
+            found[table] = {name: text for name, text in known.items() if is_known(text)}
+    return found
+
+
+def batches_of_postgres(stream: str, refused: list[str]) -> Iterator[Batch]:
+    """The stream's changes in the order of the source's log; `refused` takes what is told of records that
+    cannot be read."""
+    format_ = Debezium(settings_of(stream))
+    return batches_of(format_, in_source_order(format_, records(stream)), POSTGRESQL.databases, refused)

@@ -1,0 +1,49 @@
+"""Every record of PostgreSQL's streams through the format and the `sql` handler: what is there at the end are
+the source's own rows, but for what the records do not tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from captured import POSTGRES_STREAMS
+from postgres_differences import expected
+from postgres_rows import POSTGRESQL
+from postgres_streams import batches_of_postgres
+from replica import Replica
+from servers.postgres_server import PostgresServer
+
+from handlers import HandlerContext
+from handlers.sql.handler import SqlHandler
+
+
+@pytest.mark.parametrize("stream", POSTGRES_STREAMS)
+@pytest.mark.parametrize("target", ["sqlite", "postgresql"])
+def test_a_stream_of_postgresql_leaves_the_rows_of_its_source(
+    stream: str, target: str, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'replica.db'}" if target == "sqlite" else postgres.new_database(stream)
+    prepare(url)
+    handler = SqlHandler(url=url)
+    handler.open(HandlerContext(worker="replay", handler="sql", folder=tmp_path))
+    refused: list[str] = []
+    for batch in batches_of_postgres(stream, refused):
+        handler.handle(batch)
+    handler.close()
+    assert Counter(one.partition(": a delete of the key {'id': 0}")[0] for one in refused) == {
+        "public.ri_index": 3,
+        "public.toasted_index": 2,
+    }
+    assert Replica(url, workload=POSTGRESQL).differences() == expected(stream, target)
+
+
+def prepare(url: str) -> None:
+    """Make the table of which a column's type changes: no record tells it."""
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        is_postgresql = engine.dialect.name == "postgresql"
+        name = "public.evolving" if is_postgresql else '"public.evolving"'
+        connection.exec_driver_sql(f"CREATE TABLE {name} (id integer PRIMARY KEY, a bigint, age text)")
+    engine.dispose()

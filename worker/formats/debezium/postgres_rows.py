@@ -1,0 +1,111 @@
+"""What rows of PostgreSQL mean beyond their values: keys that were not told, and NULLs that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from worker.formats.debezium.connect_schema import Field
+from worker.formats.debezium.connect_times import infinity_of
+from worker.formats.debezium.connect_values import Reader
+from worker.formats.debezium.source import REFUSALS, Row
+from worker.formats.interface import UndecodableRecord
+
+if TYPE_CHECKING:
+    from worker.configuration.debezium_settings import DebeziumSettings
+
+__all__ = ["PostgresRows"]
+
+_ZEROS: tuple[Any, ...] = (
+    *("AA==", "00000000-0000-0000-0000-000000000000"),
+    {"scale": 0, "value": "AA=="},
+    date(1970, 1, 1),
+)
+
+
+class PostgresRows:
+    """The rows of one table, as long as it stays as it is. Threads share it: nothing changes in it."""
+
+    def __init__(
+        self,
+        table: str,
+        fields: Mapping[str, Field],
+        types: Mapping[str, str],
+        readers: Mapping[str, Reader],
+        settings: DebeziumSettings,
+    ) -> None:
+        """`table`: schema.table; `fields`: those that its schema tells."""
+        self._types = types
+        self._kept_if_null = settings.kept_if_null(table)
+        self._has_zero_keys = settings.has_zero_keys(table)
+        self._defaults = {name: _default(field, readers[name]) for name, field in fields.items()}
+
+    def meant(
+        self,
+        op: str,
+        before: Row | None,
+        after: Row | None,
+        key: tuple[str, ...] | None,
+        plain: Callable[[], Sequence[Row | None]],
+    ) -> tuple[Row | None, Row | None]:
+        """(before, after) as the source means them. `plain`: both as plain JSON.
+
+        Raises UndecodableRecord for a row whose key is not told.
+        """
+        if key:
+            for place, row in enumerate((before, after)):
+                if row is not None and any(row.get(column, "") is None for column in key):
+                    self._infinities(row, plain()[place] or {}, key)
+            if op == "delete" and before is not None and not self._has_zero_keys:
+                self._check_key(before, key)
+        kept = self._kept_if_null
+        if kept and op == "update" and after is not None:
+            after = {name: value for name, value in after.items() if value is not None or name not in kept}
+        return before, after
+
+    def _infinities(self, row: Row, plain: Row, key: tuple[str, ...]) -> None:
+        """Put infinities into key columns as text: a key has no NULL."""
+        for column in key:
+            value = plain.get(column)
+            if row.get(column) is None and value is not None:
+                row[column] = infinity_of(value, is_date=self._types.get(column) == "date")
+                if row[column] is None:
+                    raise UndecodableRecord(
+                        f"column {column!r} of the key: {value!r} is beyond the years 1 to 9999, in which "
+                        "handlers count"
+                    )
+
+    def _check_key(self, row: Row, key: tuple[str, ...]) -> None:
+        """A key that is all zero, though other columns are told.
+
+        So the connector sends it under REPLICA IDENTITY USING INDEX beside a primary key: PostgreSQL logs the
+        index's columns alone, and the connector fills the others with their defaults.
+        """
+        if not all(self._is_filled(column, row.get(column)) for column in key):
+            return
+        if all(self._is_filled(column, value) for column, value in row.items() if column not in key):
+            return
+        told = {column: row.get(column) for column in key}
+        raise UndecodableRecord(
+            f"a delete of the key {told} that tells other columns, too: so it looks when the source has "
+            "REPLICA IDENTITY USING INDEX beside a primary key, and the deleted row is another. Give the "
+            "table REPLICA IDENTITY DEFAULT or FULL; if it has a row of this key, name it in "
+            "debezium.zero_keys"
+        )
+
+    def _is_filled(self, column: str, value: Any) -> bool:
+        """Whether it may be what stands in for a value that the log does not hold."""
+        default = self._defaults.get(column)
+        if not value or value in _ZEROS or (default is not None and value == default):
+            return True
+        if isinstance(value, datetime):
+            return value.replace(tzinfo=None) == datetime(1970, 1, 1)
+        return isinstance(value, str) and value.startswith("1970-01-01T00:00:00")
+
+
+def _default(field: Field, reader: Reader) -> Any:
+    try:
+        return None if field.default is None else reader.read(field.default)
+    except REFUSALS:
+        return None
