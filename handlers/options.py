@@ -147,6 +147,8 @@ def _allowed(error: ErrorDetails) -> tuple[str | None, str | None]:
         near = found
     elif kind == "bool_type" and isinstance(found, str):
         near = _SWITCHES.get(found.lower())
+    if kind == "string_pattern_mismatch":  # of a model that says no more than its pattern
+        return f"text that the expression {context['pattern']} takes", None
     return _TYPES.get(kind), near
 
 

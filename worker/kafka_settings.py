@@ -9,6 +9,7 @@ import difflib
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaException
@@ -21,6 +22,7 @@ __all__ = [
     "consumer_settings",
     "explain",
     "producer_settings",
+    "settings_faults",
 ]
 
 _KEY = "kafka.properties"
@@ -187,6 +189,37 @@ def check_settings(configuration: _Configuration) -> None:
         Consumer(settings, logger=silent).close()
     except (KafkaException, TypeError, ValueError) as error:
         raise explain(error) from None
+
+
+def settings_faults(kafka: KafkaSection) -> list[SettingsError]:
+    """Everything that librdkafka and binlane refuse of the properties, each told once.
+
+    What librdkafka refuses it tells one at a time: each is taken out, and the rest judged again.
+    """
+    left, faults = dict(kafka.properties), list[SettingsError]()
+    while True:
+        try:
+            check_settings(_Judged(_Section(kafka.bootstrap_servers, kafka.group_id, left)))
+        except SettingsError as fault:
+            name = fault.key.removeprefix(f"{_KEY}.")
+            if name not in left:  # of all together; behind another fault it may only follow from that one
+                return faults or [fault]
+            faults.append(fault)
+            del left[name]
+        else:
+            return faults
+
+
+@dataclass(frozen=True)
+class _Section:
+    bootstrap_servers: str
+    group_id: str
+    properties: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    kafka: KafkaSection
 
 
 def explain(error: Exception) -> SettingsError:

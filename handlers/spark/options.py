@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from string import Formatter
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
 from handlers.mysql_ddl.rules import DDLRules
 from handlers.spark.spark_types import read_spark_type
+from worker.configuration.shapes import Shaped
 from worker.configuration.values import Duration, PositiveDuration, PositiveSize, duration, size
 
 __all__ = ["MergeOptions", "SparkOptions", "UpkeepOptions"]
@@ -76,9 +77,10 @@ class SparkOptions(BaseModel):
         min_length=1,
         description="Instead of a path: a table of Spark's catalog, as in lake.{database}.{table}.",
     )
-    prefix: str = Field(
+    prefix: Annotated[
+        str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*$", "the beginning of a name, such as _ or cdc_")
+    ] = Field(
         "_",
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
         description="Begins the names of the columns that binlane adds (_op, _valid_from ...).",
     )
     columns: dict[str, str] = Field(
@@ -106,9 +108,8 @@ class SparkOptions(BaseModel):
         description="Id of a topic that is live again, after a fail-over to another cluster and back -> the "
         "ids that it follows.",
     )
-    function: str | None = Field(
+    function: Annotated[str, Shaped(r"^[\w.]+:[A-Za-z_]\w*$", "package.module:function")] | None = Field(
         None,
-        pattern=r"^[\w.]+:[A-Za-z_]\w*$",
         description="With mode: function, package.module:function; it is called as f(frame, batch).",
     )
 

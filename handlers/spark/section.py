@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from worker.configuration.shapes import Shaped
 
 __all__ = ["SparkSection"]
 
-Memory = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*[kmgt]$")]
-Coordinate = Annotated[str, StringConstraints(pattern=r"^[^:\s]+:[^:\s]+:[^:\s]+$")]
+Memory = Annotated[
+    str,
+    Shaped(
+        r"^[1-9][0-9]*[kmgt]$",
+        "a size as Java writes it, such as 512m or 2g",
+        lambda text: text.replace(" ", "").lower().removesuffix("ib").removesuffix("b"),
+    ),
+]
+Coordinate = Annotated[str, Shaped(r"^[^:\s]+:[^:\s]+:[^:\s]+$", "Maven coordinates, group:artifact:version")]
+ConnectAddress = Annotated[
+    str,
+    Shaped(
+        r"^sc://.+",
+        "the address of a Spark Connect server, sc://host:port",
+        lambda text: f"sc://{text.rpartition('://')[2]}",
+    ),
+]
 _OF_THE_SERVER = ("master", "driver_memory", "packages", "ui")
 
 
@@ -24,9 +41,8 @@ class SparkSection(BaseModel):
         description="Spark's master URL: local[N], spark://host:port, yarn, k8s://...; the driver runs in "
         "the worker's pod.",
     )
-    remote: str | None = Field(
+    remote: ConnectAddress | None = Field(
         None,
-        pattern=r"^sc://.+",
         description="The address of a Spark Connect server, sc://host:port: Spark runs there and no Java "
         "here. The server needs Delta's jars, and the worker must reach the warehouse, too.",
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from handlers.mysql_ddl.rules import DDLRules
 from handlers.sql.engine import check_url
 from handlers.sql.naming import check_template
+from worker.configuration.shapes import Shaped
 from worker.configuration.values import PositiveDuration, duration
 
 __all__ = ["SqlOptions"]
@@ -59,9 +60,8 @@ class SqlOptions(BaseModel):
         "deleted_at", min_length=1, description="With deletes: mark; null in rows that are not deleted."
     )
     ddl: DDLRules = Field(DDLRules.model_validate({}), description="Which DDL of the source is followed.")
-    marks_table: str = Field(
+    marks_table: Annotated[str, Shaped(r"^[^.]+(\.[^.]+)?$", "a table, or schema.table")] = Field(
         "binlane_marks",
-        pattern=r"^[^.]+(\.[^.]+)?$",
         description="The table, or schema.table, that remembers what was applied.",
     )
     topic_again: dict[str, list[str]] = Field(

@@ -52,6 +52,23 @@ NO_TOPIC = "it needs dead_letter.topic, which is not set"
             'lanes.work_stealing: found "yes"; allowed: true or false; nearest: true',
         ),
         ("batch: {max_wait: 5}", f"batch.max_wait: found 5; allowed: {DURATION}; nearest: 5s"),
+        ("batch: {max_wait: 500}", f"batch.max_wait: found 500; allowed: {DURATION}; nearest: 500ms"),
+        ("shutdown_timeout: 120", f"shutdown_timeout: found 120; allowed: {DURATION}; nearest: 2m"),
+        ("revoke_timeout: 30000", f"revoke_timeout: found 30000; allowed: {DURATION}; nearest: 30s"),
+        (
+            "spark: {driver_memory: 2GiB}",
+            'spark.driver_memory: found "2GiB"; allowed: a size as Java writes it, such as 512m or 2g; '
+            "nearest: 2g",
+        ),
+        (
+            "spark: {packages: [hadoop-aws]}",
+            'spark.packages[0]: found "hadoop-aws"; allowed: Maven coordinates, group:artifact:version',
+        ),
+        (
+            "spark: {remote: 'spark:15002'}",
+            'spark.remote: found "spark:15002"; allowed: the address of a Spark Connect server, '
+            "sc://host:port; nearest: sc://spark:15002",
+        ),
         ("batch: {max_wait: 5 sec}", f'batch.max_wait: found "5 sec"; allowed: {DURATION}; nearest: 5s'),
         ("batch: {max_wait: -5s}", f'batch.max_wait: found "-5s"; allowed: {DURATION}'),
         ("batch: {max_wait: null}", f"batch.max_wait: found null; allowed: {DURATION}"),
@@ -306,6 +323,28 @@ def test_all_faults_are_told_at_once_in_the_order_of_the_file(faults: Faults) ->
         ["shop.yaml:7", "http.prt"],
         ["shop.yaml:11", "tables[0].handlers[0].type"],
     ]
+
+
+def test_all_properties_are_judged_whatever_else_is_wrong(faults: Faults) -> None:
+    properties = "{isolation.level: none, client.idd: a, enable.auto.commit: true, client.rack: a}"
+    told = faults(
+        "on_failure: skip\non_undecodable: dead_letter", kafka=f"{KAFKA}  properties: {properties}\n"
+    )
+    assert sorted(line.split(": ")[1] for line in told) == [
+        "kafka.properties.client.idd",
+        "kafka.properties.enable.auto.commit",
+        "kafka.properties.isolation.level",
+        "on_failure",
+    ]
+    told = faults("on_undecodable: dead_letter", kafka=f"{KAFKA}  properties: {properties}\n")
+    assert len(told) == 4
+    assert any(line.endswith(NO_TOPIC) for line in told)
+
+
+def test_a_property_that_another_one_needs_is_told_once(faults: Faults) -> None:
+    properties = "{security.protocol: sasl_ssl, sasl.mechanism: XYZ}"
+    [told] = faults(kafka=f"{KAFKA}  properties: {properties}\n")
+    assert "SASL mechanism" in told
 
 
 def test_a_long_value_is_cut(faults: Faults) -> None:

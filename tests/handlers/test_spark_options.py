@@ -41,7 +41,7 @@ def test_an_unusable_option_is_refused(options: dict[str, Any], message: str) ->
     ("section", "key", "message"),
     [
         ({"mastr": "local"}, ("mastr",), "Extra inputs"),
-        ({"driver_memory": "2 GB"}, ("driver_memory",), "match pattern"),
+        ({"driver_memory": "2 GB"}, ("driver_memory",), "a size as Java writes it"),
         ({"conf": {"sql.ansi.enabled": True}}, ("conf",), "no Spark property"),
         ({"conf": {"spark.master": "local"}}, ("conf",), "beside conf"),
         ({"concurrency": 0}, ("concurrency",), "greater than or equal to 1"),

@@ -18,10 +18,11 @@ from worker.configuration.agreement import disagreements
 from worker.configuration.document import Document, parse, typed
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
 from worker.configuration.model import Configuration
+from worker.configuration.parts import KafkaRule
 from worker.configuration.secrets import MASK, Secrets, is_secret_key, passwords_in
 from worker.configuration.spark_places import reserved_places, shared_places
 from worker.configuration.variables import Variables
-from worker.kafka_settings import SettingsError, check_settings
+from worker.kafka_settings import settings_faults
 
 __all__ = ["load"]
 
@@ -53,9 +54,11 @@ def load(
     if check_handlers:
         checker.handlers(path.absolute().parent)
     configuration = checker.model()
-    if configuration is not None and not document.faults:
-        checker.properties(configuration)
+    checker.properties()
+    if configuration is not None:
         checker.agreement(configuration)
+    if configuration is not None and not document.faults:
+        checker.places(configuration)
         if check_handlers:
             checker.certificate(configuration, path.absolute().parent)
     if configuration is None or document.faults:
@@ -142,10 +145,16 @@ class _Checker:
         except ValidationError as error:
             self._retyped(error, place)
 
-    def properties(self, configuration: Configuration) -> None:
-        try:
-            check_settings(configuration)
-        except SettingsError as error:
+    def properties(self) -> None:
+        """Whatever else is wrong: they need nothing of the rest."""
+        kafka = self._data.get("kafka")
+        properties = kafka.get("properties") if isinstance(kafka, dict) else None
+        if not isinstance(properties, dict):
+            return
+        named = {name: value for name, value in properties.items() if isinstance(name, str)}
+        for error in settings_faults(
+            KafkaRule.model_construct(bootstrap_servers="any", group_id="any", properties=named)
+        ):
             name = error.key.removeprefix("kafka.properties").removeprefix(".")
             path: KeyPath = ("kafka", "properties", name) if name else ("kafka", "properties")
             self._add(path, error.problem)
@@ -162,6 +171,8 @@ class _Checker:
     def agreement(self, configuration: Configuration) -> None:
         for path, sentence in disagreements(configuration):
             self._add(path, f"found {self._shown(path)}; {sentence}")
+
+    def places(self, configuration: Configuration) -> None:
         for path, sentence in (*shared_places(configuration), *reserved_places(configuration)):
             self._add(path, sentence)
 

@@ -9,7 +9,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, WithJsonSchema
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 from worker.configuration.matching import PatternError, table_matcher, topic_matcher
@@ -48,6 +54,8 @@ StartOffsets = dict[str, dict[int, int]]
 _TOKEN_PATTERN = "^[!-~]{16,}$"
 _DURATION = "a duration such as 250ms, 5s, 2m or 1h"
 _SIZE = "a size such as 512KiB, 64MiB or 1GiB"
+_SHORT = ("max_wait", "initial_delay")
+"""Keys whose durations are of less than a second as a rule."""
 _INITIAL = "earliest, latest, an ISO 8601 time, or a mapping {topic: {partition: offset}}"
 _OFFSETS = "a mapping of partitions to offsets, such as {0: 1200, 1: 0}"
 
@@ -86,7 +94,7 @@ def _duration(value: object, info: ValidationInfo) -> float:
             return parse_duration(value)
         except ValueError:
             pass
-    raise not_allowed(_DURATION, _with_unit(value, "s"))
+    raise not_allowed(_DURATION, _with_unit(value, info.field_name))
 
 
 def _positive_duration(value: object, info: ValidationInfo) -> float:
@@ -110,9 +118,9 @@ def _positive_size(value: object, info: ValidationInfo) -> int:
     return count
 
 
-def _with_unit(value: object, unit: str) -> str | None:
+def _with_unit(value: object, key: str | None) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return format_duration(value)
+        return format_duration(_seconds(value, key))
     if isinstance(value, str):
         spelling = value.replace(" ", "")
         for long, short in (("millis", "ms"), ("sec", "s"), ("min", "m"), ("hour", "h")):
@@ -120,12 +128,19 @@ def _with_unit(value: object, unit: str) -> str | None:
             if found and rest.isalpha() | (not rest):
                 spelling = number + short
                 break
-        spelling = spelling + unit if spelling.isdigit() else spelling
+        if spelling.isascii() and spelling.isdigit() and len(spelling) < 10:
+            return format_duration(_seconds(int(spelling), key))
         try:
             return format_duration(parse_duration(spelling))
         except ValueError:
             return None
     return None
+
+
+def _seconds(number: int, key: str | None) -> float:
+    """What a number without a unit was probably meant to be: hundreds of milliseconds rather than minutes."""
+    in_milliseconds = number >= (100 if key in _SHORT else 1000)
+    return number / 1000 if in_milliseconds else float(number)
 
 
 def _size_spelling(value: str) -> str | None:
