@@ -1,7 +1,9 @@
 # syntax=docker/dockerfile:1
 
 # What both stages stand on: Java (Spark, and the Ivy that resolves its jars) and a user of our own.
-FROM python:3.11-slim-bookworm AS base
+# With --build-arg PYTHON_IMAGE=python@sha256:... from a digest of your own choice; see SECURITY.md.
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+FROM ${PYTHON_IMAGE} AS base
 # Debian's own patch releases are wanted at each build: a pinned one vanishes from the archive.
 # hadolint ignore=DL3008
 RUN apt-get update \
@@ -19,13 +21,17 @@ ENV PATH=/opt/binlane/bin:$PATH \
 FROM base AS build
 WORKDIR /src
 RUN python -m venv /opt/binlane
-COPY constraints.txt pyproject.toml README.md LICENSE ./
+# The client of Spark Connect is among them, for `spark.remote`.
+COPY image-hashed.txt ./
+RUN pip install --no-cache-dir --require-hashes --no-deps --requirement image-hashed.txt
+COPY pyproject.toml README.md LICENSE ./
 COPY binlane ./binlane
 COPY worker ./worker
 COPY offsets ./offsets
 COPY handlers ./handlers
-# With the client of Spark Connect, for `spark.remote`.
-RUN pip install --no-cache-dir --constraint constraints.txt '.[connect]'
+# What builds it is in the list above, and not needed later.
+RUN pip install --no-cache-dir --no-deps --no-build-isolation . \
+    && pip uninstall --yes hatchling pathspec pluggy trove-classifiers
 # Delta's jars are resolved here and found in the cache later: a start needs no network but Kafka's.
 RUN python -c "import worker.jars; worker.jars.delta_jars()" \
     && chmod -R a+rX /opt/binlane/cache

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes everything that the Makefile's targets need, once: the virtual environment .venv with the versions of
-# constraints.txt, Java, and the jars of Kafka and Delta in the cache outside the project.
+# constraints.txt (each file by its hash), Java, and the jars of Kafka and Delta in the cache outside the project.
 # What is there already is not touched, and then no network is needed.
 #
 #   setup.sh            all of that
@@ -19,7 +19,7 @@ fail() {
 }
 
 main() {
-    digest=$(cat pyproject.toml constraints.txt tools/setup.sh | sha256sum | cut -d' ' -f1)
+    digest=$(cat pyproject.toml constraints-hashed.txt tools/setup.sh | sha256sum | cut -d' ' -f1)
     if ! environment_is_current; then
         make_environment
         echo "$digest" >"$STAMP"
@@ -53,7 +53,8 @@ make_environment() {
         "$python" -m venv --clear .venv
     fi
     say "installing the packages of constraints.txt (once, 1 to 3 minutes)"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement constraints.txt
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+        --requirement constraints-hashed.txt
     # Without isolation: the build's own packages are pinned in constraints.txt too.
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 }

@@ -1,0 +1,19 @@
+#!/bin/sh
+# Writes constraints-hashed.txt and image-hashed.txt anew, after constraints.txt has changed: the same versions, for
+# any Python from 3.11 on, with the SHA-256 of each file that the registry has of them. Needs uv: pip install uv
+set -eu
+cd "$(dirname "$0")/.."
+
+compile() {
+    uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-annotate --no-header \
+        --constraint constraints.txt "$@"
+}
+
+{
+    echo "# Made by tools/hash_constraints.sh from constraints.txt: what make installs."
+    printf 'hatchling\neditables\n' | compile --extra dev pyproject.toml -
+} >constraints-hashed.txt
+{
+    echo "# Made by tools/hash_constraints.sh from constraints.txt: what the image runs and is built with."
+    printf 'hatchling\n' | compile --extra connect pyproject.toml -
+} >image-hashed.txt
