@@ -5,7 +5,7 @@
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. More of them than
 # processors take longer in all.
-SIDE_BY_SIDE = --numprocesses=logical --maxprocesses=3 --dist=loadfile --no-loadscope-reorder
+SIDE_BY_SIDE = --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 export PYTHON
 # The demo and the tests start hundreds of workers, none of which is to compile all modules once more.
