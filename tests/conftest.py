@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -70,6 +71,12 @@ def broker() -> Iterator[Broker]:
         _give_up(f"the broker cannot start: {fault}")
     yield node
     node.close()
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    """Prometheus' own program that evaluates rules."""
+    return shutil.which("promtool") or _give_up("there is no promtool: tools/setup.sh servers installs it")
 
 
 def _give_up(reason: str) -> NoReturn:
