@@ -1,7 +1,7 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak servers class-archive lint bench clean
+.PHONY: help setup demo test soak servers class-archive lint audit bench clean
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. More of them than
 # processors take longer in all.
@@ -41,6 +41,9 @@ lint: setup ## style, types, scripts and the deployment's files
 	@mypy
 	@if command -v shellcheck >/dev/null; then shellcheck tools/*.sh .ci/run; fi
 	@if [ -f tools/check_deployment.py ]; then python tools/check_deployment.py; fi
+
+audit: setup ## look the pinned Python packages up in PyPI's advisories (needs PyPI itself)
+	@tools/audit.sh
 
 bench: setup ## the benchmarks, with their peers in the same run
 	@python -m benchmarks $(ARGS)
