@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import structlog
 from pydantic import ConfigDict, Field, field_validator
 
-from handlers.api import Batch, Handler, HandlerContext, Rejected
+from handlers.api import Batch, Change, Handler, HandlerContext, Rejected
+from handlers.mysql_ddl import DropTable, StatementError, TableName, TruncateTable, parse
 from handlers.redis_rows import KeyState, hash_commands, json_commands, last_states, to_complete
 from handlers.redis_target import Command, CommandRefused, RedisTarget, check_url
 from handlers.rows import ColumnChoice
@@ -20,7 +22,8 @@ __all__ = ["RedisHandler", "RedisOptions"]
 _KEYS_AT_ONCE = 500
 """Written in one transaction: it keeps other clients of the server waiting for a few milliseconds."""
 
-_DROP = re.compile(r"(?:\s|/\*.*?\*/|--[^\n]*\n)*DROP\s+TABLE\b", re.IGNORECASE | re.DOTALL)
+# Reading a statement takes a millisecond, and the first one loads the parser.
+_EMPTIES = re.compile(r"\b(?:DROP|REPLACE)(?:\s|/\*.*?\*/)+TABLE\b|\bTRUNCATE\b", re.IGNORECASE | re.DOTALL)
 
 log = structlog.stdlib.get_logger("handlers.redis")
 
@@ -91,16 +94,18 @@ class RedisHandler(Handler):
         self._expire_ms = None if self._options.expire is None else max(1, round(self._options.expire * 1000))
         self._target = RedisTarget(self._options.url, self._options.timeout)
         self._log = log
+        self._handles: Callable[[str], bool] = lambda _: True
 
     def open(self, context: HandlerContext) -> None:
         """Connects when it is first needed: a server that is down then keeps no worker from starting."""
         self._log = log.bind(handler=context.handler)
+        self._handles = context.handles or self._handles
 
     def handle(self, batch: Batch) -> None:
         """Raises Rejected, TargetUnavailable, RefusedByRedis."""
         for change in batch.changes:
-            if change.op == "truncate" or (change.op == "ddl" and _DROP.match(change.sql or "")):
-                self._truncate(batch)
+            for name in _emptied(change, TableName(batch.database, batch.name)):
+                self._truncate(name, batch)
         states = last_states(batch, self._template, self._chosen)
         names = list(states)
         for start in range(0, len(names), _KEYS_AT_ONCE):
@@ -141,13 +146,31 @@ class RedisHandler(Handler):
             at = places[error.place]
             raise Rejected(_told(batch, at, error), at=at) from None
 
-    def _truncate(self, batch: Batch) -> None:
-        start = self._template.start(batch.database, batch.name)
+    def _truncate(self, name: TableName, batch: Batch) -> None:
+        table = f"{name.database}.{name.table}"
+        if table != batch.table and not self._handles(table):
+            because = f"no rule leads {table} to this handler"
+            self._log.warning("ddl_refused", table=batch.table, because=because)
+            return
+        start = self._template.start(*name)
         if self._options.truncate is False or start is None:
-            self._log.warning("truncate_ignored", table=batch.table, key=self._options.key)
+            self._log.warning("truncate_ignored", table=table, key=self._options.key)
             return
         removed = self._target.remove(start)
-        self._log.info("keys_removed", table=batch.table, keys=removed, start=start)
+        self._log.info("keys_removed", table=table, keys=removed, start=start)
+
+
+def _emptied(change: Change, own: TableName) -> list[TableName]:
+    """The tables that the change drops or empties."""
+    if change.op == "truncate":
+        return [own]
+    if change.op != "ddl" or not _EMPTIES.search(change.sql or ""):
+        return []
+    try:
+        operations = parse(change.sql or "", own.database)
+    except StatementError as error:
+        raise Rejected(f"DDL of {own.database}.{own.table} not understood: {error}: {change.sql}") from error
+    return [one.table for one in operations if isinstance(one, DropTable | TruncateTable)]
 
 
 def _told(batch: Batch, at: int, error: Exception) -> str:

@@ -38,6 +38,8 @@ __all__ = [
     "TableName",
     "TruncateTable",
     "parse",
+    "qualified",
+    "quoted",
 ]
 
 
@@ -59,3 +61,20 @@ def parse(sql: str, database: str) -> list[Operation]:
     from handlers.mysql_ddl.statements import read  # noqa: PLC0415 - sqlglot takes its time
 
     return read(sql, database)
+
+
+def qualified(sql: str, database: str) -> str:
+    """The ALTER TABLE with the name of its table's database, where it has none. Other statements, and what
+    cannot be read, stay as they are."""
+    from handlers.mysql_ddl.statements import qualify  # noqa: PLC0415 - sqlglot takes its time
+
+    return qualify(sql, database)
+
+
+def quoted(*names: str) -> str:
+    """The parts of a name as MySQL writes them.
+
+    >>> quoted("shop", "orders")
+    '`shop`.`orders`'
+    """
+    return ".".join(f"`{name.replace('`', '``')}`" for name in names)

@@ -18,7 +18,7 @@ from handlers.mysql_ddl.operations import (
 )
 from handlers.mysql_ddl.tokens import Tokens
 
-__all__ = ["Key", "clauses_of", "new_name", "read_key"]
+__all__ = ["Key", "clauses_of", "is_primary", "new_name", "read_key"]
 
 _KEY_WORDS = (
     "INDEX",
@@ -105,8 +105,13 @@ def clauses_of(clauses: list[Tokens], table: TableName) -> list[Operation]:
         *_one_after_another(renames),
         *(one for one in found if isinstance(one, ModifyColumn)),
         *(one for one in found if isinstance(one, AddColumn)),
-        *[one for one in found if isinstance(one, ChangeKey)][-1:],
+        *_last_key([one for one in found if isinstance(one, ChangeKey)]),
     ]
+
+
+def _last_key(found: list[ChangeKey]) -> list[ChangeKey]:
+    """The old key goes before the new one comes, in whichever order the clauses stand."""
+    return [one for one in found if one.columns][-1:] or found[-1:]
 
 
 def _begins_a_clause(clause: Tokens) -> bool:
@@ -120,12 +125,12 @@ def _clause(clause: Tokens, table: TableName) -> list[Operation]:  # noqa: PLR09
         return _drop(clause, table)
     if clause.take("MODIFY"):
         _pass_column(clause)
-        return [_modify(clause, table)]
+        return list(_modify(clause, table))
     if clause.take("CHANGE"):
         _pass_column(clause)
-        old, modify = clause.name(), _modify(clause, table)
+        old, (modify, *key) = clause.name(), _modify(clause, table)
         new = modify.column.name
-        return [*([RenameColumn(table, old, new)] if old != new else []), modify]
+        return [*([RenameColumn(table, old, new)] if old != new else []), modify, *key]
     if clause.take("RENAME", "COLUMN"):
         clause.take("IF", "EXISTS")
         old = clause.name()
@@ -160,14 +165,18 @@ def _add(clause: Tokens, table: TableName) -> list[Operation]:
     return operations
 
 
-def _modify(clause: Tokens, table: TableName) -> ModifyColumn:
+def _modify(clause: Tokens, table: TableName) -> tuple[ModifyColumn, *tuple[ChangeKey, ...]]:
     definition = read_definition(clause)
-    return ModifyColumn(table, definition.column, definition.after)
+    modify = ModifyColumn(table, definition.column, definition.after)
+    return (modify, ChangeKey(table, (modify.column.name,))) if definition.primary else (modify,)
 
 
 def _drop(clause: Tokens, table: TableName) -> list[Operation]:
     if clause.take("PRIMARY", "KEY"):
         return [ChangeKey(table, ())]
+    if clause.take_any("INDEX", "KEY", "CONSTRAINT"):
+        clause.take("IF", "EXISTS")
+        return [ChangeKey(table, ())] if is_primary(clause.name()) else []
     if clause.word == "PARTITION":
         return [LoseRows(table, f"DROP {clause.spelled()}")]
     if clause.word in _KEY_WORDS or (clause.word, clause.peek()) in (
@@ -178,6 +187,11 @@ def _drop(clause: Tokens, table: TableName) -> list[Operation]:
     clause.take("COLUMN")
     clause.take("IF", "EXISTS")
     return [DropColumn(table, clause.name())]
+
+
+def is_primary(index: str) -> bool:
+    """Whether an index of this name is the primary key."""
+    return index.upper() == "PRIMARY"
 
 
 def _pass_column(clause: Tokens) -> None:

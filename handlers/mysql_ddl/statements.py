@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from handlers.mysql_ddl import StatementError
-from handlers.mysql_ddl.clauses import clauses_of, new_name, read_key
+from handlers.mysql_ddl import StatementError, quoted
+from handlers.mysql_ddl.clauses import clauses_of, is_primary, new_name, read_key
 from handlers.mysql_ddl.columns import Definition, read_definition
 from handlers.mysql_ddl.operations import (
     ANY_DATABASE,
+    ChangeKey,
     Column,
     CreateTable,
     DropTable,
@@ -17,7 +18,7 @@ from handlers.mysql_ddl.operations import (
 )
 from handlers.mysql_ddl.tokens import Tokens, tokens_of
 
-__all__ = ["read"]
+__all__ = ["qualify", "read"]
 
 # First words of statements that change neither the columns nor the rows of a table.
 _NO_DDL = """
@@ -70,17 +71,18 @@ def _sources(names: list[_Name], others: list[_Name], database: str) -> list[Tab
 
 
 def _create(tokens: Tokens, database: str) -> list[Operation]:
-    tokens.take("OR", "REPLACE")
+    replaces = tokens.take("OR", "REPLACE")
     if tokens.take("TEMPORARY") or not tokens.take("TABLE"):
         return []  # a table of one session alone, or no table
     tokens.take("IF", "NOT", "EXISTS")
     table = _table(tokens)
+    dropped: list[Operation] = [DropTable(_named(table, database))] if replaces else []
     inside = None if tokens.peek() == "LIKE" else tokens.brackets()
     if inside is None:
         if not tokens.take("LIKE") and not tokens.take("(", "LIKE"):
-            return []  # CREATE TABLE … SELECT: its rows come, and say what its columns are
+            return dropped  # CREATE TABLE … SELECT: its rows come, and say what its columns are
         source = _sources([_table(tokens)], [table], database)[0]
-        return [CreateTable(_named(table, database), (), (), like=source)]
+        return [*dropped, CreateTable(_named(table, database), (), (), like=source)]
     definitions: list[Definition] = []
     keys: list[tuple[bool, tuple[str, ...]]] = []
     for part in inside.parts():
@@ -93,7 +95,7 @@ def _create(tokens: Tokens, database: str) -> list[Operation]:
         if one.primary or one.unique:
             keys.append((one.primary, (one.column.name,)))
     columns = tuple(one.column for one in definitions)
-    return [CreateTable(_named(table, database), columns, _chosen_key(columns, keys))]
+    return [*dropped, CreateTable(_named(table, database), columns, _chosen_key(columns, keys))]
 
 
 def _chosen_key(columns: tuple[Column, ...], keys: list[tuple[bool, tuple[str, ...]]]) -> tuple[str, ...]:
@@ -107,6 +109,8 @@ def _chosen_key(columns: tuple[Column, ...], keys: list[tuple[bool, tuple[str, .
 
 
 def _drop(tokens: Tokens, database: str) -> list[Operation]:
+    if tokens.take("INDEX"):
+        return _drop_index(tokens, database)
     if tokens.take("TEMPORARY") or not tokens.take("TABLE"):
         return []
     tokens.take("IF", "EXISTS")
@@ -114,6 +118,13 @@ def _drop(tokens: Tokens, database: str) -> list[Operation]:
     while not names or tokens.take(","):
         names.append(_table(tokens))
     return [DropTable(_named(name, database)) for name in names]
+
+
+def _drop_index(tokens: Tokens, database: str) -> list[Operation]:
+    tokens.take("IF", "EXISTS")
+    index = tokens.name()
+    tokens.expect("ON")
+    return [ChangeKey(_named(_table(tokens), database), ())] if is_primary(index) else []
 
 
 def _rename(tokens: Tokens, database: str) -> list[Operation]:
@@ -145,11 +156,8 @@ def _pass_wait(tokens: Tokens) -> None:
 
 
 def _alter(tokens: Tokens, database: str) -> list[Operation]:
-    tokens.take_any("ONLINE", "OFFLINE")
-    tokens.take("IGNORE")
-    if not tokens.take("TABLE"):
+    if not _altered(tokens):
         return []
-    tokens.take("IF", "EXISTS")
     name = _table(tokens)
     _pass_wait(tokens)
     clauses = [clause for clause in tokens.parts() if not clause.at_end]
@@ -158,3 +166,26 @@ def _alter(tokens: Tokens, database: str) -> list[Operation]:
     moved = _named(moves[-1], database) if moves else table
     rename = [RenameTable(table, moved)] if moves else []
     return [*rename, *clauses_of(clauses, moved)]
+
+
+def _altered(tokens: Tokens) -> bool:
+    """Whether a table is altered; its name comes next."""
+    tokens.take_any("ONLINE", "OFFLINE")
+    tokens.take("IGNORE")
+    if not tokens.take("TABLE"):
+        return False
+    tokens.take("IF", "EXISTS")
+    return True
+
+
+def qualify(sql: str, database: str) -> str:
+    """See `handlers.mysql_ddl.qualified`."""
+    try:
+        tokens = tokens_of(sql)
+        if not (tokens.take("ALTER") and _altered(tokens)):
+            return sql
+        begin = tokens.start
+        name = _table(tokens)
+        return sql if name[0] else tokens.exchanged(begin, quoted(database, name[1]))
+    except StatementError:
+        return sql

@@ -176,6 +176,15 @@ class Tokens:
             end = piece.end
         return text
 
+    @property
+    def start(self) -> int:
+        """Where the next token begins in the text."""
+        return len(self.sql) if self.at_end else self._pieces[self._at].start
+
+    def exchanged(self, begin: int, by: str) -> str:
+        """The statement with other text from `begin` up to the end of the token that was passed last."""
+        return self.sql[len(_PREFIX) : begin] + by + self.sql[self._pieces[self._at - 1].end :]
+
     def here(self) -> str:
         """The place, for an error."""
         if self.at_end:

@@ -92,7 +92,7 @@ class SparkOptions(BaseModel):
         description="Replicas of tables without a primary key. match: an update or delete changes one row "
         "that equals the old one; refuse: their changes are rejected.",
     )
-    ddl: DDLRules = Field(DDLRules.model_validate(True), description="Which DDL of the source is followed.")
+    ddl: DDLRules = Field(DDLRules.model_validate({}), description="Which DDL of the source is followed.")
     merge: MergeOptions = Field(
         default_factory=lambda: MergeOptions.model_validate({}), description="When tables are brought up."
     )

@@ -236,6 +236,7 @@ class TableWork:
             settle=lambda name: None if name == own else world.settle(name),
             leaving=world.leaving,
             databases_of=world.databases_of,
+            handles=world.context.handles or (lambda _: True),
             partition_by=self.options.partition_by,
             properties=self.options.properties,
             overrides=world.overrides,

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 
 from handlers.api import Batch, Change
 from handlers.mysql_ddl import TableName
 from handlers.sql import ddl
 from handlers.sql.creating import ColumnsMissing, TableMissing, wanted_columns
+from handlers.sql.deletes import ColumnTaken, marked
 from handlers.sql.folding import Block, KeyMissing, blocks, fold
 from handlers.sql.known_tables import KnownColumn, KnownTable, KnownTables, UnfitColumn
 from handlers.sql.known_tables import TableName as TargetName
@@ -35,7 +34,7 @@ class Unfit(ValueError):
     """A change that the options, or the target's table, have no place for."""
 
 
-UNFIT = (Unfit, UnfitColumn, KeyMissing, UnicodeError)
+UNFIT = (Unfit, UnfitColumn, KeyMissing, ColumnTaken, UnicodeError)
 """What is wrong with a change itself."""
 
 
@@ -131,7 +130,7 @@ class Applier:
         if self._options.deletes == "ignore":
             changes = [change for change in changes if change.op != "delete"]
         elif self._options.deletes == "mark":
-            changes = [_kept(change, self._options.deleted_column) for change in changes]
+            changes = marked(changes, self._options.deleted_column)
         if not changes:
             return
         table = self.tables.get(connection, name)
@@ -259,15 +258,3 @@ def _own_key(table: KnownTable, change: Change) -> tuple[str, ...]:
     """The target's own key, for a source that tells none; () if its rows do not have these columns."""
     row = change.after if change.after is not None else change.before
     return table.primary_key if row and all(column in row for column in table.primary_key) else ()
-
-
-def _kept(change: Change, column: str) -> Change:
-    """A delete as an update that sets the time of the deletion; other rows are not deleted."""
-    if change.op == "delete":
-        deleted = datetime.fromtimestamp(change.source_time_ms / 1000, UTC)
-        after = {**(change.before or {}), column: deleted}
-    else:
-        after = {**(change.after or {}), column: None}
-    types = None if change.types is None else {**change.types, column: "timestamp(6)"}
-    op = "update" if change.op == "delete" else change.op
-    return msgspec.structs.replace(change, op=op, after=after, types=types)

@@ -16,6 +16,7 @@ from handlers.mysql_ddl.values import default_value, formula_of, set_in_order
 from handlers.sql.column_types import sql_type
 from handlers.sql.ddl_conversions import in_postgresql, in_sqlite
 from handlers.sql.ddl_keys import change_key, number_rows
+from handlers.sql.ddl_mysql import modify_in_mysql
 from handlers.sql.ddl_sqlite import declared_types, rebuild
 from handlers.sql.ddl_target import Target, TargetTable
 
@@ -121,7 +122,7 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
     type_ = sql_type(column.type, target.connection.dialect.name, key_parts=len(key) if own in key else 0)
     name, spelled = target.quote(own), target.spell(type_)
     if target.family == "mysql":
-        target.alter(table, f"MODIFY {name} {spelled} {'NOT NULL' if own in key else 'NULL'}")
+        modify_in_mysql(target, table, own, f"{spelled} {'NOT NULL' if own in key else 'NULL'}")
     elif target.family == "sqlite":
         if declared_types(target, table)[own] != spelled:
             rebuild(target, table, types={own: spelled}, values={own: in_sqlite(name, type_)})

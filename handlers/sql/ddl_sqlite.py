@@ -1,14 +1,20 @@
 """SQLite changes neither types nor keys of a table (https://www.sqlite.org/lang_altertable.html): a new table
-takes over its rows and its name.
+takes over its rows and its name, and what else belongs to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+import structlog
 
 from handlers.sql.ddl_target import Target, TargetTable
 
 __all__ = ["create_like", "declared_types", "rebuild"]
+
+log = structlog.stdlib.get_logger("handlers.sql")
 
 _IN_BETWEEN = "_binlane_rebuilding"
 
@@ -33,27 +39,88 @@ def rebuild(
     without: str | None = None,
 ) -> None:
     """The table with other types (column -> declared type), values (column -> expression over the old row),
-    key, or without a column. What is not named stays.
+    key, or without a column. What is not named stays: defaults, unique keys, indexes and triggers, too, but
+    for those that need a column that is gone.
     """
+    rest = _rest_of(target, table)
     old = {name: declared for name, declared in declared_types(target, table).items() if name != without}
     new = {**old, **(types or {})}
     key = target.key(table) if key is None else key
     between = TargetTable(None, _IN_BETWEEN)
     target.run(f"DROP TABLE IF EXISTS {target.ref(between)}")
-    _create(target, between, new, tuple(name for name in key if name != without))
+    _create(target, between, new, tuple(name for name in key if name != without), rest)
     columns = ", ".join(target.quote(name) for name in new)
     expressions = ", ".join((values or {}).get(name, target.quote(name)) for name in new)
     rows = f"SELECT {expressions} FROM {target.ref(table)} ORDER BY rowid"
     target.run(f"INSERT INTO {target.ref(between)} ({columns}) {rows}")
     target.run(f"DROP TABLE {target.ref(table)}")
-    target.alter(between, f"RENAME TO {target.quote(table.name)}")
+    # Else views and other tables' triggers that name the table would stop it, which is not there now.
+    target.run("PRAGMA legacy_alter_table = ON", is_change=False)
+    try:
+        target.alter(between, f"RENAME TO {target.quote(table.name)}")
+    finally:
+        target.run("PRAGMA legacy_alter_table = OFF", is_change=False)
+    for statement in rest.statements:
+        try:
+            with target.connection.begin_nested():
+                target.run(statement)
+        except sa.exc.OperationalError as error:  # no such column
+            target.done.pop()
+            log.warning("ddl_index_dropped", table=table.name, sql=statement, because=str(error.orig))
 
 
-def _create(target: Target, table: TargetTable, types: Mapping[str, str], key: tuple[str, ...]) -> None:
-    parts = [
-        f"{target.quote(name)} {declared}" + (" NOT NULL" if name in key else "")
-        for name, declared in types.items()
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What a table has besides its columns' types and its key."""
+
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Column -> expression."""
+    required: Collection[str] = ()
+    """Columns outside the key that are NOT NULL."""
+    uniques: Sequence[tuple[str, ...]] = ()
+    statements: Sequence[str] = ()
+    """Of its indexes and triggers."""
+
+
+def _rest_of(target: Target, table: TargetTable) -> _Rest:
+    name = target.quote(table.name)
+    columns = target.run(f"PRAGMA table_info({name})", is_change=False).all()
+    indexes = target.run(f"PRAGMA index_list({name})", is_change=False).all()
+    uniques = [
+        tuple(
+            one.name for one in target.run(f"PRAGMA index_info({target.quote(index.name)})", is_change=False)
+        )
+        for index in indexes
+        if index.origin == "u"
     ]
+    statements = target.connection.exec_driver_sql(
+        "SELECT sql FROM sqlite_master "
+        "WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL",
+        (table.name,),
+    )
+    return _Rest(
+        {one.name: one.dflt_value for one in columns if one.dflt_value is not None},
+        {one.name for one in columns if one.notnull and not one.pk},
+        uniques,
+        [sql for (sql,) in statements],
+    )
+
+
+def _create(
+    target: Target,
+    table: TargetTable,
+    types: Mapping[str, str],
+    key: tuple[str, ...],
+    rest: _Rest = _Rest(),
+) -> None:
+    parts = []
+    for name, declared in types.items():
+        default = f" DEFAULT ({rest.defaults[name]})" if name in rest.defaults else ""
+        is_required = name in key or name in rest.required
+        parts.append(f"{target.quote(name)} {declared}{' NOT NULL' if is_required else ''}{default}")
     if key:
         parts.append(f"PRIMARY KEY ({', '.join(target.quote(name) for name in key)})")
+    for unique in rest.uniques:
+        if types.keys() >= set(unique):
+            parts.append(f"UNIQUE ({', '.join(target.quote(name) for name in unique)})")
     target.run(f"CREATE TABLE {target.ref(table)} ({', '.join(parts)})")

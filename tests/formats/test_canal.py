@@ -234,6 +234,17 @@ def test_what_is_no_canal_message_says_why_and_changes_nothing(
     assert changes == []
 
 
+@pytest.mark.parametrize("text", ["null", "NULL", "nUll"])
+@pytest.mark.parametrize("column", ["id", "total"])
+def test_the_text_null_is_no_number_however_many_messages_came_before(
+    canal: Canal, column: str, text: str
+) -> None:
+    with pytest.raises(UndecodableRecord, match=f"column '{column}' of type .* holds '{text}'"):
+        decode(row(**{column: text}), format_=canal)
+    (change,) = decode(row(note=text), format_=canal)
+    assert change.after == {"id": 7, "total": Decimal("1.00"), "note": text}
+
+
 def test_a_later_row_that_is_undecodable_takes_the_whole_message_with_it(canal: Canal) -> None:
     good, bad = ({"id": text, "total": "1.00", "note": "x"} for text in ("1", "one"))
     changes: list[Change] = []

@@ -66,7 +66,9 @@ def test_an_altered_table_is_routed_by_the_name_it_has_after() -> None:
         ("ALTER TABLE a ADD x int, RENAME crm.b", "ALTER TABLE `shop`.`a` ADD x int, RENAME crm.b"),
         ("ALTER TABLE `a` ADD x int, RENAME crm.b", "ALTER TABLE `shop`.`a` ADD x int, RENAME crm.b"),
         ("ALTER TABLE shop.a ADD x int, RENAME crm.b", "ALTER TABLE shop.a ADD x int, RENAME crm.b"),
-        ("ALTER TABLE a COMMENT 'RENAME', RENAME b", "ALTER TABLE `shop`.`a` COMMENT 'RENAME', RENAME b"),
+        ("ALTER TABLE a COMMENT 'RENAME', RENAME b", "RENAME TABLE `shop`.`a` TO `crm`.`b`"),
+        ("ALTER IGNORE TABLE a ADD x int, RENAME b", "ALTER IGNORE TABLE `shop`.`a` ADD x int, RENAME b"),
+        ("ALTER TABLE/* c */a ADD x int, RENAME b", "ALTER TABLE/* c */`shop`.`a` ADD x int, RENAME b"),
     ],
 )
 def test_a_statement_that_moves_a_table_names_where_from_and_where_to(sql: str, expected: str) -> None:
@@ -103,7 +105,9 @@ def test_a_statement_that_moves_no_table_stays_as_it_is(sql: str) -> None:
             "ALTER TABLE orders ADD (`d` NUMERIC(5, 2) UNSIGNED, `b` binary)",
             ("decimal(5,2) unsigned", "binary(1)"),
         ),
-        ("ALTER TABLE orders CHANGE x d fixed (9), CHANGE d b BINARY ( 3 )", ("decimal(9)", "binary(3)")),
+        ("ALTER TABLE orders CHANGE x d fixed (9), CHANGE d b BINARY ( 3 )", ("decimal(9,0)", "binary(3)")),
+        ("ALTER TABLE orders /*!50000 ADD d decimal(5,2) */", ("decimal(5,2)", "binary")),
+        ('ALTER ONLINE TABLE orders ADD "d" DEC(5,2) ZEROFILL', ("decimal(5,2) unsigned", "binary")),
         ("ALTER TABLE orders COMMENT 'd decimal(5,2)' -- b binary(4)", ("decimal", "binary")),
         ("ALTER TABLE orders ADD d decimal", ("decimal(10,0)", "binary")),
     ],

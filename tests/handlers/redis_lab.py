@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,8 +32,8 @@ class RedisLab:
     ) -> None:
         self.client.close()
 
-    def apply(self, *batches: Batch, **options: Any) -> None:
+    def apply(self, *batches: Batch, handles: Callable[[str], bool] | None = None, **options: Any) -> None:
         """By a handler of its own with these options."""
-        with opened(RedisHandler(url=self.url, **options)) as handler:
+        with opened(RedisHandler(url=self.url, **options), handles=handles) as handler:
             for batch in batches:
                 handler.handle(batch)

@@ -12,6 +12,7 @@ import pytest
 import redis
 from redis_lab import RedisLab, orders
 from servers.redis_node import RedisNode
+from structlog.testing import capture_logs
 
 TYPES = {"id": "bigint", "name": "varchar(60)", "note": "text"}
 
@@ -205,6 +206,18 @@ def test_truncate_and_drop_remove_the_keys_of_their_table_alone(
     ]
     lab.apply(orders({"sql": "TRUNCATE", "op": "truncate"}, table="shop.order*"))
     assert lab.client.exists("shop:orders_old:1") == 1
+
+
+def test_a_statement_removes_the_keys_of_all_tables_that_it_drops(lab: RedisLab) -> None:
+    rows = [orders({"id": 1}, table=table) for table in ("shop.orders", "shop.items", "shop.x", "crm.y")]
+    drop = orders({"sql": "DROP TABLE IF EXISTS `orders`, shop.items, crm.y /* x */"})
+    with capture_logs() as logs:
+        lab.apply(*rows, drop, handles=lambda table: table.startswith("shop."))
+    assert sorted(lab.client.keys()) == ["crm:y:1", "shop:x:1"]
+    told = [log["because"] for log in logs if log["event"] == "ddl_refused"]
+    assert told == ["no rule leads crm.y to this handler"]
+    lab.apply(rows[1], orders({"sql": "TRUNCATE TABLE items"}))
+    assert lab.client.exists("shop:items:1") == 0
 
 
 @pytest.mark.parametrize("options", [{"truncate": False}, {"key": "order:{key}"}])

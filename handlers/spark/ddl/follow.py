@@ -8,7 +8,8 @@ one did.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 import structlog
@@ -31,11 +32,12 @@ from handlers.mysql_ddl import (
     TruncateTable,
     parse,
 )
+from handlers.mysql_ddl.reach import Reach
 from handlers.mysql_ddl.rules import DDLRules
 from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
 from handlers.spark.ddl.renames import rename_table
 from handlers.spark.ddl.retyping import check_values, modify_columns
-from handlers.spark.ddl.tables import create_table, drop_table, truncate_table
+from handlers.spark.ddl.tables import create_table, drop_table, may_drop, truncate_table
 from handlers.spark.ddl.target import Note, Surroundings, Target, find
 
 __all__ = ["DDLResult", "follow"]
@@ -114,12 +116,21 @@ def follow(
         also_at=places[1:],
     )
     work = _Work(target, {} if key is None else {own: key})
-    _check(target, statement, rules)
+    ours = {own}
+    _check(target, statement, rules, own)
     for step, operations in enumerate(_groups(statement)):
-        switch = _SWITCHES.get(type(operations[0]))
+        reach = Reach(around.handles, target.keeps, partial(may_drop, target, step=f"{step}"))
+        first = replace(operations[0], table=target.named(operations[0].table))
+        switch = _SWITCHES.get(type(first))
         if switch is not None and not getattr(rules, switch):
             log.info("ddl_switched_off", table=f"{database}.{table}", switch=switch, sql=change.sql)
             continue
+        refusal = reach.refusal(first, ours, rules)
+        if refusal:
+            log.warning("ddl_refused", table=f"{database}.{table}", because=refusal, sql=change.sql)
+            continue
+        if isinstance(first, RenameTable):
+            ours = (ours - {first.table}) | {first.to}
         work.follow(f"{step}", operations)
     if target.done:
         log.info("ddl_followed", table=f"{database}.{table}", sql=change.sql, statements=target.done)
@@ -146,13 +157,16 @@ def _groups(operations: list[Operation]) -> Iterator[list[Operation]]:
             yield from ([one] for one in group)
 
 
-def _check(target: Target, statement: list[Operation], rules: DDLRules) -> None:
+def _check(target: Target, statement: list[Operation], rules: DDLRules, own: TableName) -> None:
     """Raises Rejected when a column cannot get its new type, before any other clause is followed."""
     retyped = [one for one in statement if isinstance(one, ModifyColumn)]
     if not retyped or not rules.retype_columns:
         return
     moved = [one.table for one in statement if isinstance(one, RenameTable)]
     table = target.named(moved[0] if moved and rules.rename_tables else retyped[0].table)
+    reach = Reach(target.around.handles, target.keeps, lambda _: False)
+    if reach.refusal(replace(retyped[0], table=table), {own}, rules):
+        return
     if not target.exists(target.ref(table)) or target.steps(target.ref(table)):
         return  # or some of it is done, so that it was checked
     names: dict[str, str] = {}

@@ -16,7 +16,7 @@ from handlers.spark.ddl.filling import literal
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import DELTA_LOG, Target, find, has_commits
-from handlers.spark.delta.properties import of_new_table
+from handlers.spark.delta.properties import MADE, of_new_table
 from handlers.spark.log.files import Files
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -26,6 +26,7 @@ __all__ = [
     "has_current_rows",
     "make_room",
     "make_schema",
+    "may_drop",
     "schema_of",
     "truncate_table",
 ]
@@ -72,7 +73,7 @@ def create_table(target: Target, table: TableName, operation: CreateTable, step:
 
 def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str) -> None:
     around = target.around
-    properties = of_new_table(columns, around.properties)
+    properties = of_new_table(columns, around.properties) | MADE
     partitions = [quoted(found) for name in around.partition_by if (found := find(columns, name)) is not None]
     if ref.path is not None:
         make_room(around.files, ref.path)
@@ -131,6 +132,14 @@ def _adapt(target: Target, table: TableName, operation: CreateTable, step: str) 
     names = [one.name for one in operation.columns]
     others = [name for name in columns if find(names, name) is None]
     keep_dropped(target, ref, f"{step}.dropped", gone=others, back=names)
+
+
+def may_drop(target: Target, table: TableName, step: str) -> bool:
+    """Whether it is binlane's own. A history is never dropped: its versions end."""
+    ref = target.ref(table)
+    if target.is_history or (ref.path is not None and Progress(target, table, step, f"drop {ref}").has_begun):
+        return True
+    return not target.exists(ref) or MADE.items() <= target.properties(ref).items()
 
 
 def drop_table(target: Target, table: TableName, step: str) -> None:

@@ -53,6 +53,8 @@ class Surroundings:
     name; and for one whose name another is about to get. What its log had went into the table that leaves."""
     databases_of: Callable[[str], Iterable[str]] = lambda _: ()
     """The databases in which a source table of this name is known."""
+    handles: Callable[[str], bool] = lambda _: True
+    """Whether the records of a source table ("database.table") come to the handler."""
     partition_by: Sequence[str] = ()
     """Columns that a new table is partitioned by."""
     properties: Mapping[str, Any] = field(default_factory=dict)
@@ -102,6 +104,10 @@ class Target:
             listed = ", ".join(f"{one.database}.{one.table}" for one in found)
             raise Rejected(f"the statement does not say which database's {name.table} it means: {listed}")
         return found[0] if found else name
+
+    def keeps(self, name: TableName) -> bool:
+        """Whether the handler has a log of this source table."""
+        return name.database in self.around.databases_of(name.table)
 
     def ref(self, name: TableName) -> TableRef:
         return self.around.ref_of(name)

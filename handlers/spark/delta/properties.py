@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-__all__ = ["NAMES_MAPPED", "TYPES_WIDENED", "needs_mapping", "of_new_table"]
+__all__ = ["MADE", "NAMES_MAPPED", "TYPES_WIDENED", "needs_mapping", "of_new_table"]
 
 NAMES_MAPPED = ("delta.columnMapping.mode", "name")
+MADE = {"binlane.made": "true"}
+"""Of tables that are dropped when the source drops its own; others are somebody else's."""
 TYPES_WIDENED = ("delta.enableTypeWidening", "true")
 # https://docs.delta.io/delta-column-mapping/: names with these need the table's columns to be mapped.
 _SPECIAL = frozenset(" ,;{}()\n\t=")

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 from handlers.spark.delta.commits import NO_NOTE, settings
 from handlers.spark.delta.holding import exists
-from handlers.spark.delta.properties import of_new_table
+from handlers.spark.delta.properties import MADE, of_new_table
 from handlers.spark.delta.statements import literal
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef
@@ -20,7 +20,8 @@ def save(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
     writer = frame.write.format("delta").mode("append")
     others: list[str] = []
     if not exists(session, ref):
-        for name, value in of_new_table(frame.columns, options.properties).items():
+        made = MADE if options.mode == "replica" else {}
+        for name, value in (of_new_table(frame.columns, options.properties) | made).items():
             if name.startswith("delta."):
                 writer = writer.option(name, value)
             else:

@@ -105,6 +105,7 @@ class DDLLake:
     overrides: dict[str, pa.DataType] = field(default_factory=dict)
     properties: dict[str, Any] = field(default_factory=dict)
     partition_by: Sequence[str] = ()
+    handles: Callable[[str], bool] = lambda _: True
     settled: list[str] = field(default_factory=list)
     offset: int = 0
 
@@ -119,8 +120,8 @@ class DDLLake:
     def sql_of(self, table: str, database: str = "db") -> str:
         return self.ref(TableName(database, table)).sql
 
-    def put(self, table: str, columns: str, *rows: str, database: str = "db") -> None:
-        """A table of these columns and rows (as SQL values)."""
+    def put(self, table: str, columns: str, *rows: str, database: str = "db", made: str = "binlane") -> None:
+        """A table of these columns and rows (as SQL values), `made` by binlane or by somebody else."""
         parts = [part.strip().rpartition(" ") for part in columns.split(";")]
         sources = [f"c{at}" for at in range(len(parts))]
         listed = [
@@ -130,7 +131,7 @@ class DDLLake:
         mapping = "name" if "`" in columns else "none"
         self.session.sql(
             f"CREATE TABLE {self.sql_of(table, database)} USING delta "
-            f"TBLPROPERTIES ('delta.columnMapping.mode' = '{mapping}') "
+            f"TBLPROPERTIES ('delta.columnMapping.mode' = '{mapping}', '{made}.made' = 'true') "
             f"AS SELECT {', '.join(listed)} FROM VALUES {values} AS v({', '.join(sources)})"
             f"{'' if rows else ' WHERE false'}"
         )
@@ -170,7 +171,8 @@ class DDLLake:
             MortalFiles(life),
             f"{self.folder}/_binlane",
             settle=lambda name: self.settled.append(".".join(name)),
-            databases_of=lambda _: [one.name for one in self.folder.iterdir()],
+            databases_of=lambda _: self._databases(),
+            handles=self.handles,
             overrides=self.overrides,
             properties=self.properties,
             partition_by=self.partition_by,
@@ -182,11 +184,14 @@ class DDLLake:
             around,
             database=own.database,
             table=own.table,
-            rules=rules or DDLRules.model_validate(True),
+            rules=rules or DDLRules.model_validate({}),
             note=Note(),
             mode=self.mode,
             key=key,
         )
+
+    def _databases(self) -> list[str]:
+        return ["db", "other"] if self.catalog else [one.name for one in self.folder.iterdir()]
 
     # ---- what there is
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from spark_ddl_lab import DDLLake, MakeLake
+from structlog.testing import capture_logs
 
 from handlers import Rejected
 from handlers.mysql_ddl import TableName
@@ -156,6 +157,33 @@ def test_what_is_switched_off_is_passed_over(lake: DDLLake) -> None:
         assert lake.follow(sql, rules=without, mortal=False).done == ()
         others = {name: False for name in DDLRules.model_fields if name != switch}
         assert lake.follow(sql, rules=DDLRules.model_validate(others), mortal=False).done != ()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DROP TABLE other.salaries",
+        "TRUNCATE TABLE other.salaries",
+        "ALTER TABLE other.salaries DROP COLUMN amount",
+        "ALTER TABLE other.salaries MODIFY amount varchar(1)",
+        "RENAME TABLE other.salaries TO db.salaries",
+        "RENAME TABLE t TO other.t",
+        "CREATE TABLE other.new (id int)",
+        "DROP TABLE t",
+    ],
+)
+def test_no_statement_reaches_beyond_what_its_handler_keeps(lake: DDLLake, sql: str) -> None:
+    """Nor does the source drop a table that somebody else has made."""
+    lake.handles = lambda table: table.startswith("db.")
+    lake.put("salaries", "id int; amount int", "7, 100", database="other")
+    lake.put("t", "id int", "1", made="somebody")
+    with capture_logs() as logs:
+        assert lake.follow(sql, mortal=False).done == ()
+    assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["ddl_refused"]
+    assert lake.rows(table="salaries", database="other") == [(7, 100)]
+    assert lake.rows() == [(1,)]
+    lake.follow("DROP TABLE t", rules=DDLRules.model_validate({"drop_tables": True}))
+    assert not lake.exists("t")
 
 
 def test_tables_of_a_catalog(make_lake: MakeLake) -> None:

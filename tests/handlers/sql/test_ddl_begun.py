@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import MakeLab
 from sql_lab import SqlLab, orders
 
 from handlers import Batch
@@ -71,7 +70,7 @@ def filled(lab: SqlLab) -> None:
 @pytest.mark.parametrize("name", STATEMENTS)
 @pytest.mark.parametrize("before_the_statement", [True, False], ids=["before", "after"])
 def test_a_statement_that_stopped_half_way_is_done_once(
-    make_sql: MakeLab, name: str, before_the_statement: bool
+    make_sql: Callable[[str], SqlLab], name: str, before_the_statement: bool
 ) -> None:
     lab = make_sql("mariadb")
     sql, expected = STATEMENTS[name]
@@ -98,7 +97,9 @@ def test_a_statement_that_stopped_half_way_is_done_once(
     assert deaths >= 2
 
 
-def test_what_is_written_down_of_one_statement_is_not_taken_for_another(make_sql: MakeLab) -> None:
+def test_what_is_written_down_of_one_statement_is_not_taken_for_another(
+    make_sql: Callable[[str], SqlLab],
+) -> None:
     lab = make_sql("mariadb")
     filled(lab)
     with lab.handler() as handler, dying(handler, 2, before_the_statement=False), pytest.raises(Gone):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import sqlalchemy as sa
 from ddl_lab import DDLLab
+from structlog.testing import capture_logs
 
 
 def test_columns_are_dropped(lab: DDLLab) -> None:
@@ -125,3 +128,62 @@ def test_a_key_is_added_and_dropped(lab: DDLLab) -> None:
     lab.follow("ALTER TABLE t DROP PRIMARY KEY")
     assert lab.key() == []
     assert lab.rows() == [("1", "x")]
+
+
+def test_what_else_a_table_of_sqlite_has_stays_when_it_is_written_anew(
+    make_lab: Callable[[str], DDLLab],
+) -> None:
+    lab = make_lab("sqlite")
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY, a int, b int, c varchar(9))")
+    lab.put({"id": "int", "a": "int", "b": "int", "c": "varchar(9)"}, {"id": 1, "a": 2, "b": 3, "c": "x"})
+    ref = lab.ref("t", "db")
+    with lab.engine.begin() as connection:
+        for sql in (
+            f"CREATE INDEX of_a ON {ref} (a)",
+            f"CREATE UNIQUE INDEX of_ac ON {ref} (a, c) WHERE a > 0",
+            f"CREATE INDEX of_b ON {ref} (b)",
+            "CREATE TABLE seen (n int)",
+            f"CREATE TRIGGER noted AFTER INSERT ON {ref} BEGIN INSERT INTO seen VALUES (new.id); END",
+            f"CREATE VIEW v AS SELECT a FROM {ref}",
+        ):
+            connection.exec_driver_sql(sql)
+    lab.follow("ALTER TABLE t MODIFY a bigint")
+    lab.follow("ALTER TABLE t DROP COLUMN b")
+    lab.put({"id": "int", "a": "bigint"}, {"id": 2, "a": 5})
+    with lab.engine.connect() as connection:
+        names = "SELECT name FROM sqlite_master WHERE tbl_name LIKE '%t' AND sql IS NOT NULL ORDER BY name"
+        found = [name for (name,) in connection.exec_driver_sql(names)]
+        assert found == ["db.t", "noted", "of_a", "of_ac"]
+        assert connection.exec_driver_sql("SELECT n FROM seen").all() == [(2,)]
+        assert sorted(connection.exec_driver_sql("SELECT a FROM v")) == [(2,), (5,)]
+
+
+def test_defaults_and_unique_keys_of_a_table_stay_too(make_lab: Callable[[str], DDLLab]) -> None:
+    lab = make_lab("sqlite")
+    with lab.engine.begin() as connection:
+        connection.exec_driver_sql(
+            f"CREATE TABLE {lab.ref('t', 'db')} "
+            "(id INT PRIMARY KEY, a INT DEFAULT 7, u INT UNIQUE, n INT NOT NULL DEFAULT (1 + 1), x INT)"
+        )
+    lab.follow("ALTER TABLE t MODIFY x varchar(9)")
+    lab.put({"id": "int", "u": "int"}, {"id": 1, "u": 1})
+    assert lab.rows("id, a, u, n, x") == [("1", "7", "1", "2", None)]
+    with pytest.raises(sa.exc.IntegrityError, match="UNIQUE"):
+        lab.put({"id": "int", "u": "int"}, {"id": 2, "u": 1})
+
+
+def test_a_default_stays_when_a_column_gets_another_type(make_lab: Callable[[str], DDLLab]) -> None:
+    lab = make_lab("mariadb")
+    with lab.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE DATABASE db")
+        connection.exec_driver_sql(
+            "CREATE TABLE db.t (id int PRIMARY KEY, a int DEFAULT 7, b varchar(9) DEFAULT 'it''s', "
+            "c timestamp(3) NULL DEFAULT current_timestamp(3), d bit(4) DEFAULT b'101', "
+            "e varchar(9) DEFAULT 'x')"
+        )
+    lab.follow("ALTER TABLE t MODIFY a bigint, MODIFY b varchar(40), MODIFY d bit(8), MODIFY c timestamp(6)")
+    with capture_logs() as logs:
+        lab.follow("ALTER TABLE t MODIFY e int", times=1)
+    assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["ddl_default_not_kept"]
+    lab.put({"id": "int"}, {"id": 1})
+    assert lab.rows("a, b, d + 0, e, c IS NULL") == [("7", "it's", "5", None, "0")]

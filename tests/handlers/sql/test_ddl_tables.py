@@ -116,3 +116,21 @@ def test_a_name_that_postgresql_would_cut_is_rejected(
     ):
         with pytest.raises(Rejected, match="PostgreSQL takes no name of more than 63 bytes"):
             lab.follow(sql)
+
+
+def test_a_table_that_is_replaced_loses_its_rows_and_its_columns(lab: DDLLab) -> None:
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    lab.put({"id": "int", "v": "int"}, {"id": 1, "v": 2})
+    lab.follow("CREATE OR REPLACE TABLE t (code varchar(9) PRIMARY KEY, w int)")
+    assert lab.columns() == ["code", "w"]
+    assert lab.key() == ["code"]
+    assert lab.rows() == []
+
+
+@pytest.mark.parametrize("sql", ["DROP INDEX `PRIMARY` ON t", "ALTER TABLE t DROP CONSTRAINT `PRIMARY`"])
+def test_the_primary_key_goes_by_its_name_too(lab: DDLLab, sql: str) -> None:
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    lab.follow(sql)
+    assert lab.key() == []
+    lab.follow("ALTER TABLE t MODIFY v int PRIMARY KEY")
+    assert lab.key() == ["v"]

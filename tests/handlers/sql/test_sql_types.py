@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -278,3 +279,12 @@ TRUE: dict[str, Any] = {
     "time": _span,
     **dict.fromkeys(("binary", "varbinary", "blob"), _bytes),
 }
+
+
+def test_nan_is_no_null_in_sqlite(make_sql: Callable[[str], SqlLab]) -> None:
+    lab = make_sql("sqlite")
+    with lab.handler() as handler:
+        values = (math.nan, math.inf, -math.inf, 1.5)
+        handler.handle(orders(*({"id": n, "x": x} for n, x in enumerate(values))))
+    found = {row["id"]: row["x"] for row in lab.rows()}
+    assert found == {0: "NaN", 1: math.inf, 2: -math.inf, 3: 1.5}

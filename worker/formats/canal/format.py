@@ -13,7 +13,15 @@ import msgspec
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.canal.rows import DECODE_ERRORS, REFUSALS, Message, Row, RowShape, read_shape
+from worker.formats.canal.rows import (
+    DECODE_ERRORS,
+    REFUSALS,
+    Message,
+    Row,
+    RowShape,
+    holds_null_text,
+    read_shape,
+)
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 
 __all__ = ["Canal", "CanalRoute"]
@@ -104,7 +112,7 @@ class Canal:
         # Most messages have the shape of the one before: then its decoder does all the work in one pass.
         shape = self._recent
         rows: list[Row] | None = None
-        if shape is not None:
+        if shape is not None and not holds_null_text(value):
             try:
                 message = shape.decode(value)
                 if message.mysql_type == shape.mysql_type and message.primary_key == shape.primary_key:

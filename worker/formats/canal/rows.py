@@ -18,7 +18,7 @@ from msgspec.structs import asdict, astuple
 from handlers.mysql.values import Converter, converter_of
 from worker.formats.interface import UndecodableRecord
 
-__all__ = ["DECODE_ERRORS", "REFUSALS", "Message", "Row", "RowShape", "read_shape"]
+__all__ = ["DECODE_ERRORS", "REFUSALS", "Message", "Row", "RowShape", "holds_null_text", "read_shape"]
 
 Row = dict[str, Any]
 Rows = TypeVar("Rows")
@@ -65,6 +65,12 @@ _read_key = msgspec.json.Decoder(list[str] | None).decode
 _read_old: Callable[[msgspec.Raw], list[Row | None] | None] = msgspec.json.Decoder(
     list[Row | None] | None, float_hook=Decimal
 ).decode
+
+
+def holds_null_text(value: bytes) -> bool:
+    """Whether the decoder of a shape may take a text of this message for NULL: msgspec reads the text "null",
+    in whichever case, as None where a number or a date is expected."""
+    return b'"null"' in value.lower()
 
 
 class RowShape:
@@ -141,7 +147,7 @@ class RowShape:
         """
         if self._patience > 0:
             self._patience -= 1
-        elif self.types:
+        elif self.types and not holds_null_text(value):
             if not self._has_decoder:
                 self._make_decoder(self.types)
             try:

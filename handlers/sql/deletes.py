@@ -1,0 +1,47 @@
+"""Deletes that leave the row, with the time of its deletion (`deletes: mark`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from handlers.api import Change
+
+__all__ = ["ColumnTaken", "marked"]
+
+
+class ColumnTaken(ValueError):
+    """The source has a column of that name itself."""
+
+
+def marked(changes: Sequence[Change], column: str) -> list[Change]:
+    """The changes, deletes as updates that set `column`; in all other rows it is None.
+
+    Raises ColumnTaken.
+    """
+    checked: set[int] = set()
+    for change in changes:
+        names = change.types if change.types is not None else change.after or change.before or {}
+        if id(names) not in checked:
+            checked.add(id(names))
+            if any(name.casefold() == column.casefold() for name in names):
+                raise ColumnTaken(
+                    f"the source has a column {column} itself; set deleted_column to a name that it has not"
+                )
+    return [_marked(change, column) for change in changes]
+
+
+def _marked(change: Change, column: str) -> Change:
+    types = None if change.types is None else {**change.types, column: "timestamp(6)"}
+    # Of equal rows without a key, one that is not deleted yet is meant.
+    before = None if change.before is None else {**change.before, column: None}
+    if change.op != "delete":
+        after: dict[str, Any] = {**(change.after or {}), column: None}
+        return msgspec.structs.replace(change, before=before, after=after, types=types)
+    # A source may send null for what it does not know of a deleted row: all but its key may be meant.
+    known = {name: value for name, value in (change.before or {}).items() if value is not None}
+    after = {**known, column: datetime.fromtimestamp(change.source_time_ms / 1000, UTC)}
+    return msgspec.structs.replace(change, op="update", before=before, after=after, types=types)
