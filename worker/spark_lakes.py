@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import typer
 
 from handlers.spark.inventory import Found, found_tables
-from handlers.spark.log.files import Files, files_for
+from handlers.spark.log.files import Files
+from handlers.spark.log.store_choice import files_for
 from handlers.spark.options import SparkOptions
 from handlers.spark.places import Places
 from handlers.spark.section import SparkSection

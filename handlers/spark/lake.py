@@ -19,9 +19,10 @@ from handlers.spark.column_types import override
 from handlers.spark.delta import applier_for
 from handlers.spark.keeper import Keeper
 from handlers.spark.leftovers import Search
-from handlers.spark.log.files import FilesError, files_for
+from handlers.spark.log.files import FilesError
 from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
+from handlers.spark.log.store_choice import files_for
 from handlers.spark.looking import head_of
 from handlers.spark.merger import Merger
 from handlers.spark.options import SparkOptions

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from handlers.spark.log.files import Files, files_for
+from handlers.spark.log.files import Files
 from handlers.spark.log.owner import logs_below
+from handlers.spark.log.store_choice import files_for
 from handlers.spark.looking import AnySpark, columns_of, head_of, newest_sql, shown_sql
 from handlers.spark.places import LOGS, PENDING
 from handlers.spark.table_ref import TableRef, path_safe, quoted

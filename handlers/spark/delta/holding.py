@@ -13,8 +13,8 @@ from handlers.spark.delta.commit_files import note_of_version
 from handlers.spark.delta.notes import brought, read_note
 from handlers.spark.delta.statements import literal
 from handlers.spark.errors import says_no_table
-from handlers.spark.log.files import files_for
 from handlers.spark.log.held import FOLDER, Held, ToldHeld
+from handlers.spark.log.store_choice import files_for
 from handlers.spark.table_ref import TableRef
 
 __all__ = [

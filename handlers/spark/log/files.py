@@ -1,4 +1,4 @@
-"""What the segment log asks of a store, and which store a place belongs to."""
+"""What the segment log asks of a store."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
 __all__ = [
     "AlreadyThere",
     "Entry",
     "Files",
     "FilesError",
-    "Spark",
-    "files_for",
     "is_temporary",
     "scheme_of",
     "temporary_name",
@@ -100,42 +97,6 @@ class Files(Protocol):
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""
-
-
-class Spark(Protocol):
-    """What is asked of the worker's Spark (`handlers.spark.session.SharedSpark`)."""
-
-    @property
-    def session(self) -> SparkSession: ...
-
-    @property
-    def is_classic(self) -> bool:
-        """True with a Java process of its own; False for a client of Spark Connect."""
-
-
-def files_for(uri: str, spark: Spark) -> Files:
-    """The store of a place as Spark takes it.
-
-    The worker's own file system for plain paths and `file:`; any other through Spark's Hadoop libraries, as
-    the session is configured for it, or, where there is no Java process (Spark Connect), through obstore. A
-    plain path belongs to Hadoop's default file system (`fs.defaultFS`), as it does for Spark itself; with
-    Connect, where it cannot be asked, to the worker's own. Raises FilesError for a scheme that nobody
-    knows, and for a store that cannot be reached.
-    """
-    scheme = scheme_of(uri)
-    if spark.is_classic:
-        from handlers.spark.log.hadoop_files import HadoopFiles, hadoop_conf  # noqa: PLC0415 (Java only here)
-
-        conf: Any = hadoop_conf(spark.session)
-        if (scheme or scheme_of(conf.get("fs.defaultFS", "file:///"))) != "file":
-            return HadoopFiles(spark.session, uri)
-    elif scheme not in ("", "file"):
-        from handlers.spark.log.object_files import ObjectFiles  # noqa: PLC0415 (only for Spark Connect)
-
-        return ObjectFiles(uri)
-    from handlers.spark.log.local_files import LocalFiles  # noqa: PLC0415 (as its brothers)
-
-    return LocalFiles()
 
 
 def scheme_of(uri: str) -> str:

@@ -21,10 +21,11 @@ from servers.server_process import HOST
 from spark_sessions import LIGHT, SparkKeeper
 
 from handlers.spark import SparkHandler
-from handlers.spark.log.files import Files, FilesError, files_for
+from handlers.spark.log.files import Files, FilesError
 from handlers.spark.log.hadoop_files import HadoopFiles
 from handlers.spark.log.object_files import ObjectFiles
 from handlers.spark.log.proof import StoreOverwrites
+from handlers.spark.log.store_choice import files_for
 from handlers.spark.session import SharedSpark
 from handlers.testing import make_batch, opened
 from worker.jars import resolve, spark_jars_folder

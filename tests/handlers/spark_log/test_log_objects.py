@@ -13,10 +13,11 @@ from log_lab import change, place_of, places_of, take
 from servers.s3_server import S3Server
 
 from handlers.spark.log import object_files
-from handlers.spark.log.files import AlreadyThere, Files, FilesError, files_for
+from handlers.spark.log.files import AlreadyThere, Files, FilesError
 from handlers.spark.log.object_files import ObjectFiles
 from handlers.spark.log.proof import StoreOverwrites
 from handlers.spark.log.segments import SegmentLog
+from handlers.spark.log.store_choice import files_for
 
 CONNECT: Any = SimpleNamespace(is_classic=False, session=None)
 
