@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -18,7 +17,7 @@ from handlers.spark.log.segment_file import BrokenLog, Head
 from handlers.spark.looking import columns_of, head_of, log_of, version_of
 from handlers.spark.options import SparkOptions
 from handlers.spark.places import Places
-from handlers.spark.table_ref import TableRef, path_safe
+from handlers.spark.table_ref import TableRef, path_of
 from handlers.spark.view import Columns, folder_sql
 
 __all__ = ["Facts", "Found", "facts_of", "found_tables"]
@@ -178,7 +177,7 @@ def _by_folder(files: Files, places: Places, are_logs: bool) -> Iterator[tuple[s
         match = expression.fullmatch(path.removeprefix(f"{places.root}/"))
         if match is None:
             continue
-        names_found = {group: _unsafe(text) for group, text in match.groupdict().items()}
+        names_found = {group: path_of(text) for group, text in match.groupdict().items()}
         there = head_of(files, path) is not None if are_logs else files.exists(f"{path}/_delta_log")
         if there:
             yield names_found.get("database", ""), names_found["table"]
@@ -192,9 +191,3 @@ def _folders(files: Files, folder: str, depth: int) -> Iterator[str]:
                 yield path
             else:
                 yield from _folders(files, path, depth - 1)
-
-
-def _unsafe(name: str) -> str:
-    """The name that `path_safe` made this of."""
-    decoded = unquote(name, errors="replace")
-    return decoded if path_safe(decoded) == name else name

@@ -16,6 +16,9 @@ _SESSION = {
     "spark.sql.session.timeZone": "UTC",
     # Values stand in statements, and `${env:X}` in one must stay what it is.
     "spark.sql.variable.substitute": "false",
+    # Spark's own default counts nanoseconds from 1970 for readers that are no Spark: years before 1678 and
+    # after 2261 are others to them.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Delta reads a table's log with so many tasks; its default of 50 makes a small merge 5-10 times slower.
     "spark.databricks.delta.snapshotPartitions": "1",
     # A datetime column may come to any table, and Delta adds this to none that exists.

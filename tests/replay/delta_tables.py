@@ -6,13 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from captured import truth
 from delta_reading import column_types, read_delta
 from pyspark.sql import SparkSession
-from replica import Differences, Row, compare_all
+from replica import Differences, Row, Workload, compare_all
+
+from handlers.spark.table_ref import path_of
 
 __all__ = ["Place", "Tables", "places_in_parquet", "wrong_types"]
 
@@ -29,7 +30,8 @@ class Tables:
         """`spark` gives a session for tables that only Spark reads."""
         self._spark = spark
         self._folders = {
-            f"{log.parts[-3]}.{unquote(log.parts[-2])}": log.parent for log in folder.glob("*/*/_delta_log")
+            f"{path_of(log.parts[-3])}.{path_of(log.parts[-2])}": log.parent
+            for log in folder.glob("*/*/_delta_log")
         }
 
     @property
@@ -47,9 +49,11 @@ class Tables:
         """Column -> its type, as Spark spells it."""
         return column_types(self._folders[table])
 
-    def differences(self, tables: Sequence[str] | None = None) -> Differences:
+    def differences(
+        self, tables: Sequence[str] | None = None, workload: Workload | None = None
+    ) -> Differences:
         """Of replicas: see Replica.differences."""
-        return compare_all(self.names, self.rows, tables)
+        return compare_all(self.names, self.rows, tables, workload)
 
     def places(self) -> Counter[Place]:
         """Of a changelog, where each of its rows comes from."""
@@ -64,7 +68,7 @@ def places_in_parquet(folder: Path) -> Counter[Place]:
     """Of a changelog of plain files: folder/database/table/*.parquet."""
     found: Counter[Place] = Counter()
     for file in folder.glob("*/*/*.parquet"):
-        table = f"{file.parts[-3]}.{unquote(file.parts[-2])}"
+        table = f"{file.parts[-3]}.{path_of(file.parts[-2])}"
         # The file alone: its schema is its own, and folder names that hold `=` are no columns.
         columns = pq.ParquetFile(file).read(list(_PLACE)).to_pydict()
         found.update((table, *row) for row in zip(*(columns[name] for name in _PLACE), strict=True))

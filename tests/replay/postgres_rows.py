@@ -74,7 +74,9 @@ def _item(value: Any, type_text: str) -> Any:
 def _moment(value: Any, zone: Any) -> datetime | None:
     """None for what Python's calendar does not have."""
     if isinstance(value, datetime):
-        return value.replace(tzinfo=zone) if value.tzinfo is None else value.astimezone(zone)
+        # What drivers give is in UTC; astimezone fails at the calendar's end.
+        assert not value.utcoffset()
+        return value.replace(tzinfo=zone)
     if value in ("infinity", "-infinity") or value.endswith(" BC") or not re.match(r"\d{4}-", value):
         return None
     moment = datetime.fromisoformat(value)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from handlers.spark.options import SparkOptions
 from handlers.spark.places import Places
 from handlers.spark.section import SparkSection
+from handlers.spark.table_ref import path_of, path_safe
 
 FOLDER = Path("/etc/binlane")
 
@@ -55,7 +58,7 @@ def test_a_catalogs_table_has_its_log_in_the_warehouse() -> None:
     found = places("s3a://b/lake", table="main.{database}_cdc.{table}")
     ref = found.ref("shop", "a`b")
     assert (ref.sql, ref.path) == ("`main`.`shop_cdc`.`a``b`", None)
-    assert ref.log_folder == "s3a://b/lake/_binlane/shop/a%60b/pending"
+    assert ref.log_folder == "s3a://b/lake/_binlane/shop/a!60b/pending"
     assert found.root == "s3a://b/lake"
 
 
@@ -77,5 +80,20 @@ def test_every_name_has_a_place_of_its_own_that_is_not_hidden_and_leads_nowhere(
     found = [places().ref("shop", name).path for name in names]
     assert len(set(found)) == len(names)
     assert [str(path).removeprefix("/etc/binlane/lake/shop/") for path in found] == [
-        "订单", "a%2Fb", "a%252Fb", "%2E.", "%2E", "sp%20ace", "_x", "A", "a", "x%60y",
+        "订单", "a!2Fb", "a!252Fb", "!2E.", "!2E", "sp!20ace", "_x", "A", "a", "x!60y",
     ]  # fmt: skip
+
+
+def test_a_name_is_found_again_from_its_place() -> None:
+    names = ["订单", "a/b", "a!2Fb", "..", "sp ace", "😀", "a!", "!2F", 'q"uote']
+    assert [path_of(path_safe(name)) for name in names] == names
+    assert path_of("a!zz") == "a!zz"
+
+
+def test_delta_tables_of_odd_names_are_opened_by_readers_that_are_no_spark(tmp_path: Path) -> None:
+    for name in ("Weird Table-名", "a%20b", 'q`uo"te', "t=1", "x!y"):
+        path = places(folder=tmp_path).ref("Sales-EU v2", name).path
+        assert path is not None
+        write_deltalake(path, pa.table({"id": [7]}))
+        assert Path(path, "_delta_log").is_dir()
+        assert DeltaTable(path).to_pyarrow_table().to_pydict() == {"id": [7]}
