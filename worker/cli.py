@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
@@ -263,10 +265,31 @@ def broker(
 def main() -> None:
     """The entry point of `binlane`."""
     _fill_standard_files()
+    _take_unhandled()
     code = _exit_code(sys.argv[1:])
     # Python waits for the threads that a handler may have left, and for what is to be done at exit.
     LastResort(code).arm(_END_SECONDS)
     sys.exit(code)
+
+
+def _take_unhandled() -> None:
+    """Errors that nobody catches, those of a handler's own threads among them, are logged as all others are:
+    Python would print them with the secrets that they hold."""
+
+    def log(error: BaseException | None) -> bool:
+        from worker import logs
+
+        return isinstance(error, Exception) and logs.log_unhandled(error)
+
+    def of_main(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not log(error):
+            sys.__excepthook__(kind, error, trace)
+
+    def of_thread(found: threading.ExceptHookArgs) -> None:
+        if not log(found.exc_value):
+            threading.__excepthook__(found)
+
+    sys.excepthook, threading.excepthook = of_main, of_thread
 
 
 def _fill_standard_files() -> None:

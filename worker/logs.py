@@ -12,7 +12,7 @@ from structlog.typing import EventDict, Processor
 
 from worker.status_text import visible
 
-__all__ = ["configure", "get_logger"]
+__all__ = ["configure", "get_logger", "log_unhandled"]
 
 Redact = Callable[[str], str]
 
@@ -83,6 +83,14 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """A logger whose events carry `name`: `get_logger(__name__).info("partitions_assigned", count=6)`."""
     logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
     return logger
+
+
+def log_unhandled(error: BaseException) -> bool:
+    """Log what nobody has caught, without secrets; False when it is not known yet where to."""
+    if not logging.getLogger().handlers:
+        return False
+    get_logger("binlane").critical("unhandled_error", exc_info=error)
+    return True
 
 
 def _ordered(_logger: Any, _method: str, event: EventDict) -> EventDict:

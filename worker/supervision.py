@@ -209,7 +209,7 @@ class Worker:
         rule = self._configuration.http
         if rule is None:
             return
-        access = Access(rule.token, rule.tls is not None, rule.allowed_hosts)
+        access = Access(rule.token, rule.tls is not None, (rule.host, *rule.allowed_hosts))
         app = build_app(self.status, self.health, self.ready, self.parts.metrics, self.started, access=access)
         certificate = None if rule.tls is None else certificate_of(rule.tls, self._configuration.folder)
         self._http = HttpServer(app, rule.host, rule.port, certificate=certificate)

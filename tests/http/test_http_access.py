@@ -123,8 +123,10 @@ HOSTS = [
 
 def test_a_page_from_elsewhere_cannot_read_the_status_by_its_own_name(serve: Serve) -> None:
     server = serve(hosts=["status.example.org", "*.example.com"])
-    found = [(host, get(server, "/api/status", headers={"Host": host}).status_code) for host, _ in HOSTS]
+    with capture_logs() as logs:
+        found = [(host, get(server, "/api/status", headers={"Host": host}).status_code) for host, _ in HOSTS]
     assert found == HOSTS
+    assert [line["host"] for line in logs if line["event"] == "http_host_refused"] == ["example.com"]
 
 
 def test_any_name_may_be_allowed(serve: Serve) -> None:

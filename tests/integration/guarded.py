@@ -1,8 +1,9 @@
-"""A handler that tells its password wherever it may: in errors, in its status, in logs of its own."""
+"""A handler that tells its password wherever it may: in errors, its status, logs and threads of its own."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any
 
 from handlers import Batch, Handler, HandlerContext
@@ -19,8 +20,14 @@ class Guarded(Handler):
 
     def open(self, context: HandlerContext) -> None:
         logging.getLogger("guarded").warning("login with %s", self._password)
+        thread = threading.Thread(target=self._break)
+        thread.start()
+        thread.join()
         if not self._opens:
             raise ConnectionError(f"no login with {self._password}")
+
+    def _break(self) -> None:
+        raise ValueError(f"a thread with {self._password}")
 
     def status(self) -> dict[str, Any]:
         return {"login": self._password}

@@ -63,4 +63,5 @@ def test_a_password_changed_while_it_runs_is_never_shown(stage: Stage, broker: B
     rewrite(worker, THIRD, "reload_refused", opens=False)
     [refused] = worker.logged("reload_refused")
     assert "no login with ***" in refused["fault"]
+    assert "a thread with ***" in str(worker.logged("unhandled_error")[-1]["exception"])
     unseen(worker.log_text())

@@ -59,7 +59,8 @@ def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, vi
         return 1
     if as_json:
         shown = {"tables": [msgspec.to_builtins(each) for each in facts]}
-        print(clean(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()))
+        document = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
+        print(visible(clean(document), lines=True))
     else:
         _print(facts, configuration)
     return 1 if any(each.unread for each in facts) else 0

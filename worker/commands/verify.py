@@ -16,7 +16,7 @@ from rich.text import Text
 
 from handlers.sql.engine import check_url
 from worker import logs
-from worker.configuration import load
+from worker.configuration import Secrets, load
 from worker.configuration.units import parse_duration
 from worker.spark_lakes import chosen_by
 from worker.status_text import visible
@@ -62,12 +62,13 @@ def verify(
     except ValueError as error:
         raise typer.BadParameter(f"--against: {error}") from None
     configuration = load(config)
+    configuration.secrets.learn(Secrets([url.password] if url.password else []))
+    redact = configuration.secrets.redact
 
     def clean(text: str) -> str:
-        text = configuration.secrets.redact(" ".join(text.split()))
-        return visible(text.replace(url.password, "***") if url.password else text)
+        return visible(redact(" ".join(text.split())))
 
-    logs.configure("warning", configuration.logging.format, redact=clean)
+    logs.configure("warning", configuration.logging.format, redact=redact)
     report = compare(
         configuration,
         url,
@@ -79,7 +80,8 @@ def verify(
     )
     if as_json:
         shown = _as_json(report, limit)
-        print(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
+        text = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
+        print(visible(redact(text), lines=True))
     else:
         _print(report, limit, clean)
     if report.error is not None:

@@ -23,7 +23,7 @@ _SECRET_KEY = re.compile(
     r"|oauthbearer\.config|ssl\.key\.pem|ssl\.keystore|webhook_url|authorization$|cookie$",
     re.IGNORECASE,
 )
-_CUT = re.compile(r"[^\n]*?(\.\.\.|…)")
+_CUT = re.compile(r"(\.\.\.|…)")
 _HARMLESS_KEY = re.compile(r"\.location$|token\.endpoint\.url$", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _SECRET_WORDS = {"pass", "pwd", "pw", "psk", "sas", "sig", "apikey", "accesskey", "accountkey", "sharedkey"}
@@ -108,18 +108,20 @@ class Secrets:
         if pattern is None:
             return text
         text = pattern.sub(MASK, text)
-        return _CUT.sub(self._without_beginning, text) if _CUT.search(text) else text
+        parts = _CUT.split(text)
+        for before in range(0, len(parts) - 1, 2):
+            parts[before] = self._without_beginning(parts[before])
+        return "".join(parts)
 
-    def _without_beginning(self, cut: re.Match[str]) -> str:
+    def _without_beginning(self, told: str) -> str:
         """What stands before a cut, without the beginning of a secret at its end."""
-        told = cut[0].removesuffix(cut[1])
         for form in self._forms:
             place = told.find(form[:_SHORTEST], max(0, len(told) - len(form)))
             while place >= 0:
                 if form.startswith(told[place:]):
-                    return f"{told[:place]}{MASK}{cut[1]}"
+                    return f"{told[:place]}{MASK}"
                 place = told.find(form[:_SHORTEST], place + 1)
-        return cut[0]
+        return told
 
     def __repr__(self) -> str:
         return "Secrets(***)"

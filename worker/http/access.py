@@ -10,6 +10,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import structlog
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -18,6 +19,9 @@ __all__ = ["PROBES", "Access", "Guard"]
 
 PROBES = frozenset({"/healthz", "/readyz", "/startupz"})
 
+_log = structlog.get_logger(__name__)
+
+_HOST_HINT = "if it is one of its own, add it to http.allowed_hosts"
 _MOST_AT_ONCE = 16
 """Requests other than probes: each may wait for locks of the worker, and takes one of 40 threads."""
 _WANTED = [("WWW-Authenticate", "Bearer"), ("WWW-Authenticate", 'Basic realm="binlane", charset="UTF-8"')]
@@ -43,7 +47,7 @@ class Access:
         if self.tls and scope["scheme"] != "https":
             return _refused(403, "this address answers over https; without it only the probes are answered")
         if not self._goes_by(headers.get("host")):
-            return _refused(421, "the worker does not go by the name in Host: add it to http.allowed_hosts")
+            return _refused(421, f"the worker does not go by the name in Host: {_HOST_HINT}")
         if self.token is not None and not _brings(headers.get("authorization", ""), self.token):
             answer = _refused(401, "the worker asks for its token: http.token of its configuration")
             for name, value in _WANTED:
@@ -67,6 +71,7 @@ class Guard:
         self._app = app
         self._access = access
         self._running = 0
+        self._told = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in PROBES:
@@ -76,6 +81,9 @@ class Guard:
         if refusal is None and self._running >= _MOST_AT_ONCE:
             refusal = _refused(503, f"{_MOST_AT_ONCE} requests are being answered: ask again")
         if refusal is not None:
+            if refusal.status_code == 421 and not self._told:
+                self._told = True  # once: anybody can send any name
+                _log.warning("http_host_refused", host=Headers(scope=scope)["host"][:200], hint=_HOST_HINT)
             await refusal(scope, receive, send)
             return
         self._running += 1
