@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -28,12 +29,15 @@ def main() -> None:
         "--bootstrap", default=os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or "localhost:9092"
     )
     arguments.add_argument("--topic", default="example", help="of records that name none")
+    arguments.add_argument("--to", metavar="TOPIC", help="send all records to this topic instead")
     arguments.add_argument(
         "--make", action="append", default=[], metavar="TOPIC", help="one more topic to make"
     )
     options = arguments.parse_args()
     try:
         records = [record for file in options.files for record in read_samples(file, options.topic)]
+        if options.to:
+            records = [moved(record, options.to) for record in records]
         make_topics(options.bootstrap, records, options.make)
         send(options.bootstrap, records)
     except SampleError as error:
@@ -42,6 +46,10 @@ def main() -> None:
         raise SystemExit(f"play.py: Kafka at {options.bootstrap}: {error.args[0].str()}") from None
     topics = ", ".join(sorted({record.topic() for record in records}))
     print(f"{len(records)} records sent to {topics}")
+
+
+def moved(record: SampleRecord, topic: str) -> SampleRecord:
+    return replace(record, sent_to=topic)
 
 
 def make_topics(bootstrap: str, records: list[SampleRecord], more: list[str]) -> None:

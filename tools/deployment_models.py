@@ -36,6 +36,7 @@ class Dependency(Strict):
 class Service(Strict):
     image: str = Field(pattern=r"^[a-z0-9./-]+:[\w.-]+$")
     build: str | None = None
+    entrypoint: list[str] = []
     command: list[str] = []
     environment: dict[str, str] = {}
     ports: list[Port] = []

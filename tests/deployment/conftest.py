@@ -19,6 +19,6 @@ def shipped(tmp_path: Path) -> Path:
     root.mkdir()
     for name in ("Dockerfile", "docker-compose.yml"):
         shutil.copy(ROOT / name, root)
-    for name in ("deploy", "k8s"):
+    for name in ("deploy", "k8s", "examples"):
         shutil.copytree(ROOT / name, root / name)
     return root

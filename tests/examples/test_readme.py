@@ -1,75 +1,201 @@
-"""What the README says to type works as it is typed."""
+"""What the README says to type works as it is typed, in its order, in a folder with only the examples."""
 
 from __future__ import annotations
 
+import inspect
+import os
 import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
+import httpx
 import pytest
 from delta_reading import read_delta
-from deltalake import DeltaTable
-from examples.example_runs import EXAMPLES, ROOT, RunExample, configurations
+from examples.example_runs import EXAMPLES, ROOT, configurations
 from integration.process import eventually
 from spark_sessions import QUICK_JAVA
 from typer.testing import CliRunner
 
-from worker.broker import Broker
+import binlane.spark
+from worker.broker_settings import free_port
 from worker.cli import app
+from worker.configuration import ConfigurationError
 
 pytestmark = pytest.mark.long
 
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)
-[SHOP, MIRROR_TABLES] = [text for language, text in BLOCKS if language == "yaml"]
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+[SHOP, MIRROR_YAML] = [text for language, text in BLOCKS if language == "yaml"]
 [MIRROR] = [text for language, text in BLOCKS if language == "python"]
+TYPED = [
+    [line.partition("  #")[0].strip() for line in text.splitlines()]
+    for language, text in BLOCKS
+    if not language
+]
+"""The commands of each block, without what the README says of them."""
+
+
+class Terminal:
+    """A shell in the reader's folder, and what runs in it. Only ports are others: these may be taken here."""
+
+    def __init__(self, folder: Path, ports: dict[str, int]) -> None:
+        self.folder = folder
+        self._ports = ports
+        self._running: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+
+    def text(self, text: str) -> str:
+        for port, free in self._ports.items():
+            text = text.replace(port, str(free))
+        return text
+
+    def type(self, *lines: str) -> str:
+        """What the commands print. AssertionError for one that fails."""
+        done = subprocess.run(
+            self._shell(*lines),
+            cwd=self.folder,
+            env=self._environment(),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, f"{lines}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def leave_running(self, *lines: str) -> Path:
+        """The file with what they print."""
+        said = self.folder / f"said-{len(self._running)}"
+        file = said.open("wb")
+        process = subprocess.Popen(
+            self._shell(*lines),
+            cwd=self.folder,
+            env=self._environment(),
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._running.append((process, file))
+        return said
+
+    def control_c(self) -> int:
+        """Of what was begun last and still runs: its exit code. A terminal sends it to the whole group."""
+        process, _ = self._running[-1]
+        os.killpg(process.pid, signal.SIGINT)
+        code = process.wait(60)
+        self._running.pop()[1].close()
+        return code
+
+    def close(self) -> None:
+        for process, file in self._running:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            file.close()
+
+    def _shell(self, *lines: str) -> list[str]:
+        # exec: the last command gets the signal itself, as in a terminal's foreground.
+        *before, last = map(self.text, lines)
+        return ["bash", "-ec", "\n".join([*before, f"exec {last}"])]
+
+    def _environment(self) -> dict[str, str]:
+        """As after a login: nothing of this process's own environment leads to binlane."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        return {
+            **kept,
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "PYTHONUNBUFFERED": "1",  # a terminal shows each line at once
+            "JAVA_TOOL_OPTIONS": QUICK_JAVA,
+            "KAFKA_BOOTSTRAP_SERVERS": self.text("localhost:9092"),  # play.py's default
+        }
 
 
 @pytest.fixture
-def folder(tmp_path: Path, played: Broker) -> Path:
-    """With the files of the README."""
-    shop = SHOP.replace("localhost:9092", played.bootstrap_servers)
-    (tmp_path / "shop.yaml").write_text(shop)
-    own = shop.partition("tables:")[0].replace("shop-replica", "shop-mirror")
-    (tmp_path / "own.yaml").write_text(own + MIRROR_TABLES)
-    (tmp_path / "mirror.py").write_text(MIRROR)
-    return tmp_path
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    for name, place in (("examples", EXAMPLES), (".venv", Path(sys.prefix))):
+        (tmp_path / name).symlink_to(place)
+    opened = Terminal(tmp_path, {port: free_port() for port in ("9092", "8080", "8081")})
+    yield opened
+    opened.close()
 
 
-def test_the_first_configuration_shows_a_sample(folder: Path) -> None:
-    arguments = ["check", str(folder / "shop.yaml"), "--connect", "--sample"]
-    sample = str(EXAMPLES / "formats/samples/canal.jsonl")
+def test_the_walk_of_the_readme(terminal: Terminal) -> None:
+    make, broker, play, check_and_run, look, mirror = TYPED
+    assert [line.split()[0] for line in make] == ["make", "make"]  # demo and test have tests of their own
+    folder = terminal.folder
 
-    found = CliRunner().invoke(app, [*arguments, sample], standalone_mode=False)
+    said = terminal.leave_running(*broker)
+    eventually(lambda: _answers(terminal, play), within=60, what="the broker takes the sample's records")
 
-    assert found.return_value == 0, found.output
-    assert "29 records: " in found.output
-    assert "topic example.canal: reached" in found.output
+    # The default of http.port stands in no file.
+    shop = f"{SHOP}http: {{host: 127.0.0.1, port: 8080}}\n"
+    (folder / "shop.yaml").write_text(terminal.text(shop))
+    activate, *checks, run = broker[0], *check_and_run
+    reached, decoded = (terminal.type(activate, check) for check in checks)
+    assert "topic example.canal: reached" in reached
+    assert "handler spark: reached" in reached
+    assert re.search(r"^29 records: ", decoded, re.MULTILINE)
+
+    terminal.leave_running(activate, run)
+    status, tables = look[1:]
+    address = terminal.text("http://localhost:8080")
+    watched = f"{status.replace('status', f'status {address}')} | head -n 1"
+    eventually(lambda: "running" in _said(terminal, activate, watched), within=90, what="it runs")
+    eventually(lambda: _merged(address) == {"shop.orders", "shop.customers"}, within=60, what="all is merged")
+    assert re.search(r"shop\.orders\W+replica\W+4\b", terminal.type(activate, tables))
+    assert terminal.control_c() == 0
+
+    assert sorted(row["id"] for row in read_delta(folder / "lake/shop/orders")) == [1000, 5001, 5003, 5004]
+
+    (folder / "mirror.py").write_text(MIRROR)
+    (folder / "mirror.yaml").write_text(terminal.text(MIRROR_YAML))
+    said = terminal.leave_running(activate, *mirror)
+    lines = eventually(lambda: _printed(said), within=60, what="the changes of shop.orders are printed")
+    assert lines[-1].startswith("insert shop.orders {'id': 5004} ")
+    assert all(line.endswith(" EUR") for line in lines)
+    assert terminal.control_c() == 0
+    assert terminal.control_c() == 0, "the broker"
 
 
-def test_the_first_configuration_makes_the_tables(folder: Path, run_example: RunExample) -> None:
-    run = run_example("shop", folder=folder, JAVA_TOOL_OPTIONS=QUICK_JAVA)
-    orders = run.folder / "lake" / "shop" / "orders"
-
-    ids = eventually(lambda: delta_ids(orders), within=120, what="the orders merged")
-    run.stop()
-
-    assert ids == [1000, 5001, 5003, 5004]
+def _answers(terminal: Terminal, play: list[str]) -> bool:
+    try:
+        return terminal.type(*play) == "29 records sent to example.canal\n"
+    except AssertionError:
+        return False
 
 
-def delta_ids(table: Path) -> list[int]:
-    """Of the newest version."""
-    there = DeltaTable.is_deltatable(str(table))
-    return sorted(row["id"] for row in read_delta(table, "id")) if there else []
+def _said(terminal: Terminal, *lines: str) -> str:
+    try:
+        return terminal.type(*lines)
+    except AssertionError:
+        return ""
 
 
-def test_the_first_handler_prints_changes(folder: Path, run_example: RunExample) -> None:
-    run = run_example("own", folder=folder)
-    run.stop()
+def _merged(address: str) -> set[str]:
+    """The Spark tables that hold all that was received."""
+    [handler] = httpx.get(f"{address}/api/status", trust_env=False).json()["handlers"]
+    return {
+        table["table"]
+        for table in handler["tables"]
+        if table["merged_source_time_ms"] is not None and not table["waiting_rows"]
+    }
 
-    printed = [line["text"] for line in run.worker.logged("unstructured")]
-    assert len(printed) == 9
-    assert printed[-1].startswith("insert shop.orders {'id': 5004} ")
-    assert printed[-1].endswith(" EUR")
+
+def _printed(said: Path) -> list[str] | None:
+    lines = [line for line in said.read_text().splitlines() if " shop.orders " in line and "EUR" in line]
+    return lines if len(lines) == 9 else None
+
+
+def test_what_the_readme_calls_is_there() -> None:
+    [arguments] = re.findall(r"`binlane\.spark\.current\((.*)\)`", README)
+    inspect.signature(binlane.spark.current).bind(*arguments.split(", "))
+    command = re.sub(r"\s+", " ", re.findall(r"`binlane (verify .*?)`", README, re.DOTALL)[0])
+    found = CliRunner().invoke(app, command.replace("shop.yaml", "none.yaml").split(), standalone_mode=False)
+    assert isinstance(found.exception, ConfigurationError), "the command is taken; its file is not there"
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", EXAMPLES / "README.md"], ids=["README", "examples"])
