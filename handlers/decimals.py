@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-__all__ = ["MOST_DIGITS", "BeyondBounds", "bounded", "digits"]
+__all__ = ["MOST_DIGITS", "MOST_FRACTION", "MOST_ZEROS", "BeyondBounds", "bounded", "digits"]
 
-MOST_DIGITS = 131_072
-"""Before the point, and of zeros behind it: what PostgreSQL's `numeric` holds, the longest of all sources."""
+MOST_DIGITS, MOST_FRACTION = 131_072, 16_383
+"""Before and behind the point: what PostgreSQL's `numeric` holds, the longest of all sources."""
+MOST_ZEROS = 1_000
+"""That an exponent may stand for before the point: no source writes its numbers so."""
+_USUAL = 300
 
 
 class BeyondBounds(ArithmeticError, ValueError):
@@ -16,10 +19,15 @@ class BeyondBounds(ArithmeticError, ValueError):
 
 def bounded(value: Decimal) -> Decimal:
     """The number itself. Raises BeyondBounds for one that would be longer than any source's, written out."""
-    # What is behind the point's first zeros was in the text that the number came in: it costs nothing more.
-    if -MOST_DIGITS <= value.adjusted() < MOST_DIGITS:
+    magnitude = value.adjusted()
+    if -_USUAL < magnitude < _USUAL:
         return value
-    raise BeyondBounds(f"no number of any source: its exponent is {value.adjusted()}")
+    # What is behind the point's first zeros was in the text that the number came in: it costs nothing more.
+    exponent = value.as_tuple().exponent
+    zeros = exponent if isinstance(exponent, int) else 0
+    if -MOST_FRACTION <= magnitude < MOST_DIGITS and zeros <= MOST_ZEROS:
+        return value
+    raise BeyondBounds(f"no number of any source: its exponent is {magnitude}")
 
 
 def digits(value: Decimal) -> str:

@@ -27,7 +27,7 @@ from worker.formats.interface import Format, UndecodableRecord
 from worker.formats.own_json.format import Json
 from worker.formats.own_json.times import reader_of
 
-HUGE = ("1e30000000", "1e-30000000", "1e999999999", "-1e200000")
+HUGE = ("1e30000000", "1e-30000000", "1e999999999", "-1e200000", "1e1001")
 
 
 def sent(content: object) -> CapturedRecord:
@@ -96,7 +96,7 @@ def test_a_time_beyond_all_bounds_is_none(time: Any) -> None:
         reader_of("s")(time)
 
 
-@pytest.mark.parametrize("scale", [200_000, -200_000, 999_999_999_999])
+@pytest.mark.parametrize("scale", [16_384, -1_001, 999_999_999_999])
 def test_debezium_refuses_a_scale_that_no_source_has(scale: int) -> None:
     column = {"scale": scale, "value": base64.b64encode(b"\1").decode()}
     field = connect("struct", "data.VariableScaleDecimal")

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from handlers.decimals import MOST_DIGITS, BeyondBounds, bounded
+from handlers.decimals import MOST_FRACTION, MOST_ZEROS, BeyondBounds, bounded
 from handlers.mysql.values import single
 from worker.formats.debezium.connect_schema import Field, unquoted_list
 from worker.formats.debezium.connect_times import (
@@ -99,7 +99,7 @@ def scaled(scale: int) -> Callable[[bytes], Decimal]:
     """Of `org.apache.kafka.connect.data.Decimal`: exact, with `scale` digits after the point.
 
     Raises BeyondBounds for a scale that no source has."""
-    if abs(scale) > MOST_DIGITS:
+    if not -MOST_ZEROS <= scale <= MOST_FRACTION:
         raise BeyondBounds(f"a decimal with a scale of {scale}")
     times, from_bytes, unit = _EXACT.multiply, int.from_bytes, Decimal(1).scaleb(-scale)
     return lambda value: times(unit, from_bytes(value, "big", signed=True))
