@@ -128,8 +128,9 @@ def _follow(target: Target, operation: Operation) -> list[TargetTable]:
     table = target.table(operation.table)
     match operation:
         case RenameTable(to=to):
-            rename_table(target, table, target.table(to))
-            if not target.exists(table) and target.exists(target.table(to)):
+            is_moved = rename_table(target, table, target.table(to))
+            # Or a worker that did not come to its end has moved it; not a statement that comes twice.
+            if is_moved or (target.is_again and target.kept.is_noted(operation.table)):
                 target.kept.note_moved(operation.table, to)
         case CreateTable():
             if create_table(target, table, operation):

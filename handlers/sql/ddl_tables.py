@@ -60,21 +60,22 @@ def truncate_table(target: Target, table: TargetTable) -> None:
         target.run(f"{verb} {target.ref(table)}")
 
 
-def rename_table(target: Target, table: TargetTable, new: TargetTable) -> None:
-    """Nothing where it was renamed already, or was never there."""
+def rename_table(target: Target, table: TargetTable, new: TargetTable) -> bool:
+    """Whether it was renamed: not where it was already, or was never there."""
     if table == new or not target.exists(table):
-        return
+        return False
     if target.exists(new):
         # The second time that the statement comes, or a table that the target had by itself.
         log.warning("ddl_table_not_renamed", table=target.ref(table), to=target.ref(new), because="it exists")
-        return
+        return False
     target.make_schema(new)
     if target.family == "mysql":
         target.run(f"RENAME TABLE {target.ref(table)} TO {target.ref(new)}")
-        return
+        return True
     if table.schema != new.schema:
         schema = new.schema or target.connection.dialect.default_schema_name or ""
         target.alter(table, f"SET SCHEMA {target.quote(schema)}")
         table = table._replace(schema=new.schema)
     if table.name != new.name:
         target.alter(table, f"RENAME TO {target.quote(new.name)}")
+    return True

@@ -58,6 +58,11 @@ class Kept:
         ).first()
         return found is not None and found[0] == _MADE
 
+    def is_noted(self, name: TableName) -> bool:
+        """Whether the source table has a row of its own: it was made, or renamed."""
+        row = sa.select(self.marks.c.shard).where(self._row_of_table(name))
+        return self.connection.execute(row).first() is not None
+
     def databases_of(self, table: str) -> Collection[str]:
         """The source databases of which it keeps a table of this name."""
         mine = (self.marks.c.worker == self.worker) & (self.marks.c.handler == self.handler)

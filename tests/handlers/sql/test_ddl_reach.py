@@ -90,6 +90,15 @@ def test_what_binlane_made_it_drops_also_under_another_name(sql: SqlLab, first: 
     assert not sql.has("shop.old_orders")
 
 
+def test_a_statement_that_comes_twice_makes_nothing_somebody_elses(sql: SqlLab) -> None:
+    with sql.handler() as handler:
+        handler.handle(orders(ROW, offset=0))
+        for offset in (1, 2):
+            handler.handle(statement("RENAME TABLE orders TO old_orders", offset, "shop.old_orders"))
+        handler.handle(statement("DROP TABLE old_orders", 3, "shop.old_orders"))
+    assert not sql.has("shop.old_orders")
+
+
 def test_a_table_made_by_hand_after_binlanes_was_dropped_is_none_of_its_own(sql: SqlLab) -> None:
     with sql.handler() as handler:
         handler.handle(orders(ROW, offset=0))
