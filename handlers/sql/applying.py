@@ -15,7 +15,7 @@ from handlers.mysql_ddl import TableName
 from handlers.sql import ddl
 from handlers.sql.creating import ColumnsMissing, TableMissing, wanted_columns
 from handlers.sql.deletes import ColumnTaken, marked
-from handlers.sql.folding import Block, KeyMissing, blocks, fold
+from handlers.sql.folding import Block, KeyMissing, blocks, fold, is_key_change, pieces
 from handlers.sql.known_tables import KnownColumn, KnownTable, KnownTables, UnfitColumn
 from handlers.sql.known_tables import TableName as TargetName
 from handlers.sql.marks import WHOLE, Marks, Pending, Source
@@ -156,6 +156,33 @@ class Applier:
         *,
         moves: bool,
     ) -> None:
+        for is_move, piece in pieces(changes, key, table.width):
+            if is_move:
+                self._move(connection, table, key, piece)
+            self._apply_folded(connection, table, key, piece, moves=moves)
+
+    def _move(
+        self, connection: sa.Connection, table: KnownTable, key: tuple[str, ...], move: Sequence[Change]
+    ) -> None:
+        """Give the row of a delete the key of the insert after it, in place of what is there."""
+        gone, made = move
+        before, after = gone.before or {}, made.after or {}
+        own = self._key(table, key, move)
+        old = Rows(table, own, [[before[column]] for column in key], 1)
+        new = Rows(table, own, [[after[column]] for column in key], 1)
+        if self._writer.exists(connection, old):
+            self._writer.delete(connection, new)
+            self._writer.move(connection, old, new)
+
+    def _apply_folded(
+        self,
+        connection: sa.Connection,
+        table: KnownTable,
+        key: tuple[str, ...],
+        changes: Sequence[Change],
+        *,
+        moves: bool,
+    ) -> None:
         folded = fold(changes, key, width=table.width, moves=moves)
         if folded.deleted:
             keys = Block(key, list(zip(*folded.deleted, strict=True)), len(folded.deleted))
@@ -240,8 +267,12 @@ class Applier:
 
 def _runs(changes: Sequence[Change], *, one_by_one: bool) -> Iterator[_Run]:
     if one_by_one:
-        for place, change in enumerate(changes):
-            yield _Run(change.op in _DDL, change.key_columns or (), [change], place)
+        place = 0
+        while place < len(changes):
+            change = changes[place]
+            run = changes[place : place + 2] if is_key_change(*changes[place : place + 2]) else [change]
+            yield _Run(change.op in _DDL, change.key_columns or (), run, place)
+            place += len(run)
         return
     keys = set(map(_key_columns, changes))
     if len(keys) == 1 and not _DDL & set(map(_op, changes)):

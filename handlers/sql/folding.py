@@ -9,7 +9,7 @@ from typing import Any
 
 from handlers.api import Change, Row
 
-__all__ = ["Block", "Folded", "KeyMissing", "blocks", "fold"]
+__all__ = ["Block", "Folded", "KeyMissing", "blocks", "fold", "is_key_change", "pieces"]
 
 
 class KeyMissing(ValueError):
@@ -33,6 +33,38 @@ class Block:
     values: Sequence[Sequence[Any]]
     """Of each column, those of all rows."""
     count: int
+
+
+def is_key_change(gone: Change, made: Change | None = None) -> bool:
+    """Whether the two are what one record says of a row that got another key."""
+    return (
+        made is not None
+        and gone.op == "delete"
+        and made.op == "insert"
+        and (gone.offset, gone.partition, gone.topic) == (made.offset, made.partition, made.topic)
+    )
+
+
+def pieces(
+    changes: Sequence[Change], key: tuple[str, ...], width: int
+) -> Iterator[tuple[bool, Sequence[Change]]]:
+    """The changes in their order, those apart (True) by which a row gets another key without all its columns:
+    the others are in the row under its old key. `width`: how many columns a whole row has."""
+    first = 0
+    for place in range(1, len(changes)):
+        gone, made = changes[place - 1], changes[place]
+        before, after = gone.before or {}, made.after or {}
+        if (
+            len(after) < width
+            and is_key_change(gone, made)
+            and all(column in before and column in after for column in key)
+        ):
+            if first < place - 1:
+                yield False, changes[first : place - 1]
+            yield True, [gone, made]
+            first = place + 1
+    if first < len(changes):
+        yield False, changes[first:]
 
 
 _UNKNOWN = object()

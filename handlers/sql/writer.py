@@ -77,6 +77,16 @@ class Writer:
         """Delete the rows with these keys, as far as they are there."""
         self.many(connection, _delete(keys.table, keys.columns, self.placeholder), keys.by_row())
 
+    def exists(self, connection: sa.Connection, key: Rows) -> bool:
+        """Whether there is a row with the one key of `key`."""
+        sql = _exists(key.table, key.columns, self.placeholder)
+        return connection.exec_driver_sql(sql, key.by_row()[0]).first() is not None
+
+    def move(self, connection: sa.Connection, old: Rows, new: Rows) -> None:
+        """Give the row with the one key of `old` that of `new`."""
+        sql = _update(old.table, new.columns, old.columns, self.placeholder)
+        connection.exec_driver_sql(sql, new.by_row()[0] + old.by_row()[0])
+
     def delete_one(self, connection: sa.Connection, old: Rows) -> bool:
         """Delete one row that equals the one row of `old`; False: there is none."""
         sql = self.one_sql(old.table, f"DELETE FROM {old.table.quoted}", old.columns)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import json
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from captured import CapturedRecord
 from debezium_columns import DECIMAL, POSTGRESQL, assert_same, b64
 from debezium_messages import change_of, connect, envelope, record, row_of, with_schema
 
+from handlers import Change
 from worker.configuration.debezium_settings import DebeziumSettings
 from worker.formats.debezium.format import Debezium
 from worker.formats.interface import UndecodableRecord
@@ -168,6 +171,54 @@ def test_a_key_beyond_the_calendar_is_refused() -> None:
     one = record(with_schema(message, {"t": connect("string", "time.ZonedTimestamp")}), {"t": "x"})
     with pytest.raises(UndecodableRecord, match=r"column 't' of the key: .* is beyond the years 1 to 9999"):
         change_of(one)
+
+
+# ---- changes of keys
+
+
+def deleted_and_made(is_flat: bool, old: Any, new: Any) -> list[CapturedRecord]:
+    """As Debezium writes a change of a key, without what stayed as it was."""
+    at = {**POSTGRESQL, "schema": "public"}
+    row = {"id": new, "note": "n", "t": UNAVAILABLE}
+    signs = {"__schema": "public", "__table": "orders", "__source_connector": "postgresql"}
+    gone: Any = envelope("d", before={"id": old, "note": None}, at=at)
+    made: Any = envelope("c", after=row, at=at)
+    if is_flat:
+        gone = {"id": old, "note": None, "__deleted": "true", **signs}
+        made = row | {"__op": "c", **signs}
+    to, from_ = json.dumps({"id": new}), json.dumps({"schema": {}, "payload": {"id": old}})
+    return [
+        record(gone, {"id": old}, headers=(("__debezium.newkey", to),)),
+        record(made, {"id": new}, headers=(("__debezium.oldkey", from_),)),
+    ]
+
+
+def changes_of(records: list[CapturedRecord], format_: Debezium) -> list[tuple[Any, ...]]:
+    found: list[Change] = []
+    for one in records:
+        format_.decode(one, found)
+    return [(change.op, change.before, change.after, change.index) for change in found]
+
+
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_a_change_of_a_key_is_one_records_where_records_come_in_order(is_flat: bool) -> None:
+    """So a handler finds in the row under its old key what the log does not hold."""
+    apart = [("delete", {"id": 7, "note": None}, None, 0), ("insert", None, {"id": 8, "note": "n"}, 0)]
+    records = deleted_and_made(is_flat, 7, 8)
+    assert changes_of(records, Debezium()) == changes_of(records, reader(ordered=False)) == apart
+    together = [("delete", {"id": 7}, None, 0), ("insert", None, {"id": 8, "note": "n"}, 1)]
+    format_ = reader(ordered=True)
+    for _ in range(70):
+        assert changes_of(records, format_) == together
+
+
+def test_a_change_of_a_key_that_may_not_be_told_is_left_as_it_is() -> None:
+    records = deleted_and_made(False, 0, 8)
+    apart = [("delete", {"id": 0, "note": None}, None, 0), ("insert", None, {"id": 8, "note": "n"}, 0)]
+    assert changes_of(records, reader(ordered=True)) == apart
+    known = reader(ordered=True, zero_keys=["public.orders"])
+    assert [one[0] for one in changes_of(records[:1], known)] == []
+    assert [one[:2] for one in changes_of(records[1:], known)] == [("delete", {"id": 0}), ("insert", None)]
 
 
 # ---- types

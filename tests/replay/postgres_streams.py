@@ -28,6 +28,7 @@ def settings_of(stream: str) -> DebeziumSettings:
         zero_keys=["public.toasted", "public.toasted_full"],
         binary="bytes",
         decimals="precise",
+        ordered=True,
     )
 
 

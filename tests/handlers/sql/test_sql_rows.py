@@ -67,6 +67,41 @@ def test_a_key_that_changes_comes_as_delete_and_insert(sql: SqlLab) -> None:
     assert sql.rows() == [row(1, "two"), row(2, "one")]
 
 
+def key_change(old: int, new: dict[str, Any], offset: int) -> list[dict[str, Any]]:
+    """Of one record: without the columns that its tool does not tell."""
+    return [
+        {"before": {"id": old}, "after": None, "offset": offset, "index": 0},
+        {"before": None, "after": new, "offset": offset, "index": 1},
+    ]
+
+
+def test_a_row_that_gets_another_key_keeps_the_columns_that_its_change_does_not_carry(sql: SqlLab) -> None:
+    """PostgreSQL's large values (TOAST), MySQL's binlog_row_image=MINIMAL."""
+    changes = [
+        {"before": {"id": 1}, "after": {"id": 1, "qty": 10}, "offset": 3},
+        *key_change(1, {"id": 9, "qty": 11}, 4),
+        *key_change(2, {"id": 1}, 5),
+        {"before": {"id": 1}, "after": {"id": 1, "name": "zwei"}, "offset": 6},
+        *key_change(3, {"id": 9}, 7),  # in place of the row that is there
+    ]
+    with sql.handler() as handler:
+        handler.handle(orders(row(1, "one", 1), row(2, "two", 2), row(3, "three", 3), types=TYPES))
+        with pytest.raises(Rejected) as told:
+            handler.handle(
+                orders(*changes, {"before": None, "after": {"id": None}, "offset": 8}, types=TYPES)
+            )
+        assert told.value.at == len(changes)
+        handler.handle(orders(*changes, types=TYPES))
+    assert sql.rows() == [row(1, "zwei", 2), row(9, "three", 3)]
+
+
+def test_a_row_that_gets_the_key_of_one_that_is_not_there_has_what_is_told(sql: SqlLab) -> None:
+    with sql.handler() as handler:
+        handler.handle(orders(row(2, "two", 2), types=TYPES))
+        handler.handle(orders(*key_change(1, {"id": 2, "qty": 5}, 1), types=TYPES))
+    assert sql.rows() == [row(2, "two", 5)]
+
+
 def test_columns_that_a_change_does_not_carry_stay(sql: SqlLab) -> None:
     with sql.handler() as handler:
         handler.handle(orders(row(1, "one", 1), row(2, "two", 2), row(3, "three", 3), types=TYPES))

@@ -13,6 +13,7 @@ from handlers import Change
 from handlers.api import Operation
 from worker.formats.debezium.connect_schema import Envelopes, Head
 from worker.formats.debezium.flat import FlatRecord
+from worker.formats.debezium.key_changes import in_one_record
 from worker.formats.debezium.keys import Keys
 from worker.formats.debezium.parts import part, read_logged, read_placed
 from worker.formats.debezium.routes import Router, undecodable
@@ -143,7 +144,7 @@ class Debezium:
                         and not (shape.may_lack_values and lacks_values(payload))
                     ):
                         before, after = shape.rows(message)
-                        into.append(self._change(message, before, after, shape, record))
+                        into.extend(self._changes(message, before, after, shape, record))
                         return
                 except REFUSALS:
                     pass
@@ -189,17 +190,17 @@ class Debezium:
             if isinstance(other, Skip):
                 return ()
             if isinstance(other, FlatRecord):
-                return (self._flat_change(other, head, record),)
+                return self._flat_changes(other, head, record)
             return (statement(other, record),)
         shape = self._shape(head, logged.source)
         if len(self._recent) >= _MAX_TOPICS:
             self._recent.clear()
         self._recent[record.topic()] = shape
-        return (self._change(*shape.read(payload), shape, record),)
+        return self._changes(*shape.read(payload), shape, record)
 
-    def _change(
+    def _changes(
         self, message: Message[Any], before: Row | None, after: Row | None, shape: RowShape, record: Record
-    ) -> Change:
+    ) -> tuple[Change, ...]:
         source = message.source
         op = _OPERATIONS[message.op]
         key_columns = types = None
@@ -220,7 +221,7 @@ class Debezium:
                 )
         transaction = None if message.transaction is None else message.transaction.id
         time_ms = source.ts_ms if source.ts_ms is not None else message.ts_ms
-        return Change(
+        change = Change(
             op,
             before,
             after,
@@ -234,11 +235,12 @@ class Debezium:
             source.gtid if transaction is None else transaction,
             types,
         )
+        return in_one_record(change, shape, record, self._envelopes) if self._settings.ordered else (change,)
 
     def _plain_rows(self, record: Record) -> tuple[Row | None, Row | None]:
         return plain_rows(self._envelopes.split(record.value() or b"").payload)
 
-    def _flat_change(self, flat: FlatRecord, head: Head | None, record: Record) -> Change:
+    def _flat_changes(self, flat: FlatRecord, head: Head | None, record: Record) -> tuple[Change, ...]:
         shape = self._shape(head, flat.source, is_flat=True)
         row = shape.typed(flat.row)
         time_ms = flat.source.ts_ms
@@ -248,7 +250,7 @@ class Debezium:
             before, after = shape.postgresql.meant(
                 flat.op, before, after, key_columns, lambda: (flat.row, flat.row)
             )
-        return Change(
+        change = Change(
             op=flat.op,
             before=before,
             after=after,
@@ -262,6 +264,7 @@ class Debezium:
             transaction=flat.transaction,
             types=shape.types,
         )
+        return in_one_record(change, shape, record, self._envelopes) if self._settings.ordered else (change,)
 
     def _row_of_key(self, record: Record, shape: RowShape) -> Row:
         """All that is known of a deleted row whose source does not log it (`REPLICA IDENTITY NOTHING`)."""

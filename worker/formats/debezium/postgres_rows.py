@@ -57,7 +57,7 @@ class PostgresRows:
             for place, row in enumerate((before, after)):
                 if row is not None and any(row.get(column, "") is None for column in key):
                     self._infinities(row, plain()[place] or {}, key)
-            if op == "delete" and before is not None and not self._has_zero_keys:
+            if op == "delete" and before is not None:
                 self._check_key(before, key)
         kept = self._kept_if_null
         if kept and op == "update" and after is not None:
@@ -82,7 +82,7 @@ class PostgresRows:
         So the connector sends it under REPLICA IDENTITY USING INDEX beside a primary key: PostgreSQL logs the
         index's columns alone, and the connector fills the others with their defaults.
         """
-        if not all(self._is_filled(column, row.get(column)) for column in key):
+        if not self.is_zero(row, key):
             return
         if all(self._is_filled(column, value) for column, value in row.items() if column not in key):
             return
@@ -93,6 +93,10 @@ class PostgresRows:
             "table REPLICA IDENTITY DEFAULT or FULL; if it has a row of this key, name it in "
             "debezium.zero_keys"
         )
+
+    def is_zero(self, row: Row, key: tuple[str, ...]) -> bool:
+        """Whether the row's key may be one that was not told."""
+        return not self._has_zero_keys and all(self._is_filled(column, row.get(column)) for column in key)
 
     def _is_filled(self, column: str, value: Any) -> bool:
         """Whether it may be what stands in for a value that the log does not hold."""
