@@ -143,7 +143,7 @@ class Driver:
         with suppress(Exception):
             start.within(KILLED_SECONDS)
         _forget()
-        return RuntimeError(f"Spark ({self.master}): {place}; its Java process: {said}")
+        return RuntimeError(f"Spark ({self.master}) has not started: {place}; its Java process: {said}")
 
     def _launch(self, section: SparkSection, folder: Path, name: str) -> SparkSession:
         if SparkContext._active_spark_context is not None:

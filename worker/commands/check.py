@@ -9,12 +9,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from handlers import Handler
+from handlers.registry import BUILT_IN, create, resolve
 from worker import logs
 from worker.commands.sample import show_samples
 from worker.configuration import Configuration, TableRule, load
 from worker.configuration.doubts import doubts
 from worker.configuration.units import format_duration, format_size
 from worker.connection import reach_handlers, reach_kafka
+from worker.ending import grace_seconds, stop_seconds
+from worker.handler_closing import waitable
+from worker.handler_set import OPENING_SECONDS
 
 __all__ = ["check"]
 
@@ -40,8 +45,28 @@ def check(config: Path, connect: bool = False, sample: Path | None = None) -> in
     console.print(_table(configuration))
     for sentence in doubts(configuration):
         console.print(Text(configuration.secrets.redact(f"Note: {sentence}")), soft_wrap=True)
+    console.print(Text(_times(configuration)), soft_wrap=True)
     shown = show_samples(configuration, sample, console) if sample is not None else 0
     return max(shown, _connect(configuration, console) if connect else 0)
+
+
+def _times(configuration: Configuration) -> str:
+    """What whoever starts and stops the worker has to wait for."""
+    folder = configuration.folder
+    entries = [entry for rule in configuration.tables for entry in rule.handlers]
+    # The code of others is not run for this: what an object of theirs says for itself is not known.
+    closing = [
+        (create(entry, folder) if entry.type in BUILT_IN else resolve(entry.type, folder)).close_timeout
+        for entry in entries
+    ]
+    stop = stop_seconds(
+        shutdown_timeout=configuration.shutdown_timeout,
+        revoke_timeout=configuration.revoke_timeout,
+        closing=max(each if waitable(each) else Handler.close_timeout for each in closing),
+    )
+    start = configuration.start_timeout + OPENING_SECONDS
+    stop = grace_seconds(stop)
+    return f"A start takes {start:g} s at most, a stop {stop:g} s: a deployment has to wait so long."
 
 
 def _table(configuration: Configuration) -> Table:
