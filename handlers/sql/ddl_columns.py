@@ -17,6 +17,7 @@ from handlers.sql.column_types import sql_type
 from handlers.sql.ddl_conversions import in_postgresql, in_sqlite
 from handlers.sql.ddl_keys import change_key, number_rows
 from handlers.sql.ddl_mysql import modify_in_mysql
+from handlers.sql.ddl_postgresql import retype_in_postgresql
 from handlers.sql.ddl_sqlite import declared_types, rebuild
 from handlers.sql.ddl_target import Target, TargetTable
 
@@ -130,7 +131,7 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
         old = target.columns(table)[own]
         if target.spell(old) != spelled:
             using = in_postgresql(name, old, type_, spelled)
-            target.alter(table, f"ALTER COLUMN {name} TYPE {spelled} USING {using}")
+            retype_in_postgresql(target, table, own, f"TYPE {spelled} USING {using}", spelled)
     _respell(target, table, own, column.type, type_)
 
 

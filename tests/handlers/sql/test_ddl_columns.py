@@ -187,3 +187,18 @@ def test_a_default_stays_when_a_column_gets_another_type(make_lab: Callable[[str
     assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["ddl_default_not_kept"]
     lab.put({"id": "int"}, {"id": 1})
     assert lab.rows("a, b, d + 0, e, c IS NULL") == [("7", "it's", "5", None, "0")]
+
+
+def test_a_default_of_postgresql_stays_where_it_can_be_cast(make_lab: Callable[[str], DDLLab]) -> None:
+    lab = make_lab("postgres")
+    with lab.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE SCHEMA db")
+        connection.exec_driver_sql(
+            "CREATE TABLE db.t (id int PRIMARY KEY, a int DEFAULT 7, b text DEFAULT '5', c text DEFAULT 'x')"
+        )
+    lab.follow("ALTER TABLE t MODIFY a bigint, MODIFY b int")
+    with capture_logs() as logs:
+        lab.follow("ALTER TABLE t MODIFY c int")
+    assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["ddl_default_not_kept"]
+    lab.put({"id": "int"}, {"id": 1})
+    assert lab.rows("a, b, c") == [("7", "5", None)]
