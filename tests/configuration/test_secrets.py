@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from worker.backoff import text_of
-from worker.configuration.secrets import Secrets, is_secret_key
+from worker.configuration.secrets import Secrets, is_secret_key, passwords_in
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,10 @@ from worker.configuration.secrets import Secrets, is_secret_key
         "fs.azure.sas.lake.shop.blob.core.windows.net",
         "fs.s3a.encryption.key",
         "SharedAccessKey",
+        "client_key",
+        "x-functions-key",
+        "Ocp-Apim-Subscription-Key",
+        "bearer",
     ],
 )
 def test_some_keys_are_secret_by_their_name(key: str) -> None:
@@ -230,3 +234,19 @@ def test_a_handler_whose_type_comes_from_a_variable_is_told_without_it(faults: F
     (told,) = faults("tables: [{match: '*', handlers: [{type: '${TYPE}'}]}]", TYPE="no_such_module:Thing")
     assert "no_such_module" not in told
     assert told.startswith("shop.yaml:5: tables[0].handlers[0].type: found ***: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "passwords"),
+    [
+        ("redis://shop:pa/ss-word@cache:6379/0", ["pa/ss-word"]),
+        ("postgresql://u:pa?ss#word@h/db", ["pa?ss#word"]),
+        ("ftp://u:p@ss@host", ["p@ss"]),
+        ("mongodb://a:first-pw@h1,mongodb://b:second-pw@h2", ["first-pw", "second-pw"]),
+        ("redis://:only@cache", ["only"]),
+        ("http://host:8080/orders@v2", []),
+        ("http://host:8080", []),
+    ],
+)
+def test_a_password_of_a_url_is_found_also_where_it_is_not_escaped(text: str, passwords: list[str]) -> None:
+    assert list(passwords_in(text)) == passwords

@@ -26,8 +26,10 @@ _SECRET_KEY = re.compile(
 _CUT = re.compile(r"(\.\.\.|…)")
 _HARMLESS_KEY = re.compile(r"\.location$|token\.endpoint\.url$", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
-_SECRET_WORDS = {"pass", "pwd", "pw", "psk", "sas", "sig", "apikey", "accesskey", "accountkey", "sharedkey"}
-_BEFORE_KEY = {"api", "access", "account", "shared", "encryption", "signing", "master"}
+_SECRET_WORDS = {"pass", "pwd", "pw", "psk", "sas", "sig", "bearer", "passcode"}
+_SECRET_WORDS |= {"apikey", "accesskey", "accountkey", "sharedkey"}
+_BEFORE_KEY = {"api", "access", "account", "shared", "encryption", "signing", "master", "client", "hmac"}
+_BEFORE_KEY |= {"ssh", "functions", "subscription"}  # Azure's
 """Words that make a key a secret when they stand before the word "key"."""
 
 
@@ -48,7 +50,9 @@ def is_secret_key(key: str) -> bool:
     )
 
 
-_PASSWORD = re.compile(r"//[^/?#@:]*:([^/?#]*)@")  # of a mistyped URL, too
+# Up to the last @ before white space or the next URL: of one that is not escaped as it should be, too.
+_PASSWORD = re.compile(r"//[^/?#@:\s]*:((?:(?!://)\S)*)@")
+_PORT = re.compile(r"[0-9]{1,5}(?:[/?#,]|$)")
 _SETTING = re.compile(r"""([\w.-]+)\s*=\s*("[^"]*"|'[^']*'|[^;&,\s]+)""")
 
 
@@ -57,12 +61,14 @@ def passwords_in(text: str) -> Iterator[str]:
 
     >>> list(passwords_in("redis://shop:hunter2@cache:6379/0"))
     ['hunter2']
+    >>> list(passwords_in("amqp://a:one/1@x,amqp://b:two?2@y http://host:8080/shop@2"))
+    ['one/1', 'two?2']
     >>> list(passwords_in("https://store/box?sv=1&sig=abc%3D;AccountKey=def=="))
     ['abc%3D', 'def==']
     """
-    found = _PASSWORD.search(text)
-    if found:
-        yield found[1]
+    for password in _PASSWORD.findall(text):
+        if not _PORT.match(password):
+            yield password
     for key, value in _SETTING.findall(text):
         if is_secret_key(key):
             yield value[1:-1] if value[0] in "'\"" and len(value) > 1 else value
@@ -110,6 +116,8 @@ class Secrets:
         text = pattern.sub(MASK, text)
         parts = _CUT.split(text)
         for before in range(0, len(parts) - 1, 2):
+            if len(parts[before]) < _SHORTEST:
+                continue
             parts[before] = self._without_beginning(parts[before])
         return "".join(parts)
 
