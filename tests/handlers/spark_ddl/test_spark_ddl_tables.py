@@ -76,6 +76,12 @@ def test_a_table_is_dropped_with_its_files_and_can_be_made_anew(lake: DDLLake) -
     assert lake.columns() == {"id": "string", "w": "string"}
 
 
+def test_a_table_that_is_replaced_loses_its_rows_and_its_columns(lake: DDLLake) -> None:
+    lake.put("t", "id int", "1")
+    lake.follow("CREATE OR REPLACE TABLE t (code varchar(9) PRIMARY KEY)")
+    assert (lake.rows(), lake.columns()) == ([], {"code": "string"})
+
+
 def test_a_table_is_emptied(lake: DDLLake) -> None:
     lake.put("t", "id int", "1")
     lake.follow(None)  # a change with op `truncate`
