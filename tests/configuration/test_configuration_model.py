@@ -148,15 +148,3 @@ def test_properties_may_be_text_numbers_and_switches(read: Load) -> None:
 
 def test_a_group_of_topics_may_have_its_own_format(read: Load) -> None:
     assert read('format: {"^cdc": canal, other: canal}').format == {"^cdc": "canal", "other": "canal"}
-
-
-@pytest.mark.parametrize(
-    ("ddl_topics", "said", "ordered"),
-    [("[]", "", False), ("[my]", "", True), ("[my]", "ordered: false", False), ("[]", "ordered: true", True)],
-)
-def test_records_come_in_order_where_partitions_are_merged_or_the_configuration_says_so(
-    read: Load, ddl_topics: str, said: str, ordered: bool
-) -> None:
-    kafka = f"kafka: {{bootstrap_servers: b, group_id: g, topics: [my], ddl_topics: {ddl_topics}}}\n"
-    configuration = read(f"format: debezium\ndebezium: {{{said}}}", kafka=kafka)
-    assert configuration.debezium.ordered is ordered

@@ -4,6 +4,7 @@ the source's own rows, but for what the records do not tell."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,14 @@ from captured import POSTGRES_STREAMS
 from postgres_differences import expected
 from postgres_rows import POSTGRESQL
 from postgres_streams import batches_of_postgres
+from replaying import Replay
 from replica import Replica
 from servers.postgres_server import PostgresServer
+from topics import Source
 
 from handlers import HandlerContext
 from handlers.sql.handler import SqlHandler
+from worker.broker import Broker
 
 
 @pytest.mark.parametrize("stream", POSTGRES_STREAMS)
@@ -37,6 +41,24 @@ def test_a_stream_of_postgresql_leaves_the_rows_of_its_source(
         "public.toasted_index": 2,
     }
     assert Replica(url, workload=POSTGRESQL).differences() == expected(stream, target)
+
+
+@pytest.mark.long
+def test_the_topic_of_transactions_puts_truncates_in_their_place(
+    sources: Callable[..., Source], broker: Broker, tmp_path: Path
+) -> None:
+    """Three partitions a topic: a TRUNCATE is in another one than most of its rows."""
+    stream, url = "postgres-plain", f"sqlite:///{tmp_path / 'replica.db'}"
+    handler = {"type": "sql", "url": url}
+    tables = ["crm.trunc_one", "crm.trunc_a", "crm.trunc_b"]
+    rules = [{"match": table, "handlers": [handler]} for table in tables]
+    replay = Replay(sources(stream), broker, rules, tmp_path / "worker")
+    replay.config |= {"debezium": {"source": "postgresql"}, "on_undecodable": "skip"}
+    try:
+        replay.to_the_end(within=120)
+    finally:
+        replay.close()
+    assert Replica(url, workload=POSTGRESQL).differences(tables) == {}
 
 
 def prepare(url: str) -> None:

@@ -28,6 +28,8 @@ _KAFKA: dict[str, tuple[list[str], list[str], Any]] = {
     "debezium-unwrap": ([r"^my4\..*$"], [], "debezium"),
     "maxwell": (["maxwell", "maxwell_ddl"], ["maxwell_ddl"], "maxwell"),
     "dts": (["dts"], [], "dts"),
+    # Transactions' marks are no DDL: named so, truncates are put in their place between all partitions.
+    "postgres-plain": ([r"^pg1(\..*)?$"], ["pg1.transaction"], "debezium"),
 }
 _TWICE = "twice-"
 

@@ -43,10 +43,9 @@ class DebeziumSettings(Section):
     """Columns by pattern of database.table whose NULL in an update of PostgreSQL means: unchanged."""
     zero_keys: list[TablePattern] = Field(default=[])
     """Patterns of tables of PostgreSQL that have a row whose key is 0 or empty: deletes of it are taken."""
-    ordered: bool | None = None
-    """Whether the records of each table of PostgreSQL come in the order of the source's log, as where its
-    topic has one partition. A change of a key then keeps large values that stayed as they were. Default:
-    where kafka.ddl_topics merges the partitions."""
+    ordered: bool = False
+    """Whether each topic of PostgreSQL's tables has one partition: then the halves of a changed key come in
+    the order of the source's log, and the row keeps large values that stayed as they were."""
     fields_prefix: Name = "__"
     """The add.fields.prefix of ExtractNewRecordState."""
 

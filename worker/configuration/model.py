@@ -87,9 +87,6 @@ class Configuration(Section):
         complete = [table.model_copy(update={"batch": table.batch.over(self.batch)}) for table in self.tables]
         # Frozen for everybody else; validation is still under way.
         object.__setattr__(self, "tables", complete)
-        if self.debezium.ordered is None:
-            ordered = self.debezium.model_copy(update={"ordered": bool(self.kafka.ddl_topics)})
-            object.__setattr__(self, "debezium", ordered)
         return self
 
     @property

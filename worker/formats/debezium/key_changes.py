@@ -24,7 +24,7 @@ _read_key = msgspec.json.Decoder(dict[str, object]).decode
 def in_one_record(
     change: Change, shape: RowShape, record: Record, envelopes: Envelopes
 ) -> tuple[Change, ...]:
-    """What becomes of a record's change where the records of a table come in the order of the source's log.
+    """What becomes of a record's change where both are in one partition, and so in the order of the log.
 
     A key that may not be told (see PostgresRows) is left as it is. Raises UndecodableRecord.
     """
