@@ -124,14 +124,14 @@ def test_a_missing_probe_is_a_fault(shipped: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [("replicas: 1", "replicas: 2"), ("type: Recreate", "type: RollingUpdate")],
-)
-@pytest.mark.parametrize(
-    "configuration",
+    ("old", "new", "configuration"),
     [
-        "topics: [cdc.shop]\n  ddl_topics: [cdc.ddl]",
-        "topics: [cdc.shop]\nspark: {single_writer: true, warehouse: 's3a://lake'}",
+        ("replicas: 1", "replicas: 2", "topics: [cdc.shop]\n  ddl_topics: [cdc.ddl]"),
+        (
+            "type: Recreate",
+            "type: RollingUpdate",
+            "topics: [cdc.shop]\nspark: {single_writer: true, warehouse: 's3a://lake'}",
+        ),
     ],
 )
 def test_several_pods_of_a_configuration_that_demands_one_worker_are_a_fault(
