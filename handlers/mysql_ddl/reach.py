@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from handlers.mysql_ddl.operations import CreateTable, DropTable, Operation, RenameTable, TableName
 from handlers.mysql_ddl.rules import DDLRules
 
-__all__ = ["EVERYWHERE", "Reach"]
+__all__ = ["EVERYWHERE", "Reach", "names_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,13 @@ class Reach:
         statement has renamed to what they are called now.
         """
         table = operation.table
-        names = [table, operation.to] if isinstance(operation, RenameTable) else [table]
-        for name in names:
+        for name in names_of(operation):
             if name not in own and not self.handles(f"{name.database}.{name.table}"):
                 return f"no rule leads {name.database}.{name.table} to this handler"
-        if table not in own and not isinstance(operation, CreateTable) and not self.keeps(table):
-            return f"this handler has written nothing of {table.database}.{table.table}"
+        # What LIKE names is copied: its columns and their defaults would be seen by others.
+        needed = operation.like if isinstance(operation, CreateTable) else table
+        if needed is not None and needed not in own and not self.keeps(needed):
+            return f"this handler has written nothing of {needed.database}.{needed.table}"
         if isinstance(operation, DropTable) and rules.drop_tables == "made" and not self.made(table):
             return "binlane did not make this table; to have it dropped set ddl.drop_tables: true"
         return ""
@@ -45,3 +46,13 @@ class Reach:
 
 EVERYWHERE = Reach(lambda _: True, lambda _: True, lambda _: True)
 """Of a handler that runs outside of a worker."""
+
+
+def names_of(operation: Operation) -> tuple[TableName, ...]:
+    """Every table that the operation names: its own first, and the one of RENAME ... TO or LIKE."""
+    match operation:
+        case RenameTable(table=table, to=to):
+            return table, to
+        case CreateTable(table=table, like=TableName() as like):
+            return table, like
+    return (operation.table,)

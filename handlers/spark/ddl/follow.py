@@ -121,6 +121,8 @@ def follow(
     for step, operations in enumerate(_groups(statement)):
         reach = Reach(around.handles, target.keeps, partial(may_drop, target, step=f"{step}"))
         first = replace(operations[0], table=target.named(operations[0].table))
+        if isinstance(first, CreateTable) and first.like is not None:
+            first = replace(first, like=target.named(first.like))
         switch = _SWITCHES.get(type(first))
         if switch is not None and not getattr(rules, switch):
             log.info("ddl_switched_off", table=f"{database}.{table}", switch=switch, sql=change.sql)

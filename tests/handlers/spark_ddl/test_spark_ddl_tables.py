@@ -175,6 +175,7 @@ def test_what_is_switched_off_is_passed_over(lake: DDLLake) -> None:
         "RENAME TABLE other.salaries TO db.salaries",
         "RENAME TABLE t TO other.t",
         "CREATE TABLE other.new (id int)",
+        "CREATE TABLE copy LIKE other.salaries",
         "DROP TABLE t",
     ],
 )
@@ -188,6 +189,7 @@ def test_no_statement_reaches_beyond_what_its_handler_keeps(lake: DDLLake, sql: 
     assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["ddl_refused"]
     assert lake.rows(table="salaries", database="other") == [(7, 100)]
     assert lake.rows() == [(1,)]
+    assert not lake.exists("copy")
     lake.follow("DROP TABLE t", rules=DDLRules.model_validate({"drop_tables": True}))
     assert not lake.exists("t")
 

@@ -36,6 +36,8 @@ def refused(logs: list[object]) -> list[str]:
         "TRUNCATE TABLE shop.nobodys",
         "ALTER TABLE shop.nobodys RENAME TO shop.ours",
         "CREATE TABLE crm.new (id int)",
+        "CREATE TABLE shop.copy LIKE crm.salaries",
+        "CREATE TABLE shop.copy (LIKE shop.nobodys)",
     ],
 )
 def test_no_statement_reaches_beyond_what_its_handler_keeps(sql: SqlLab, sql_text: str) -> None:
@@ -49,6 +51,7 @@ def test_no_statement_reaches_beyond_what_its_handler_keeps(sql: SqlLab, sql_tex
     assert sql.rows("crm.salaries") == sql.rows("shop.nobodys") == [{"id": 7, "amount": 100}]
     assert [row["id"] for row in sql.rows()] == [1, 2]
     assert not sql.has("crm.new")
+    assert not sql.has("shop.copy")
     (why,) = refused(logs)
     assert why.startswith(("no rule leads ", "this handler has written nothing of "))
 
