@@ -68,14 +68,16 @@ def add_barrier(delivery: Delivery, home: Unit, statement: Chunk, others: tuple[
 def further_units(assignment: Assignment, record: Record, own: Unit, book: TableBook) -> tuple[Unit, ...]:
     """The other tables that a DDL record is about, without those that no rule matches."""
     changes: list[Change] = []
+    named: dict[tuple[str, str], None] = {}
     try:
         assignment.format.decode(record, changes)
+        for change in changes:
+            named.update(dict.fromkeys(tables_of(change.sql or "", own.table.database)))
     except Exception:
         return ()  # its own table's processor deals with it
     found: dict[Unit, None] = {}
-    for change in changes:
-        for database, table in tables_of(change.sql or "", own.table.database):
-            found.update(dict.fromkeys(_units(book, database, table)))
+    for database, table in named:
+        found.update(dict.fromkeys(_units(book, database, table)))
     found.pop(own, None)
     return tuple(found)
 

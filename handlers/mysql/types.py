@@ -20,9 +20,10 @@ class MySQLType(NamedTuple):
     unsigned: bool = False
 
 
-_TYPE = re.compile(r"\s*([a-z][a-z0-9_]*)\s*(?:\((.*)\))?([^()]*)", re.IGNORECASE | re.DOTALL)
+# Possessive: what is no type is found so at once, however long it is.
+_TYPE = re.compile(r"\s*+([a-z][a-z0-9_]*+)\s*+(?:\((.*)\))?([^()]*+)", re.IGNORECASE | re.DOTALL)
 _SIZE = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
-_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_LABEL = re.compile(r"'((?:[^'\\]++|''|\\.)*+)('?)", re.DOTALL)  # without its end: to the text's
 _ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
 # https://dev.mysql.com/doc/refman/8.0/en/string-literals.html; any other escaped character is itself.
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
@@ -41,7 +42,7 @@ def read_type(text: str) -> MySQLType:
     name, inside, attributes = found[1].lower(), found[2] or "", found[3].lower().split()
     unsigned = "unsigned" in attributes or "zerofill" in attributes
     if name in ("enum", "set"):
-        labels = tuple(_ESCAPED.sub(_unescaped, label) for label in _LABEL.findall(inside))
+        labels = tuple(_ESCAPED.sub(_unescaped, label) for label, end in _LABEL.findall(inside) if end)
         return MySQLType(name, labels=labels)
     sizes = tuple(int(size) for size in inside.split(",") if _SIZE.fullmatch(size))
     return MySQLType(name, sizes=sizes, unsigned=unsigned)

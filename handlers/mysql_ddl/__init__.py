@@ -60,7 +60,12 @@ def parse(sql: str, database: str) -> list[Operation]:
     """
     from handlers.mysql_ddl.statements import read  # noqa: PLC0415 - sqlglot takes its time
 
-    return read(sql, database)
+    try:
+        return read(sql, database)
+    except StatementError:
+        raise
+    except Exception as error:  # any other is a fault of the reading, which must not be the caller's
+        raise StatementError(f"not readable ({type(error).__name__}: {error})") from error
 
 
 def qualified(sql: str, database: str) -> str:

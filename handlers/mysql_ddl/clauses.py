@@ -40,6 +40,7 @@ _NOTHING = """
     SECONDARY_LOAD SECONDARY_UNLOAD STATS_AUTO_RECALC STATS_PERSISTENT STATS_SAMPLE_PAGES SUBPARTITION
     TABLESPACE UNION UPGRADE WITH WITHOUT
 """
+_NO_CHANGE = frozenset(_NOTHING.split())
 _OF_PARTITIONS = ("TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT")
 # The name a column has for a moment while columns swap their names.
 _IN_BETWEEN = "_binlane_renaming"
@@ -138,7 +139,7 @@ def _clause(clause: Tokens, table: TableName) -> list[Operation]:  # noqa: PLR09
         return [RenameColumn(table, old, clause.name())]
     if clause.word in _OF_PARTITIONS:
         return [LoseRows(table, clause.spelled())]
-    if clause.word in _NOTHING.split() or clause.peek() == "=":
+    if clause.word in _NO_CHANGE or clause.peek() == "=":
         return []
     raise StatementError(f"a clause of ALTER TABLE expected {clause.here()}")
 
@@ -201,15 +202,19 @@ def _pass_column(clause: Tokens) -> None:
 
 def _one_after_another(renames: list[RenameColumn]) -> list[RenameColumn]:
     """So that no column takes a name that another one still has."""
-    waiting, ordered = list(renames), []
-    while waiting:
-        taken = {one.name.lower() for one in waiting}
-        free = next((one for one in waiting if one.to.lower() not in taken - {one.name.lower()}), None)
-        if free is None:  # they swap names
-            first = waiting.pop(0)
+    by_name = {one.name.lower(): one for one in renames}
+    ordered: list[RenameColumn] = []
+    while by_name:
+        # Who stands in the way of the first goes before it, and so on: to one that may go, or round a ring.
+        chain = [next(iter(by_name.values()))]
+        del by_name[chain[0].name.lower()]
+        while (blocking := by_name.pop(chain[-1].to.lower(), None)) is not None:
+            chain.append(blocking)
+        first, last = chain[0], chain[-1]
+        if len(chain) > 1 and last.to.lower() == first.name.lower():  # they swap names
             ordered.append(RenameColumn(first.table, first.name, _IN_BETWEEN))
-            waiting.append(RenameColumn(first.table, _IN_BETWEEN, first.to))
+            ordered += chain[:0:-1]
+            ordered.append(RenameColumn(first.table, _IN_BETWEEN, first.to))
         else:
-            waiting.remove(free)
-            ordered.append(free)
+            ordered += chain[::-1]
     return ordered

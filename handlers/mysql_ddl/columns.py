@@ -146,9 +146,12 @@ def _default(tokens: Tokens) -> Default:  # noqa: PLR0911 - one return for each 
 
 def _of_expression(inside: Tokens) -> Default:
     """`DEFAULT ('x')` is a literal like any other."""
-    text = inside.spelled()
+    begin = inside.place
     try:
         default = _default(inside)
     except ValueError:
-        return Default("expression", text)
-    return default if inside.at_end else Default("expression", text)
+        default = None
+    if default is not None and inside.at_end:
+        return default
+    inside.place = begin
+    return Default("expression", inside.spelled())

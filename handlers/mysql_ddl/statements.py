@@ -140,11 +140,13 @@ def _rename(tokens: Tokens, database: str) -> list[Operation]:
         new_names.append(_table(tokens))
     # A name that an earlier pair has made is no table that was there before.
     sources = _sources(old_names, new_names, database)
-    made = [_named(name, database) for name in new_names]
-    return [
-        RenameTable(_named(name, database) if _named(name, database) in made[:place] else source, to)
-        for place, (name, source, to) in enumerate(zip(old_names, sources, made, strict=True))
-    ]
+    made: set[TableName] = set()
+    renames: list[Operation] = []
+    for name, source, new in zip(old_names, sources, new_names, strict=True):
+        old, to = _named(name, database), _named(new, database)
+        renames.append(RenameTable(old if old in made else source, to))
+        made.add(to)
+    return renames
 
 
 def _pass_wait(tokens: Tokens) -> None:
@@ -187,5 +189,5 @@ def qualify(sql: str, database: str) -> str:
         begin = tokens.start
         name = _table(tokens)
         return sql if name[0] else tokens.exchanged(begin, quoted(database, name[1]))
-    except StatementError:
+    except Exception:  # of whatever kind: it goes on as it came
         return sql

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
+from itertools import islice
 from typing import Any
 
 import sqlglot
@@ -27,6 +28,8 @@ _BYTES = ["binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"]
 _DIALECTS = {"postgresql": Postgres, "mysql": MySQL, "spark": Spark}
 _EXACT = {"postgresql": "numeric", "spark": "decimal(20, 0)"}
 # An exact sum, difference or product of columns and numbers.
+_MOST_NODES = 300
+"""Of an expression: its depth is that of Python's calls."""
 _FORMULA = (exp.Column, exp.Identifier, exp.Literal, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren)
 
 
@@ -153,7 +156,9 @@ def formula_of(column: Column) -> Formula | None:
         return None
     try:
         tree = sqlglot.parse_one(column.generated, read=MySQL)
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
+        return None
+    if len(list(islice(tree.walk(), _MOST_NODES + 1))) > _MOST_NODES:
         return None
     is_formula = all(isinstance(node, _FORMULA) for node in tree.walk()) and not any(
         literal.is_string for literal in tree.find_all(exp.Literal)

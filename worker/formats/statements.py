@@ -8,7 +8,8 @@ from handlers.mysql_ddl import CreateTable, RenameTable, StatementError, TableNa
 
 __all__ = ["tables_of"]
 
-_NAMES_OTHERS = re.compile(r"\b(?:rename|like)\b|\bdrop\b[^;]*,", re.IGNORECASE)
+_RENAMES_OR_READS = re.compile(r"\b(?:rename|like)\b", re.IGNORECASE)
+_DROPS = re.compile(r"\bdrop\b", re.IGNORECASE)
 
 
 def tables_of(sql: str, database: str) -> list[tuple[str, str]]:
@@ -21,7 +22,7 @@ def tables_of(sql: str, database: str) -> list[tuple[str, str]]:
     `database`: the database that the record names. Empty where the statement is about its own table alone or
     about none, or cannot be read. Never raises.
     """
-    if not _NAMES_OTHERS.search(sql):
+    if not _may_name_others(sql):
         return []
     try:
         operations = parse(sql, database)
@@ -35,3 +36,10 @@ def tables_of(sql: str, database: str) -> list[tuple[str, str]]:
         elif isinstance(operation, CreateTable) and operation.like is not None:
             found[operation.like] = None
     return [(name.database, name.table) for name in found]
+
+
+def _may_name_others(sql: str) -> bool:
+    if _RENAMES_OR_READS.search(sql):
+        return True
+    drops = ((part, _DROPS.search(part)) for part in sql.split(";"))
+    return any(found is not None and "," in part[found.end() :] for part, found in drops)

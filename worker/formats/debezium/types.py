@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -14,7 +13,7 @@ from worker.formats.debezium.postgres_types import sized_decimal
 __all__ = ["Column", "type_of_column", "type_of_field"]
 
 # After the size: INT(10) UNSIGNED.
-_ATTRIBUTES = re.compile(r"(.*?)((?:\s+(?:unsigned|signed|zerofill))*)", re.DOTALL)
+_ATTRIBUTES = ("unsigned", "signed", "zerofill")
 # Other spellings of types that are known by one name.
 _SPELLINGS = {
     "boolean": "tinyint(1)",
@@ -64,8 +63,11 @@ def type_of_column(column: Column) -> str:
 
 
 def _type_text(name: str, length: int | None, scale: int | None, labels: Sequence[str] | None) -> str:
-    found = _ATTRIBUTES.fullmatch(" ".join(name.lower().split()))
-    base, attributes = (found[1], found[2]) if found else (name.lower(), "")
+    words = name.lower().split()
+    end = len(words)
+    while end > 1 and words[end - 1] in _ATTRIBUTES:
+        end -= 1
+    base, attributes = " ".join(words[:end]), "".join(f" {word}" for word in words[end:])
     base = _SPELLINGS.get(base, base)
     if base in ("enum", "set"):
         return f"{base}({','.join(labels)})" if labels else base
