@@ -75,6 +75,7 @@ class Batch:
         "database",
         "name",
         "records",
+        "replay_of",
         "shard",
         "table",
         "topic_ids",
@@ -92,6 +93,7 @@ class Batch:
         records: int | None = None,
         shard: int | None = None,
         topic_ids: Mapping[str, str] | None = None,
+        replay_of: tuple[str, int, int] | None = None,
     ) -> None:
         self.table = table
         """`database.name`."""
@@ -109,6 +111,9 @@ class Batch:
         self.topic_ids = topic_ids or {}
         """Topic -> Kafka's id of it, as text: a topic that was made anew has another id, and its offsets have
         nothing to do with those before. A topic whose id is not known is left out."""
+        self.replay_of = replay_of
+        """(topic, partition, offset) at which the record stood that a replayed dead letter holds: its changes
+        have a place of their own. None for what comes from its topic."""
 
     @property
     def changes(self) -> Sequence[Change]:

@@ -52,12 +52,20 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.place.partition}:{self.offset}"
 
     @property
+    def stood_at(self) -> tuple[str, int, int] | None:
+        """Topic, partition and offset of the record; None: not known."""
+        if self.topic is None or self.partition is None or self.source_offset is None:
+            return None
+        return self.topic, self.partition, self.source_offset
+
+    @property
     def source(self) -> str:
         """`topic[partition] offset n row i`, as logs tell it."""
-        if self.topic is None or self.partition is None or self.source_offset is None:
+        if self.stood_at is None:
             return "unknown"
+        topic, partition, offset = self.stood_at
         row = "" if self.index is None else f" row {self.index}"
-        return f"{self.topic}[{self.partition}] offset {self.source_offset}{row}"
+        return f"{topic}[{partition}] offset {offset}{row}"
 
     def original(self) -> OriginalRecord:
         """The record as it was, for its format."""

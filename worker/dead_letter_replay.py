@@ -183,6 +183,7 @@ class Replay:
             positions={(topic, letter.place.partition): (letter.offset, letter.offset)},
             records=1,
             topic_ids={} if self._topic_id is None else {topic: self._topic_id},
+            replay_of=letter.stood_at,
         )
         try:
             handler.handle(batch)

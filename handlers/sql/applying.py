@@ -116,6 +116,7 @@ class Applier:
                 self._naming,
                 own=TableName(batch.database, batch.name),
                 handles=self._handles,
+                replay_of=batch.replay_of,
             )
             altered.update(result.targets)
             self.tables.forget(*altered)

@@ -35,7 +35,7 @@ from handlers.sql.ddl_columns import add_column, drop_column, modify_column, ren
 from handlers.sql.ddl_keys import change_key
 from handlers.sql.ddl_tables import create_table, drop_table, rename_table, truncate_table
 from handlers.sql.ddl_target import Target, TargetTable
-from handlers.sql.kept import Kept
+from handlers.sql.kept import Kept, Statement
 from handlers.sql.naming import Naming
 
 __all__ = ["DDLResult", "apply"]
@@ -72,17 +72,20 @@ def apply(
     *,
     own: TableName,
     handles: Callable[[str], bool],
+    replay_of: tuple[str, int, int] | None = None,
 ) -> DDLResult:
     """Do in the target what a change with op `ddl` or `truncate` did in the source.
 
     Within the transaction of the connection of `kept`, where the target's DDL has transactions (PostgreSQL,
     SQLite). What `rules` switch off, what was done before, and what is about tables beyond the handler's
-    reach is passed over. `own`: the table of the change's record, as in its batch; `handles`: as in
-    HandlerContext. Raises Rejected for a statement that cannot be read, and SQLAlchemy's errors.
+    reach is passed over. `own`: the table of the change's record; `replay_of`: as in its batch; `handles`: as
+    in HandlerContext. Raises Rejected for a statement that cannot be read, and SQLAlchemy's errors.
     """
     operations = _operations(change, own)
     target = Target(kept, naming, change.source_time_ms, done=[])
-    begun = kept.step_of(own, change) if target.family == "mysql" else None
+    statement = Statement.of(change, replay_of)
+    commits_each = target.family == "mysql"
+    begun = kept.step_of(own, statement) if commits_each else None
     reach = Reach(handles, kept.keeps, kept.made)
     ours = {own}
     targets: dict[TargetTable, None] = {}
@@ -99,13 +102,15 @@ def apply(
             if refusal:
                 log.warning("ddl_refused", table=_shown(own), because=refusal, sql=change.sql)
                 continue
-            if target.family == "mysql":
-                kept.begin_step(own, change, step)
+            if commits_each:
+                kept.begin_step(own, statement, step)
                 target.is_again = step == begun
             targets.update(dict.fromkeys(_follow(target, operation)))
         if isinstance(operation, RenameTable):
             ours = (ours - {operation.table}) | {operation.to}
             targets.update(dict.fromkeys((target.table(operation.table), target.table(operation.to))))
+    if commits_each:
+        kept.end_steps(own, statement)
     if target.done:
         log.info("ddl_followed", table=_shown(own), sql=change.sql, statements=target.done)
     return DDLResult(tuple(targets), tuple(target.done))

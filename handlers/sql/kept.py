@@ -1,34 +1,51 @@
 """Which source tables a handler keeps, which tables of the target it has made, and how far a statement is.
 
 All of it is in the table of marks, within the caller's transaction. A table that the handler has made, or
-renamed, has a row of its own there, without a topic.
+renamed, has a row of its own there, without a topic; and so has a statement that was begun and is not done,
+at the place of its record. It stays when the statement fails and the table goes on without it: its dead
+letter may be replayed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
 import sqlalchemy as sa
 
 from handlers.api import Change
-from handlers.marks import WHOLE
 from handlers.mysql_ddl import TableName
 
-__all__ = ["NO_TOPIC", "Kept"]
+__all__ = ["NO_TOPIC", "Kept", "Statement"]
 
 NO_TOPIC = ""
 _OF_TABLE = -2  # as its shard
+_OF_STATEMENT = -3  # as its shard, or below: one for each of a partition
 _MADE, _KEPT = 1, 0  # as its offset
+
+
+class Statement(NamedTuple):
+    """A statement as its source topic has it, also when a dead letter brings it again."""
+
+    topic: str
+    partition: int
+    offset: int
+    change: Change
+
+    @classmethod
+    def of(cls, change: Change, replay_of: tuple[str, int, int] | None) -> Statement:
+        """`replay_of`: as of its batch."""
+        return cls(*(replay_of or (change.topic, change.partition, change.offset)), change)
 
 
 class _Step(msgspec.Struct, frozen=True):
     """A statement that was begun."""
 
-    at: tuple[int, int]
-    """Offset and index."""
+    time_ms: int
+    """When the source ran it: a topic that is made anew may have the same text at the same place."""
     sql: int
     """CRC-32 of its text."""
     step: int
@@ -46,7 +63,7 @@ class Kept:
 
     def keeps(self, name: TableName) -> bool:
         """Whether something of the source table was applied."""
-        known = self._mine(name) & (self.marks.c.kafka_offset >= 0)
+        known = self._mine(name) & self._is_of_rows
         return (
             self.connection.execute(sa.select(self.marks.c.shard).where(known).limit(1)).first() is not None
         )
@@ -67,7 +84,7 @@ class Kept:
         """The source databases of which it keeps a table of this name."""
         mine = (self.marks.c.worker == self.worker) & (self.marks.c.handler == self.handler)
         known = self.connection.scalars(
-            sa.select(self.marks.c.source_table).where(mine, self.marks.c.kafka_offset >= 0).distinct()
+            sa.select(self.marks.c.source_table).where(mine, self._is_of_rows).distinct()
         )
         return {one.removesuffix(f".{table}") for one in known if one.endswith(f".{table}")}
 
@@ -87,21 +104,42 @@ class Kept:
 
     # ---- statements, in databases that commit at each step
 
-    def step_of(self, own: TableName, change: Change) -> int | None:
+    def step_of(self, own: TableName, statement: Statement) -> int | None:
         """Which step of this statement was begun last; None: none, or it is not known."""
-        found = self.connection.scalar(sa.select(self.marks.c.ddl_step).where(self._mark(own, change)))
+        found = self.connection.scalar(sa.select(self.marks.c.ddl_step).where(self._begun(own, statement)))
         if found is None:
             return None
         step = msgspec.json.decode(found, type=_Step)
-        return step.step if step == self._step(change, step.step) else None
+        return step.step if step == _step(statement, step.step) else None
 
-    def begin_step(self, own: TableName, change: Change, step: int) -> None:
+    def begin_step(self, own: TableName, statement: Statement, step: int) -> None:
         """To be called before the step: the database's own commit at its first DDL statement keeps it."""
-        text = msgspec.json.encode(self._step(change, step)).decode()
-        self.connection.execute(self.marks.update().where(self._mark(own, change)).values(ddl_step=text))
+        text = msgspec.json.encode(_step(statement, step)).decode()
+        begun = self._begun(own, statement)
+        known = self.connection.execute(sa.select(self.marks.c.shard).where(begun)).first()
+        if known is not None:
+            self.connection.execute(self.marks.update().where(begun).values(ddl_step=text))
+            return
+        columns = self.marks.c
+        lowest = self.connection.scalar(
+            sa.select(sa.func.min(columns.shard)).where(
+                self._mine(own),
+                columns.topic == statement.topic,
+                columns.kafka_partition == statement.partition,
+            )
+        )
+        row = {
+            **self._row(own, min(_OF_STATEMENT, (lowest or 0) - 1), statement.topic),
+            "kafka_partition": statement.partition,
+            "kafka_offset": statement.offset,
+            "change_index": statement.change.index,
+            "ddl_step": text,
+        }
+        self.connection.execute(self.marks.insert().values(row))
 
-    def _step(self, change: Change, step: int) -> _Step:
-        return _Step((change.offset, change.index), crc32((change.sql or "").encode()), step)
+    def end_steps(self, own: TableName, statement: Statement) -> None:
+        """All of the statement is done."""
+        self.connection.execute(self.marks.delete().where(self._begun(own, statement)))
 
     # ---- rows
 
@@ -113,27 +151,44 @@ class Kept:
             columns.source_table == f"{name.database}.{name.table}",
         )
 
+    @property
+    def _is_of_rows(self) -> sa.ColumnElement[bool]:
+        """Of a table of which something was applied, or that was made."""
+        return (self.marks.c.kafka_offset >= 0) & (self.marks.c.shard > _OF_STATEMENT)
+
     def _row_of_table(self, name: TableName) -> sa.ColumnElement[bool]:
         return sa.and_(self._mine(name), self.marks.c.shard == _OF_TABLE, self.marks.c.topic == NO_TOPIC)
 
-    def _mark(self, own: TableName, change: Change) -> sa.ColumnElement[bool]:
+    def _begun(self, own: TableName, statement: Statement) -> sa.ColumnElement[bool]:
         columns = self.marks.c
         return sa.and_(
             self._mine(own),
-            columns.shard == WHOLE,
-            columns.topic == change.topic,
-            columns.kafka_partition == change.partition,
+            columns.shard <= _OF_STATEMENT,
+            columns.topic == statement.topic,
+            columns.kafka_partition == statement.partition,
+            columns.kafka_offset == statement.offset,
+            columns.change_index == statement.change.index,
         )
 
-    def _note(self, name: TableName, what: int) -> None:
-        row = {
+    def _row(self, name: TableName, shard: int, topic: str) -> dict[str, Any]:
+        return {
             "worker": self.worker,
             "handler": self.handler,
             "source_table": f"{name.database}.{name.table}",
-            "shard": _OF_TABLE,
-            "topic": NO_TOPIC,
+            "shard": shard,
+            "topic": topic,
+        }
+
+    def _note(self, name: TableName, what: int) -> None:
+        row = {
+            **self._row(name, _OF_TABLE, NO_TOPIC),
             "kafka_partition": 0,
             "kafka_offset": what,
             "change_index": 0,
         }
         self.connection.execute(self.marks.insert().values(row))
+
+
+def _step(statement: Statement, step: int) -> _Step:
+    change = statement.change
+    return _Step(change.source_time_ms, crc32((change.sql or "").encode()), step)

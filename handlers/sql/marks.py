@@ -86,18 +86,19 @@ class _Statements:
         shared = _SHARED_LOCK.get(dialect.name, "")
         self.ids = (
             f"SELECT DISTINCT topic_id, former_topic_ids FROM {name} "
-            f"WHERE worker = {one} AND handler = {one} AND topic = {one}"
+            f"WHERE worker = {one} AND handler = {one} AND topic = {one} AND shard >= {WHOLE}"
         )
         self.lock_shard = f"{read} AND shard = {one}{lock}"
         self.share_shard = f"{read} AND shard = {one} {shared}"
-        self.lock_other_shards = f"{read} AND shard <> {one}{lock}"
+        # Below WHOLE are rows that are no marks (see `handlers.sql.kept`).
+        self.lock_shards = f"{read} AND shard > {one}{lock}"
         place = f"shard = {one} AND topic = {one} AND kafka_partition = {one}"
         self.advance = (
             f"UPDATE {name} SET kafka_offset = {one}, change_index = {one}, topic_id = {one}, "
-            f"former_topic_ids = {one}, ddl_step = NULL WHERE {mine} AND {place}"
+            f"former_topic_ids = {one} WHERE {mine} AND {place}"
         )
         self.drop_shards = (
-            f"DELETE FROM {name} WHERE {mine} AND shard <> {one} AND topic = {one} "
+            f"DELETE FROM {name} WHERE {mine} AND shard > {one} AND topic = {one} "
             f"AND kafka_partition = {one} "
             f"AND (kafka_offset < {one} OR kafka_offset = {one} AND change_index <= {one} "
             f"OR topic_id <> {one})"
@@ -212,7 +213,7 @@ class Marks:
             marks: _Marks = {}
             # Two statements: the second sees what was committed while the first waited for its locks.
             first = (sql.lock_shard if is_whole else sql.share_shard, WHOLE)
-            second = (sql.lock_other_shards if is_whole else sql.lock_shard, source.shard)
+            second = (sql.lock_shards if is_whole else sql.lock_shard, source.shard)
             for statement, shard in (first, second):
                 for topic in sorted({topic for topic, _ in partitions}):
                     of_batch = (*self._mine, source.table, topic, shard)

@@ -22,6 +22,8 @@ from worker.dead_letter_topic import with_offset
 
 CALLS: list[tuple[str, list[tuple[str, int, int]]]] = []
 """(handler's name, (topic, offset, id) of its changes) of each call of a Noting handler."""
+REPLAYS: list[tuple[str, int, int] | None] = []
+"""What the batches of these calls say of it."""
 FAILING: dict[str, BaseException] = {}
 """What the handler of this name raises."""
 
@@ -35,11 +37,13 @@ class Noting(Handler):
         if self.name in FAILING:
             raise FAILING[self.name]
         CALLS.append((self.name, ids))
+        REPLAYS.append(batch.replay_of)
 
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
     CALLS.clear()
+    REPLAYS.clear()
     FAILING.clear()
 
 
@@ -106,6 +110,12 @@ def test_a_letter_goes_to_its_handler_alone_and_one_without_a_handler_to_all() -
         ("a", [("cdc.dead@2", 2, 2)]),
         ("b", [("cdc.dead@2", 2, 2)]),
     ]
+
+
+def test_a_replayed_batch_says_where_its_record_stood() -> None:
+    config = noting("a")
+    assert replayed(Replay(config), Reader(config), letter(1), letter(2, partition=None)) == ["done", "done"]
+    assert REPLAYS == [("cdc.shop", 3, 1001), None]
 
 
 def test_of_a_record_of_several_rows_only_the_letters_own_row_is_applied() -> None:
