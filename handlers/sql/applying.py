@@ -127,6 +127,9 @@ class Applier:
 
     def _apply_rows(self, connection: sa.Connection, batch: Batch, run: _Run) -> None:
         name = self._naming.target(batch.database, batch.name)
+        why_not = self._marks.own_tables.why_not(name)
+        if why_not:
+            raise Unfit(why_not)
         changes = run.changes
         if self._options.deletes == "ignore":
             changes = [change for change in changes if change.op != "delete"]

@@ -29,7 +29,7 @@ from handlers.mysql_ddl import (
     TruncateTable,
     parse,
 )
-from handlers.mysql_ddl.reach import Reach
+from handlers.mysql_ddl.reach import Reach, names_of
 from handlers.mysql_ddl.rules import DDLRules
 from handlers.sql.ddl_columns import add_column, drop_column, modify_column, rename_column
 from handlers.sql.ddl_keys import change_key
@@ -79,7 +79,8 @@ def apply(
     Within the transaction of the connection of `kept`, where the target's DDL has transactions (PostgreSQL,
     SQLite). What `rules` switch off, what was done before, and what is about tables beyond the handler's
     reach is passed over. `own`: the table of the change's record; `replay_of`: as in its batch; `handles`: as
-    in HandlerContext. Raises Rejected for a statement that cannot be read, and SQLAlchemy's errors.
+    in HandlerContext. Raises Rejected for a statement that cannot be read or would change a table that the
+    handler needs for itself, and SQLAlchemy's errors.
     """
     operations = _operations(change, own)
     target = Target(kept, naming, change.source_time_ms, done=[])
@@ -87,6 +88,7 @@ def apply(
     commits_each = target.family == "mysql"
     begun = kept.step_of(own, statement) if commits_each else None
     reach = Reach(handles, kept.keeps, kept.made)
+    _check(target, operations, rules, reach, own)
     ours = {own}
     targets: dict[TargetTable, None] = {}
     for step, found in enumerate(operations):
@@ -94,8 +96,8 @@ def apply(
         if isinstance(operation, CreateTable) and operation.like is not None:
             operation = replace(operation, like=target.named(operation.like, own))
         if begun is None or step >= begun:
-            switch = _SWITCHES.get(type(operation))
-            if switch is not None and not getattr(rules, switch):
+            if _is_off(operation, rules):
+                switch = _SWITCHES[type(operation)]
                 log.info("ddl_switched_off", table=_shown(own), switch=switch, sql=change.sql)
                 continue
             refusal = reach.refusal(operation, ours, rules)
@@ -114,6 +116,24 @@ def apply(
     if target.done:
         log.info("ddl_followed", table=_shown(own), sql=change.sql, statements=target.done)
     return DDLResult(tuple(targets), tuple(target.done))
+
+
+def _check(
+    target: Target, operations: list[Operation], rules: DDLRules, reach: Reach, own: TableName
+) -> None:
+    """Raises Rejected when the statement would change a table that the handler needs for itself, before
+    anything else of it is followed."""
+    for operation in operations:
+        if _is_off(operation, rules):
+            continue
+        for name in names_of(operation):
+            if name == own or reach.handles(_shown(name)):
+                target.table(name)
+
+
+def _is_off(operation: Operation, rules: DDLRules) -> bool:
+    switch = _SWITCHES.get(type(operation))
+    return switch is not None and not getattr(rules, switch)
 
 
 def _shown(name: TableName) -> str:

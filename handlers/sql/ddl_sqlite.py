@@ -11,12 +11,11 @@ import sqlalchemy as sa
 import structlog
 
 from handlers.sql.ddl_target import Target, TargetTable
+from handlers.sql.own_tables import REBUILDING
 
 __all__ = ["create_like", "declared_types", "rebuild"]
 
 log = structlog.stdlib.get_logger("handlers.sql")
-
-_IN_BETWEEN = "_binlane_rebuilding"
 
 
 def declared_types(target: Target, table: TargetTable) -> dict[str, str]:
@@ -46,7 +45,7 @@ def rebuild(
     old = {name: declared for name, declared in declared_types(target, table).items() if name != without}
     new = {**old, **(types or {})}
     key = target.key(table) if key is None else key
-    between = TargetTable(None, _IN_BETWEEN)
+    between = TargetTable(None, REBUILDING)
     target.run(f"DROP TABLE IF EXISTS {target.ref(between)}")
     _create(target, between, new, tuple(name for name in key if name != without), rest)
     columns = ", ".join(target.quote(name) for name in new)

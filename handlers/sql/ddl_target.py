@@ -50,8 +50,13 @@ class Target:
     # ---- names
 
     def table(self, name: TableName) -> TargetTable:
-        """The target's table for a source table, whether it is there or not."""
-        return TargetTable(*self.naming.target(name.database, name.table))
+        """The target's table for a source table, whether it is there or not. Raises Rejected for one that
+        the handler needs for itself."""
+        table = TargetTable(*self.naming.target(name.database, name.table))
+        why_not = self.kept.own_tables.why_not(table)
+        if why_not:
+            raise Rejected(f"{name.database}.{name.table}: {why_not}")
+        return table
 
     def named(self, name: TableName, own: TableName) -> TableName:
         """The source table that a statement means: in ANY_DATABASE, the one that the handler keeps and that

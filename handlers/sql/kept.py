@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from handlers.api import Change
 from handlers.mysql_ddl import TableName
+from handlers.sql.own_tables import OwnTables
 
 __all__ = ["NO_TOPIC", "Kept", "Statement"]
 
@@ -60,6 +61,7 @@ class Kept:
     marks: sa.Table
     worker: str
     handler: str
+    own_tables: OwnTables
 
     def keeps(self, name: TableName) -> bool:
         """Whether something of the source table was applied."""

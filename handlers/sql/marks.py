@@ -20,6 +20,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from handlers.api import Change
 from handlers.marks import BEFORE_ALL, WHOLE, Partition, Place, beyond, reached
 from handlers.sql.kept import Kept
+from handlers.sql.own_tables import OwnTables
 from handlers.topic_ids import KnownIds, MadeAnew, TopicId, of_former
 
 __all__ = ["WHOLE", "Marks", "Pending", "Source"]
@@ -124,6 +125,8 @@ class Marks:
                 raise ValueError(f"the {kind}'s name is longer than {_NAMES[kind]} characters: {value}")
         schema, _, table = name.rpartition(".")
         self.table = _table(table, schema or None)
+        self.own_tables = OwnTables((self.table.schema, table), dialect.name)
+        """Known for good when `create` was called."""
         self.needs = ""
         """The statements that `create` found lacking of a table that is there; empty: none."""
         self._mine = (worker, handler)
@@ -132,6 +135,10 @@ class Marks:
 
     def create(self, connection: sa.Connection) -> None:
         """The table, if it is not there, and columns that one of an earlier release lacks."""
+        self._create(connection)
+        self.own_tables = OwnTables.of(connection, self.table)
+
+    def _create(self, connection: sa.Connection) -> None:
         inspector = sa.inspect(connection)
         if not inspector.has_table(self.table.name, schema=self.table.schema):
             self.table.create(connection, checkfirst=True)
@@ -151,7 +158,7 @@ class Marks:
 
     def kept(self, connection: sa.Connection) -> Kept:
         """What is written down of the tables themselves."""
-        return Kept(connection, self.table, *self._mine)
+        return Kept(connection, self.table, *self._mine, self.own_tables)
 
     def pending(
         self,

@@ -1,0 +1,62 @@
+"""Tables of the target that the handler needs for itself: no source table may be kept in them.
+
+Else rows of a source table of that name would be read as marks, or its TRUNCATE would empty them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from handlers.sql.known_tables import TableName
+
+__all__ = ["REBUILDING", "OwnTables"]
+
+REBUILDING = "_binlane_rebuilding"
+"""Of SQLite: what a table is while it gets other columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTables:
+    """`marks`: (schema, table) of the table of marks. A target's table without a schema is in that schema,
+    too: in the worst case a table that could be kept is refused."""
+
+    marks: TableName
+    dialect: str
+
+    @classmethod
+    def of(cls, connection: sa.Connection, marks: sa.Table) -> OwnTables:
+        """As the target finds the marks, which are there."""
+        dialect = connection.dialect
+        schema: str | None = marks.schema
+        if schema is None and dialect.name == "postgresql":
+            # Any schema of search_path.
+            schema = connection.scalar(
+                sa.text(
+                    "SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+                    "WHERE c.relname = :name AND pg_table_is_visible(c.oid)"
+                ),
+                {"name": marks.name},
+            )
+        elif schema is None and dialect.name != "sqlite":
+            schema = dialect.default_schema_name
+        return cls((schema, marks.name), dialect.name)
+
+    def why_not(self, target: TableName) -> str:
+        """Why no source table may be kept in this table of the target; empty: it may."""
+        schema, table = target
+        names = self._alike(schema or self.marks[0] or ""), self._alike(table)
+        shown = ".".join(filter(None, target))
+        if names == (self._alike(self.marks[0] or ""), self._alike(self.marks[1])):
+            return (
+                f"it would be kept in {shown}, where this handler writes down what it has applied; "
+                "set table, schema or marks_table so that the two differ, or lead it to another handler"
+            )
+        if self.dialect == "sqlite" and names[1] == REBUILDING:
+            return f"it would be kept in {shown}, in which this handler rebuilds tables; set table"
+        return ""
+
+    def _alike(self, name: str) -> str:
+        # SQLite's names know no case, MySQL's on some systems; PostgreSQL's do, as they are always quoted.
+        return name if self.dialect == "postgresql" else name.casefold()

@@ -1,0 +1,85 @@
+"""No source table is kept in the tables that the handler needs for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sql_lab import SqlLab, orders
+
+from handlers import Rejected
+from handlers.testing import make_batch
+
+MakeLab = Callable[[str], SqlLab]
+ROW = {"id": 1, "note": "a"}
+FORGED = {"source_table": "shop.orders", "shard": -1, "topic": "test", "kafka_offset": 999_999}
+
+
+@pytest.mark.parametrize("name", ["binlane_marks", "Binlane_Marks"])
+def test_rows_never_become_marks(sql: SqlLab, name: str) -> None:
+    """Wherever the target keeps both under one name."""
+    if name != "binlane_marks" and sql.dialect == "postgresql":
+        pytest.skip("there it is another name")
+    with sql.handler(**together(sql)) as handler:
+        handler.handle(orders(ROW, offset=0))
+        before = sql.marks()
+        with pytest.raises(Rejected, match="writes down what it has applied; set table") as told:
+            handler.handle(orders(ROW, FORGED, key=None, table=f"shop.{name}", offset=1))
+        assert told.value.at == 0
+        assert sql.marks() == before
+        handler.handle(orders({"id": 2, "note": "b"}, offset=2))
+
+
+@pytest.mark.parametrize(
+    ("statement", "table"),
+    [
+        ("TRUNCATE TABLE binlane_marks", "binlane_marks"),
+        ("DROP TABLE IF EXISTS binlane_marks", "orders"),
+        ("ALTER TABLE binlane_marks ADD a int, DROP COLUMN topic", "binlane_marks"),
+        ("CREATE TABLE binlane_marks (id int PRIMARY KEY)", "orders"),
+        ("RENAME TABLE orders TO passing, binlane_marks TO orders", "orders"),
+        ("RENAME TABLE items TO others, orders TO binlane_marks", "orders"),
+        ("CREATE TABLE copy LIKE binlane_marks", "copy"),
+    ],
+)
+def test_no_statement_changes_the_marks(sql: SqlLab, statement: str, table: str) -> None:
+    with sql.handler(**together(sql)) as handler:
+        handler.handle(orders(ROW, offset=0))
+        handler.handle(orders(ROW, offset=0, table="shop.items"))
+        before = sql.marks()
+        with pytest.raises(Rejected, match=r"shop\.binlane_marks: it would be kept in .*binlane_marks"):
+            handler.handle(make_batch(f"shop.{table}", [{"sql": statement}], offset=1))
+        assert sql.marks() == before
+        handler.handle(orders({"id": 2, "note": "b"}, offset=2))  # nothing of it was followed
+        handler.handle(orders({"id": 2, "note": "b"}, offset=2, table="shop.items"))
+
+
+def test_a_table_of_that_name_elsewhere_is_one_as_any(server: SqlLab) -> None:
+    with server.handler() as handler:
+        handler.handle(orders(ROW, offset=0, table="shop.binlane_marks"))
+        handler.handle(make_batch("shop.binlane_marks", [{"sql": "TRUNCATE TABLE binlane_marks"}], offset=1))
+        handler.handle(orders(ROW, offset=2, table="shop.binlane_marks"))
+    assert server.rows("shop.binlane_marks") == [ROW]
+
+
+def test_marks_are_known_wherever_search_path_leads(make_sql: MakeLab) -> None:
+    lab = make_sql("postgres")
+    with lab.handler(schema="public") as handler:
+        handler.handle(orders(ROW, offset=0))
+    lab.run("CREATE SCHEMA first_of_all")
+    lab.url += "?options=-csearch_path%3Dfirst_of_all,public"
+    with lab.handler(schema="public") as handler, pytest.raises(Rejected, match="writes down"):
+        handler.handle(orders(ROW, offset=1, table="shop.binlane_marks"))
+
+
+def test_what_sqlite_rebuilds_tables_in_is_no_source_tables(make_sql: MakeLab) -> None:
+    lab = make_sql("sqlite")
+    with lab.handler(table="{table}") as handler, pytest.raises(Rejected, match="rebuilds tables"):
+        handler.handle(orders(ROW, table="shop._Binlane_Rebuilding"))
+
+
+def together(sql: SqlLab) -> dict[str, str]:
+    """Options by which all tables are where the marks are."""
+    if sql.dialect == "postgresql":
+        return {"schema": "public"}
+    return {"table": "{table}"} if sql.dialect == "sqlite" else {"schema": sql.engine.url.database or ""}
