@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -121,9 +123,10 @@ class Applier:
             altered.update(result.targets)
             self.tables.forget(*altered)
 
-    def note_made(self, connection: sa.Connection, batch: Batch) -> None:
-        """The table of the batch was not there, and is made."""
-        self._marks.kept(connection).note_made(TableName(batch.database, batch.name))
+    def making(self, connection: sa.Connection, batch: Batch) -> Callable[[], AbstractContextManager[None]]:
+        """For `create`: the table of the batch is made within it."""
+        target = self._naming.target(batch.database, batch.name)
+        return partial(self._marks.kept(connection).making, TableName(batch.database, batch.name), target)
 
     def _apply_rows(self, connection: sa.Connection, batch: Batch, run: _Run) -> None:
         name = self._naming.target(batch.database, batch.name)

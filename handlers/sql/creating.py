@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import sqlalchemy as sa
@@ -60,20 +61,26 @@ def wanted_columns(changes: Iterable[Change]) -> dict[str, str]:
     return {**wanted, **{name: inferred_type(value) for name, value in without.items() if name not in wanted}}
 
 
-def create(connection: sa.Connection, missing: TableMissing | ColumnsMissing) -> bool:
-    """Make what is missing; whether a table was made. Raises NameTooLong."""
+def create(
+    connection: sa.Connection,
+    missing: TableMissing | ColumnsMissing,
+    making: Callable[[], AbstractContextManager[None]],
+) -> None:
+    """Make what is missing; a table within `making`. Raises NameTooLong."""
     schema, table = missing.name
     if connection.dialect.name == "postgresql":
         for name in (schema or "", table, *missing.columns):
             if len(name.encode("utf-8")) > PG_NAME_BYTES:
                 raise NameTooLong(f"PostgreSQL takes no name of more than {PG_NAME_BYTES} bytes: {name}")
     if isinstance(missing, TableMissing):
-        return _create_table(connection, missing)
-    _add_columns(connection, missing)
-    return False
+        _create_table(connection, missing, making)
+    else:
+        _add_columns(connection, missing)
 
 
-def _create_table(connection: sa.Connection, missing: TableMissing) -> bool:
+def _create_table(
+    connection: sa.Connection, missing: TableMissing, making: Callable[[], AbstractContextManager[None]]
+) -> None:
     schema, name = missing.name
     inspector = sa.inspect(connection)
     if schema is not None and not inspector.has_schema(schema):
@@ -82,7 +89,7 @@ def _create_table(connection: sa.Connection, missing: TableMissing) -> bool:
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('binlane schemas'))")
         connection.execute(sa.schema.CreateSchema(schema, if_not_exists=True))
     if inspector.has_table(name, schema=schema):
-        return False
+        return
     untold = [column for column in missing.key if column not in missing.columns]
     columns = {**dict.fromkeys(untold, "longtext"), **missing.columns}
     table = sa.Table(
@@ -95,9 +102,9 @@ def _create_table(connection: sa.Connection, missing: TableMissing) -> bool:
         mysql_collate=_collation(connection.dialect),
         mysql_engine="InnoDB",
     )
-    table.create(connection)
+    with making():
+        table.create(connection)
     log.info("table_created", table=".".join(filter(None, missing.name)))
-    return True
 
 
 def _add_columns(connection: sa.Connection, missing: ColumnsMissing) -> None:

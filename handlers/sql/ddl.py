@@ -158,8 +158,7 @@ def _follow(target: Target, operation: Operation) -> list[TargetTable]:
             if is_moved or (target.is_again and target.kept.is_noted(operation.table)):
                 target.kept.note_moved(operation.table, to)
         case CreateTable():
-            if create_table(target, table, operation):
-                target.kept.note_made(operation.table)
+            create_table(target, table, operation)
         case DropTable():
             drop_table(target, table)
             target.kept.note_gone(operation.table)

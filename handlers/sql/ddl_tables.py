@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import structlog
 
 from handlers.api import Rejected
@@ -15,37 +17,36 @@ __all__ = ["create_table", "drop_table", "rename_table", "truncate_table"]
 log = structlog.stdlib.get_logger("handlers.sql")
 
 
-def create_table(target: Target, table: TargetTable, operation: CreateTable) -> bool:
-    """Whether it was made.
-
-    All columns but the key's may be NULL: a source's zero dates are, and so may be what a row lacks."""
+def create_table(target: Target, table: TargetTable, operation: CreateTable) -> None:
+    """All columns but the key's may be NULL: a source's zero dates are, and so may be what a row lacks."""
     if target.exists(table):
         missing = {column.name for column in operation.columns} - set(target.columns(table))
         if missing:
             log.info("ddl_table_is_there_with_other_columns", table=table.name, lacks=sorted(missing))
-        return False
+        return
+    making = partial(target.kept.making, operation.table, table)
     if operation.like is not None:
-        target.make_schema(table)
-        return _create_like(target, table, target.table(operation.like))
+        source = target.table(operation.like)
+        if target.exists(source):  # else its first row makes it
+            target.make_schema(table)
+            with making():
+                _create_like(target, table, source)
+        return
     columns = {column.name: column.type for column in operation.columns}
     try:
-        create(target.connection, TableMissing(table, columns, operation.key))
+        create(target.connection, TableMissing(table, columns, operation.key), making)
     except NameTooLong as error:
         raise Rejected(str(error)) from error
     target.done.append(f"CREATE TABLE {target.ref(table)}")
-    return True
 
 
-def _create_like(target: Target, table: TargetTable, source: TargetTable) -> bool:
-    if not target.exists(source):
-        return False  # its first row makes it
+def _create_like(target: Target, table: TargetTable, source: TargetTable) -> None:
     if target.family == "postgresql":
         target.run(f"CREATE TABLE {target.ref(table)} (LIKE {target.ref(source)} INCLUDING ALL)")
     elif target.family == "mysql":
         target.run(f"CREATE TABLE {target.ref(table)} LIKE {target.ref(source)}")
     else:
         create_like(target, table, source)
-    return True
 
 
 def drop_table(target: Target, table: TargetTable) -> None:

@@ -157,8 +157,7 @@ class SqlHandler(Handler):
             raise RuntimeError("handle was called before open")
         try:
             with self._engine.begin() as connection:
-                if create(connection, missing):
-                    self._applier.note_made(connection, batch)
+                create(connection, missing, self._applier.making(connection, batch))
         except NameTooLong as error:
             raise Rejected(f"{batch.table}: {error}") from error
         except DATABASE_ERRORS as error:

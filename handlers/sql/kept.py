@@ -8,7 +8,8 @@ letter may be replayed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -90,9 +91,25 @@ class Kept:
         )
         return {one.removesuffix(f".{table}") for one in known if one.endswith(f".{table}")}
 
-    def note_made(self, name: TableName) -> None:
+    @contextmanager
+    def making(self, name: TableName, target: tuple[str | None, str]) -> Iterator[None]:
+        """Within it the target's table (schema or None, name) of a source table is made, by one statement.
+
+        It is noted before: MySQL keeps what a statement makes, whatever becomes of the worker after it.
+        """
         self.note_gone(name)
         self._note(name, _MADE)
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            is_kept = (
+                self.connection.dialect.name in ("mysql", "mariadb") and not error.connection_invalidated
+            )
+            # What is there was made by another worker of the same name, which has noted it.
+            if is_kept and not sa.inspect(self.connection).has_table(target[1], schema=target[0]):
+                self.note_gone(name)
+                self.connection.exec_driver_sql("COMMIT")
+            raise
 
     def note_moved(self, old: TableName, new: TableName) -> None:
         was_made = self.made(old)

@@ -10,8 +10,9 @@ import pytest
 import sqlalchemy as sa
 from sql_lab import SqlLab, orders
 
-from handlers import Batch
+from handlers import Batch, Rejected
 from handlers.sql import SqlHandler
+from handlers.sql.handler import DatabaseError
 from handlers.testing import make_batch
 
 TYPES = {"id": "int", "price": "int", "price_new": "int"}
@@ -40,14 +41,20 @@ class Gone(Exception):
 
 
 @contextmanager
-def dying(handler: SqlHandler, after: int, *, before_the_statement: bool) -> Iterator[list[str]]:
+def dying(
+    handler: SqlHandler,
+    after: int,
+    *,
+    before_the_statement: bool,
+    verbs: tuple[str, ...] = ("ALTER", "RENAME"),
+) -> Iterator[list[str]]:
     """The handler's worker dies at the DDL statement of this number."""
     seen: list[str] = []
     engine = handler._engine
     assert engine is not None
 
     def note(_connection: Any, _cursor: Any, sql: str, *_: Any) -> None:
-        if sql.startswith(("ALTER", "RENAME")):
+        if sql.lstrip().startswith(verbs):
             seen.append(sql)
             if len(seen) == after:
                 raise Gone
@@ -107,3 +114,65 @@ def test_what_is_written_down_of_one_statement_is_not_taken_for_another(
     with lab.handler() as handler:
         handler.handle(statement("ALTER TABLE orders ADD c int DEFAULT 3, DROP price", 1))
     assert lab.rows() == [{"id": 1, "c": 3}]
+
+
+ONE = {"id": 1}
+MAKING = {
+    "by its statement": statement("CREATE TABLE orders (id int PRIMARY KEY)", 1),
+    "like another": statement("CREATE TABLE orders LIKE other", 1),
+    "by its first row": orders(ONE, types={"id": "int"}, offset=1),
+}
+
+
+@pytest.mark.parametrize("name", MAKING)
+def test_a_table_whose_making_is_not_written_down_any_more_is_known_as_made(
+    make_sql: Callable[[str], SqlLab], name: str
+) -> None:
+    lab = make_sql("mariadb")
+    with lab.handler() as handler:
+        handler.handle(orders(ONE, table="shop.other", types={"id": "int"}))
+    with (
+        lab.handler() as handler,
+        dying(handler, 1, before_the_statement=False, verbs=("CREATE TABLE shop", "CREATE TABLE `shop")),
+        pytest.raises(Gone),
+    ):
+        handler.handle(MAKING[name])
+    assert lab.has("shop.orders")
+    with lab.handler() as handler:
+        handler.handle(MAKING[name])
+        handler.handle(orders({"id": 2}, types={"id": "int"}, offset=2))
+        handler.handle(statement("DROP TABLE orders", 3))
+        assert not lab.has("shop.orders")
+        handler.handle(statement("CREATE TABLE orders (id int PRIMARY KEY)", 4))
+    assert lab.rows() == []
+
+
+@pytest.mark.parametrize("name", MAKING)
+def test_a_table_that_could_not_be_made_is_not_known_as_made(
+    make_sql: Callable[[str], SqlLab], name: str
+) -> None:
+    lab = make_sql("mariadb")
+    with lab.handler() as handler:
+        handler.handle(orders(ONE, table="shop.other", types={"id": "int"}))
+    with lab.handler() as handler:
+        refuse_making(handler)
+        with pytest.raises((DatabaseError, Rejected)):
+            handler.handle(MAKING[name])
+    lab.make("shop.orders", "id int PRIMARY KEY")
+    lab.run("INSERT INTO shop.orders VALUES (7)")
+    with lab.handler() as handler:
+        handler.handle(MAKING[name])
+        handler.handle(statement("DROP TABLE orders", 3))
+    assert {"id": 7} in lab.rows()
+
+
+def refuse_making(handler: SqlHandler) -> None:
+    """The server has no such storage engine."""
+    engine = handler._engine
+    assert engine is not None
+
+    def other(_connection: Any, _cursor: Any, sql: str, parameters: Any, *_: Any) -> tuple[str, Any]:
+        is_making = sql.lstrip().startswith(("CREATE TABLE shop", "CREATE TABLE `shop"))
+        return ("CREATE TABLE shop.x (id int) ENGINE=none" if is_making else sql), parameters
+
+    sa.event.listen(engine, "before_cursor_execute", other, retval=True)
