@@ -1,4 +1,4 @@
-"""Clients that ask for nothing, slowly, or too often: they are let go of, and probes are answered."""
+"""Clients that ask for nothing, slowly, or too often, or do not read: let go of; probes are answered."""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ import pytest
 from example_worker import status_at
 from servers.own_authority import OwnAuthority
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from worker.certificate import Certificate
 from worker.http import HttpServer, build_app
+from worker.http.access import Access, Guard
 from worker.metrics import Metrics
 from worker.status import WorkerStatus
 
 LONG = 600.0
 PATIENCE = 20.0
 """Seconds after which a test takes it that something never happens."""
+
+ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 Serve = Callable[..., HttpServer]
 
@@ -56,9 +61,42 @@ def serve(gate: threading.Event) -> Iterator[Serve]:
         yield serve
 
 
+@pytest.fixture
+def serve_large() -> Iterator[Serve]:
+    """A server whose answer fits no buffer of the system."""
+    with contextlib.ExitStack() as stack:
+
+        async def large(_: Request) -> Response:
+            return PlainTextResponse(b"x" * 50_000_000)
+
+        async def healthz(_: Request) -> Response:
+            return PlainTextResponse("ok\n")
+
+        def serve(**options: object) -> HttpServer:
+            app = Starlette(
+                routes=[Route("/", large), Route("/healthz", healthz)],
+                middleware=[Middleware(Guard, access=Access())],
+            )
+            server = HttpServer(app, "127.0.0.1", 0, **options)  # type: ignore[arg-type]
+            server.start()
+            stack.callback(server.stop)
+            return server
+
+        yield serve
+
+
 def connect(server: HttpServer, *, say: bytes = b"") -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
     connection.sendall(say)
+    return connection
+
+
+def ask_and_do_not_read(server: HttpServer, requests: int) -> socket.socket:
+    """So many requests at once. On return the first answer has begun to come."""
+    connection = connect(server)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.sendall(ASK * requests)
+    connection.recv(1)
     return connection
 
 
@@ -75,13 +113,13 @@ def is_closed(connection: socket.socket) -> bool:
 def is_closed_while_saying(connection: socket.socket, said: bytes, *, read: bool = True) -> bool:
     """Whether it ends although something is said now and then. Who does not read learns of it by saying."""
     connection.settimeout(0.05)
-    for _ in range(400):
+    for _ in range(200):
         with contextlib.suppress(TimeoutError):
             try:
                 connection.sendall(said)
                 if read and connection.recv(1) == b"":
                     return True
-            except ConnectionError:
+            except (ConnectionError, ssl.SSLEOFError):
                 return True
         if not read:
             time.sleep(0.05)
@@ -140,18 +178,39 @@ def test_half_open_requests_are_bounded_and_keep_nobody_out(serve: Serve) -> Non
         assert all(is_closed(connection) for connection in half_open[:30])
 
 
-def test_an_answer_that_nobody_reads_is_given_up() -> None:
-    large = PlainTextResponse("x" * 50_000_000)
-    server = HttpServer(Starlette(routes=[Route("/", large)]), "127.0.0.1", 0, client_seconds=1.0)
-    server.start()
-    try:
-        with connect(server) as connection:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            connection.recv(1)
-            assert is_closed_while_saying(connection, b"GET /", read=False)
-    finally:
-        server.stop()
+@pytest.mark.parametrize("asked", [1, 2, 30])
+def test_answers_that_nobody_reads_are_given_up(serve_large: Serve, asked: int) -> None:
+    server = serve_large(client_seconds=0.3)
+    with ask_and_do_not_read(server, asked) as connection:
+        assert is_closed_while_saying(connection, b"GET /", read=False)
+
+
+def test_answers_that_nobody_reads_are_given_up_over_tls(serve_large: Serve, tmp_path: Path) -> None:
+    authority = OwnAuthority(tmp_path)
+    server = serve_large(client_seconds=0.3, certificate=Certificate(*authority.server()))
+    trust = ssl.create_default_context(cafile=authority.certificate)
+    with connect(server) as plain, trust.wrap_socket(plain, server_hostname="127.0.0.1") as connection:
+        connection.sendall(ASK * 3)
+        connection.recv(1)
+        assert is_closed_while_saying(connection, b"GET /", read=False)
+
+
+def test_answers_that_nobody_reads_keep_nobody_from_an_answer(serve_large: Serve) -> None:
+    server = serve_large(client_seconds=LONG)
+    with contextlib.ExitStack() as stack:
+        for _ in range(16):
+            stack.enter_context(ask_and_do_not_read(server, 2))
+        with connect(server, say=ASK) as one_more:
+            assert one_more.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+def test_whoever_does_not_read_makes_room(serve_large: Serve) -> None:
+    server = serve_large(client_seconds=LONG, most_connections=4)
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(ask_and_do_not_read(server, 2))
+        for _ in range(4):
+            assert healthy(server)
 
 
 def test_requests_that_take_long_are_bounded_and_probes_are_answered(

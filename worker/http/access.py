@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["PROBES", "Access", "Guard"]
 
@@ -23,7 +23,8 @@ _log = structlog.get_logger(__name__)
 
 _HOST_HINT = "if it is one of its own, add it to http.allowed_hosts"
 _MOST_AT_ONCE = 16
-"""Requests other than probes: each may wait for locks of the worker, and takes one of 40 threads."""
+"""Requests other than probes that are worked on: each may wait for locks of the worker, and takes one of 40
+threads."""
 _WANTED = [("WWW-Authenticate", "Bearer"), ("WWW-Authenticate", 'Basic realm="binlane", charset="UTF-8"')]
 # Names that nobody can have in the public DNS. A page from elsewhere whose name is made to lead here (DNS
 # rebinding) has one that anybody can have.
@@ -79,18 +80,30 @@ class Guard:
             return
         refusal = self._access.refusal(scope)
         if refusal is None and self._running >= _MOST_AT_ONCE:
-            refusal = _refused(503, f"{_MOST_AT_ONCE} requests are being answered: ask again")
+            refusal = _refused(503, f"{_MOST_AT_ONCE} requests are being worked on: ask again")
         if refusal is not None:
             if refusal.status_code == 421 and not self._told:
                 self._told = True  # once: anybody can send any name
                 _log.warning("http_host_refused", host=Headers(scope=scope)["host"][:200], hint=_HOST_HINT)
             await refusal(scope, receive, send)
             return
+        running = True
+
+        def worked_out() -> None:
+            nonlocal running
+            if running:
+                self._running -= 1
+                running = False
+
+        async def hand_over(message: Message) -> None:
+            worked_out()  # how fast the client reads it keeps nobody else waiting
+            await send(message)
+
         self._running += 1
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, hand_over)
         finally:
-            self._running -= 1
+            worked_out()
 
 
 def _refused(code: int, reason: str) -> PlainTextResponse:

@@ -1,6 +1,6 @@
 """Takes connections for the server: so many, and each for so long.
 
-Whoever opens one and says nothing, says it slowly, or does not read its answer, holds nothing for long.
+Whoever opens one and says nothing, says it slowly, or does not read its answers, holds nothing for long.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import structlog
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["Gate", "Visit"]
 
@@ -20,6 +20,9 @@ _log = structlog.get_logger(__name__)
 
 _TLS_HANDSHAKE = 22
 """The first byte of a client that begins TLS; no method of HTTP begins with it."""
+
+_PIECE = 65536
+"""Bytes of an answer that are handed over at once. The server takes the next when most of it has gone out."""
 
 
 class Visit:
@@ -31,13 +34,13 @@ class Visit:
         self._seconds = seconds
         self._leave = leave
         self._transport: asyncio.Transport | None = None
-        self._reading_slowly = False
         self._coming: asyncio.Task[None] | None = None
-        self.answered = False
-        """Whether a request of it is being answered."""
+        self._open = True
+        self.busy = False
+        """Whether the worker works out an answer: else it waits for the client, to ask or to read."""
         self.since = self._loop.time()
         """When it began to wait for the client."""
-        self._timer = self._loop.call_later(seconds, self._late)
+        self._timer = self._loop.call_later(seconds, self.end)
 
     def come(self, coming: asyncio.Task[None]) -> None:
         """`coming` makes the transport."""
@@ -48,19 +51,21 @@ class Visit:
         self._transport = transport
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """The application, watched: while it answers, the client is not waited for."""
+        """The application, watched: but while it works out an answer, the client is waited for. For each
+        piece of an answer it has its seconds anew, and once more for the last piece and the next request."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            async def hand_over(message: Message) -> None:
+                for piece in _pieces(message):
+                    self._wait()
+                    await send(piece)
+
+            self.busy = True
             self._timer.cancel()
-            self.answered = True
             try:
-                await app(scope, receive, send)
+                await app(scope, receive, hand_over)
             finally:
-                self.answered = False
-                self._reading_slowly = False
-                self.since = self._loop.time()
-                self._timer.cancel()
-                self._timer = self._loop.call_later(self._seconds, self._late)
+                self._wait()
 
         return answer
 
@@ -74,6 +79,7 @@ class Visit:
 
     def left(self) -> None:
         """It is closed."""
+        self._open = False
         self._timer.cancel()
         self._leave(self)
 
@@ -83,13 +89,14 @@ class Visit:
             self._connection.close()
             self.left()
 
-    def _late(self) -> None:
-        transport = self._transport
-        if transport is not None and transport.get_write_buffer_size() and not self._reading_slowly:
-            self._reading_slowly = True  # a large answer through a narrow line: once more as long
-            self._timer = self._loop.call_later(self._seconds, self._late)
-        else:
-            self.end()
+    def _wait(self) -> None:
+        """For the client, once more so long. `since` stays: who reads slowly makes room before others do."""
+        if self.busy:
+            self.busy = False
+            self.since = self._loop.time()
+        self._timer.cancel()
+        if self._open:
+            self._timer = self._loop.call_later(self._seconds, self.end)
 
 
 class Gate:
@@ -106,8 +113,8 @@ class Gate:
         closed: Callable[[], bool],
     ) -> None:
         """`most`: so many connections at once. `seconds`: so long a client may take for a request, for TLS,
-        and for reading its answer. `tls` gives the context for clients that begin TLS; others go without.
-        Once `closed`, nobody is let in."""
+        and for each 64 KiB of an answer. `tls` gives the context for clients that begin TLS; others go
+        without. Once `closed`, nobody is let in."""
         self._listener = listener
         self._protocol = protocol
         self._tls = tls
@@ -138,7 +145,7 @@ class Gate:
     def _has_room(self) -> bool:
         """Whoever has kept the worker waiting the longest makes room: a probe asks at once."""
         if len(self._visits) >= self._most:
-            waiting = [visit for visit in self._visits if not visit.answered]
+            waiting = [visit for visit in self._visits if not visit.busy]
             if not waiting:
                 return False
             min(waiting, key=lambda visit: visit.since).end()
@@ -165,3 +172,12 @@ async def _begins_tls(connection: socket.socket) -> bool:
     finally:
         loop.remove_reader(connection)
     return connection.recv(1, socket.MSG_PEEK) == bytes([_TLS_HANDSHAKE])
+
+
+def _pieces(message: Message) -> Iterator[Message]:
+    """A body in pieces; anything else as it is."""
+    body = message.get("body", b"")
+    last = max(len(body) - 1, 0) // _PIECE * _PIECE
+    for start in range(0, last, _PIECE):
+        yield {**message, "body": body[start : start + _PIECE], "more_body": True}
+    yield {**message, "body": body[last:]} if last else message

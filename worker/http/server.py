@@ -46,7 +46,8 @@ class HttpServer:
         client_seconds: float = _CLIENT_SECONDS,
     ) -> None:
         """With a `certificate` clients may speak TLS; whether they must, `app` decides by the scheme.
-        `client_seconds`: so long a client may take for sending a request, and for reading its answer."""
+        `client_seconds`: so long a client may take for sending a request, and for reading each 64 KiB of its
+        answer."""
         self._host = host
         self._port = port
         self._certificate = certificate

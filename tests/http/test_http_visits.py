@@ -1,0 +1,102 @@
+"""How long a connection waits for its client, by a clock that stands unless it is moved."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from starlette.responses import Response
+from starlette.types import Message
+
+from worker.http.gate import Visit
+
+SECONDS = 10.0
+PIECE = 65536
+
+
+class Client:
+    """Takes what is sent to it, each message after so many seconds."""
+
+    def __init__(self, seconds: float, left: Callable[[], bool]) -> None:
+        self.now = 0.0
+        self.got: list[Message] = []
+        self._seconds = seconds
+        self._left = left
+
+    async def take(self, message: Message) -> None:
+        self.now += self._seconds
+        await asyncio.sleep(0)  # the loop looks at its timers
+        await asyncio.sleep(0)
+        if not self._left():
+            self.got.append(message)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.got)
+
+
+def run(body: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, None]]) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(body(runner.get_loop()))
+
+
+async def no_request() -> Message:
+    raise AssertionError("the answer asks for nothing")
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 20 * PIECE + 7])
+@pytest.mark.parametrize("seconds", [SECONDS * 0.9, SECONDS * 1.1])
+def test_each_piece_of_an_answer_has_its_time(size: int, seconds: float) -> None:
+    async def answer(loop: asyncio.AbstractEventLoop) -> None:
+        left: list[Visit] = []
+        client = Client(seconds, lambda: bool(left))
+        loop.time = lambda: client.now  # type: ignore[method-assign]
+        with socket.socket() as connection:
+            visit = Visit(connection, SECONDS, left.append)
+            whole = bytes(index % 251 for index in range(size))
+            await visit.around(Response(whole))({"type": "http"}, no_request, client.take)
+            if seconds > SECONDS:
+                assert left
+                assert client.got == []
+                return
+            assert not left
+            assert client.body == whole
+            assert [message.get("more_body", False) for message in client.got[1:-1]] == [True] * (
+                len(client.got) - 2
+            )
+            assert not client.got[-1].get("more_body", False)
+            assert max(len(message.get("body", b"")) for message in client.got) <= PIECE
+            assert visit.since == 0.0
+            client.now += SECONDS * 1.1
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert left
+
+    run(answer)
+
+
+def test_an_answer_that_is_worked_out_has_all_the_time() -> None:
+    async def answer(loop: asyncio.AbstractEventLoop) -> None:
+        left: list[Visit] = []
+        client = Client(SECONDS * 0.9, lambda: bool(left))
+        loop.time = lambda: client.now  # type: ignore[method-assign]
+        with socket.socket() as connection:
+            visit = Visit(connection, SECONDS, left.append)
+
+            async def app(scope: Any, receive: Any, send: Any) -> None:
+                client.now += SECONDS * 100
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                assert visit.busy
+                await Response(b"ok")(scope, receive, send)
+
+            await visit.around(app)({"type": "http"}, no_request, client.take)
+            assert not left
+            assert not visit.busy
+            assert visit.since == SECONDS * 100
+            visit.end()
+
+    run(answer)
