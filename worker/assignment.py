@@ -12,6 +12,7 @@ from confluent_kafka import Message
 from offsets.restore import Start
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, TopicPartition
+from worker.decoding import source_time
 from worker.formats.interface import Format, Record
 
 __all__ = ["Assignment", "Assignments", "with_earlier"]
@@ -95,7 +96,7 @@ class Assignment:
         """When the newest change of those fetched happened in its source, in milliseconds since 1970; None:
         no record has told that yet. Any thread; few records are asked."""
         record, self.newest = self.newest, None
-        told = None if record is None else self.format.source_time_ms(record)
+        told = None if record is None else source_time(self.format, record)
         if told is not None:
             self.source_ms = told if self.source_ms is None else max(told, self.source_ms)
         return self.source_ms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from handlers import Change
 from worker.formats.interface import Format, Place, Record, Route, SeparateDDL, Skip, UndecodableRecord
+from worker.formats.times import has_calendar
 from worker.logs import get_logger
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "learn",
     "place_of",
     "refuse_oversized",
+    "source_time",
 ]
 
 log = get_logger("decoding")
@@ -52,6 +54,15 @@ def decoded(format_: Format, record: Record, into: list[Change]) -> None:
         format_.decode(record, into)
     except Exception as error:
         raise fault_of(error, record) from error
+
+
+def source_time(format_: Format, record: Record) -> int | None:
+    """`format_.source_time_ms`, total: None where it raises, or where no calendar has the time."""
+    try:
+        time_ms = format_.source_time_ms(record)
+    except Exception:  # the record's processor tells what is wrong with it
+        return None
+    return time_ms if time_ms is not None and has_calendar(time_ms) else None
 
 
 def place_of(format_: SeparateDDL, record: Record) -> Place | None:

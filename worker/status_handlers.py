@@ -141,4 +141,9 @@ def _number(value: Any) -> float | None:
 
 
 def _moment(milliseconds: float | None) -> datetime | None:
-    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)
+    if milliseconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # no calendar has it
+        return None

@@ -9,6 +9,7 @@ from worker import __version__
 from worker.assignment import Assignment
 from worker.chunk import Chunk
 from worker.configuration import Configuration
+from worker.decoding import source_time
 from worker.formats.interface import Format, Record
 from worker.parts import Parts
 from worker.snapshot import LaneView, TableView
@@ -115,10 +116,7 @@ class StatusReport:
         """For each partition: seconds since the oldest of these changes happened in its source."""
         delays = {}
         for partition, (format_, record) in _heads(chunks).items():
-            try:
-                happened = format_.source_time_ms(record)
-            except Exception:  # its processor tells what is wrong with it
-                continue
+            happened = source_time(format_, record)
             if happened is not None:
                 delays[partition] = max(0.0, self._wall_clock() - happened / 1000)
         return delays

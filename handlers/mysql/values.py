@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
+from math import isfinite
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -37,6 +38,8 @@ class Converter(NamedTuple):
 
 # ---- numbers
 
+# Python's own readers take more: `1_000`, digits of other scripts, white space around, `Infinity`.
+_NUMBER = re.compile(r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?", re.ASCII).fullmatch
 _MOST_DIGITS = 20  # of any integer type
 _MOST_SIZE = 1000  # of a decimal of any source
 MOST_OF_BINARY = 255
@@ -47,21 +50,25 @@ _RESCALING = Context(prec=200, traps=[Inexact, InvalidOperation])
 
 
 def _integer(text: str) -> int:
-    try:
+    if len(text) <= _MOST_DIGITS and text.isascii() and text.removeprefix("-").isdecimal():
         return int(text)
-    except ValueError:
-        value = _decimal(text)
-        # The bound: a short text must not become a number of a million digits.
-        if not value.is_finite() or value.adjusted() > _MOST_DIGITS or value != value.to_integral_value():
-            raise ValueError("no integer") from None
-        return int(value)
+    value = _decimal(text)
+    # The bound: a short text must not become a number of a million digits.
+    if value.adjusted() > _MOST_DIGITS or value != value.to_integral_value():
+        raise ValueError("no integer")
+    return int(value)
 
 
 def _double(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError("no number") from None
+    if _NUMBER(text) is None:
+        raise ValueError("no number")
+    return _finite(float(text))
+
+
+def _finite(value: float) -> float:
+    if not isfinite(value):
+        raise ValueError("beyond the range of DOUBLE")
+    return value
 
 
 def single(value: float) -> float:
@@ -74,10 +81,18 @@ def single(value: float) -> float:
 
 
 def _decimal(text: str) -> Decimal:
+    if _NUMBER(text) is None:
+        raise ValueError("no number")
     try:
         return bounded(Decimal(text))
     except DecimalException:
         raise ValueError("no number") from None
+
+
+def _bounded(value: Decimal) -> Decimal:
+    if not value.is_finite():
+        raise ValueError("no number")
+    return bounded(value)
 
 
 def _decimal_of(scale: int) -> Converter:
@@ -87,6 +102,8 @@ def _decimal_of(scale: int) -> Converter:
     has_scale = unit.same_quantum
 
     def rescale(value: Decimal) -> Decimal:
+        if not value.is_finite():
+            raise ValueError("no number")
         try:
             return value.quantize(unit, context=_RESCALING)
         except DecimalException:
@@ -216,9 +233,9 @@ def _set_of(labels: Sequence[str]) -> Converter:
 # ---- by name
 
 _INTEGER = Converter(int, _integer)
-_DOUBLE = Converter(float, _double)
-_FLOAT = Converter(float, lambda text: single(_double(text)), finish=single)
-_DECIMAL = Converter(Decimal, _decimal, finish=bounded)
+_DOUBLE = Converter(float, _double, finish=_finite, is_finished=isfinite)
+_FLOAT = Converter(float, lambda text: single(_double(text)), finish=lambda value: single(_finite(value)))
+_DECIMAL = Converter(Decimal, _decimal, finish=_bounded)
 # Without `tz=False` a bare number would pass as seconds since 1970.
 _WALL_CLOCK = Annotated[datetime, msgspec.Meta(tz=False)]
 _BYTES = _read_as_text(_bytes)

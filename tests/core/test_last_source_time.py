@@ -30,3 +30,12 @@ def test_a_large_record_is_not_kept_until_somebody_asks() -> None:
     of.came([record(5, sql="x" * 70_000)])
     assert of.newest is None
     assert of.last_source_ms() == SECOND + 5
+
+
+def test_a_time_that_no_calendar_has_is_not_told() -> None:
+    of = assignment()
+    of.came([record(7)])
+    assert of.last_source_ms() == SECOND + 7
+    for time_ms in (SECOND * 1_000, 10**20, 10**400):
+        of.came([record(8, es=time_ms)])
+        assert of.last_source_ms() == SECOND + 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from canal_messages import message, row, sent, without
@@ -251,3 +252,16 @@ def test_a_later_row_that_is_undecodable_takes_the_whole_message_with_it(canal: 
     with pytest.raises(UndecodableRecord):
         canal.decode(message(data=[good, bad]), changes)
     assert changes == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"sql": "DROP TABLE t"}, "rows"),
+        ({"data": None, "sql": None}, "no `sql`"),
+        ({"data": [], "sql": " "}, "no"),
+    ],
+)
+def test_ddl_with_rows_or_without_its_statement_is_refused(fields: dict[str, Any], what: str) -> None:
+    with pytest.raises(UndecodableRecord, match=what):
+        Canal().decode(message(isDdl=True, type="ALTER", **fields), [])

@@ -9,11 +9,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from canal_messages import message
 from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.mysql.types import MySQLType, read_type
 from handlers.mysql.values import converter_of
+from worker.formats.canal.format import Canal
+from worker.formats.interface import UndecodableRecord
 
 
 def read(type_text: str, text: str) -> Any:
@@ -150,6 +153,18 @@ def test_a_date_that_no_calendar_has_is_none(type_text: str, text: str) -> None:
         ("decimal(10,2)", "1,5"),
         ("double", "0.1.2"),
         ("float", "1E39"),
+        ("double", "1E400"),
+        ("int", "1_000"),
+        ("int", " 7 "),
+        ("int", "\uff17"),
+        ("int", "NaN"),
+        ("double", "1_000"),
+        ("double", "\uff17"),
+        *(
+            (type_text, text)
+            for type_text in ("float", "double", "decimal(10,2)", "decimal")
+            for text in ("NaN", "sNaN", "Infinity", "-inf", "")
+        ),
         ("date", "yesterday"),
         ("date", "2024-13-01"),
         ("date", "2024-01-01 00:00:00"),
@@ -171,6 +186,22 @@ def test_a_text_that_is_no_value_of_its_type_is_refused(type_text: str, text: st
         read(type_text, text)
     with pytest.raises(ValueError, match=r"."):
         decode(type_text, text)
+
+
+@pytest.mark.parametrize("text", ["1_000", " 7 ", "\uff17", "1e", "--1", "0x10"])
+@pytest.mark.parametrize(
+    "type_text", ["decimal", "decimal(10,2)", "int", "double", "float", "bit(8)", "year"]
+)
+def test_what_only_python_takes_for_a_number_is_refused(type_text: str, text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        read(type_text, text)
+    one = message(mysqlType={"id": "bigint", "n": type_text}, data=[{"id": "7", "n": text}])
+    usual = message(mysqlType={"id": "bigint", "n": type_text}, data=[{"id": "7", "n": "1"}])
+    canal = Canal()
+    for _ in range(200):
+        canal.decode(usual, [])
+    with pytest.raises(UndecodableRecord):
+        canal.decode(one, [])
 
 
 def test_a_decimal_with_more_digits_than_its_type_keeps_them() -> None:

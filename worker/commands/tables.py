@@ -166,4 +166,7 @@ def _size(value: int) -> str:
 def _time(milliseconds: int | None) -> str:
     if milliseconds is None:
         return "-"
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):  # no calendar has it
+        return f"{milliseconds:.3g} ms"

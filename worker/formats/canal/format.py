@@ -23,6 +23,7 @@ from worker.formats.canal.rows import (
     read_shape,
 )
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+from worker.formats.times import Milliseconds
 
 __all__ = ["Canal", "CanalRoute"]
 
@@ -58,7 +59,7 @@ class _Envelope(msgspec.Struct, gc=False):
 class _Time(msgspec.Struct, gc=False):
     """When the change happened."""
 
-    es: int
+    es: Milliseconds
 
 
 _read_envelope = msgspec.json.Decoder(_Envelope, strict=False).decode
@@ -125,6 +126,10 @@ class Canal:
             except DECODE_ERRORS as error:
                 raise _undecodable(value, error) from None
         if message.is_ddl:
+            if rows or not (message.type == "TRUNCATE" or (message.sql or "").strip()):
+                raise UndecodableRecord(
+                    "no Canal message: `isDdl` is true, and it holds " + ("rows" if rows else "no `sql`")
+                )
             into.append(_statement(message, record))
         elif rows:
             into.extend(_changes(rows, message, shape, record))

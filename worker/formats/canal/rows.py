@@ -17,6 +17,7 @@ from msgspec.structs import asdict, astuple
 
 from handlers.mysql.values import Converter, converter_of
 from worker.formats.interface import UndecodableRecord
+from worker.formats.times import Milliseconds
 
 __all__ = ["DECODE_ERRORS", "REFUSALS", "Message", "Row", "RowShape", "holds_null_text", "read_shape"]
 
@@ -42,7 +43,7 @@ class Message(msgspec.Struct, Generic[Rows], gc=False):
     """The fields that changes are made of; the others are never decoded."""
 
     type: str
-    es: int
+    es: Milliseconds
     data: Rows | None = None
     old: msgspec.Raw = _NULL
     mysql_type: msgspec.Raw = msgspec.field(name="mysqlType", default=_NULL)
@@ -190,7 +191,11 @@ class RowShape:
         """Every column is required and no other allowed: nothing that the types do not name is dropped."""
         columns = tuple(types)
         converters = [self.converters.get(column) for column in columns]
-        json_types = [str if converter is None else converter.json_type for converter in converters]
+        # Of a decimal the text: msgspec reads `1_000`, too, and digits of all scripts.
+        json_types = [
+            str if converter is None or converter.json_type is Decimal else converter.json_type
+            for converter in converters
+        ]
         plain = all(column.isidentifier() and not column.startswith("__") for column in columns)
         fields = columns if plain else tuple(f"column{place}" for place in range(len(columns)))
         row_type: Any = msgspec.defstruct(
@@ -202,7 +207,11 @@ class RowShape:
         )
         if not plain:
             self._as_row = lambda values: dict(zip(columns, astuple(values), strict=True))
-        unfinished = [(name, c.is_finished, c.finish) for name, c in self.converters.items() if c.finish]
+        unfinished = [
+            (name, None, c.read) if c.json_type is Decimal else (name, c.is_finished, c.finish)
+            for name, c in self.converters.items()
+            if c.finish
+        ]
         self._checks = tuple((name, check, finish) for name, check, finish in unfinished if check)
         self._finishes = tuple((name, finish) for name, check, finish in unfinished if not check)
         self.decode = msgspec.json.Decoder(cast(Any, Message)[list[row_type]], strict=False).decode

@@ -15,6 +15,7 @@ import msgspec
 from handlers.api import Operation
 from worker.formats.debezium.source import DECODE_ERRORS, POSTGRESQL, Row, Source, refuse_others
 from worker.formats.interface import Record, UndecodableRecord
+from worker.formats.times import has_calendar
 
 if TYPE_CHECKING:
     from worker.configuration.debezium_settings import DebeziumSettings
@@ -119,7 +120,7 @@ def _source(told: Mapping[str, Any], topic: str, known_connector: str) -> Source
         db=_text(told, "source_db", "db") or database,
         schema=schema,
         table=_text(told, "source_table", "table") or table,
-        ts_ms=_number(told, "source_ts_ms", "ts_ms"),
+        ts_ms=_time(told),
         file=_text(told, "source_file", "file"),
         pos=_number(told, "source_pos", "pos"),
         row=_number(told, "source_row", "row"),
@@ -144,6 +145,13 @@ def _number(told: Mapping[str, Any], *names: str) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None
+
+
+def _time(told: Mapping[str, Any]) -> int | None:
+    time_ms = _number(told, "source_ts_ms", "ts_ms")
+    if time_ms is not None and not has_calendar(time_ms):
+        raise UndecodableRecord(f"its time, {time_ms} ms, is outside of the years 1 to 9999")
+    return time_ms
 
 
 def _header(value: bytes) -> Any:

@@ -30,6 +30,7 @@ from worker.formats.debezium.source import (
 from worker.formats.debezium.unchanged import lacks_values
 from worker.formats.interface import Place, Record, Route, Skip, UndecodableRecord
 from worker.formats.table_history import TableDefinition, TableHistory
+from worker.formats.times import kafka_time
 
 if TYPE_CHECKING:
     from worker.configuration.debezium_settings import DebeziumSettings
@@ -227,7 +228,7 @@ class Debezium:
             after,
             key_columns,
             None,
-            record.timestamp()[1] if time_ms is None else time_ms,
+            kafka_time(record) if time_ms is None else time_ms,
             record.topic(),
             record.partition(),
             record.offset(),
@@ -256,7 +257,7 @@ class Debezium:
             after=after,
             key_columns=key_columns,
             sql=None,
-            source_time_ms=record.timestamp()[1] if time_ms is None else time_ms,
+            source_time_ms=kafka_time(record) if time_ms is None else time_ms,
             topic=record.topic(),
             partition=record.partition(),
             offset=record.offset(),

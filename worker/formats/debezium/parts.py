@@ -9,6 +9,7 @@ import msgspec
 
 from worker.formats.debezium.connect_schema import BEGIN, Envelopes
 from worker.formats.debezium.source import DECODE_ERRORS, LogPlace, Payload, Source
+from worker.formats.times import Milliseconds
 
 __all__ = ["part", "read_logged", "read_placed"]
 
@@ -30,7 +31,7 @@ class _Logged(msgspec.Struct, gc=False):
 
     source: Source
     op: str | None = None
-    ts_ms: int | None = None
+    ts_ms: Milliseconds | None = None
 
 
 read_placed: Callable[[Payload], _Placed] = msgspec.json.Decoder(_Placed).decode

@@ -25,6 +25,7 @@ from worker.formats.table_history import TableDefinition
 
 if TYPE_CHECKING:
     from worker.configuration.debezium_settings import DebeziumSettings
+from worker.formats.times import Milliseconds
 
 __all__ = ["ENDLESS", "Message", "RowShape", "Sure", "plain_rows"]
 
@@ -55,7 +56,7 @@ class Message(msgspec.Struct, Generic[RowType], gc=False):
     before: RowType | None = None
     after: RowType | None = None
     transaction: Transaction | None = None
-    ts_ms: int | None = None
+    ts_ms: Milliseconds | None = None
 
 
 _read_plain: Callable[[Payload], Message[Row]] = msgspec.json.Decoder(Message[Row], float_hook=number).decode

@@ -16,6 +16,7 @@ from worker.formats.debezium.source import LogPlace, Payload, Source, log_place
 from worker.formats.debezium.types import Column, type_of_column
 from worker.formats.interface import Record
 from worker.formats.table_history import TableDefinition
+from worker.formats.times import Milliseconds, kafka_time
 
 __all__ = ["SchemaChange", "ddl_place", "lessons", "read_schema_change", "statement", "table_of"]
 
@@ -44,7 +45,7 @@ class SchemaChange(msgspec.Struct, gc=False):
     source: Source
     database: str | None = msgspec.field(name="databaseName", default=None)
     table_changes: Sequence[_TableChange] | None = msgspec.field(name="tableChanges", default=None)
-    ts_ms: int | None = None
+    ts_ms: Milliseconds | None = None
 
 
 read_schema_change: Callable[[Payload], SchemaChange] = msgspec.json.Decoder(SchemaChange).decode
@@ -99,7 +100,7 @@ def statement(change: SchemaChange, record: Record) -> Change:
         after=None,
         key_columns=None,
         sql=sql,
-        source_time_ms=record.timestamp()[1] if time_ms is None else time_ms,
+        source_time_ms=kafka_time(record) if time_ms is None else time_ms,
         topic=record.topic(),
         partition=record.partition(),
         offset=record.offset(),

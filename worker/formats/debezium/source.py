@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from worker.formats.interface import UndecodableRecord
+from worker.formats.times import Milliseconds
 
 __all__ = [
     "DECODE_ERRORS",
@@ -56,7 +57,7 @@ class Source(LogPlace, gc=False):
     db: str | None = None
     schema: str | None = None
     table: str | None = None
-    ts_ms: int | None = None
+    ts_ms: Milliseconds | None = None
     gtid: str | None = None
 
 

@@ -12,10 +12,11 @@ import msgspec
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.dts.header import names_of, read_header, routing_key
+from worker.formats.dts.header import Header, names_of, read_header, routing_key
 from worker.formats.dts.record import DTSRecord, RecordReader, Row
 from worker.formats.dts.statements import is_truncate, table_of
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+from worker.formats.times import has_calendar
 
 __all__ = ["DTS", "DTSRoute"]
 
@@ -106,7 +107,7 @@ class DTS:
     def source_time_ms(self, record: Record) -> int | None:
         """`sourceTimestamp`, which DTS gives in seconds."""
         try:
-            return read_header(record.value() or b"").source_time * 1000
+            return _time_ms(read_header(record.value() or b""))
         except _FAULTS:
             return None
 
@@ -174,7 +175,7 @@ def _change(
         after,
         None if shape is None else shape.key_columns,
         sql,
-        read.header.source_time * 1000,
+        _time_ms(read.header),
         record.topic(),
         record.partition(),
         record.offset(),
@@ -182,6 +183,15 @@ def _change(
         read.transaction,
         None if shape is None else shape.types,
     )
+
+
+def _time_ms(header: Header) -> int:
+    time_ms = header.source_time * 1000
+    if not has_calendar(time_ms):
+        raise UndecodableRecord(
+            f"its `sourceTimestamp`, {header.source_time} s, is outside of the years 1 to 9999"
+        )
+    return time_ms
 
 
 def _statement(read: DTSRecord) -> str:

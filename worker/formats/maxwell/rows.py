@@ -18,6 +18,7 @@ from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import number
 from worker.formats.maxwell.values import COLUMN_ERRORS, UNTYPED, Column, column_of
 from worker.formats.table_history import TableDefinition
+from worker.formats.times import Milliseconds, Seconds
 
 __all__ = ["DECODE_ERRORS", "Header", "Message", "Row", "RowShape"]
 
@@ -38,7 +39,7 @@ class Header(msgspec.Struct, gc=False):
     """What tells how the rest is read."""
 
     type: str
-    ts: int
+    ts: Milliseconds
     """Seconds since 1970 of a row, milliseconds of DDL."""
     database: str = ""
     table: str = ""
@@ -53,6 +54,7 @@ class Header(msgspec.Struct, gc=False):
 class Message(Header, Generic[Data], gc=False, kw_only=True):
     """A row; the other fields are never decoded."""
 
+    ts: Seconds
     data: Data
     old: msgspec.Raw = _NULL
 

@@ -21,6 +21,7 @@ from worker.formats.own_json.paths import (
 from worker.formats.own_json.routes import JsonRoute, route_of
 from worker.formats.own_json.rows import READ_ERRORS, Row, RowRule, raw_row, read_json
 from worker.formats.own_json.times import reader_of
+from worker.formats.times import kafka_time
 
 if TYPE_CHECKING:
     from worker.configuration.json_layout import JsonLayout
@@ -197,7 +198,7 @@ class Json:
         """Raises UndecodableRecord."""
         found = None if self._time is None else found_in(self._time, document, record)
         if found is None or found is ABSENT:
-            return record.timestamp()[1]
+            return kafka_time(record)
         try:
             return self._read_time(found)
         except ValueError as error:

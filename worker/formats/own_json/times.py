@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from handlers.decimals import bounded
+from worker.formats.times import has_calendar
 
 __all__ = ["reader_of"]
 
@@ -30,7 +31,7 @@ def reader_of(unit: str) -> Callable[[Any], int]:
         count = _exact(value)
         if count is None or abs(count) > _LIMIT or abs(count) * unit_ns > _LIMIT:
             raise ValueError(f"no time in {unit}")
-        return int(count * unit_ns // _MILLISECOND)
+        return _checked(int(count * unit_ns // _MILLISECOND))
 
     return read
 
@@ -51,4 +52,10 @@ def _iso8601(value: Any) -> int:
         time = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         raise ValueError("no ISO 8601 time") from None
-    return (time.replace(tzinfo=time.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
+    return _checked((time.replace(tzinfo=time.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1))
+
+
+def _checked(time_ms: int) -> int:
+    if not has_calendar(time_ms):
+        raise ValueError("outside of the years 1 to 9999; is json.time_unit another one?")
+    return time_ms

@@ -1,0 +1,32 @@
+"""Times that a calendar has, in milliseconds since 1970: all others are the fault of who wrote them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from worker.formats.interface import Record, UndecodableRecord
+
+__all__ = ["Milliseconds", "Seconds", "has_calendar", "kafka_time"]
+
+_FIRST, _LAST = -62_135_596_800, 253_402_300_799
+"""Seconds: the beginning of the year 1, the end of the year 9999."""
+_FIRST_MS, _LAST_MS = _FIRST * 1000, _LAST * 1000 + 999
+
+Milliseconds = Annotated[int, msgspec.Meta(ge=_FIRST_MS, le=_LAST_MS)]
+Seconds = Annotated[int, msgspec.Meta(ge=_FIRST, le=_LAST)]
+
+
+def has_calendar(time_ms: int) -> bool:
+    """Whether the time is in the years 1 to 9999."""
+    return _FIRST_MS <= time_ms <= _LAST_MS
+
+
+def kafka_time(record: Record) -> int:
+    """The record's time in Kafka, which any producer may set. Raises UndecodableRecord for one outside of the
+    years 1 to 9999."""
+    time_ms = record.timestamp()[1]
+    if not has_calendar(time_ms):
+        raise UndecodableRecord(f"its time in Kafka, {time_ms} ms, is outside of the years 1 to 9999")
+    return time_ms
