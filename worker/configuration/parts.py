@@ -48,8 +48,8 @@ class KafkaRule(Section):
     topics: list[TopicPattern] = Field(min_length=1)
     """Topic names, or regular expressions that begin with ^."""
     ddl_topics: list[TopicPattern] = Field(default=[])
-    """Those of the topics that carry the DDL of the tables in the others (Debezium, Maxwell): all partitions
-    are then merged in the order of the source's log. One worker must read them all."""
+    """Those of the topics that carry the DDL of the tables in the others (Debezium, Maxwell): DDL and
+    truncates then keep their places among the rows of all partitions. One worker must read them all."""
     properties: dict[str, PropertyValue] = Field(default={})
     """Any other librdkafka property (TLS, SASL, group.instance.id, group.protocol ...)."""
 
