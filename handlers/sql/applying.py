@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,20 +14,17 @@ from handlers.api import Batch, Change
 from handlers.mysql_ddl import TableName
 from handlers.sql import ddl
 from handlers.sql.creating import ColumnsMissing, TableMissing, wanted_columns
-from handlers.sql.deletes import ColumnTaken, marked
-from handlers.sql.folding import Block, KeyMissing, blocks, fold, is_key_change, pieces
+from handlers.sql.deletes import DELETED_TYPE, ColumnTaken, Deletes, marked
+from handlers.sql.folding import Block, KeyMissing, blocks, fold, pieces
 from handlers.sql.known_tables import KnownColumn, KnownTable, KnownTables, UnfitColumn
 from handlers.sql.known_tables import TableName as TargetName
 from handlers.sql.marks import WHOLE, Marks, Pending, Source
 from handlers.sql.naming import Naming
 from handlers.sql.options import SqlOptions
+from handlers.sql.runs import Run, runs
 from handlers.sql.writer import Columns, Rows, Writer
 
 __all__ = ["UNFIT", "Applier", "ChangeFailed", "Unfit"]
-
-_DDL = frozenset(("ddl", "truncate"))
-_op = attrgetter("op")
-_key_columns = attrgetter("key_columns")
 
 
 class Unfit(ValueError):
@@ -47,16 +42,6 @@ class ChangeFailed(Exception):
         super().__init__(place)
         self.place = place
         self.error = error
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Consecutive changes that are done in the same way."""
-
-    is_ddl: bool
-    key: tuple[str, ...]
-    changes: Sequence[Change]
-    first: int
 
 
 class Applier:
@@ -89,7 +74,7 @@ class Applier:
         """
         source = Source(batch.table, WHOLE if batch.shard is None else batch.shard)
         pending = self._marks.pending(connection, source, batch.changes, batch.topic_ids)
-        for run in _runs(pending.changes, one_by_one=one_by_one):
+        for run in runs(pending.changes, one_by_one=one_by_one):
             try:
                 if run.is_ddl:
                     self._follow(connection, batch, run.changes, altered)
@@ -119,6 +104,7 @@ class Applier:
                 own=TableName(batch.database, batch.name),
                 handles=self._handles,
                 replay_of=batch.replay_of,
+                deletes=Deletes(self._options.deletes, self._options.deleted_column),
             )
             altered.update(result.targets)
             self.tables.forget(*altered)
@@ -128,7 +114,7 @@ class Applier:
         target = self._naming.target(batch.database, batch.name)
         return partial(self._marks.kept(connection).making, TableName(batch.database, batch.name), target)
 
-    def _apply_rows(self, connection: sa.Connection, batch: Batch, run: _Run) -> None:
+    def _apply_rows(self, connection: sa.Connection, batch: Batch, run: Run) -> None:
         name = self._naming.target(batch.database, batch.name)
         why_not = self._marks.own_tables.why_not(name)
         if why_not:
@@ -163,7 +149,7 @@ class Applier:
         *,
         moves: bool,
     ) -> None:
-        for is_move, piece in pieces(changes, key, table.width):
+        for is_move, piece in pieces(changes, key, table.width, moves=moves):
             if is_move:
                 self._move(connection, table, key, piece)
             self._apply_folded(connection, table, key, piece, moves=moves)
@@ -171,9 +157,9 @@ class Applier:
     def _move(
         self, connection: sa.Connection, table: KnownTable, key: tuple[str, ...], move: Sequence[Change]
     ) -> None:
-        """Give the row of a delete the key of the insert after it, in place of what is there."""
-        gone, made = move
-        before, after = gone.before or {}, made.after or {}
+        """Give the row of a delete the key of the insert after it, or that of the one update, in place of
+        what is there."""
+        before, after = move[0].before or {}, move[-1].after or {}
         own = self._key(table, key, move)
         old = Rows(table, own, [[before[column]] for column in key], 1)
         new = Rows(table, own, [[after[column]] for column in key], 1)
@@ -255,6 +241,12 @@ class Applier:
             return found
         missing = [name for name, column in zip(names, found, strict=True) if column is None]
         rule = self._options.unknown_columns
+        marker = self._options.deleted_column
+        if rule == "ignore" and self._options.deletes == "mark" and marker in missing:
+            # Left out, a deletion would go without a trace.
+            if not self._options.create:
+                raise Unfit(f"the target's table has no column {marker}; add it, or set create: true")
+            raise ColumnsMissing(table.name, {marker: DELETED_TYPE})
         if rule == "add":
             wanted = wanted_columns(changes)
             raise ColumnsMissing(table.name, {name: wanted[name] for name in missing})
@@ -270,26 +262,6 @@ class Applier:
         if len(found) < len(key):
             raise Unfit(f"the target's table lacks a column of the primary key: {', '.join(key)}")
         return found
-
-
-def _runs(changes: Sequence[Change], *, one_by_one: bool) -> Iterator[_Run]:
-    if one_by_one:
-        place = 0
-        while place < len(changes):
-            change = changes[place]
-            run = changes[place : place + 2] if is_key_change(*changes[place : place + 2]) else [change]
-            yield _Run(change.op in _DDL, change.key_columns or (), run, place)
-            place += len(run)
-        return
-    keys = set(map(_key_columns, changes))
-    if len(keys) == 1 and not _DDL & set(map(_op, changes)):
-        yield _Run(False, keys.pop() or (), changes, 0)
-        return
-    first = 0
-    for (is_ddl, key), group in groupby(changes, lambda one: (one.op in _DDL, one.key_columns)):
-        run = list(group)
-        yield _Run(is_ddl, key or (), run, first)
-        first += len(run)
 
 
 def _own_key(table: KnownTable, change: Change) -> tuple[str, ...]:

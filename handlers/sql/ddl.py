@@ -35,6 +35,7 @@ from handlers.sql.ddl_columns import add_column, drop_column, modify_column, ren
 from handlers.sql.ddl_keys import change_key
 from handlers.sql.ddl_tables import create_table, drop_table, rename_table, truncate_table
 from handlers.sql.ddl_target import Target, TargetTable
+from handlers.sql.deletes import Deletes
 from handlers.sql.kept import Kept, Statement
 from handlers.sql.naming import Naming
 
@@ -73,6 +74,7 @@ def apply(
     own: TableName,
     handles: Callable[[str], bool],
     replay_of: tuple[str, int, int] | None = None,
+    deletes: Deletes | None = None,
 ) -> DDLResult:
     """Do in the target what a change with op `ddl` or `truncate` did in the source.
 
@@ -83,7 +85,7 @@ def apply(
     handler needs for itself, and SQLAlchemy's errors.
     """
     operations = _operations(change, own)
-    target = Target(kept, naming, change.source_time_ms, done=[])
+    target = Target(kept, naming, change.source_time_ms, deletes or Deletes(), done=[])
     statement = Statement.of(change, replay_of)
     commits_each = target.family == "mysql"
     begun = kept.step_of(own, statement) if commits_each else None

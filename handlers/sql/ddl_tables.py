@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 
 import structlog
 
 from handlers.api import Rejected
 from handlers.mysql_ddl import CreateTable
-from handlers.sql.creating import NameTooLong, TableMissing, create
+from handlers.sql.creating import ColumnsMissing, NameTooLong, TableMissing, create
 from handlers.sql.ddl_sqlite import create_like
 from handlers.sql.ddl_target import Target, TargetTable
+from handlers.sql.deletes import DELETED_TYPE, time_of
 
 __all__ = ["create_table", "drop_table", "rename_table", "truncate_table"]
 
@@ -33,6 +35,8 @@ def create_table(target: Target, table: TargetTable, operation: CreateTable) -> 
                 _create_like(target, table, source)
         return
     columns = {column.name: column.type for column in operation.columns}
+    if target.deletes.mode == "mark":
+        columns.setdefault(target.deletes.column, DELETED_TYPE)
     try:
         create(target.connection, TableMissing(table, columns, operation.key), making)
     except NameTooLong as error:
@@ -55,10 +59,30 @@ def drop_table(target: Target, table: TargetTable) -> None:
 
 
 def truncate_table(target: Target, table: TargetTable) -> None:
-    if target.exists(table):
+    if not target.exists(table):
+        return
+    if target.deletes.mode == "ignore":
+        log.info("truncate_ignored", table=target.ref(table), because="deletes: ignore")
+    elif target.deletes.mode == "mark":
+        _mark_all(target, table)
+    else:
         # SQLite has no TRUNCATE.
         verb = "DELETE FROM" if target.family == "sqlite" else "TRUNCATE TABLE"
         target.run(f"{verb} {target.ref(table)}")
+
+
+def _mark_all(target: Target, table: TargetTable) -> None:
+    if target.column(table, target.deletes.column) is None:
+        create(target.connection, ColumnsMissing(table, {target.deletes.column: DELETED_TYPE}), nullcontext)
+    name = target.column(table, target.deletes.column) or target.deletes.column
+    column, type_ = target.quote(name), target.columns(table)[name]
+    time = time_of(target.time_ms)
+    verb = f"UPDATE {target.ref(table)} SET {column}"
+    if target.family == "sqlite":
+        parameters = (target.stored(time, type_),)
+        target.connection.exec_driver_sql(f"{verb} = ? WHERE {column} IS NULL", parameters)
+    else:
+        target.run(f"{verb} = {target.literal(time, type_)} WHERE {column} IS NULL")
 
 
 def rename_table(target: Target, table: TargetTable, new: TargetTable) -> bool:

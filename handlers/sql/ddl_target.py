@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from handlers.api import Rejected
 from handlers.mysql_ddl import ANY_DATABASE, TableName
 from handlers.sql.creating import PG_NAME_BYTES
+from handlers.sql.deletes import Deletes
 from handlers.sql.kept import Kept
 from handlers.sql.known_tables import own_name
 from handlers.sql.naming import Naming
@@ -32,6 +33,7 @@ class Target:
     naming: Naming
     time_ms: int
     """When the source ran the statement, milliseconds since 1970 in UTC."""
+    deletes: Deletes
     done: list[str]
     """Every statement that was executed."""
     is_again: bool = False

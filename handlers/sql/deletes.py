@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from handlers.api import Change
 
-__all__ = ["ColumnTaken", "marked"]
+__all__ = ["DELETED_TYPE", "ColumnTaken", "Deletes", "marked", "time_of"]
+
+DELETED_TYPE = "timestamp(6)"
+"""Of the column that marks a row, as a source would say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """What becomes of rows that the source deletes."""
+
+    mode: Literal["apply", "ignore", "mark"] = "apply"
+    column: str = "deleted_at"
+    """With `mark`: the time of the deletion."""
 
 
 class ColumnTaken(ValueError):
@@ -35,7 +48,7 @@ def marked(changes: Sequence[Change], column: str) -> list[Change]:
 
 
 def _marked(change: Change, column: str) -> Change:
-    types = None if change.types is None else {**change.types, column: "timestamp(6)"}
+    types = None if change.types is None else {**change.types, column: DELETED_TYPE}
     # Of equal rows without a key, one that is not deleted yet is meant.
     before = None if change.before is None else {**change.before, column: None}
     if change.op != "delete":
@@ -43,5 +56,10 @@ def _marked(change: Change, column: str) -> Change:
         return msgspec.structs.replace(change, before=before, after=after, types=types)
     # A source may send null for what it does not know of a deleted row: all but its key may be meant.
     known = {name: value for name, value in (change.before or {}).items() if value is not None}
-    after = {**known, column: datetime.fromtimestamp(change.source_time_ms / 1000, UTC)}
+    after = {**known, column: time_of(change.source_time_ms)}
     return msgspec.structs.replace(change, op="update", before=before, after=after, types=types)
+
+
+def time_of(milliseconds: int) -> datetime:
+    """A time of the source, in UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -46,10 +46,14 @@ def is_key_change(gone: Change, made: Change | None = None) -> bool:
 
 
 def pieces(
-    changes: Sequence[Change], key: tuple[str, ...], width: int
+    changes: Sequence[Change], key: tuple[str, ...], width: int, *, moves: bool
 ) -> Iterator[tuple[bool, Sequence[Change]]]:
     """The changes in their order, those apart (True) by which a row gets another key without all its columns:
-    the others are in the row under its old key. `width`: how many columns a whole row has."""
+    the others are in the row under its old key. `width`: how many columns a whole row has; `moves`: as for
+    `fold`."""
+    if moves:
+        yield from _moving_updates(changes, key, width)
+        return
     first = 0
     for place in range(1, len(changes)):
         gone, made = changes[place - 1], changes[place]
@@ -67,6 +71,26 @@ def pieces(
         yield False, changes[first:]
 
 
+def _moving_updates(
+    changes: Sequence[Change], key: tuple[str, ...], width: int
+) -> Iterator[tuple[bool, Sequence[Change]]]:
+    """As `pieces`, where one update says it all."""
+    first = 0
+    for place, change in enumerate(changes):
+        before, after = change.before or {}, change.after or {}
+        if (
+            len(after) < width
+            and all(column in before and column in after for column in key)
+            and any(before[column] != after[column] for column in key)
+        ):
+            if first < place:
+                yield False, changes[first:place]
+            yield True, [change]
+            first = place + 1
+    if first < len(changes):
+        yield False, changes[first:]
+
+
 _UNKNOWN = object()
 
 
@@ -79,6 +103,16 @@ def fold(changes: Sequence[Change], key: tuple[str, ...], *, width: int, moves: 
 
     Raises KeyMissing.
     """
+    try:
+        return _fold(changes, key, width=width, moves=moves)
+    except TypeError:
+        for change in changes:
+            for row in (change.before, change.after):
+                _refuse_compound(row or {}, key)
+        raise
+
+
+def _fold(changes: Sequence[Change], key: tuple[str, ...], *, width: int, moves: bool) -> Folded:
     take: Callable[[Row], Any] = itemgetter(*key)
     final: dict[Any, Row | None] = {}
     again: set[Any] = set()
@@ -96,6 +130,8 @@ def fold(changes: Sequence[Change], key: tuple[str, ...], *, width: int, moves: 
             old = _key(take, {**row, **change.before}, change, key)
             if old != its:
                 final[old] = None
+                # What an unchanged large value was is in the old row alone.
+                row = {**{name: value for name, value in change.before.items() if value is not None}, **row}
         known = final.get(its, _UNKNOWN)
         if known is _UNKNOWN:
             final[its] = row
@@ -121,6 +157,14 @@ def _key(take: Callable[[Row], Any], row: Row | None, change: Change, key: tuple
         return take(row or {})
     except KeyError as error:
         raise KeyMissing(f"it does not carry the key column {error.args[0]}") from None
+
+
+def _refuse_compound(row: Row, key: tuple[str, ...]) -> None:
+    """Raises KeyMissing for a key that holds a list or an object."""
+    for column in key:
+        if isinstance(row.get(column), list | dict):
+            kind = "a list" if isinstance(row[column], list) else "an object"
+            raise KeyMissing(f"its key column {column} holds {kind}, by which no row can be found")
 
 
 def _with_key(row: Row, change: Change, key: tuple[str, ...]) -> Row:

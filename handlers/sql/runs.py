@@ -1,0 +1,48 @@
+"""The changes of a batch as runs, each of which is done in one way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+from handlers.api import Change
+from handlers.sql.folding import is_key_change
+
+__all__ = ["Run", "runs"]
+
+_DDL = frozenset(("ddl", "truncate"))
+_op = attrgetter("op")
+_key_columns = attrgetter("key_columns")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive changes that are done in the same way."""
+
+    is_ddl: bool
+    key: tuple[str, ...]
+    changes: Sequence[Change]
+    first: int
+
+
+def runs(changes: Sequence[Change], *, one_by_one: bool) -> Iterator[Run]:
+    """`one_by_one`: each change for itself, but for the two of a row that gets another key."""
+    if one_by_one:
+        place = 0
+        while place < len(changes):
+            change = changes[place]
+            run = changes[place : place + 2] if is_key_change(*changes[place : place + 2]) else [change]
+            yield Run(change.op in _DDL, change.key_columns or (), run, place)
+            place += len(run)
+        return
+    keys = set(map(_key_columns, changes))
+    if len(keys) == 1 and not _DDL & set(map(_op, changes)):
+        yield Run(False, keys.pop() or (), changes, 0)
+        return
+    first = 0
+    for (is_ddl, key), group in groupby(changes, lambda one: (one.op in _DDL, one.key_columns)):
+        run = list(group)
+        yield Run(is_ddl, key or (), run, first)
+        first += len(run)

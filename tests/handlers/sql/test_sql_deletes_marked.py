@@ -1,0 +1,76 @@
+"""Rows that stay when the source deletes them: what becomes of them by DDL, and of their column."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from sql_lab import SqlLab, orders
+
+from handlers import Batch, Rejected
+from handlers.testing import make_batch
+
+TYPES = {"id": "int", "a": "int"}
+TIME_MS = 1_700_000_000_000
+GONE = {"before": {"id": 1, "a": 5}, "after": None, "source_time_ms": TIME_MS}
+
+
+def statement(sql: str, offset: int) -> Batch:
+    return make_batch("shop.orders", [{"sql": sql, "source_time_ms": TIME_MS}], offset=offset)
+
+
+def times(sql: SqlLab) -> list[str | None]:
+    """Of each row when it was deleted, in the order of their ids."""
+    found = sorted(sql.rows(columns="id, deleted_at"), key=lambda row: int(row["id"]))
+    return [None if row["deleted_at"] is None else str(row["deleted_at"])[:19] for row in found]
+
+
+@pytest.mark.parametrize("rule", ["add", "ignore", "refuse"])
+def test_a_table_that_a_statement_makes_has_the_column_of_the_mark(
+    sql: SqlLab, rule: Literal["add", "ignore", "refuse"]
+) -> None:
+    with sql.handler(deletes="mark", new_columns=rule) as handler:
+        handler.handle(statement("CREATE TABLE orders (id int PRIMARY KEY, a int)", 0))
+        handler.handle(orders({"id": 1, "a": 5}, GONE, types=TYPES, offset=1))
+    assert times(sql) == ["2023-11-14 22:13:20"]
+
+
+def test_the_mark_is_no_column_to_leave_out(sql: SqlLab) -> None:
+    sql.make("shop.orders", "id int PRIMARY KEY, a int")
+    with sql.handler(deletes="mark", new_columns="ignore") as handler:
+        handler.handle(orders({"id": 1, "a": 5, "more": 6}, GONE, types=TYPES, offset=1))
+    assert times(sql) == ["2023-11-14 22:13:20"]
+    assert "more" not in sql.rows()[0]
+
+
+def test_without_leave_to_make_the_mark_all_is_rejected(sql: SqlLab) -> None:
+    sql.make("shop.orders", "id int PRIMARY KEY, a int")
+    with (
+        sql.handler(deletes="mark", new_columns="ignore", create=False) as handler,
+        pytest.raises(Rejected, match="no column deleted_at; add it, or set create: true"),
+    ):
+        handler.handle(orders({"id": 1, "a": 5}, types=TYPES))
+
+
+@pytest.mark.parametrize("has_column", [True, False])
+def test_truncate_marks_all_rows_that_are_not_marked(sql: SqlLab, has_column: bool) -> None:
+    rows = [{"id": 1, "a": 5}, {"id": 2, "a": 6}]
+    with sql.handler(deletes="mark" if has_column else "apply") as handler:
+        handler.handle(orders(*rows, types=TYPES, offset=0))
+    with sql.handler(deletes="mark") as handler:
+        if has_column:
+            handler.handle(orders({**GONE, "source_time_ms": TIME_MS - 1000}, types=TYPES, offset=2))
+        handler.handle(statement("TRUNCATE orders", 3))
+        first = "2023-11-14 22:13:19" if has_column else "2023-11-14 22:13:20"
+        assert times(sql) == [first, "2023-11-14 22:13:20"]
+        handler.handle(orders(rows[1], types=TYPES, offset=4))
+    assert times(sql) == [first, None]
+
+
+def test_truncate_is_ignored_where_deletes_are(sql: SqlLab) -> None:
+    row: dict[str, Any] = {"id": 1, "a": 5}
+    with sql.handler(deletes="ignore") as handler:
+        handler.handle(orders(row, types=TYPES, offset=0))
+        handler.handle(make_batch("shop.orders", [{"op": "truncate", "sql": None}], offset=1))
+        handler.handle(statement("TRUNCATE orders", 2))
+    assert sql.rows() == [row]
