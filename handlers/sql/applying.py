@@ -19,7 +19,7 @@ from handlers.sql.folding import Block, KeyMissing, blocks, fold, pieces
 from handlers.sql.known_tables import KnownColumn, KnownTable, KnownTables, UnfitColumn
 from handlers.sql.known_tables import TableName as TargetName
 from handlers.sql.marks import WHOLE, Marks, Pending, Source
-from handlers.sql.naming import Naming
+from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.runs import Run, runs
 from handlers.sql.writer import Columns, Rows, Writer
@@ -31,7 +31,7 @@ class Unfit(ValueError):
     """A change that the options, or the target's table, have no place for."""
 
 
-UNFIT = (Unfit, UnfitColumn, KeyMissing, ColumnTaken, UnicodeError)
+UNFIT = (Unfit, UnfitColumn, NameUnfit, KeyMissing, ColumnTaken, UnicodeError)
 """What is wrong with a change itself."""
 
 

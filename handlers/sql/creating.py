@@ -13,16 +13,11 @@ from handlers.api import Change
 from handlers.sql.column_types import sql_type
 from handlers.sql.inferred_types import inferred_type
 from handlers.sql.known_tables import TableName, own_name
+from handlers.sql.naming import check_names, exact, exact_table
 
-__all__ = ["PG_NAME_BYTES", "ColumnsMissing", "NameTooLong", "TableMissing", "create", "wanted_columns"]
+__all__ = ["ColumnsMissing", "TableMissing", "create", "wanted_columns"]
 
 log = structlog.stdlib.get_logger("handlers.sql")
-
-PG_NAME_BYTES = 63
-
-
-class NameTooLong(ValueError):
-    """PostgreSQL would cut it without a word."""
 
 
 class TableMissing(Exception):
@@ -66,12 +61,9 @@ def create(
     missing: TableMissing | ColumnsMissing,
     making: Callable[[], AbstractContextManager[None]],
 ) -> None:
-    """Make what is missing; a table within `making`. Raises NameTooLong."""
+    """Make what is missing; a table within `making`. Raises NameUnfit."""
     schema, table = missing.name
-    if connection.dialect.name == "postgresql":
-        for name in (schema or "", table, *missing.columns):
-            if len(name.encode("utf-8")) > PG_NAME_BYTES:
-                raise NameTooLong(f"PostgreSQL takes no name of more than {PG_NAME_BYTES} bytes: {name}")
+    check_names((schema, table, *missing.columns), connection.dialect.name)
     if isinstance(missing, TableMissing):
         _create_table(connection, missing, making)
     else:
@@ -87,17 +79,17 @@ def _create_table(
         if connection.dialect.name == "postgresql":
             # IF NOT EXISTS fails when another session is making the same.
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('binlane schemas'))")
-        connection.execute(sa.schema.CreateSchema(schema, if_not_exists=True))
+        connection.execute(sa.schema.CreateSchema(exact(schema), if_not_exists=True))
     if inspector.has_table(name, schema=schema):
         return
     untold = [column for column in missing.key if column not in missing.columns]
     columns = {**dict.fromkeys(untold, "longtext"), **missing.columns}
     table = sa.Table(
-        name,
+        exact(name),
         sa.MetaData(),
         *(_column(connection, column, text, missing.key) for column, text in columns.items()),
         sa.PrimaryKeyConstraint(*missing.key),
-        schema=schema,
+        schema=None if schema is None else exact(schema),
         mysql_charset="utf8mb4",
         mysql_collate=_collation(connection.dialect),
         mysql_engine="InnoDB",
@@ -112,7 +104,7 @@ def _add_columns(connection: sa.Connection, missing: ColumnsMissing) -> None:
     found = sa.inspect(connection).get_columns(name, schema=schema)
     known = {own_name(column["name"], connection.dialect.name) for column in found}
     preparer = connection.dialect.identifier_preparer
-    table = preparer.format_table(sa.table(name, schema=schema))
+    table = preparer.format_table(exact_table(schema, name))
     for column, text in missing.columns.items():
         if column in known:
             continue
@@ -127,7 +119,7 @@ def _column(connection: sa.Connection, name: str, text: str, key: tuple[str, ...
     is_key = name in key
     type_ = sql_type(text, connection.dialect.name, key_parts=len(key) if is_key else 0)
     # Not its NOT NULL: a date that no calendar has is None, and a change may carry some columns only.
-    return sa.Column(name, type_, nullable=not is_key, autoincrement=False)
+    return sa.Column(exact(name), type_, nullable=not is_key, autoincrement=False)
 
 
 def _collation(dialect: Any) -> str:

@@ -20,6 +20,7 @@ from handlers.sql.ddl_mysql import modify_in_mysql
 from handlers.sql.ddl_postgresql import retype_in_postgresql
 from handlers.sql.ddl_sqlite import declared_types, rebuild
 from handlers.sql.ddl_target import Target, TargetTable
+from handlers.sql.naming import exact, exact_table
 
 __all__ = ["add_column", "drop_column", "modify_column", "rename_column"]
 
@@ -150,7 +151,7 @@ def _respell(
         respelled = lambda value: f"{Decimal(str(value)):.{scale}f}"  # noqa: E731
     else:
         return
-    held = sa.table(table.name, sa.column(name, type_), schema=table.schema)
+    held = exact_table(table.schema, table.name, sa.column(exact(name), type_))
     column = held.c[name]
     for value in target.connection.scalars(sa.select(column).where(column.is_not(None)).distinct()).all():
         if respelled(value) != value:

@@ -9,10 +9,11 @@ import structlog
 
 from handlers.api import Rejected
 from handlers.mysql_ddl import CreateTable
-from handlers.sql.creating import ColumnsMissing, NameTooLong, TableMissing, create
+from handlers.sql.creating import ColumnsMissing, TableMissing, create
 from handlers.sql.ddl_sqlite import create_like
 from handlers.sql.ddl_target import Target, TargetTable
 from handlers.sql.deletes import DELETED_TYPE, time_of
+from handlers.sql.naming import NameUnfit
 
 __all__ = ["create_table", "drop_table", "rename_table", "truncate_table"]
 
@@ -39,7 +40,7 @@ def create_table(target: Target, table: TargetTable, operation: CreateTable) -> 
         columns.setdefault(target.deletes.column, DELETED_TYPE)
     try:
         create(target.connection, TableMissing(table, columns, operation.key), making)
-    except NameTooLong as error:
+    except NameUnfit as error:
         raise Rejected(str(error)) from error
     target.done.append(f"CREATE TABLE {target.ref(table)}")
 

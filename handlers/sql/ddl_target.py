@@ -9,11 +9,10 @@ import sqlalchemy as sa
 
 from handlers.api import Rejected
 from handlers.mysql_ddl import ANY_DATABASE, TableName
-from handlers.sql.creating import PG_NAME_BYTES
 from handlers.sql.deletes import Deletes
 from handlers.sql.kept import Kept
 from handlers.sql.known_tables import own_name
-from handlers.sql.naming import Naming
+from handlers.sql.naming import NameUnfit, Naming, check_name, check_names
 from handlers.sql.values import encode, kind_of
 
 __all__ = ["Target", "TargetTable"]
@@ -53,8 +52,12 @@ class Target:
 
     def table(self, name: TableName) -> TargetTable:
         """The target's table for a source table, whether it is there or not. Raises Rejected for one that
-        the handler needs for itself."""
+        the handler needs for itself, or of a name that the target does not take."""
         table = TargetTable(*self.naming.target(name.database, name.table))
+        try:
+            check_names((table.schema or None, table.name), self.family)
+        except NameUnfit as error:
+            raise Rejected(f"{name.database}.{name.table}: {error}") from error
         why_not = self.kept.own_tables.why_not(table)
         if why_not:
             raise Rejected(f"{name.database}.{name.table}: {why_not}")
@@ -79,11 +82,13 @@ class Target:
     # ---- spelling
 
     def quote(self, name: str) -> str:
-        """Raises Rejected for a name that PostgreSQL would cut."""
+        """Raises Rejected for a name that the target would cut, or that cannot be read back from it."""
         # Not SQLAlchemy's, which doubles a percent sign for statements with parameters.
         mark = "`" if self.family == "mysql" else '"'
-        if self.family == "postgresql" and len(name.encode()) > PG_NAME_BYTES:
-            raise Rejected(f"PostgreSQL takes no name of more than {PG_NAME_BYTES} bytes: {name}")
+        try:
+            check_name(name, self.family)
+        except NameUnfit as error:
+            raise Rejected(str(error)) from error
         return mark + name.replace(mark, mark * 2) + mark
 
     def ref(self, table: TargetTable) -> str:

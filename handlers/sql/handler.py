@@ -10,13 +10,13 @@ import structlog
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.passing_over import PassingOver
 from handlers.sql.applying import UNFIT, Applier, ChangeFailed
-from handlers.sql.creating import ColumnsMissing, NameTooLong, TableMissing, create
+from handlers.sql.creating import ColumnsMissing, TableMissing, create
 from handlers.sql.engine import check_url, make_engine
 from handlers.sql.errors import DATABASE_ERRORS, Fault, fault_of, told
 from handlers.sql.known_tables import TableName
 from handlers.sql.marks import Marks, Pending
 from handlers.sql.mysql_writer import MySQLWriter
-from handlers.sql.naming import Naming
+from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.postgresql_writer import PostgreSQLWriter
 from handlers.sql.rights import check_rights
@@ -158,7 +158,7 @@ class SqlHandler(Handler):
         try:
             with self._engine.begin() as connection:
                 create(connection, missing, self._applier.making(connection, batch))
-        except NameTooLong as error:
+        except NameUnfit as error:
             raise Rejected(f"{batch.table}: {error}") from error
         except DATABASE_ERRORS as error:
             if self._judge(batch, error) is not Fault.CONFLICT:

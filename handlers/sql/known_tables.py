@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
+from handlers.sql.naming import check_names, exact, exact_table
 from handlers.sql.values import Kind, UnfitValue, encode, kind_of
 
 __all__ = ["KnownColumn", "KnownTable", "KnownTables", "TableName", "UnfitColumn", "own_name"]
@@ -144,7 +145,7 @@ class KnownTables:
         self._tables: dict[TableName, KnownTable] = {}
 
     def get(self, connection: sa.Connection, name: TableName) -> KnownTable | None:
-        """None: there is no such table."""
+        """None: there is no such table. Raises NameUnfit."""
         with self._lock:
             known = self._tables.get(name)
         if known is not None:
@@ -177,8 +178,9 @@ _PG_TYPES = """
 def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
     schema, table = name
     dialect = connection.dialect
+    check_names(name, dialect.name)
     inspector = sa.inspect(connection)
-    quoted = dialect.identifier_preparer.format_table(sa.table(table, schema=schema))
+    quoted = dialect.identifier_preparer.format_table(exact_table(schema, table))
     try:
         with warnings.catch_warnings():
             # "Did not recognize type": such a column takes what is given, as text.
@@ -237,7 +239,7 @@ def _column(
     has_default = found.get("default") is not None or is_numbered
     return KnownColumn(
         name,
-        dialect.identifier_preparer.quote(name),
+        dialect.identifier_preparer.quote(exact(name)),
         _kind(found["type"], dialect.name),
         dialect.name,
         found["type"],

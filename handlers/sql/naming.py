@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from string import Formatter
+from typing import Any
 
-__all__ = ["DEFAULT_TEMPLATES", "Naming", "check_template"]
+import sqlalchemy as sa
+
+__all__ = [
+    "DEFAULT_TEMPLATES",
+    "NameUnfit",
+    "Naming",
+    "check_name",
+    "check_names",
+    "check_template",
+    "exact",
+    "exact_table",
+]
 
 DEFAULT_TEMPLATES = {
     "postgresql": ("{database}", "{table}"),
@@ -17,6 +30,52 @@ DEFAULT_TEMPLATES = {
 """Dialect -> templates of schema and table. MySQL's databases are SQLAlchemy's schemas."""
 
 _FIELDS = ("database", "table")
+
+_PG_NAME_BYTES = 63
+_MYSQL_NAME_CHARACTERS = 64
+
+
+class NameUnfit(ValueError):
+    """A name that the target does not take or would cut, or that cannot be read back from it."""
+
+
+def check_name(name: str, dialect: str) -> None:
+    """Raises NameUnfit."""
+    is_mysql = dialect in ("mysql", "mariadb")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise NameUnfit(f"no database takes the name {name!r}: {error.reason}") from error
+    if not name or "\0" in name:
+        raise NameUnfit(f"no database takes the name {name!r}")
+    if dialect == "postgresql" and size > _PG_NAME_BYTES:
+        raise NameUnfit(f"PostgreSQL takes no name of more than {_PG_NAME_BYTES} bytes: {name}")
+    if is_mysql and (len(name) > _MYSQL_NAME_CHARACTERS or name.endswith(" ")):
+        raise NameUnfit(
+            f"MySQL takes no name of more than {_MYSQL_NAME_CHARACTERS} characters or with a space at its "
+            f"end: {name!r}"
+        )
+    if is_mysql and "\n" in name:
+        # SQLAlchemy reads SHOW CREATE TABLE line by line.
+        raise NameUnfit(f"in MySQL and MariaDB no name may have a line break: {name!r}")
+
+
+def check_names(names: Iterable[str | None], dialect: str) -> None:
+    """Raises NameUnfit. None: no name."""
+    for name in names:
+        if name is not None:
+            check_name(name, dialect)
+
+
+def exact(name: str) -> sa.quoted_name:
+    """The name, which SQLAlchemy quotes then. Left alone it would not quote one that only ends in a line
+    break."""
+    return sa.quoted_name(name, quote=True)
+
+
+def exact_table(schema: str | None, name: str, *columns: sa.ColumnClause[Any]) -> sa.TableClause:
+    """To be spelled in a statement."""
+    return sa.table(exact(name), *columns, schema=None if schema is None else exact(schema))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,76 @@
+"""Names of tables and columns are the source's to the letter, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sql_lab import SqlLab, orders
+
+from handlers import Rejected
+from handlers.testing import make_batch
+
+MakeLab = Callable[[str], SqlLab]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_names_that_end_in_a_line_break_are_kept(make_sql: MakeLab, kind: str) -> None:
+    lab = make_sql(kind)
+    table = "shop.fresh\n"
+    with lab.handler() as handler:
+        handler.handle(orders({"id\n": 1, "note\n": "a"}, key="id\n", table=table))
+        handler.handle(orders({"id\n": 1, "note\n": "b", "more\n": "c"}, key="id\n", table=table, offset=1))
+        handler.handle(
+            make_batch(table, [{"sql": "ALTER TABLE `fresh\n` ADD `late\n` set('b','a')"}], offset=2)
+        )
+        retyped = "ALTER TABLE `fresh\n` MODIFY `late\n` set('a','b')"
+        handler.handle(make_batch(table, [{"sql": retyped}], offset=3))
+    assert lab.rows(table) == [{"id\n": 1, "note\n": "b", "more\n": "c", "late\n": None}]
+
+
+@pytest.mark.parametrize("names", [("fresh\n", "note"), ("fresh", "note\n"), ("fresh", "note\n` int, `x")])
+def test_names_with_a_line_break_are_refused_by_mysql(make_sql: MakeLab, names: tuple[str, str]) -> None:
+    lab = make_sql("mariadb")
+    table, column = names
+    with lab.handler() as handler:
+        for _ in range(2):
+            with pytest.raises(Rejected, match="no name may have a line break"):
+                handler.handle(orders({"id": 1, column: "a"}, table=f"shop.{table}"))
+        escaped = column.replace("`", "``")
+        sql = f"CREATE TABLE `{table}` (id int PRIMARY KEY, `{escaped}` int)"
+        with pytest.raises(Rejected, match="no name may have a line break"):
+            handler.handle(make_batch(f"shop.{table}", [{"sql": sql}], offset=1))
+        handler.handle(orders({"id": 1, "note": "a"}, table="shop.orders", offset=2))
+    made = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'shop'"
+    assert [name for (name,) in lab.run(made)] == ["orders"]
+
+
+def test_a_column_with_a_line_break_is_refused_and_the_table_goes_on(make_sql: MakeLab) -> None:
+    lab = make_sql("mariadb")
+    with lab.handler() as handler:
+        handler.handle(orders({"id": 1, "note": "a"}))
+        with pytest.raises(Rejected, match="no name may have a line break"):
+            handler.handle(orders({"id": 2, "note\n": "a"}, offset=1))
+        with pytest.raises(Rejected, match="no name may have a line break"):
+            handler.handle(make_batch("shop.orders", [{"sql": "ALTER TABLE orders ADD `a\n` int"}], offset=2))
+        handler.handle(orders({"id": 3, "note": "b"}, offset=3))
+    assert [row["id"] for row in lab.rows()] == [1, 3]
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud83d"], ids=["empty", "NUL", "half of a character"])
+def test_what_no_database_takes_for_a_name_is_refused(sql: SqlLab, name: str) -> None:
+    with sql.handler() as handler:
+        handler.handle(orders({"id": 1}))
+        with pytest.raises(Rejected, match="no database takes the name"):
+            handler.handle(orders({"id": 2, name: "a"}, offset=1))
+        with pytest.raises(Rejected, match="no database takes the name"):
+            handler.handle(orders({"id": 2, name: "a"}, table="shop.fresh"))
+        handler.handle(orders({"id": 3}, offset=2))
+    assert [row["id"] for row in sql.rows()] == [1, 3]
+
+
+@pytest.mark.parametrize("name", ["n" * 65, "note "])
+def test_names_that_mysql_does_not_take_are_refused(make_sql: MakeLab, name: str) -> None:
+    lab = make_sql("mariadb")
+    with lab.handler() as handler, pytest.raises(Rejected, match="MySQL takes no name"):
+        handler.handle(orders({"id": 1, name: "a"}))
