@@ -108,3 +108,10 @@ def test_records_that_a_tool_wrote_are_shown_as_they_were_captured(check: Any) -
     )
     assert result.return_value == 0
     assert "200 records: " in result.output
+
+
+@pytest.mark.parametrize("headers", [5, "a", True, ["a"]])
+def test_headers_that_are_none_are_told(check: Any, headers: Any) -> None:
+    result = check({"value": INSERT, "headers": headers})
+    assert "headers: " in str(result.exception or result.output)
+    assert not isinstance(result.exception, TypeError)

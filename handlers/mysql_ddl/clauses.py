@@ -30,7 +30,12 @@ _KEY_WORDS = (
     "PRIMARY",
     "FOREIGN",
     "CHECK",
-    "VECTOR",
+)
+_SIZED = frozenset(
+    """
+    BINARY BIT BLOB CHAR CHARACTER DATETIME DEC DECIMAL DOUBLE ENUM FIXED FLOAT INT INTEGER BIGINT MEDIUMINT
+    SMALLINT TINYINT NCHAR NUMERIC NVARCHAR REAL SET TEXT TIME TIMESTAMP VARBINARY VARCHAR VECTOR YEAR
+    """.split()  # noqa: SIM905 - words are read more easily
 )
 # First words of clauses that leave columns, key and rows as they are, besides options (`WORD = value`).
 _NOTHING = """
@@ -54,7 +59,11 @@ class Key(NamedTuple):
 
 def read_key(part: Tokens) -> Key | None:
     """A key, index, constraint or period of a table; None, and nothing passed, if it is a column."""
-    if part.word not in _KEY_WORDS and (part.word, part.peek()) != ("PERIOD", "FOR"):
+    if (
+        part.word not in _KEY_WORDS
+        and not _is_vector_index(part)
+        and (part.word, part.peek()) != ("PERIOD", "FOR")
+    ):
         return None
     if part.take("CONSTRAINT") and part.word not in _KEY_WORDS:
         part.name()
@@ -69,6 +78,14 @@ def read_key(part: Tokens) -> Key | None:
             return Key(primary, tuple(name for name in names if name) if all(names) else ())
         part.next()
     raise StatementError(f"the columns of a key expected {part.here()}")
+
+
+def _is_vector_index(part: Tokens) -> bool:
+    """`VECTOR INDEX v (c)`, `VECTOR v (c)`; but `vector blob` is a column of that name, which MySQL 8
+    does not reserve."""
+    if part.word != "VECTOR" or part.peek() in _SIZED:
+        return False
+    return part.peek() in ("INDEX", "KEY", "(") or part.peek(2) == "("
 
 
 def _key_column(tokens: Tokens) -> str:

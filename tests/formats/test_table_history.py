@@ -7,6 +7,7 @@ from threading import Thread
 
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from worker.formats.table_history import TableDefinition, TableHistory
 
@@ -127,3 +128,16 @@ def test_the_version_grows_with_what_is_new() -> None:
         history.learn("my", "shop", "orders", (place,), definition)
         versions.append(history.version)
     assert versions == [0, 1, 2, 2, 2, 3, 3]
+
+
+def test_a_place_before_all_definitions_is_told_once_for_each_table() -> None:
+    history = TableHistory()
+    history.learn("my", "shop", "orders", (7, 500), FIRST)
+    with capture_logs() as logs:
+        assert find(history, 1, 4) is None
+        assert find(history, 1, 9) is None
+        assert find(history, 7, 500) is FIRST
+        assert history.find("my", "shop", "others", (1, 4)) is None
+    assert [(one["event"], one["table"], one["place"]) for one in logs] == [
+        ("definitions_begin_later", "shop.orders", (1, 4))
+    ]

@@ -149,10 +149,14 @@ def _headers(raw: msgspec.Raw | None) -> list[tuple[str, bytes | None]]:
     data = msgspec.json.decode(raw)
     if data is None:
         return []
+    if not isinstance(data, dict | list):
+        raise SampleError("headers: neither pairs, a flat list of names and values, nor a mapping")
     if isinstance(data, dict):
         return [(name, _header(value)) for name, value in data.items()]
     if all(isinstance(item, list) and len(item) == 2 for item in data):
         return [(str(name), _header(value)) for name, value in data]
+    if len(data) % 2:
+        raise ValueError("headers: a name without its value")
     return [(str(name), _header(value)) for name, value in zip(data[::2], data[1::2], strict=True)]
 
 

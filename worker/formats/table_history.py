@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple
 
+from worker.logs import get_logger
+
 __all__ = ["TableDefinition", "TableHistory"]
+
+log = get_logger("formats")
 
 Order = tuple[int, ...]
 
@@ -45,6 +49,7 @@ class TableHistory:
         """Grows with everything new that was learned: what was found with the same version before is still
         so."""
         self._lines: dict[tuple[str, str, str], _Line] = {}
+        self._told: set[tuple[str, str, str]] = set()
 
     def learn(
         self, stream: str, database: str, table: str, order: Order, definition: TableDefinition | None
@@ -84,7 +89,25 @@ class TableHistory:
         if not order or order >= orders[-1]:
             return learned[-1][-1]
         at = bisect_right(orders, order)
-        return learned[at - 1][-1] if at else None
+        if at:
+            return learned[at - 1][-1]
+        self._tell(stream, database, table, order, orders[0])
+        return None
+
+    def _tell(self, stream: str, database: str, table: str, order: Order, first: Order) -> None:
+        """Once for each table: its records may be of another log, whose numbers count anew."""
+        if (stream, database, table) in self._told:
+            return
+        self._told.add((stream, database, table))
+        log.warning(
+            "definitions_begin_later",
+            table=f"{database}.{table}",
+            source=stream,
+            place=order,
+            first=first,
+            hint="values are read without the table's definition; if the source's log began anew (another "
+            "primary), let the tool write its tables' definitions again",
+        )
 
     def until(self, stream: str, database: str, table: str, order: Order) -> Order | None:
         """The first place after this one where something else was learned; None: there is none."""
