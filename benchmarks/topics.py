@@ -91,7 +91,7 @@ def produce(bootstrap: str, spec: TopicSpec) -> float:
 
 def canal_value(n: int, table: int, sequence: int) -> bytes:
     """The n-th record of a topic, 445 to 480 bytes."""
-    return _TEXT % (sequence, table, sequence, n, n % 1000, n)
+    return (_TEXT % (sequence, table, sequence, n, n % 1000, n)).encode()
 
 
 def _write(bootstrap: str, spec: TopicSpec) -> None:
