@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf, java_gateway
@@ -130,6 +133,10 @@ class JavaProcess:
 
         def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
             self._process = made = subprocess.Popen(*arguments, **options)
+            # pyspark removes the folder where Java tells its port once it has told, or ended: a worker that
+            # is stopped meanwhile does not wait for that.
+            if told := options.get("env", {}).get("_PYSPARK_DRIVER_CONN_INFO_PATH"):
+                atexit.register(shutil.rmtree, Path(told).parent, ignore_errors=True)
             if self._killed:
                 self.kill()
             return made
