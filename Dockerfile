@@ -33,7 +33,7 @@ COPY handlers ./handlers
 RUN pip install --no-cache-dir --no-deps --no-build-isolation . \
     && pip uninstall --yes hatchling pathspec pluggy trove-classifiers
 # Delta's jars are resolved here and found in the cache later: a start needs no network but Kafka's.
-RUN python -c "import worker.jars; worker.jars.delta_jars()" \
+RUN python -c "import handlers.spark.runtime.jars; handlers.spark.runtime.jars.delta_jars()" \
     && chmod -R a+rX /opt/binlane/cache
 
 

@@ -4,8 +4,8 @@
 .PHONY: help setup demo test soak servers class-archive lint audit bench clean
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. More of them than
-# processors take longer in all.
-SIDE_BY_SIDE = --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+# processors take longer in all. One that dies ends the run: with another in its place, it might not end at all.
+SIDE_BY_SIDE = --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0
 
 export PYTHON
 # The demo and the tests start hundreds of workers, none of which is to compile all modules once more.
@@ -35,10 +35,11 @@ servers: ## what the tests start: PostgreSQL, MariaDB, Redis, promtool
 class-archive: setup # makes the tests' Sparks start in half the time
 	@python tests/class_archive.py
 
-lint: setup ## style, types, scripts and the deployment's files
+lint: setup ## style, types, who imports whom, scripts and the deployment's files
 	@ruff check .
 	@ruff format --check .
 	@mypy
+	@lint-imports --no-logo --no-cache
 	@if command -v shellcheck >/dev/null; then shellcheck tools/*.sh .ci/run; fi
 	@if [ -f tools/check_deployment.py ]; then python tools/check_deployment.py; fi
 

@@ -26,9 +26,9 @@ from benchmarks.spark import fresh as spark_freshness
 from benchmarks.spark import memory as spark_memory
 from benchmarks.spark import restart as spark_crash
 from benchmarks.spark import slow_table as spark_slow_table
-from worker.broker import Broker, BrokerError
-from worker.jars import JarsError
-from worker.java import JavaError
+from handlers.spark.runtime.jars import JarsError
+from handlers.spark.runtime.java import JavaError
+from worker.local.broker import Broker, BrokerError
 
 _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "tracker": tracker.run,

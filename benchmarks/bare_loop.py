@@ -14,8 +14,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from benchmarks.processes import peak_rss_kib
 from worker.configuration import Configuration
+from worker.configuration.kafka_properties import consumer_settings
 from worker.formats import registry
-from worker.kafka_settings import consumer_settings
 
 __all__ = ["BareFigures"]
 

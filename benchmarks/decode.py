@@ -20,9 +20,9 @@ from benchmarks.processes import BenchmarkError
 from benchmarks.results import Report, at_least
 from benchmarks.topics import canal_value
 from handlers import Change
-from worker.configuration.json_layout import JsonLayout
 from worker.formats import registry
 from worker.formats.interface import Format, Record, SeparateDDL
+from worker.formats.own_json.layout import JsonLayout
 
 __all__ = ["run"]
 

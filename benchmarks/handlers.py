@@ -11,7 +11,7 @@ from benchmarks.tally import FIRST, LAST, RECORDS, SLEPT, Tally
 from benchmarks.topics import micros
 from handlers import Batch, Handler
 
-__all__ = ["Counting", "Reading", "Sleeping", "Slow", "Stuck"]
+__all__ = ["Reading", "Sleeping", "Slow", "Stuck"]
 
 
 class _Tallying(Handler):
@@ -34,15 +34,6 @@ class _Tallying(Handler):
         self._cells[row + LAST] = time.monotonic_ns()
 
 
-class Counting(_Tallying):
-    """Only counts: records are routed but never decoded."""
-
-    reads_changes = False
-
-    def handle(self, batch: Batch) -> None:
-        self._count(self._row(), batch.records)
-
-
 class Reading(_Tallying):
     """Reads `after` of every row: each record is decoded whole."""
 
@@ -56,8 +47,6 @@ class Reading(_Tallying):
 
 class Stuck(_Tallying):
     """Counts, and never comes back from the batch that holds the record at offset `stuck`."""
-
-    reads_changes = False
 
     def __init__(self, *, tally: str, stuck: int) -> None:
         super().__init__(tally=tally)
@@ -128,8 +117,6 @@ class Sleeping(_Tallying):
 
 class Slow(Handler):
     """Sleeps for every batch."""
-
-    reads_changes = False
 
     def __init__(self, *, seconds: float) -> None:
         self._seconds = seconds

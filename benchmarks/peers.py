@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.processes import BenchmarkError, child
-from worker.jars import cache_folder, resolve
-from worker.java import find_java
+from handlers.spark.runtime.jars import cache_folder, resolve
+from handlers.spark.runtime.java import find_java
 
 __all__ = ["DECATON", "PARALLEL_CONSUMER", "POLL_LOOP", "Peer", "PeerFigures", "PeerRun", "Peers"]
 

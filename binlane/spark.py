@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import binlane  # noqa: F401 - binlane's own packages come first
-from handlers.spark.reading import NothingToSee, create_views, current
+from handlers.spark.read.current import NothingToSee, create_views, current
+from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.section import SparkSection
-from handlers.spark.session import SharedSpark
 
 __all__ = ["NothingToSee", "create_views", "current", "start"]
 

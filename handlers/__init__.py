@@ -1,4 +1,5 @@
-"""Handlers apply the changes of a table to a target."""
+"""What changes are applied to: the interface of a handler (`api`), what all handlers share, and a folder
+for each target. Nothing here knows of the worker or of offsets."""
 
 from handlers.api import (
     Batch,

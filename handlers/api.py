@@ -35,9 +35,9 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
     A change of a row's primary key comes as two: a delete of the old key, then an insert of the new one.
     `before` and `after` are whole rows (column -> value) as far as the source sends them; an insert has no
-    `before`, a delete no `after`, a DDL statement neither. `types` maps each column to the source's own type
-    text (`decimal(10,2)`, `bigint unsigned`) where the source tells it, and is shared between changes: read
-    it, never change it. Times are milliseconds since 1970 in UTC.
+    `before`, a delete no `after`, a DDL statement neither. Both are the handler's own. `types` maps each
+    column to the source's own type text (`decimal(10,2)`, `bigint unsigned`) where the source tells it, and
+    is shared between changes: read it, never change it. Times are milliseconds since 1970 in UTC.
     """
 
     op: Operation
@@ -69,9 +69,9 @@ class Batch:
     """Consecutive changes of one table, in source order."""
 
     __slots__ = (
-        "_changes",
         "_positions",
         "attempt",
+        "changes",
         "database",
         "name",
         "records",
@@ -84,7 +84,7 @@ class Batch:
     def __init__(
         self,
         table: str,
-        changes: Sequence[Change] | Callable[[], Sequence[Change]],
+        changes: Sequence[Change],
         *,
         database: str,
         name: str,
@@ -99,7 +99,8 @@ class Batch:
         """`database.name`."""
         self.database = database
         self.name = name
-        self._changes = changes
+        self.changes = changes
+        """In source order."""
         self.attempt = attempt
         """From 1; counts how often these changes were given to this handler."""
         self._positions = positions or {}
@@ -114,13 +115,6 @@ class Batch:
         self.replay_of = replay_of
         """(topic, partition, offset) at which the record stood that a replayed dead letter holds: its changes
         have a place of their own. None for what comes from its topic."""
-
-    @property
-    def changes(self) -> Sequence[Change]:
-        """In source order. Decoded when first asked for, if the handler says `reads_changes = False`."""
-        if callable(self._changes):
-            self._changes = self._changes()
-        return self._changes
 
     @property
     def positions(self) -> Positions:
@@ -173,8 +167,6 @@ class Handler:
     """
 
     per_lane: ClassVar[bool] = False
-    reads_changes: ClassVar[bool] = True
-    """False: records are decoded only when `batch.changes` is asked for (a handler that only counts)."""
     options_model: ClassVar[type[BaseModel] | None] = None
     """A pydantic model of the options, if there is one: `binlane check` reports its errors key by key."""
     function_options: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -203,7 +195,8 @@ class Handler:
 
         The rebalance waits for it as long as `revoke_timeout` leaves (for partitions that were lost: not at
         all), then goes on without it. It runs in a thread of its own, with batches of other partitions, and
-        such of these as did not end in time, in `handle` meanwhile. They may come back later.
+        such of these as did not end in time, in `handle` meanwhile; `close` waits for it. They may come back
+        later.
         """
 
     def close(self) -> None:
@@ -213,8 +206,9 @@ class Handler:
         """What there is to tell besides what the worker knows itself: shown by `/api/status`, the status page
         and `binlane status`. None: nothing.
 
-        Between `open` and `close`, from any thread, every second or so: answer at once, from memory. Plain
-        values (str, int, float, bool, None, lists, dicts). Keys that are shown with their meaning:
+        Between `open` and `close`, from any thread, every second or so: answer at once, from memory (while
+        one call hangs there is no other, and what was told last is shown with an `error`). Plain values (str,
+        int, float, bool, None, lists, dicts). Keys that are shown with their meaning:
         `spark`: {"master", "version", "ui", "up"}; `tables`: a list of {"table", "waiting_rows",
         "waiting_bytes", "waiting_seconds", "merged_source_time_ms", "error"}, what was received and is not in
         its table yet.

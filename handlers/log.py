@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from handlers.api import Batch, Handler, HandlerContext, PartialFailure, Rejected
 from handlers.change_json import json_row
-from handlers.templates import place_of
+from handlers.logs import get_logger
+from handlers.options.templates import place_of
 
 __all__ = ["LogHandler", "LogOptions"]
 
@@ -38,7 +39,7 @@ class LogHandler(Handler):
     def __init__(self, **options: Any) -> None:
         self._options = LogOptions.model_validate(options)
         self._level = logging.getLevelNamesMapping()[self._options.level.upper()]
-        self._log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger("handlers.log")
+        self._log: structlog.stdlib.BoundLogger = get_logger("handlers.log")
 
     def open(self, context: HandlerContext) -> None:
         self._log = self._log.bind(handler=context.handler)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
 
+import msgspec
 from pydantic import BaseModel, Field, model_validator
 
 from handlers.api import Change, Row
 
-__all__ = ["ColumnChoice", "is_whole", "row_after"]
+__all__ = ["ColumnChoice", "is_whole", "row_after", "with_own_rows"]
+
+
+_NESTED = frozenset((list, dict))
 
 
 def row_after(change: Change) -> Row:
@@ -21,6 +26,21 @@ def row_after(change: Change) -> Row:
     if not change.before or change.before.keys() <= change.after.keys():
         return change.after
     return {**change.before, **change.after}
+
+
+def with_own_rows(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """The same changes with copies of their rows, arrays and maps in them too: who changes those changes
+    nobody else's."""
+    return tuple(
+        msgspec.structs.replace(change, before=_own(change.before), after=_own(change.after))
+        for change in changes
+    )
+
+
+def _own(row: Row | None) -> Row | None:
+    if row is None:
+        return None
+    return row.copy() if _NESTED.isdisjoint(map(type, row.values())) else deepcopy(row)
 
 
 def is_whole(change: Change, row: Row) -> bool:

@@ -1,4 +1,5 @@
-"""Offsets: which are finished, and where they are remembered."""
+"""Which offsets of a partition are finished (`tracker`), where that is remembered (`stores`), and where a
+partition begins again (`restore`). Nothing here knows of the worker or of handlers."""
 
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 

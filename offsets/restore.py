@@ -12,9 +12,9 @@ from offsets.types import Checkpoint, Committed, OffsetRange, TopicPartition
 
 __all__ = [
     "Initial",
-    "Place",
     "Source",
     "Start",
+    "StartOffset",
     "began_with",
     "choose_start",
     "choose_starts",
@@ -23,7 +23,7 @@ __all__ = [
 
 Initial = Literal["earliest", "latest"] | datetime | Mapping[str, Mapping[int, int]]
 """`checkpoint.initial`: an end of the partition, a time of Kafka's records, {topic: {partition: offset}}."""
-Place = int | Literal["earliest", "latest"] | datetime
+StartOffset = int | Literal["earliest", "latest"] | datetime
 Source = Literal["force", "file", "kafka", "initial", "new topic"]
 
 
@@ -31,7 +31,7 @@ Source = Literal["force", "file", "kafka", "initial", "new topic"]
 class Start:
     """Where to begin one partition, and what beyond that is finished already."""
 
-    offset: Place
+    offset: StartOffset
     """An offset is the next one to read; a time means the first record at or after it."""
     ahead: tuple[OffsetRange, ...]
     source: Source
@@ -107,7 +107,8 @@ def choose_start(
 
     1. `force`: begin at `initial`, whatever is remembered.
     2. The local file, if Kafka still holds exactly the commit that this file last knew there: its own, or the
-       one that it began from (the last commit did not arrive); or none at all.
+       one that it began from (the last commit did not arrive); or none at all. A commit without metadata is
+       like any other at its offset, and tells nothing.
     3. Kafka's committed offset: somebody moved it, or another worker went on from there. What the file says
        is finished ahead may have been repeated since, and must come again with the rest.
     4. The beginning: the topic was made anew since, or this partition was added to one that the group reads.
@@ -163,7 +164,8 @@ def _from_file(file: FileEntry, kafka: Committed | None) -> Start:
     if kafka is None:
         reason = f"the local file says {file.offset}, and Kafka has no committed offset"
         return Start(file.offset, file.ahead, "file", reason)
-    if kafka.mark == file.acknowledged or kafka.checkpoint[:2] == file.checkpoint[:2]:
+    is_known = kafka.mark == file.acknowledged
+    if (is_known and not kafka.mark.is_bare) or kafka.checkpoint[:2] == file.checkpoint[:2]:
         if kafka.checkpoint.offset == file.offset:
             return Start(file.offset, file.ahead, "file", f"the local file and Kafka agree on {file.offset}")
         reason = (
@@ -175,6 +177,8 @@ def _from_file(file: FileEntry, kafka: Committed | None) -> Start:
     why = "did not commit that: it was moved, or another worker went on from there"
     if file.acknowledged is not None and file.acknowledged.checksum is None:
         why = "is of an earlier binlane, which did not write down whose commit it knew"
+    elif is_known:
+        why = "does not tell whose that is: it is without metadata, as another worker's would be"
     return _from_kafka(kafka, f"the local file ({file.offset}, acknowledged: {last}) {why}")
 
 
@@ -195,7 +199,7 @@ def _anew(earlier: Checkpoint, topic_id: str | None) -> Start:
 def _at_initial(
     partition: TopicPartition, initial: Initial, source: Literal["force", "initial"], why: str
 ) -> Start:
-    place: Place
+    place: StartOffset
     if isinstance(initial, Mapping):
         named = initial.get(partition.topic, {}).get(partition.partition)
         if named is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +22,8 @@ _SPARSE_BYTES = 41
 _WORTH_IT = 3 * _SPARSE_BYTES
 _FEW = 4
 """So many unfinished offsets of a run, and its ranges are remembered from look to look."""
+
+_numbers = itertools.count()
 
 Record = TypeVar("Record")
 
@@ -58,10 +61,12 @@ class Run:
     the old ones meanwhile. Whichever comes first, one of both sees the other's.
     """
 
-    __slots__ = ("_flags", "_ranges", "end", "start")
+    __slots__ = ("_flags", "_ranges", "end", "number", "start")
 
     def __init__(self, start: int, offsets: Sequence[int]) -> None:
         first, last, count = offsets[0], offsets[-1], len(offsets)
+        self.number = next(_numbers)
+        """By when it was made, among those of all partitions."""
         self.start = start
         self.end = last + 1
         self._ranges: tuple[int, list[OffsetRange]] | None = None  # what was found of so few unfinished ones
@@ -116,8 +121,9 @@ class Run:
             return
         fewer = bytearray(len(left))
         self._flags = _Flags(fewer, left[0], left)
-        for place, offset in enumerate(left):
-            if known.finished(offset):  # since `left` was made
+        # From the last to the first, as a tracker goes through its runs: an earlier one is seen later.
+        for place in reversed(range(len(left))):
+            if known.finished(left[place]):  # since `left` was made
                 fewer[place] = _FINISHED
 
     def holds(self, offset: int) -> bool:

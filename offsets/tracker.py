@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from operator import attrgetter, itemgetter
 
 from sortedcontainers import SortedDict
 
 from offsets.run import Run
 from offsets.types import Checkpoint, OffsetRange
 
-__all__ = ["OffsetTracker", "Run"]
+__all__ = ["OffsetTracker", "Run", "checkpoints"]
 
 
 class OffsetTracker:
@@ -106,16 +107,9 @@ class OffsetTracker:
     def checkpoint(self) -> Checkpoint | None:
         """What may be committed now: everything below the first unfinished offset, and the ranges beyond it.
 
-        None before anything is known. O(runs that were open at the last call + ranges)."""
-        with self._lock:
-            position = self._settle()
-            if position is None:
-                return None
-            ahead = self._ahead(position)
-            # It was finished since the look at it, or an earlier worker finished what comes next.
-            if ahead and ahead[0].first <= position:
-                position = ahead.pop(0).end
-            return Checkpoint(position, tuple(ahead))
+        An offset that finished after a lower one is in it only together with that. None before anything is
+        known. O(runs that were open at the last call + ranges)."""
+        return checkpoints([self])[0]
 
     @property
     def unfinished(self) -> int:
@@ -123,10 +117,16 @@ class OffsetTracker:
         with self._lock:
             return sum(run.unfinished for run in self._open.values())
 
-    def finished_ahead(self) -> int:
-        """How many offsets beyond the first unfinished one are finished (or never came)."""
-        checkpoint = self.checkpoint()
-        return 0 if checkpoint is None else sum(end - first for first, end in checkpoint.ahead)
+    def _checkpoint(
+        self, position: int | None, looked: Mapping[Run, Sequence[OffsetRange]]
+    ) -> Checkpoint | None:
+        if position is None:
+            return None
+        ahead = self._ahead(position, looked)
+        # It was finished since the look at it, or an earlier worker finished what comes next.
+        if ahead and ahead[0].first <= position:
+            position = ahead.pop(0).end
+        return Checkpoint(position, tuple(ahead))
 
     def _settle(self) -> int | None:
         """Fold complete runs away, and shrink what is nearly complete; the offset to commit."""
@@ -156,14 +156,30 @@ class OffsetTracker:
         after_end = self._done.pop(end, None)
         self._done[first] = end if after_end is None else after_end
 
-    def _ahead(self, position: int) -> list[OffsetRange]:
-        """Finished ranges beyond the position, ascending and joined."""
+    def _ahead(self, position: int, looked: Mapping[Run, Sequence[OffsetRange]]) -> list[OffsetRange]:
+        """Finished ranges beyond the position, ascending and joined. `looked`: those of its open runs."""
         pieces: list[Sequence[OffsetRange]] = [[OffsetRange(first, end)] for first, end in self._done.items()]
-        pieces += [ranges for run in self._open.values() if (ranges := run.finished_ranges())]
+        pieces += [ranges for run in self._open.values() if (ranges := looked[run])]
         pieces += [[restored] for restored in self._restored]
         pieces.sort(key=itemgetter(0))
         joined = _joined(pieces)
         return joined[bisect_right(joined, position, key=itemgetter(1)) :]
+
+
+def checkpoints(trackers: Sequence[OffsetTracker]) -> list[Checkpoint | None]:
+    """What may be committed of each partition now (see `OffsetTracker.checkpoint`).
+
+    An offset that finished after one registered before it, in whichever partition, is in it only together
+    with that: of tables whose statements come in a partition of their own, too."""
+    with ExitStack() as locks:  # nobody else takes two of them
+        for tracker in trackers:
+            locks.enter_context(tracker._lock)
+        positions = [tracker._settle() for tracker in trackers]
+        runs = [run for tracker in trackers for run in tracker._open.values()]
+        # From the last to the first: what finished in order is never seen without what came before it.
+        runs.sort(key=attrgetter("number"), reverse=True)
+        looked = {run: run.finished_ranges() for run in runs}
+        return [t._checkpoint(position, looked) for t, position in zip(trackers, positions, strict=True)]
 
 
 def _joined(pieces: Iterable[Sequence[OffsetRange]]) -> list[OffsetRange]:

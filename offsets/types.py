@@ -45,6 +45,11 @@ class Mark(NamedTuple):
     checksum: int | None
     """CRC-32 of the commit's metadata; None, as older files have it, is like no commit."""
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether the commit has no metadata: then it is like any other at its offset."""
+        return self.checksum == 0
+
 
 class Committed(NamedTuple):
     """What Kafka holds of one partition of the group."""

@@ -17,7 +17,8 @@ import structlog
 from integration.process import eventually
 from spark_sessions import ARCHIVE, LIGHT, PLAIN_JAVA
 
-from handlers.spark import SparkHandler, java_process
+from handlers.spark import SparkHandler
+from handlers.spark.runtime import java_process
 from handlers.testing import make_batch, opened
 
 

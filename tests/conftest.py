@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
 import os
 import re
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import hypothesis
 import pytest
@@ -20,16 +23,17 @@ from servers.server_process import ProgramMissing, ServerProcess
 from servers.spark_cluster import ConnectNode, SparkCluster
 from spark_sessions import SparkKeeper
 
-from worker.broker import Broker, BrokerError
-from worker.ending import LastResort
-from worker.jars import JarsError
-from worker.java import JavaError
+from handlers.spark.runtime.jars import JarsError
+from handlers.spark.runtime.java import JavaError
+from worker.local.broker import Broker, BrokerError
+from worker.running.ending import LastResort
 
 if TYPE_CHECKING:
     from servers.s3_server import S3Server
 
 MakeTopic = Callable[..., str]
 AnyServer = TypeVar("AnyServer", bound=ServerProcess)
+_stacks = pytest.StashKey[IO[str]]()
 
 
 # A runner that was started in the background ignores SIGINT, and so would every process that the tests start;
@@ -45,6 +49,31 @@ os.environ.pop("COLUMNS", None)
 # How long an example takes depends on what else the machine does, and proves nothing.
 hypothesis.settings.register_profile("patient", hypothesis.settings(), deadline=None)
 hypothesis.settings.load_profile("patient")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """A runner that dies of a signal leaves its stacks in the folder for temporary files: where pytest writes
+    them nobody reads, when it runs beside others."""
+    file = Path(tempfile.gettempdir(), f"binlane-tests-{os.getpid()}.stacks")
+    session.config.stash[_stacks] = log = file.open("w", encoding="utf-8")
+    faulthandler.enable(file=log)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Nothing is left of a runner that ends by itself."""
+    log = config.stash.get(_stacks, None)
+    if log is not None:
+        Path(log.name).unlink(missing_ok=True)  # stays open: the interpreter's own end may still fail
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """How a runner has died that did not end by itself: xdist does not say."""
+    if error is not None:
+        code = node.gateway._io.popen.wait(10)
+        print(f"runner {node.gateway.id}: exit code {code}; its stacks, if it could write them:")
+        for file in Path(tempfile.gettempdir()).glob(f"binlane-tests-{node.gateway._io.popen.pid}.stacks"):
+            print(file.read_text("utf-8"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

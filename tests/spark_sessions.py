@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from handlers.spark import session
+from handlers.spark.runtime import session
+from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.section import SparkSection
-from handlers.spark.session import SharedSpark
 
 __all__ = ["ARCHIVE", "INTERPRETED", "LIGHT", "PLAIN_JAVA", "QUICK", "QUICK_JAVA", "SparkKeeper"]
 

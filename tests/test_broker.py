@@ -15,7 +15,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from worker.broker import Broker, BrokerError
+from worker.local.broker import Broker, BrokerError
 
 # `binlane broker` as a process, without the rest of the command line.
 COMMAND = "import typer; from worker.commands.broker import broker; typer.run(broker)"

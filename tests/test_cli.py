@@ -230,7 +230,7 @@ def test_neither_help_nor_schema_loads_spark_or_the_worker() -> None:
         "from worker.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = {{'pyspark', 'pyarrow', 'worker.supervision'}}\n"
+        "heavy = {{'pyspark', 'pyarrow', 'worker.running.worker'}}\n"
         "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)"
     )
     for command in ("--help", "schema"):

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from worker.broker import Broker
-from worker.broker_settings import HOST, NODE, free_port
 from worker.configuration import Configuration
-from worker.connection import reach_handlers, reach_kafka
+from worker.kafka.connection import reach_handlers, reach_kafka
+from worker.local.broker import Broker
+from worker.local.broker_settings import HOST, NODE, free_port
 
 HANDLERS = """\
 import threading
@@ -71,6 +71,20 @@ def test_missing_topics_are_told_and_not_created(broker: Broker) -> None:
         _, name, expression = reach_kafka(asked)
         assert name.error == "there is no such topic"
         assert expression.error == "no topic matches it yet"
+
+
+def test_a_topic_that_no_format_is_given_for_is_told(broker: Broker, make_topic: Callable[..., str]) -> None:
+    name = make_topic()
+    asked = configuration(broker.bootstrap_servers, f"^{name}").model_copy(update={"format": {"x": "canal"}})
+    _, topic = reach_kafka(asked)
+    assert topic.error == f"no entry of format: matches {name}: nothing of it is read"
+
+
+def test_a_missing_topic_of_ddl_is_told_too(broker: Broker, make_topic: Callable[..., str]) -> None:
+    asked = configuration(broker.bootstrap_servers, make_topic())
+    kafka = asked.kafka.model_copy(update={"ddl_topics": ["no.such.ddl"]})
+    _, _, ddl = reach_kafka(asked.model_copy(update={"kafka": kafka}))
+    assert (ddl.target, ddl.error) == ("topic no.such.ddl", "there is no such topic")
 
 
 def test_an_unreachable_broker_is_told_with_its_reason_within_the_time() -> None:

@@ -8,8 +8,8 @@ import time
 import pytest
 from prometheus_client.samples import Sample
 
-from worker.histogram import BOUNDS, HandlerTimes, merge
-from worker.metrics import Metrics
+from worker.observing.histogram import BOUNDS, HandlerTimes, merge
+from worker.observing.metrics import Metrics
 
 
 def values(metrics: Metrics, name: str, label: str) -> dict[str, float]:

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from worker import jars
-from worker.jars import JarsError, kafka_jars, resolve
-from worker.java import JavaError, find_java
+from handlers.spark.runtime import jars
+from handlers.spark.runtime.jars import JarsError, kafka_jars, resolve
+from handlers.spark.runtime.java import JavaError, find_java
 
 NOWHERE = "org.example.binlane:there-is-no-such-library:1.0"
-RESOLVE = "import sys; from worker.jars import resolve; print(resolve(['a:b:1'], kind='test'))"
+RESOLVE = (
+    "import sys; from handlers.spark.runtime.jars import resolve; print(resolve(['a:b:1'], kind='test'))"
+)
 
 DIGEST = hashlib.sha256(b"jar\n").hexdigest()
 FAKE_IVY = """\

@@ -8,8 +8,8 @@ import time
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from worker.broker_settings import free_port
-from worker.kafka_errors import client_logger
+from handlers.kafka.librdkafka import client_logger
+from worker.local.broker_settings import free_port
 
 
 def test_attempts_to_connect_are_no_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from worker.kafka_settings import (
+from worker.configuration.kafka_properties import (
     SettingsError,
     admin_settings,
     check_settings,
     consumer_settings,
     producer_settings,
+    settings_faults,
 )
 
 
@@ -23,6 +24,7 @@ class Kafka:
     properties: dict[str, Any] = field(default_factory=dict)
     bootstrap_servers: str = "localhost:9092"
     group_id: str = "shop"
+    ddl_topics: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -82,6 +84,12 @@ def test_cooperative_sticky_is_the_default() -> None:
     assert consumer_settings(with_properties())["partition.assignment.strategy"] == "cooperative-sticky"
 
 
+def test_partitions_whose_topics_are_merged_leave_together() -> None:
+    """A TRUNCATE that leaves alone would be done behind the queued rows that follow it."""
+    merged = Section(Kafka(ddl_topics=["cdc.ddl"]))
+    assert consumer_settings(merged)["partition.assignment.strategy"] == "roundrobin"
+
+
 def test_the_new_protocol_leaves_the_assignment_to_the_broker() -> None:
     section = with_properties(group__protocol="consumer")
     assert "partition.assignment.strategy" not in consumer_settings(section)
@@ -125,6 +133,51 @@ def test_what_librdkafka_refuses_is_told_with_its_key(
     with pytest.raises(SettingsError, match=problem) as caught:
         check_settings(Section(Kafka(properties)))
     assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("session.timeout.ms", "30s"),
+        ("queued.max.messages.kbytes", "64MiB"),
+        ("fetch.message.max.bytes", "1 MiB"),
+        ("linger.ms", "0.5s"),
+    ],
+)
+def test_a_number_with_a_unit_is_refused_for_librdkafka_would_drop_the_unit(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match="a number without a unit") as caught:
+        check_settings(Section(Kafka({name: value})))
+    assert caught.value.key == f"kafka.properties.{name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("client.id", "9lives"), ("sasl.password", "1s"), ("session.timeout.ms", "0x1770"), ("linger.ms", 0.5)],
+)
+def test_texts_that_begin_with_a_digit_and_numbers_of_any_form_are_taken(name: str, value: Any) -> None:
+    check_settings(Section(Kafka({name: value})))
+
+
+@pytest.mark.parametrize(
+    ("properties", "faulty"),
+    [
+        ({"ssl.truststore.location": "a", "sasl.jaas.config": "b"}, None),
+        (
+            {"ssl.ca.location": "/etc/ssl/certs/ca-certificates.crt", "ssl.truststore.location": "a"},
+            "ssl.truststore.location",
+        ),
+        ({"client.id": "a", "linger.ms": "x"}, "linger.ms"),
+        ({"client.id": "a", "ssl.keystore.location": "/no/such/file"}, "ssl.keystore.location"),
+    ],
+)
+def test_a_fault_is_of_a_property_that_was_set(properties: dict[str, Any], faulty: str | None) -> None:
+    found = [fault.key.removeprefix("kafka.properties.") for fault in settings_faults(Kafka(properties))]
+    assert found == (list(properties) if faulty is None else [faulty])
+
+
+def test_what_follows_from_a_fault_is_not_told() -> None:
+    (fault,) = settings_faults(Kafka({"sasl.mechanisn": "PLAIN", "security.protocol": "sasl_plaintext"}))
+    assert fault.key == "kafka.properties.sasl.mechanisn"
 
 
 def test_a_refused_value_is_not_repeated() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from worker import logs
+from worker.observing import logs
 
 
 class Terminal(io.StringIO):
@@ -36,7 +36,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 def test_an_event_is_a_line_of_json_where_there_is_no_terminal() -> None:
-    early = logs.get_logger("worker.fetcher")
+    early = logs.get_logger("worker.fetching.fetcher")
     stream = io.StringIO()
     logs.configure(stream=stream)
     early.info("partitions_assigned", count=6, topic="ключ")
@@ -44,7 +44,7 @@ def test_an_event_is_a_line_of_json_where_there_is_no_terminal() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", event.pop("timestamp"))
     assert event == {
         "level": "info",
-        "logger": "worker.fetcher",
+        "logger": "worker.fetching.fetcher",
         "event": "partitions_assigned",
         "count": 6,
         "topic": "ключ",

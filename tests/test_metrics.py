@@ -14,9 +14,9 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from worker.metric_definitions import DEFINITIONS, markdown_table
-from worker.metrics import MAX_TABLE_LABELS, OTHER_TABLES, Metrics
-from worker.status import (
+from worker.observing.metric_definitions import DEFINITIONS, markdown_table
+from worker.observing.metrics import MAX_TABLE_LABELS, OTHER_TABLES, Metrics
+from worker.observing.status import (
     CheckpointStatus,
     KafkaStatus,
     LaneStatus,
@@ -323,6 +323,8 @@ def test_counters_that_alerts_watch_begin_at_zero_and_not_with_their_first_event
     assert value(metrics, "binlane_handler_failures_total", handler="spark") == 0
     assert value(metrics, "binlane_commits_total", store="file", result="failure") == 0
     assert value(metrics, "binlane_rebalances_total", kind="lost") == 0
+    assert value(metrics, "binlane_records_skipped_total", reason="failed") == 0
+    assert value(metrics, "binlane_records_skipped_total", reason="undecodable") == 0
 
 
 def test_a_thousand_tables_keep_their_names() -> None:

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from handlers import Batch, Handler
-from handlers.options import Explanation, check_options
-from handlers.registry import BUILT_IN, HandlerTypeError, OptionsError, create, resolve
+from handlers.loading.registry import BUILT_IN, HandlerTypeError, OptionsError, create, resolve
+from handlers.options.faults import Explanation, check_options
 
 ALLOWED = f"{', '.join(BUILT_IN)}, or an import path such as my_package.module:MyHandler"
 SOURCE = """\
@@ -23,6 +23,8 @@ class Copy(Handler):
     def __init__(self, url="x", **more):
         if url == "bad":
             raise RuntimeError("no such place")
+        if url == "worse":
+            raise SystemExit(5)
         self.url, self.more = url, more
         self.shelf = shelf_of_{name}.SHELF
 
@@ -58,7 +60,7 @@ def test_a_built_in_name_leads_to_its_class(name: str, tmp_path: Path) -> None:
 
 def test_spark_is_not_loaded_to_find_another_handler(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from handlers.registry import resolve; "
+        "import sys; from pathlib import Path; from handlers.loading.registry import resolve; "
         "resolve('log', Path()); print([m for m in sys.modules if 'spark' in m])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -127,6 +129,8 @@ def test_a_type_that_leads_nowhere_is_told(
         ("import no_such_library", "ModuleNotFoundError: No module named 'no_such_library'"),
         ("raise RuntimeError('two\\nlines')", "RuntimeError: two lines"),
         ("class :", "SyntaxError: invalid syntax"),
+        ("import sys; sys.exit()", "it ends the process: sys.exit()"),
+        ("import sys; sys.exit('no licence')", "it ends the process: sys.exit('no licence')"),
     ],
 )
 def test_a_module_that_fails_is_told_with_its_error_in_one_line(
@@ -142,6 +146,48 @@ def test_a_module_that_fails_is_told_with_its_error_in_one_line(
 def test_a_handler_that_raises_when_made_is_told(module: str, tmp_path: Path) -> None:
     with pytest.raises(OptionsError, match="refused its options: RuntimeError: no such place"):
         create(Entry(f"{module}:Copy", {"url": "bad"}), tmp_path)
+
+
+def test_a_handler_that_ends_the_process_when_made_is_told(module: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionsError, match=r"refused its options: it ends the process: sys\.exit\(5\)"):
+        create(Entry(f"{module}:Copy", {"url": "worse"}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("method", "problem", "allowed"),
+    [
+        ("async def handle(self, batch): ...", "handle is async", "handle(self, batch)"),
+        ("async def handle(self, batch): yield", "handle is async", "handle(self, batch)"),
+        ("def handle(self, batch): yield", "handle has a yield", "handle(self, batch)"),
+        (
+            "def handle(self): ...",
+            "handle cannot be called with (self, batch): too many",
+            "handle(self, batch)",
+        ),
+        (
+            "def open(self): ...",
+            "open cannot be called with (self, context): too many",
+            "open(self, context)",
+        ),
+        ("async def open(self, context): ...", "open is async", "open(self, context)"),
+        ("async def close(self): ...", "close is async", "close(self)"),
+        ("def close(self, context): ...", "close cannot be called with (self): missing", "close(self)"),
+        ("@staticmethod\n    def close(self): ...", "close cannot be called with (): missing", "close(self)"),
+    ],
+)
+def test_methods_whose_call_would_do_nothing_or_fail_are_told(
+    module: str, tmp_path: Path, method: str, problem: str, allowed: str
+) -> None:
+    (tmp_path / f"odd_{module}.py").write_text(
+        "from handlers import Handler\n"
+        "class Copy(Handler):\n"
+        "    def handle(self, *batches, **more): ...\n"
+        f"    {method}\n"
+    )
+    with pytest.raises(HandlerTypeError) as caught:
+        resolve(f"odd_{module}:Copy", tmp_path)
+    assert caught.value.problem.startswith(f"Copy.{problem}")
+    assert caught.value.allowed == f"def {allowed}"
 
 
 class Plain(Handler):

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from handlers import Handler
-from handlers.registry import create
+from handlers.loading.registry import create
 from worker.configuration import HandlerEntry
-from worker.handler_closing import most_seconds
+from worker.running.handler_closing import most_seconds
 
 CONFIG = """\
 kafka: {bootstrap_servers: "127.0.0.1:1", group_id: g, topics: [t]}
@@ -63,9 +63,12 @@ PRELUDE = """
 import os, random, signal, sys, threading, time
 from pathlib import Path
 import hooks
-from worker import ending, logs, reloading, supervision
+from worker.running import ending
+from worker.observing import logs
+from worker.running import reloading
+from worker.running import worker as supervision
 from worker.configuration import load
-from worker.supervision import Worker
+from worker.running.worker import Worker
 
 def signal_at_random(number, most):
     time.sleep(random.uniform(0, most))
@@ -171,7 +174,7 @@ threading.Thread(target=signals, daemon=True).start()
 
 def test_each_of_a_thousand_watches_ends_by_a_signal_at_a_random_moment(start: Start) -> None:
     script = """
-from worker.signals import take_signals
+from worker.running.signals import take_signals
 
 supervision._WATCH_SECONDS = 0.0  # half of the time inside of Event.wait
 sys.setswitchinterval(0.0001)
@@ -201,7 +204,7 @@ def test_a_second_signal_stops_at_once_whatever_keeps_the_main_thread(start: Sta
 def test_a_process_that_a_handler_forks_off_has_its_own_signals(start: Start) -> None:
     script = """
 import multiprocessing, os, signal, time
-from worker.signals import take_signals
+from worker.running.signals import take_signals
 
 take_signals({signal.SIGTERM: lambda: print("taken", flush=True)})
 for _ in range(20):
@@ -284,12 +287,12 @@ def test_a_reload_whose_handler_takes_longer_than_it_may_is_refused_and_closes_w
 ) -> None:
     (tmp_path / "binlane.yaml").write_text(f"{CONFIG}start_timeout: 300ms\n")
     script = """
-refused = worker.parts.metrics.reload
+refused = worker.components.metrics.reload
 def reloaded(result):
     refused(result)
     print(result, worker.started(), flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
-worker.parts.metrics.reload = reloaded
+worker.components.metrics.reload = reloaded
 """
     reload = RELOAD.replace("''')", "start_timeout: 300ms\n''')")
     code, out, log = ended(start(PRELUDE + STARTING + script + reload + RUN))
@@ -354,7 +357,7 @@ def test_a_part_of_the_stop_that_hangs_or_fails_keeps_no_other_from_its_turn(
     script = f"""
 supervision.COMMIT_SECONDS = supervision.LANES_SECONDS = 0.3
 worker._configuration = worker._configuration.model_copy(update={{"shutdown_timeout": 0.1}})
-worker.parts.{part}
+worker.components.{part}
 threading.Timer(0.5, signal_at_random, (signal.SIGTERM, 0)).start()
 """
     code, out, log = ended(start(PRELUDE + script + RUN))
@@ -384,7 +387,7 @@ threading.Timer(0.2, signal_at_random, (signal.SIGTERM, 0)).start()
 def test_a_signal_whose_taker_fails_keeps_no_later_one_from_being_taken(start: Start) -> None:
     script = """
 import os, signal, time
-from worker.signals import take_signals
+from worker.running.signals import take_signals
 
 take_signals({signal.SIGHUP: lambda: 1 / 0, signal.SIGTERM: lambda: os._exit(7)})
 os.kill(os.getpid(), signal.SIGHUP)
@@ -438,7 +441,7 @@ cli.main()
 
 RESORT = """
 import atexit, ctypes, os, sys, threading, time
-from worker import ending
+from worker.running import ending
 ending._HARD_SECONDS = 1.0
 resort = ending.LastResort(5)
 """

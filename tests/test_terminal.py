@@ -12,12 +12,12 @@ import pytest
 from configuration.shorthand import TABLES
 from confluent_kafka import Producer
 
-from worker import logs
-from worker.broker import Broker
 from worker.commands.dead_letters import list_letters, show
 from worker.commands.sample import show_samples
 from worker.configuration import load
-from worker.status_text import visible
+from worker.local.broker import Broker
+from worker.observing import logs
+from worker.observing.visible_text import visible
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\u202eb\rc"
 OBEYED = set(EVIL) - set("ab]0;owned[2J31mc")

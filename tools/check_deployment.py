@@ -24,12 +24,12 @@ import yaml
 from deployment_models import AlertRules, Compose, Prometheus, Service
 from pydantic import BaseModel, ValidationError
 
+from handlers.options.units import parse_duration
 from worker.configuration import Configuration
-from worker.configuration.doubts import single_worker
-from worker.configuration.units import parse_duration
-from worker.ending import grace_seconds, stop_seconds
-from worker.handler_set import OPENING_SECONDS, HandlerSet
-from worker.metric_definitions import DEFINITIONS
+from worker.configuration.checks.doubts import single_worker
+from worker.observing.metric_definitions import DEFINITIONS
+from worker.running.ending import grace_seconds, stop_seconds
+from worker.running.handler_set import OPENING_SECONDS, HandlerSet
 
 __all__ = ["check", "main", "render"]
 

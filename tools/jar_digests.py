@@ -1,4 +1,4 @@
-"""Writes worker/jars.sha256 anew, for other versions of Kafka, Delta or Spark: python tools/jar_digests.py
+"""Writes jars.sha256 anew, for other versions of Kafka, Delta or Spark: python tools/jar_digests.py
 
 Resolves their jars into an empty cache and trusts what the registry gives: compare the difference with what
 the projects publish before you commit it.
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from worker import jars
+from handlers.spark.runtime import jars
 
 
 def main() -> None:

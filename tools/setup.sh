@@ -78,14 +78,14 @@ install_python() {
 # --- Java -------------------------------------------------------------------------------------------------
 
 java_is_there() {
-    .venv/bin/python -c 'from worker.java import find_java; find_java()' 2>/dev/null
+    .venv/bin/python -c 'from handlers.spark.runtime.java import find_java; find_java()' 2>/dev/null
 }
 
 install_java() {
     apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || true
     .venv/bin/python -c '
 import sys
-from worker.java import JavaError, find_java
+from handlers.spark.runtime.java import JavaError, find_java
 try:
     find_java()
 except JavaError as fault:
@@ -107,8 +107,8 @@ fetch_jars() {
     say "looking for the jars of Kafka and Delta (fetched the first time, about 2 minutes)"
     folders=$(.venv/bin/python -c '
 import sys
-from worker import logs
-from worker.jars import JarsError, delta_jars, kafka_jars
+from worker.observing import logs
+from handlers.spark.runtime.jars import JarsError, delta_jars, kafka_jars
 logs.configure("warning")  # standard output is for the folders
 try:
     print(kafka_jars()[0].parent, delta_jars()[0].parent, sep="\n")

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import structlog
+from handlers.logs import get_logger
 
-if TYPE_CHECKING:
-    from worker.configuration import TlsRule
+__all__ = ["Certificate", "CertificateError"]
 
-__all__ = ["Certificate", "CertificateError", "certificate_of"]
-
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class CertificateError(ValueError):
@@ -52,11 +48,6 @@ class Certificate:
 
     def _marks(self) -> list[tuple[int, int, int] | None]:
         return [_mark(file) for file in self._files]
-
-
-def certificate_of(rule: TlsRule, folder: Path) -> Certificate:
-    """The configured one; relative paths start in `folder`. Raises CertificateError."""
-    return Certificate(folder / rule.certificate, folder / rule.key)
 
 
 def _mark(file: Path) -> tuple[int, int, int] | None:

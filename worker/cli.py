@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from worker import __version__
-from worker.ending import LastResort
+from worker.running.ending import LastResort
 
 __all__ = ["app", "main"]
 
@@ -277,7 +277,7 @@ def _take_unhandled() -> None:
     Python would print them with the secrets that they hold."""
 
     def log(error: BaseException | None) -> bool:
-        from worker import logs
+        from worker.observing import logs
 
         return isinstance(error, Exception) and logs.log_unhandled(error)
 

@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
-from worker.jars import delta_jars
-from worker.java import find_java
+from handlers.spark.runtime.jars import delta_jars
+from handlers.spark.runtime.java import find_java
 
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _OTHER_NAMES = {"datetime": "timestamp_ntz", "text": "string"}  # of MySQL's types in Spark

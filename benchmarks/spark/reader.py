@@ -23,9 +23,9 @@ import pyarrow as pa
 from benchmarks.processes import BenchmarkError, child
 from benchmarks.spark.load import CHECKSUM, COLUMNS, TableTruth
 from benchmarks.spark.watch import pending
-from handlers.spark.shape import Shape
+from handlers.spark.read.view import view_sql
+from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef
-from handlers.spark.view import view_sql
 
 __all__ = ["Answer", "Reader", "delta", "differences", "is_there", "reader", "summary", "view"]
 
@@ -122,9 +122,9 @@ def _main(folder: Path, heap: str) -> None:
     from pyspark import SparkConf  # noqa: PLC0415 (see above)
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    from handlers.spark.runtime.conf import spark_conf  # noqa: PLC0415
+    from handlers.spark.runtime.java import find_java  # noqa: PLC0415
     from handlers.spark.section import SparkSection  # noqa: PLC0415
-    from handlers.spark.spark_conf import spark_conf  # noqa: PLC0415
-    from worker.java import find_java  # noqa: PLC0415
 
     os.environ["JAVA_HOME"] = str(find_java().home)
     section = SparkSection.model_validate(

@@ -1,1 +1,1 @@
-"""MySQL's types, as text and as values."""
+"""MySQL's types, values and DDL, read once for all: formats and handlers share them."""

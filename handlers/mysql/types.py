@@ -5,7 +5,47 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["MySQLType", "read_type"]
+__all__ = [
+    "BYTES",
+    "DECIMALS",
+    "INTEGERS",
+    "SHAPES",
+    "SYNONYMS",
+    "TEXTS",
+    "MySQLType",
+    "read_type",
+]
+
+INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
+BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+SHAPES = (
+    *("geometry", "point", "linestring", "polygon"),
+    *("multipoint", "multilinestring", "multipolygon", "geometrycollection"),
+)
+SYNONYMS = {
+    "integer": "int",
+    "int1": "tinyint",
+    "int2": "smallint",
+    "int3": "mediumint",
+    "middleint": "mediumint",
+    "int4": "int",
+    "int8": "bigint",
+    "dec": "decimal",
+    "fixed": "decimal",
+    "numeric": "decimal",
+    "float4": "float",
+    "real": "double",
+    "float8": "double",
+    "character": "char",
+    "nchar": "char",
+    "nvarchar": "varchar",
+    "varcharacter": "varchar",
+    "geomcollection": "geometrycollection",
+}
+"""Of one word: https://dev.mysql.com/doc/refman/8.0/en/other-vendor-data-types.html. `bool`, `serial` and
+their like stand for more than a name."""
+DECIMALS = ("decimal", *(name for name, stands_for in SYNONYMS.items() if stands_for == "decimal"))
 
 
 class MySQLType(NamedTuple):

@@ -41,6 +41,8 @@ class Converter(NamedTuple):
 # Python's own readers take more: `1_000`, digits of other scripts, white space around, `Infinity`.
 _NUMBER = re.compile(r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?", re.ASCII).fullmatch
 _MOST_DIGITS = 20  # of any integer type
+_PLAIN = "-.0123456789"  # of these alone, Decimal reads what _NUMBER does
+_MOST_PLAIN = 100  # characters of a number whose bounds need no look
 _MOST_SIZE = 1000  # of a decimal of any source
 MOST_OF_BINARY = 255
 """Bytes of a BINARY: a longer one is no type of MySQL, and not to be filled up."""
@@ -110,7 +112,13 @@ def _decimal_of(scale: int) -> Converter:
             return bounded(value)
 
     def read(text: str) -> Decimal:
-        value = _decimal(text)
+        if len(text) > _MOST_PLAIN or text.strip(_PLAIN):
+            value = _decimal(text)
+        else:  # as nearly all are
+            try:
+                value = Decimal(text)
+            except DecimalException:
+                raise ValueError("no number") from None
         return value if has_scale(value) else rescale(value)
 
     return Converter(Decimal, read, finish=rescale, is_finished=has_scale)

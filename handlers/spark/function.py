@@ -14,13 +14,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from handlers.api import Batch, Change, HandlerContext, PartialFailure, Rejected, StopWorker
-from handlers.registry import load_function
-from handlers.spark.column_types import override
+from handlers.loading.calls import refuse_unrun
+from handlers.loading.registry import load_function
 from handlers.spark.options import SparkOptions
-from handlers.spark.pieces import AlonePiece, Piece, pieces
+from handlers.spark.rows.column_types import override
+from handlers.spark.rows.pieces import AlonePiece, Piece, pieces
+from handlers.spark.rows.shape import Shape
+from handlers.spark.runtime.session import acquire, release
 from handlers.spark.section import SparkSection
-from handlers.spark.session import acquire, release
-from handlers.spark.shape import Shape
 
 __all__ = ["ARGUMENTS", "FunctionCalls", "FunctionFailure"]
 
@@ -118,7 +119,7 @@ class FunctionCalls:
             with self._spark.slots, self._session() as session:
                 # Spark infers timestamp_ltz for Arrow's timestamps without a zone.
                 schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
-                self._function(session.createDataFrame(rows, schema), batch)
+                refuse_unrun(self._function(session.createDataFrame(rows, schema), batch), self._function)
         except (PartialFailure, Rejected, StopWorker):
             raise
         except Exception as error:

@@ -10,8 +10,8 @@ from handlers.spark.close_times import CLOSE_SECONDS
 from handlers.spark.options import SparkOptions
 
 if TYPE_CHECKING:
+    from handlers.spark.engine.lake import Lake
     from handlers.spark.function import FunctionCalls
-    from handlers.spark.lake import Lake
 
 __all__ = ["SparkHandler"]
 
@@ -44,7 +44,7 @@ class SparkHandler(Handler):
 
             self._open = FunctionCalls(self._options, context)
         else:
-            from handlers.spark.lake import Lake  # noqa: PLC0415 (see above)
+            from handlers.spark.engine.lake import Lake  # noqa: PLC0415 (see above)
 
             lake = Lake(self._options, context)
             try:
@@ -87,7 +87,7 @@ class SparkHandler(Handler):
 
             checked = FunctionCalls(self._options, context)
         else:
-            from handlers.spark.lake import Lake  # noqa: PLC0415 (see open)
+            from handlers.spark.engine.lake import Lake  # noqa: PLC0415 (see open)
 
             checked = Lake(self._options, context)
         try:

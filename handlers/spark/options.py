@@ -8,10 +8,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
-from handlers.mysql_ddl.rules import DDLRules
-from handlers.spark.spark_types import read_spark_type
-from worker.configuration.shapes import Shaped
-from worker.configuration.values import Duration, PositiveDuration, PositiveSize, duration, size
+from handlers.mysql.ddl.rules import DDLRules
+from handlers.options.shapes import Shaped
+from handlers.options.values import Duration, PositiveDuration, PositiveSize, duration, size
+from handlers.spark.rows.spark_types import read_spark_type
 
 __all__ = ["MergeOptions", "SparkOptions", "UpkeepOptions"]
 

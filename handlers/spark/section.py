@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from worker.configuration.shapes import Shaped
+from handlers.options.shapes import Shaped
 
 __all__ = ["SparkSection"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from handlers.spark.log.files import FilesError, scheme_of
+from handlers.spark.log.stores.interface import FilesError, scheme_of
 
 __all__ = ["UnsafeForSeveral", "check_several_writers"]
 
@@ -28,8 +28,8 @@ def check_several_writers(root: str, spark: Any) -> None:
     """See to it that the tables below `root`, a URI or plain path, can be written by several workers, or that
     the configuration promises that there is one.
 
-    `spark`: the worker's (`handlers.spark.session.SharedSpark`). Raises UnsafeForSeveral, and what Spark
-    raises.
+    `spark`: the worker's (`handlers.spark.runtime.session.SharedSpark`). Raises UnsafeForSeveral, and what
+    Spark raises.
     """
     if spark.section.single_writer:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -11,18 +11,18 @@ from typing import Any
 import sqlalchemy as sa
 
 from handlers.api import Batch, Change
-from handlers.mysql_ddl import TableName
-from handlers.sql import ddl
-from handlers.sql.creating import ColumnsMissing, TableMissing, wanted_columns
+from handlers.mysql.ddl import TableName
+from handlers.sql.ddl import following as ddl
 from handlers.sql.deletes import DELETED_TYPE, ColumnTaken, Deletes, marked
 from handlers.sql.folding import Block, KeyMissing, blocks, fold, pieces
-from handlers.sql.known_tables import KnownColumn, KnownTable, KnownTables, UnfitColumn
-from handlers.sql.known_tables import TableName as TargetName
 from handlers.sql.marks import WHOLE, Marks, Pending, Source
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
-from handlers.sql.runs import Run, runs
-from handlers.sql.writer import Columns, Rows, Writer
+from handlers.sql.runs import Run, has_ddl, runs
+from handlers.sql.target.creating import ColumnsMissing, TableMissing, wanted_columns
+from handlers.sql.target.known_tables import KnownColumn, KnownTable, KnownTables, UnfitColumn
+from handlers.sql.target.known_tables import TableName as TargetName
+from handlers.sql.writers.writer import Columns, Rows, Writer
 
 __all__ = ["UNFIT", "Applier", "ChangeFailed", "Unfit"]
 
@@ -70,8 +70,15 @@ class Applier:
 
         Tables that DDL is about come into `altered`. `one_by_one`: each change for itself, in source order;
         then what fails raises ChangeFailed. Else raises one of UNFIT, or an error of the database; and
-        always TableMissing, ColumnsMissing and FormerTopic.
+        always TableMissing, ColumnsMissing, FormerTopic and TargetUnavailable.
         """
+        kept = self._marks.kept(connection)
+        with kept.alone(_source_table(batch)) if has_ddl(batch.changes) else nullcontext():
+            return self._apply(connection, batch, altered, one_by_one=one_by_one)
+
+    def _apply(
+        self, connection: sa.Connection, batch: Batch, altered: set[TargetName], *, one_by_one: bool
+    ) -> Pending:
         source = Source(batch.table, WHOLE if batch.shard is None else batch.shard)
         pending = self._marks.pending(connection, source, batch.changes, batch.topic_ids)
         for run in runs(pending.changes, one_by_one=one_by_one):
@@ -101,7 +108,7 @@ class Applier:
                 change,
                 self._options.ddl,
                 self._naming,
-                own=TableName(batch.database, batch.name),
+                own=_source_table(batch),
                 handles=self._handles,
                 replay_of=batch.replay_of,
                 deletes=Deletes(self._options.deletes, self._options.deleted_column),
@@ -112,31 +119,37 @@ class Applier:
     def making(self, connection: sa.Connection, batch: Batch) -> Callable[[], AbstractContextManager[None]]:
         """For `create`: the table of the batch is made within it."""
         target = self._naming.target(batch.database, batch.name)
-        return partial(self._marks.kept(connection).making, TableName(batch.database, batch.name), target)
+        return partial(self._marks.kept(connection).making, _source_table(batch), target)
 
     def _apply_rows(self, connection: sa.Connection, batch: Batch, run: Run) -> None:
         name = self._naming.target(batch.database, batch.name)
         why_not = self._marks.own_tables.why_not(name)
         if why_not:
             raise Unfit(why_not)
-        changes = run.changes
-        if self._options.deletes == "ignore":
-            changes = [change for change in changes if change.op != "delete"]
-        elif self._options.deletes == "mark":
-            changes = marked(changes, self._options.deleted_column)
-        if not changes:
+        changes, is_ignoring = run.changes, self._options.deletes == "ignore"
+        first = next((change for change in changes if not (is_ignoring and change.op == "delete")), None)
+        if first is None:
             return
         table = self.tables.get(connection, name)
         if table is None:
             if not self._options.create:
                 shown = ".".join(filter(None, name))
                 raise Unfit(f"the target has no table {shown}; make it, or set create: true")
-            raise TableMissing(name, wanted_columns(changes), run.key)
-        key = run.key or _own_key(table, changes[0])
+            raise TableMissing(name, wanted_columns(self._kept(changes)), run.key)
+        key = run.key or _own_key(table, first)
         if key:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:
-            self._apply_keyless(connection, table, changes)
+            self._apply_keyless(connection, table, self._kept(changes))
+
+    def _kept(self, changes: Sequence[Change]) -> Sequence[Change]:
+        """As `deletes` has them: without deletes, or with marks in their place."""
+        match self._options.deletes:
+            case "ignore":
+                return [change for change in changes if change.op != "delete"]
+            case "mark":
+                return marked(changes, self._options.deleted_column)
+        return changes
 
     # ---- tables with a primary key
 
@@ -149,23 +162,29 @@ class Applier:
         *,
         moves: bool,
     ) -> None:
-        for is_move, piece in pieces(changes, key, table.width, moves=moves):
+        # The column that marks a row is none of the source's.
+        width = table.width - (self._options.deletes == "mark")
+        for is_move, piece in pieces(changes, key, width, moves=moves):
+            kept = self._kept(piece)
             if is_move:
-                self._move(connection, table, key, piece)
-            self._apply_folded(connection, table, key, piece, moves=moves)
+                self._move(connection, table, key, piece[0], kept[-1])
+            self._apply_folded(connection, table, key, kept, moves=moves)
 
     def _move(
-        self, connection: sa.Connection, table: KnownTable, key: tuple[str, ...], move: Sequence[Change]
+        self, connection: sa.Connection, table: KnownTable, key: tuple[str, ...], gone: Change, made: Change
     ) -> None:
-        """Give the row of a delete the key of the insert after it, or that of the one update, in place of
-        what is there."""
-        before, after = move[0].before or {}, move[-1].after or {}
-        own = self._key(table, key, move)
+        """Give the row under the old key that of `made`, in place of what is there. Where a delete leaves its
+        row, a copy of it gets the new key, and what `made` tells."""
+        before, after = gone.before or {}, made.after or {}
+        own = self._key(table, key, [made])
         old = Rows(table, own, [[before[column]] for column in key], 1)
         new = Rows(table, own, [[after[column]] for column in key], 1)
         if self._writer.exists(connection, old):
             self._writer.delete(connection, new)
-            self._writer.move(connection, old, new)
+            if gone.op == "delete" and self._options.deletes != "apply":
+                self._writer.copy(connection, old, self._row(table, after, made))
+            else:
+                self._writer.move(connection, old, new)
 
     def _apply_folded(
         self,
@@ -262,6 +281,10 @@ class Applier:
         if len(found) < len(key):
             raise Unfit(f"the target's table lacks a column of the primary key: {', '.join(key)}")
         return found
+
+
+def _source_table(batch: Batch) -> TableName:
+    return TableName(batch.database, batch.name)
 
 
 def _own_key(table: KnownTable, change: Change) -> tuple[str, ...]:

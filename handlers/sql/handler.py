@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
-import structlog
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
-from handlers.passing_over import PassingOver
+from handlers.logs import get_logger
+from handlers.progress.passing_over import PassingOver
 from handlers.sql.applying import UNFIT, Applier, ChangeFailed
-from handlers.sql.creating import ColumnsMissing, TableMissing, create
-from handlers.sql.engine import check_url, make_engine
-from handlers.sql.errors import DATABASE_ERRORS, Fault, fault_of, told
-from handlers.sql.known_tables import TableName
 from handlers.sql.marks import Marks, Pending
-from handlers.sql.mysql_writer import MySQLWriter
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
-from handlers.sql.postgresql_writer import PostgreSQLWriter
 from handlers.sql.rights import check_rights
-from handlers.sql.sqlite_writer import SQLiteWriter
-from handlers.sql.writer import Writer
+from handlers.sql.target.creating import ColumnsMissing, TableMissing, create
+from handlers.sql.target.engine import check_url, make_engine
+from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
+from handlers.sql.target.known_tables import TableName
+from handlers.sql.writers.mysql import MySQLWriter
+from handlers.sql.writers.postgresql import PostgreSQLWriter
+from handlers.sql.writers.sqlite import SQLiteWriter
+from handlers.sql.writers.writer import Writer
 
 __all__ = ["DatabaseError", "SqlHandler"]
 
-log = structlog.stdlib.get_logger("handlers.sql")
+log = get_logger("handlers.sql")
 
 _ROUNDS = 6
 """Of one call: making a table, adding columns, looking at a table anew, a deadlock, row by row."""

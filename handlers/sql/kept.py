@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
 import sqlalchemy as sa
 
-from handlers.api import Change
-from handlers.mysql_ddl import TableName
+from handlers.api import Change, TargetUnavailable
+from handlers.mysql.ddl import TableName
 from handlers.sql.own_tables import OwnTables
 
 __all__ = ["NO_TOPIC", "Kept", "Statement"]
@@ -27,6 +28,7 @@ NO_TOPIC = ""
 _OF_TABLE = -2  # as its shard
 _OF_STATEMENT = -3  # as its shard, or below: one for each of a partition
 _MADE, _KEPT = 1, 0  # as its offset
+_LOCK_SECONDS = 30
 
 
 class Statement(NamedTuple):
@@ -73,15 +75,15 @@ class Kept:
 
     def made(self, name: TableName) -> bool:
         """Whether the handler has made the table that is now the source table's."""
-        found = self.connection.execute(
-            sa.select(self.marks.c.kafka_offset).where(self._row_of_table(name))
-        ).first()
-        return found is not None and found[0] == _MADE
+        return self._noted(name) == _MADE
 
     def is_noted(self, name: TableName) -> bool:
         """Whether the source table has a row of its own: it was made, or renamed."""
-        row = sa.select(self.marks.c.shard).where(self._row_of_table(name))
-        return self.connection.execute(row).first() is not None
+        return self._noted(name) is not None
+
+    def _noted(self, name: TableName) -> int | None:
+        row = sa.select(self.marks.c.kafka_offset).where(self._row_of_table(name))
+        return self.connection.scalar(row)
 
     def databases_of(self, table: str) -> Collection[str]:
         """The source databases of which it keeps a table of this name."""
@@ -122,6 +124,35 @@ class Kept:
         self.connection.execute(self.marks.delete().where(self._row_of_table(name)))
 
     # ---- statements, in databases that commit at each step
+
+    @contextmanager
+    def alone(self, own: TableName) -> Iterator[None]:
+        """Within it no other session of the handler follows statements of the source table: each step lets go
+        of the marks' locks, and another worker would go on from there.
+
+        Raises TargetUnavailable where another one does for long.
+        """
+        if self.connection.dialect.name not in ("mysql", "mariadb"):
+            yield
+            return
+        known = repr((self.marks.fullname, self.worker, self.handler, own))
+        parameters = (f"binlane {sha256(known.encode()).hexdigest()[:40]}",)
+        try:
+            found = self.connection.exec_driver_sql(f"SELECT GET_LOCK(%s, {_LOCK_SECONDS})", parameters)
+        except sa.exc.DBAPIError as error:
+            if error.connection_invalidated:
+                raise
+            yield  # clusters that give no such locks
+            return
+        if not found.scalar():
+            raise TargetUnavailable(f"another session follows a statement of {own}")
+        try:
+            yield
+        finally:
+            try:
+                self.connection.exec_driver_sql("DO RELEASE_LOCK(%s)", parameters)
+            except sa.exc.SQLAlchemyError:
+                self.connection.invalidate()  # its end lets go of it, too
 
     def step_of(self, own: TableName, statement: Statement) -> int | None:
         """Which step of this statement was begun last; None: none, or it is not known."""
@@ -167,7 +198,7 @@ class Kept:
         return sa.and_(
             columns.worker == self.worker,
             columns.handler == self.handler,
-            columns.source_table == f"{name.database}.{name.table}",
+            columns.source_table == str(name),
         )
 
     @property
@@ -193,7 +224,7 @@ class Kept:
         return {
             "worker": self.worker,
             "handler": self.handler,
-            "source_table": f"{name.database}.{name.table}",
+            "source_table": str(name),
             "shard": shard,
             "topic": topic,
         }

@@ -1,10 +1,10 @@
 """How far each source table was applied, kept in the target and written with the rows.
 
-The rules are those of `handlers.marks`. Reading a mark locks it until the transaction ends, so of two workers
-that hold the same change (after a rebalance one may not know yet that it has lost the partition) the second
-sees what the first has done.
+The rules are those of `handlers.progress.marks`. Reading a mark locks it until the transaction ends, so of
+two workers that hold the same change (after a rebalance one may not know yet that it has lost the partition)
+the second sees what the first has done.
 
-Each mark has the id of its topic beside it (`handlers.topic_ids`), and a few of the former ones.
+Each mark has the id of its topic beside it (`handlers.progress.topic_ids`), and a few of the former ones.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from handlers.api import Change
-from handlers.marks import BEFORE_ALL, WHOLE, Partition, Place, beyond, reached
+from handlers.progress.marks import BEFORE_ALL, WHOLE, Partition, Place, beyond, reached
+from handlers.progress.topic_ids import KnownIds, MadeAnew, TopicId, of_former
 from handlers.sql.kept import Kept
 from handlers.sql.own_tables import OwnTables
-from handlers.topic_ids import KnownIds, MadeAnew, TopicId, of_former
 
 __all__ = ["WHOLE", "Marks", "Pending", "Source"]
 

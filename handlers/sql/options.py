@@ -6,11 +6,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from handlers.mysql_ddl.rules import DDLRules
-from handlers.sql.engine import check_url
+from handlers.mysql.ddl.rules import DDLRules
+from handlers.options.shapes import Shaped
+from handlers.options.values import PositiveDuration, duration
 from handlers.sql.naming import check_template
-from worker.configuration.shapes import Shaped
-from worker.configuration.values import PositiveDuration, duration
+from handlers.sql.target.engine import check_url
 
 __all__ = ["SqlOptions"]
 

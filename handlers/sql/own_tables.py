@@ -1,6 +1,7 @@
-"""Tables of the target that the handler needs for itself: no source table may be kept in them.
+"""Tables of the target that the handler or the server needs for itself: no source table is kept in them.
 
-Else rows of a source table of that name would be read as marks, or its TRUNCATE would empty them.
+Else rows of a source table of that name would be read as marks, or its TRUNCATE would empty them; and a
+record of a table `mysql.user` would make users of the target.
 """
 
 from __future__ import annotations
@@ -9,12 +10,19 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from handlers.sql.known_tables import TableName
+from handlers.sql.target.known_tables import TableName
 
 __all__ = ["REBUILDING", "OwnTables"]
 
 REBUILDING = "_binlane_rebuilding"
 """Of SQLite: what a table is while it gets other columns."""
+_MYSQL = frozenset(("mysql", "information_schema", "performance_schema", "sys"))
+_OF_SERVER = {
+    "mysql": _MYSQL,
+    "mariadb": _MYSQL,
+    "postgresql": frozenset(("pg_catalog", "pg_toast", "information_schema")),
+}
+"""Dialect -> schemas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,10 @@ class OwnTables:
             return (
                 f"it would be kept in {shown}, where this handler writes down what it has applied; "
                 "set table, schema or marks_table so that the two differ, or lead it to another handler"
+            )
+        if names[0] in _OF_SERVER.get(self.dialect, ()):
+            return (
+                f"it would be kept in {shown}, in a schema of the server itself; set schema, or match others"
             )
         if self.dialect == "sqlite" and names[1] == REBUILDING:
             return f"it would be kept in {shown}, in which this handler rebuilds tables; set table"

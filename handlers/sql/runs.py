@@ -10,7 +10,7 @@ from operator import attrgetter
 from handlers.api import Change
 from handlers.sql.folding import is_key_change
 
-__all__ = ["Run", "runs"]
+__all__ = ["Run", "has_ddl", "runs"]
 
 _DDL = frozenset(("ddl", "truncate"))
 _op = attrgetter("op")
@@ -27,6 +27,10 @@ class Run:
     first: int
 
 
+def has_ddl(changes: Sequence[Change]) -> bool:
+    return not _DDL.isdisjoint(map(_op, changes))
+
+
 def runs(changes: Sequence[Change], *, one_by_one: bool) -> Iterator[Run]:
     """`one_by_one`: each change for itself, but for the two of a row that gets another key."""
     if one_by_one:
@@ -38,7 +42,7 @@ def runs(changes: Sequence[Change], *, one_by_one: bool) -> Iterator[Run]:
             place += len(run)
         return
     keys = set(map(_key_columns, changes))
-    if len(keys) == 1 and not _DDL & set(map(_op, changes)):
+    if len(keys) == 1 and not has_ddl(changes):
         yield Run(False, keys.pop() or (), changes, 0)
         return
     first = 0

@@ -1,4 +1,4 @@
-"""Where checkpoints are remembered."""
+"""Where checkpoints are remembered: a local file, Kafka's group, memory."""
 
 from offsets.stores.file import FileEntry, FileStore
 from offsets.stores.interface import CheckpointError, CheckpointStore

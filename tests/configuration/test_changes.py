@@ -10,7 +10,8 @@ from configuration.shorthand import ANY_TABLE
 
 from worker.configuration import Configuration
 from worker.configuration.changes import LIVE, compare, merge
-from worker.configuration.watching import FileWatch
+from worker.configuration.checks.agreement import disagreements
+from worker.configuration.file.watching import FileWatch
 
 KAFKA = {"bootstrap_servers": "localhost:9092", "group_id": "shop", "topics": ["cdc.shop"]}
 
@@ -129,3 +130,12 @@ def test_a_swapped_link_is_a_change(tmp_path: Path) -> None:
     (tmp_path / "new").replace(link)
     assert not watch.changed()
     assert watch.changed()
+
+
+def test_a_longer_wait_in_rebalances_is_refused_where_what_would_allow_it_needs_a_restart() -> None:
+    kafka = {**KAFKA, "properties": {"max.poll.interval.ms": 900_000}}
+    old, new = configuration(), configuration(revoke_timeout=600, kafka=kafka)
+    assert not list(disagreements(new))
+    ((path, problem),) = disagreements(merge(old, new))
+    assert path == ("revoke_timeout",)
+    assert "max.poll.interval.ms (300 s)" in problem

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from configuration.shorthand import KAFKA, Faults
+from configuration.shorthand import KAFKA, Faults, Load
 
-from handlers.registry import BUILT_IN
+from handlers.loading.registry import BUILT_IN
 
 TABLES = """\
 tables:
@@ -120,7 +120,7 @@ def test_a_fault_of_a_section_is_told_in_one_line(faults: Faults, text: str, lin
     [
         (
             "match: orders",
-            'match: found "orders"; allowed: a glob on database.table, with both names; nearest: *.orders',
+            'match: found "orders"; allowed: a glob on database.table, with both names; nearest: "*.orders"',
         ),
         ("match: 5", "match: found 5; allowed: text"),
         (
@@ -301,6 +301,14 @@ def test_a_dead_letter_topic_that_the_worker_itself_would_read_is_refused(
     assert f'dead_letter.topic: found "cdc.dead"; kafka.{key} matches it' in told
 
 
+def test_a_topic_without_a_format_is_refused(faults: Faults) -> None:
+    [told] = faults("format: {other: canal, '^rest': canal}")
+    assert told == (
+        'shop.yaml:4: kafka.topics[0]: found "cdc.shop"; no entry of format: matches it (other, ^rest); '
+        "add one for it"
+    )
+
+
 def test_a_dead_letter_topic_is_one_topic(faults: Faults) -> None:
     assert faults("dead_letter: {topic: ^cdc.dead}") == [
         'shop.yaml:5: dead_letter.topic: found "^cdc.dead"; '
@@ -347,7 +355,57 @@ def test_a_property_that_another_one_needs_is_told_once(faults: Faults) -> None:
     assert "SASL mechanism" in told
 
 
+@pytest.mark.parametrize("servers", ["a:9092;b:9092", "a:9092 b:9092", "a:9092, b:9092 c:9092"])
+def test_brokers_that_are_not_divided_by_commas_are_refused(faults: Faults, servers: str) -> None:
+    [told] = faults(kafka=KAFKA.replace("localhost:9092", servers))
+    assert told == (
+        f'shop.yaml:2: kafka.bootstrap_servers: found "{servers}"; '
+        "allowed: host:port, several divided by commas"
+    )
+
+
+def test_brokers_may_have_spaces_behind_their_commas(read: Load) -> None:
+    servers = "a:9092, b:9092 ,c:9092"
+    assert read(kafka=KAFKA.replace("localhost:9092", servers)).kafka.bootstrap_servers == servers
+
+
+def test_a_topic_to_begin_at_that_is_not_read_is_refused(faults: Faults) -> None:
+    [told] = faults("checkpoint:\n  initial: {cdc.shop: {0: 5}, cdc.shpo: {0: 5}}")
+    assert "checkpoint.initial.cdc.shpo: " in told
+    assert "no entry of kafka.topics or kafka.ddl_topics matches this topic" in told
+
+
 def test_a_long_value_is_cut(faults: Faults) -> None:
     assert faults(f"on_undecodable: {'x' * 100}") == [
         f'shop.yaml:5: on_undecodable: found "{"x" * 59}...; allowed: halt, skip, dead_letter'
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "interval", "told"),
+    [
+        (
+            "revoke_timeout: 40s",
+            "8000",
+            "kafka.properties.max.poll.interval.ms: found 8000; revoke_timeout (40 s)",
+        ),
+        ("", "15000", "to more than 15000"),  # the default of revoke_timeout
+        ("revoke_timeout: 295s", None, 'revoke_timeout: found "295s"; revoke_timeout (295 s)'),
+    ],
+)
+def test_a_rebalance_that_may_wait_longer_than_the_group_does_is_refused(
+    text: str, interval: str | None, told: str, faults: Faults
+) -> None:
+    properties = (
+        ""
+        if interval is None
+        else f"  properties: {{max.poll.interval.ms: {interval}, session.timeout.ms: 6000}}\n"
+    )
+    (line,) = faults(text, kafka=KAFKA + properties)
+    assert told in line
+
+
+def test_a_rebalance_that_waits_less_long_than_the_group_is_taken(read: Load) -> None:
+    properties = "  properties: {max.poll.interval.ms: 15001, session.timeout.ms: 6000}\n"
+    assert read("revoke_timeout: 10s", kafka=KAFKA + properties).revoke_timeout == 10
+    assert read("revoke_timeout: 294s").revoke_timeout == 294

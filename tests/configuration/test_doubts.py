@@ -10,9 +10,9 @@ from configuration.shorthand import ANY_TABLE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from handlers.options.matching import covers, table_matcher
 from worker.configuration import Configuration
-from worker.configuration.doubts import doubts
-from worker.configuration.matching import covers, table_matcher
+from worker.configuration.checks.doubts import doubts
 
 SPARK = {"type": "spark", "mode": "replica"}
 KEEPS = [{"match": "shop.*", "handlers": [SPARK]}]
@@ -74,6 +74,16 @@ def test_a_pattern_that_covers_another_takes_each_table_that_the_other_takes(
         return
     takes_wide, takes_narrow = table_matcher(one), table_matcher(other)
     assert [name for name in names if takes_narrow(name) and not takes_wide(name)] == []
+
+
+def test_a_section_of_a_format_that_no_topic_has_is_told() -> None:
+    layout = {"database": "=shop", "table": "t"}
+    for format_ in ("canal", {"t": "dts"}):
+        [debezium, json] = found(format=format_, debezium={"binary": "hex"}, json=layout)
+        assert debezium.startswith("debezium tells about records of the format debezium")
+        assert json.startswith("json tells about records of the format json")
+    assert found(format={"a": "debezium", "t": "json"}, debezium={"binary": "hex"}, json=layout) == []
+    assert found(format="canal") == []
 
 
 def test_handlers_of_one_name_in_a_rule_are_told() -> None:

@@ -98,7 +98,7 @@ MEANINGS = "a mapping of what the records say to insert, update, delete, snapsho
         (f"json: {{{NAMES}, tables: [{{key: [id]}}]}}", ["json.tables[0].match: missing; required"]),
         (f"json: {{{NAMES}, tables: [{{match: orders}}]}}", [
             'json.tables[0].match: found "orders"; '
-            "allowed: a glob on database.table, with both names; nearest: *.orders"
+            "allowed: a glob on database.table, with both names; nearest: \"*.orders\""
         ]),
         (f"json: {{{NAMES}, tables: [{{match: a.b, columns: {{a: json5}}}}]}}", [
             f'json.tables[0].columns.a: found "json5"; allowed: {TYPE}; nearest: json'

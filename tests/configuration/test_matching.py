@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from worker.configuration.matching import PatternError, table_matcher, topic_matcher
+from handlers.options.matching import PatternError, table_matcher, topic_matcher
 
 
 @pytest.mark.parametrize(

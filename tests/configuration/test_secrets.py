@@ -11,7 +11,7 @@ from configuration.shorthand import KAFKA, Faults, Load
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from worker.backoff import text_of
+from worker.attempts.backoff import text_of
 from worker.configuration.secrets import Secrets, is_secret_key, passwords_in
 
 

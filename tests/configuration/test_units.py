@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.configuration.units import (
+from handlers.options.units import (
     DURATION_PATTERN,
     SIZE_PATTERN,
     format_duration,

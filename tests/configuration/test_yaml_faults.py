@@ -9,6 +9,22 @@ from configuration.shorthand import Faults
 
 from worker.configuration import ConfigurationError, load
 
+INDENT = (
+    "found a line that is indented otherwise than those it belongs to; "
+    "allowed: the keys of a mapping in one column, and the items of a list"
+)
+COLON = (
+    "found a colon where no key begins; "
+    "allowed: a value with a colon in quotes; the keys of a mapping in one column"
+)
+
+
+def special(sign: str) -> str:
+    return (
+        f"found a value that begins with {sign}, which is a sign of YAML's own there; "
+        f"allowed: the value in quotes"
+    )
+
 
 @pytest.mark.parametrize(
     ("content", "line"),
@@ -19,12 +35,33 @@ from worker.configuration import ConfigurationError, load
         (b"\nkafka\n", "shop.yaml:2: found a single value; allowed: a mapping with the key kafka"),
         (b"kafka:\n\tgroup_id: a\n", "shop.yaml:2: found a tab; allowed: spaces, which YAML indents with"),
         (b"a: 1\n---\nb: 2\n", "shop.yaml:2: found a second document; allowed: one document"),
-        (b"kafka: {\n", "shop.yaml:2: not YAML: expected the node content, but found '<stream end>'"),
+        (
+            b"kafka: {\n",
+            "shop.yaml:2: found { or [ that is not closed; allowed: the } or ] that belongs to it",
+        ),
+        (
+            b"a: {b: c\n",
+            "shop.yaml:2: found { or [ that is not closed; allowed: the } or ] that belongs to it",
+        ),
+        (
+            b"a: 'b\n",
+            "shop.yaml:2: found a quote that is not closed; allowed: the quote that belongs to it",
+        ),
+        (b"a:\n  b\nc: d\n  e: f\n", f"shop.yaml:4: {COLON}"),
+        (b"a: b: c\n", f"shop.yaml:1: {COLON}"),
+        (b"a:\n  b: c\n d: e\n", f"shop.yaml:3: {INDENT}"),
+        (b"a:\n  - b: c\n  d: e\n", f"shop.yaml:3: {INDENT}"),
+        (b"a: b\nc\nd: e\n", "shop.yaml:3: found a line without a colon behind its key; allowed: key: value"),
+        (b"a: *.b\n", f"shop.yaml:1: {special('*')}, or an anchor's name behind *"),
+        (b"a: *\n", f"shop.yaml:1: {special('*')}, or an anchor's name behind *"),
+        (b"a: &.b\n", f"shop.yaml:1: {special('&')}"),
+        (b"a: %b\n", f"shop.yaml:1: {special('%')}"),
+        (b"a: @b\n", f"shop.yaml:1: {special('@')}"),
         (
             b"kafka: {a: ${B}}\n",
             'shop.yaml:1: found ${...} within {...} or [...]; allowed: "${...}" in quotes',
         ),
-        (b"kafka: *a\n", "shop.yaml:1: not YAML: found undefined alias 'a'"),
+        (b"kafka: *a\n", f"shop.yaml:1: {special('*')}, or an anchor's name behind *"),
         (b"kafka: \xff\n", "shop.yaml: the file is not UTF-8 text"),
         (b"kafka:\n  a: \x00\n", "shop.yaml:2: found a control character; allowed: UTF-8 text"),
         (b"[" * 5000, "shop.yaml: nested too deeply; allowed: a mapping of the keys"),
@@ -90,7 +127,7 @@ def test_a_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path, name: st
         (
             "name: !!python/name:os.system x",
             'shop.yaml:5: name: found the tag "tag:yaml.org,2002:python/name:os.system"; '
-            "allowed: values without a tag",
+            "allowed: values without a tag; in quotes what begins with !",
         ),
         (
             "spark: &a {conf: *a}",

@@ -12,21 +12,22 @@ from confluent_kafka import Message
 from handlers import Batch, Handler
 from offsets.restore import Start
 from offsets.types import OffsetRange, TopicPartition
-from worker.assignment import Assignment
-from worker.chunk import Chunk, Delivery
+from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.handler_run import HandlerRun
 from worker.configuration import Configuration
-from worker.execution import HandlerRun
 from worker.formats.interface import Record
 from worker.formats.registry import get
-from worker.tables import BoundHandler, Table
-from worker.unit import Unit
-from worker.work import Work
+from worker.units.assignment import Assignment
+from worker.units.chunk import Chunk
+from worker.units.delivery import Delivery
+from worker.units.table import Table
+from worker.units.unit import Unit
+from worker.units.work import Work
 
 __all__ = [
     "TOPIC",
     "Clock",
     "Scripted",
-    "Undecoded",
     "assignment",
     "chunk",
     "configuration",
@@ -66,18 +67,11 @@ class Scripted(Handler):
 
     def handle(self, batch: Batch) -> None:
         self.batches.append(batch)
-        if self.reads_changes:
-            self.calls.append((batch.attempt, [(c.offset, c.index) for c in batch.changes]))
+        self.calls.append((batch.attempt, [(c.offset, c.index) for c in batch.changes]))
         self.script(batch)
 
     def close(self) -> None:
         self.closed.set()
-
-
-class Undecoded(Scripted):
-    """One that never looks at the changes."""
-
-    reads_changes = False
 
 
 def seen(handler: Scripted) -> list[list[int]]:
@@ -169,11 +163,9 @@ def work(of: Unit, *chunks: Chunk) -> Work:
 
 
 def runs_of(batch: Work) -> list[HandlerRun]:
-    """A run for each handler of the batch's table, at its beginning; decoded if one reads changes."""
-    if batch.unit.table.decodes:
-        assert batch.decode(lambda _record, _fault: False) is None
-    total = batch.records if batch.changes is None else len(batch.changes)
+    """A run for each handler of the batch's table, at its beginning; the batch is decoded."""
+    assert batch.decode(lambda _record, _fault: False) is None
     return [
-        HandlerRun(handler.name, handler.of(0), total, handler.circuit)
+        HandlerRun(handler.name, handler.of(0), batch.total, handler.circuit)
         for handler in batch.unit.table.handlers
     ]

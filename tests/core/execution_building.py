@@ -7,9 +7,9 @@ from collections.abc import Callable
 from building import Scripted, assignment, chunk, record, runs_of, unit, work
 
 from handlers import Batch, PartialFailure
-from worker.execution import HandlerRun
-from worker.witness import Step
-from worker.work import Work
+from worker.attempts.handler_run import HandlerRun
+from worker.attempts.steps import Step
+from worker.units.work import Work
 
 __all__ = ["Notes", "batch_of", "failing_at", "partly", "steps_of"]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from building import Clock, assignment, chunk, ddl, delivery, record
 
-from worker.assignment import Assignment
-from worker.chunk import Delivery
-from worker.lanes import Lanes
-from worker.unit import Unit
-from worker.work import Work
+from worker.lanes.lanes import Lanes
+from worker.units.assignment import Assignment
+from worker.units.delivery import Delivery
+from worker.units.unit import Unit
+from worker.units.work import Work
 
 __all__ = ["BIG", "Source", "closed", "has_room", "lanes_of", "offsets", "taken"]
 

@@ -11,9 +11,9 @@ from confluent_kafka import Consumer
 
 from offsets.restore import Start
 from offsets.types import TopicPartition
-from worker.assignment import Assignment, Assignments
 from worker.formats.registry import get
-from worker.pausing import Pauses
+from worker.partitions.pausing import Pauses
+from worker.units.assignment import Assignment, Assignments
 
 __all__ = ["RECORDS", "Member"]
 

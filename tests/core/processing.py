@@ -10,15 +10,15 @@ from prometheus_client import generate_latest
 
 from handlers import Batch
 from offsets.types import Checkpoint
-from worker.assignment import Assignment
-from worker.configuration.tables import OnFailure
-from worker.dead_letters import DeadLetters
-from worker.failures import FailureRules
-from worker.lanes import Lanes
-from worker.metrics import Metrics
-from worker.processor import Processor
-from worker.slow_calls import RunningCalls
-from worker.unit import Unit, UnitState
+from worker.configuration.table_rules import OnFailure
+from worker.dead_letters.writing import DeadLetters
+from worker.lanes.lanes import Lanes
+from worker.observing.metrics import Metrics
+from worker.processing.failures import FailureRules
+from worker.processing.processor import Processor
+from worker.processing.slow_calls import RunningCalls
+from worker.units.assignment import Assignment
+from worker.units.unit import Unit, UnitState
 
 __all__ = ["BAD", "NOW", "Stage", "raising"]
 
@@ -55,7 +55,7 @@ class Stage:
 
     def run(self, *units: Unit, until: Callable[[], object] | None = None) -> None:
         """Start, and stop when nothing moves any more (or `until` says so)."""
-        moving = (UnitState.READY, UnitState.RUNNING, UnitState.BACKOFF, UnitState.WAITING)
+        moving = (UnitState.READY, UnitState.RUNNING, UnitState.BACKOFF, UnitState.GATHERING)
         for processor in self.processors:
             processor.start()
         end = time.monotonic() + 10

@@ -9,14 +9,15 @@ from building import Scripted, assignment, configuration, record, unit
 from confluent_kafka import Message
 
 from handlers import Handler
-from worker.assignment import Assignment
-from worker.chunk import Delivery
+from worker.attempts.bound_handler import BoundHandler
+from worker.fetching.routing import Router
 from worker.formats.interface import Record
-from worker.metrics import Metrics
-from worker.routing import Router
-from worker.shards import Shards
-from worker.tables import BoundHandler, Table, TableBook
-from worker.unit import Unit
+from worker.observing.metrics import Metrics
+from worker.units.assignment import Assignment
+from worker.units.delivery import Delivery
+from worker.units.table import Table
+from worker.units.table_book import TableBook
+from worker.units.unit import Shards, Unit
 
 __all__ = ["Routed", "in_partition", "key_change", "no_rows", "row_unit", "rows", "statement", "truncate"]
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from row_building import in_partition, key_change, no_rows, rows, statement
 
 from handlers.sharding import shard_of
-from worker.assignment import Assignment
-from worker.chunk import Delivery
 from worker.formats.interface import Record
-from worker.work import Work
+from worker.units.assignment import Assignment
+from worker.units.delivery import Delivery
+from worker.units.work import Work
 
 __all__ = ["POLLS", "RULES", "TABLES", "Model"]
 

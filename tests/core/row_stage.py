@@ -13,12 +13,13 @@ from row_building import Routed
 from row_model import RULES, TABLES, Model
 from stepping import Doing, SteppedProcessor, SteppedWithdrawal, nobody_sleeps_while_there_is_work
 
-from worker.assignment import Assignment
-from worker.chunk import RECORD_OVERHEAD, Chunk, Delivery
-from worker.lanes import Lanes
-from worker.spreading import spread
-from worker.unit import Unit, UnitState
-from worker.work import Work
+from worker.lanes.lanes import Lanes
+from worker.units.assignment import Assignment
+from worker.units.chunk import RECORD_OVERHEAD, Chunk
+from worker.units.delivery import Delivery
+from worker.units.rows.spreading import spread
+from worker.units.unit import Unit, UnitState
+from worker.units.work import Work
 
 __all__ = ["LANES", "MAX_BYTES", "MAX_RECORDS", "RowStage", "numbers"]
 
@@ -59,7 +60,8 @@ class RowStage(RuleBasedStateMachine):
 
     def works(self, of: Unit) -> list[Work]:
         running = [work for work in self.running() if work.unit is of]
-        return running + ([of.held] if of.held is not None else [])
+        kept = self.lanes._schedule.kept.get(of)
+        return running + ([kept] if kept is not None else [])
 
     def pieces(self, of: Unit) -> list[Chunk]:
         return [*of.chunks, *(piece for work in self.works(of) for piece in work.chunks)]
@@ -73,7 +75,7 @@ class RowStage(RuleBasedStateMachine):
             fits = has_room(self.lanes, what, max_records=MAX_RECORDS, max_bytes=MAX_BYTES)
             assert self.lanes.offer(what) == fits
             if not fits:
-                assert not any(each.state is UnitState.WAITING for each in self.members())
+                assert not any(each.state is UnitState.GATHERING for each in self.members())
                 return
             self.model.queued(self.held.popleft())
 
@@ -174,8 +176,8 @@ class RowStage(RuleBasedStateMachine):
                 self.counters_hold_what_is_queued_kept_and_running()
                 self.nobody_sleeps_while_there_is_work_for_it()
             self.step_the_fetcher()
-            still = (UnitState.IDLE, UnitState.HALTED, UnitState.BEHIND)
-            busy = self.withdrawal is not None or any(each.state not in still for each in self.members())
+            quiescent = (UnitState.IDLE, UnitState.HALTED, UnitState.WAITING_FOR_OTHERS)
+            busy = self.withdrawal is not None or any(each.state not in quiescent for each in self.members())
             if not busy and (not self.held or self.lanes.dead_end()):
                 break
             self.clock.now += 1.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from building import chunk, delivery
 from lane_building import offsets, taken
 
-from worker.assignment import Assignment
 from worker.formats.interface import Record
-from worker.lanes import Lanes
-from worker.spreading import spread
-from worker.unit import Unit
-from worker.work import Work
+from worker.lanes.lanes import Lanes
+from worker.units.assignment import Assignment
+from worker.units.rows.spreading import spread
+from worker.units.unit import Unit
+from worker.units.work import Work
 
 __all__ = ["begun", "decoded", "dispatched", "done", "handled", "keys", "never", "offered", "stepped"]
 

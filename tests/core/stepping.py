@@ -11,10 +11,10 @@ from functools import partial
 
 from building import Clock
 
-from worker.assignment import Assignment
-from worker.lanes import Lanes
-from worker.unit import Unit, UnitState
-from worker.work import Work
+from worker.lanes.lanes import Lanes
+from worker.units.assignment import Assignment
+from worker.units.unit import Unit, UnitState
+from worker.units.work import Work
 
 __all__ = ["Doing", "SteppedProcessor", "SteppedWithdrawal", "nobody_sleeps_while_there_is_work"]
 
@@ -130,7 +130,7 @@ class SteppedWithdrawal:
     ) -> None:
         """`patience`: seconds that it waits at most. It has begun when this returns."""
         self.gone = gone
-        self.still: list[str] | None = None
+        self.running: list[str] | None = None
         """The tables that still run of it; None while they are waited for."""
         self._clock = clock
         self._answers: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -145,7 +145,7 @@ class SteppedWithdrawal:
     @property
     def asleep(self) -> bool:
         """It waits, was not told to look again, and its patience lasts."""
-        return self.still is None and not self._parking.told and self._end > self._clock.now
+        return self.running is None and not self._parking.told and self._end > self._clock.now
 
     def step(self) -> None:
         """Look again whether anything of the partition still runs."""
@@ -158,7 +158,7 @@ class SteppedWithdrawal:
             return
         self._thread.join(_PATIENCE)
         assert isinstance(answer, list), answer
-        self.still = answer
+        self.running = answer
 
     def _run(self, withdraw: Callable[[], list[str]]) -> None:
         try:
@@ -178,6 +178,6 @@ def nobody_sleeps_while_there_is_work(
         assert not asleep or len(ready) <= len(awake)
     else:
         assert not {p.number for p in asleep} & {each.lane for each in ready}
-    timed = [each.due for each in units if each.state in (UnitState.WAITING, UnitState.BACKOFF)]
+    timed = [each.due for each in units if each.state in (UnitState.GATHERING, UnitState.BACKOFF)]
     if timed and asleep and not awake:
         assert min(p.until for p in asleep) <= min(timed), "nobody watches the next timer"

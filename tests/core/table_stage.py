@@ -6,16 +6,17 @@ from building import Clock, Scripted, assignment, configuration, record
 from lane_building import lanes_of
 from row_stepping import never
 
-from worker.assignment import Assignment
-from worker.chunk import Delivery
+from worker.attempts.bound_handler import BoundHandler
+from worker.fetching.routing import Router
 from worker.formats.interface import Record
-from worker.metrics import Metrics
-from worker.routing import Router
-from worker.spreading import spread
-from worker.status import CheckpointStatus, Look, WorkerStatus
-from worker.table_labels import TableLabels
-from worker.tables import BoundHandler, TableBook
-from worker.work import Work
+from worker.observing.metrics import Metrics
+from worker.observing.status import CheckpointStatus, Look, WorkerStatus
+from worker.observing.table_labels import TableLabels
+from worker.units.assignment import Assignment
+from worker.units.delivery import Delivery
+from worker.units.rows.spreading import spread
+from worker.units.table_book import TableBook
+from worker.units.work import Work
 
 __all__ = ["KEEP", "TableStage"]
 

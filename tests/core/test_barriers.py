@@ -9,8 +9,8 @@ from row_building import Routed, in_partition, rows, statement
 from row_stepping import begun, done, handled, stepped
 
 from offsets.types import Checkpoint
-from worker.lanes import Lanes
-from worker.unit import UnitState
+from worker.lanes.lanes import Lanes
+from worker.units.unit import UnitState
 
 RENAME = "RENAME TABLE a TO b, c TO a"
 
@@ -78,7 +78,7 @@ def test_tables_stand_behind_one_that_halted_and_nobody_else(clock: Clock, route
     rest = [statement(1, RENAME, "a"), rows(2, 1, table="a"), rows(3, 1, table="b"), rows(4, 1, table="d")]
     assert lanes.offer(routed.poll((of, rest)))
     assert handled(lanes) == [[4]]
-    assert [routed.unit(name).state for name in "ab"] == [UnitState.BEHIND] * 2
+    assert [routed.unit(name).state for name in "ab"] == [UnitState.WAITING_FOR_OTHERS] * 2
     assert [routed.unit(name).halted for name in "abcd"] == [False, False, True, False]
 
 

@@ -7,7 +7,7 @@ from building import Clock
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from worker.circuit import Circuit
+from worker.attempts.circuit import Circuit
 
 
 def doubling(failures: int) -> float:

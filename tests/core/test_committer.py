@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,10 +15,10 @@ from core.building import Clock, assignment
 from offsets.stores import CheckpointError, CommitInterrupted, FileStore, MemoryStore
 from offsets.stores.commits import refusal
 from offsets.tracker import OffsetTracker
-from offsets.types import Checkpoint, Mark, TopicPartition
-from worker.assignment import Assignment, Assignments
-from worker.committer import Committer
-from worker.metrics import Metrics
+from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
+from worker.observing.metrics import Metrics
+from worker.partitions.committer import Committer
+from worker.units.assignment import Assignment, Assignments
 
 
 class Group(MemoryStore):
@@ -116,9 +117,9 @@ def test_an_error_of_the_file_keeps_nothing_from_kafka(site: Site) -> None:
 def test_a_partition_whose_state_cannot_be_told_keeps_no_other_from_its_commit(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = OffsetTracker.checkpoint
+    look = OffsetTracker._settle
 
-    def broken(tracker: OffsetTracker) -> Checkpoint | None:
+    def broken(tracker: OffsetTracker) -> int | None:
         if tracker is site.first.tracker:
             raise IndexError("of the first")
         return look(tracker)
@@ -126,13 +127,31 @@ def test_a_partition_whose_state_cannot_be_told_keeps_no_other_from_its_commit(
     site.finish(site.first, 3)
     site.finish(site.second, 7)
     with monkeypatch.context() as patch:
-        patch.setattr(OffsetTracker, "checkpoint", broken)
+        patch.setattr(OffsetTracker, "_settle", broken)
         site.committer.commit()
         assert site.in_kafka(site.second) == Checkpoint(7)
         assert "IndexError: of the first" in (site.error or "")
     site.committer.commit()
     assert site.in_kafka(site.first) == Checkpoint(3)
     assert site.error is None
+
+
+def test_what_finishes_in_two_partitions_between_the_looks_at_them_is_committed_of_both(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row, and then the statement behind it: repeated alone, the row would stay in an emptied table."""
+    row, statement = site.first.tracker.register([0, 1]), site.second.tracker.register([0, 1])
+    look = OffsetTracker._settle
+
+    def finished_before(tracker: OffsetTracker) -> int | None:
+        if tracker is site.second.tracker:
+            row.finish([1])
+            statement.finish([1])
+        return look(tracker)
+
+    monkeypatch.setattr(OffsetTracker, "_settle", finished_before)
+    site.committer.commit()
+    assert site.in_file(site.first) == site.in_file(site.second) == Checkpoint(0, (OffsetRange(1, 2),))
 
 
 def test_its_thread_outlives_what_goes_wrong(site: Site) -> None:
@@ -240,3 +259,18 @@ def test_the_topics_id_goes_with_each_checkpoint(site: Site) -> None:
     site.finish(site.first, 5)
     site.committer.commit()
     assert site.in_file(site.first) == site.in_kafka(site.first) == Checkpoint(5, (), "the-id", 2)
+
+
+def test_a_shorter_interval_counts_from_the_last_commit_at_once(site: Site) -> None:
+    site.committer.pace(3600.0)
+    site.finish(site.first, 3)
+    site.committer.start()
+    site.clock.now += 2.0
+    site.committer.pace(1.0)
+    end = time.monotonic() + 3  # the thread looks by itself every five seconds
+    while site.in_kafka(site.first) != Checkpoint(3):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    site.committer.stop()
+    site.committer.join(10)
+    assert not site.stopped

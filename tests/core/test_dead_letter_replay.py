@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from building import configuration
 from hypothesis import given, settings
@@ -16,9 +17,16 @@ from hypothesis import strategies as st
 from handlers import Batch, Handler, HandlerContext, PartialFailure, StopWorker
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.configuration import Configuration
-from worker.dead_letter_record import DeadLetter
-from worker.dead_letter_replay import Reader, Replay, ReplayFault, in_order, replayed_topic
-from worker.dead_letter_topic import with_offset
+from worker.dead_letters.record import DeadLetter
+from worker.dead_letters.topic import with_offset
+from worker.running.dead_letter_replay import (
+    Reader,
+    Replay,
+    ReplayFault,
+    by_failure,
+    in_order,
+    replayed_topic,
+)
 
 CALLS: list[tuple[str, list[tuple[str, int, int]]]] = []
 """(handler's name, (topic, offset, id) of its changes) of each call of a Noting handler."""
@@ -267,6 +275,28 @@ def test_letters_of_several_partitions_go_by_their_time_and_within_one_as_they_s
 
     found = [at(0, 0, 5), at(0, 1, 3), at(0, 2, 9), at(1, 0, 4), at(1, 1, 6), at(2, 0, None)]
     assert [each.name for each in in_order(found)] == ["2:0", "1:0", "0:0", "0:1", "1:1", "0:2"]
+
+
+def test_letters_of_the_same_failure_are_one_for_all_and_no_others_are() -> None:
+    first = letter(1)
+    again = letter(4, first.value, source_offset=first.source_offset, attempts=9, error="F")
+    others: list[dict[str, Any]] = [
+        {"index": 1},
+        {"index": None},
+        {"handler": "other"},
+        {"worker": "v"},
+        {"partition": 4},
+        {"value": b"of a topic that was made anew"},
+        {"timestamp": (1, 1)},
+        {"topic": None},
+    ]
+    others_than = [msgspec.structs.replace(again, offset=10 + n, **each) for n, each in enumerate(others)]
+    unknown = [letter(20, topic=None), letter(21, topic=None)]
+    found = by_failure([first, *others_than, again, *unknown, first])
+    assert [[each.offset for each in alike] for alike in found] == [
+        [1, 4],
+        *([each.offset] for each in (*others_than, *unknown)),
+    ]
 
 
 def test_the_topic_of_a_replayed_change_fits_where_topics_fit() -> None:

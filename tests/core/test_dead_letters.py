@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from building import Scripted, Undecoded, chunk, configuration, delivery, record, seen, unit
+from building import Scripted, chunk, configuration, delivery, record, seen, unit
 from hypothesis import given
 from hypothesis import strategies as st
 from processing import BAD, Stage
@@ -14,11 +14,13 @@ from structlog.testing import capture_logs
 
 from handlers import Batch, Rejected
 from offsets.types import Checkpoint
-from worker.dead_letters import WINDOW, Flood
+from worker.attempts.steps import MustHalt, MustWait
+from worker.configuration import DeadLetterRule
+from worker.dead_letters.writing import WINDOW, DeadLetters, Flood
 from worker.formats.interface import Record
-from worker.tables import TableBook
-from worker.unit import UnitState
-from worker.witness import MustHalt, MustWait
+from worker.observing.metrics import Metrics
+from worker.units.table_book import TableBook
+from worker.units.unit import UnitState
 
 
 @dataclass
@@ -91,7 +93,7 @@ def test_each_handler_that_rejects_a_row_has_a_letter_of_its_own() -> None:
 
 def test_a_row_that_is_rejected_in_a_batch_that_was_not_decoded_is_found_by_its_place() -> None:
     letters = Letters()
-    stage, fine = staged(letters), Undecoded()
+    stage, fine = staged(letters), Scripted()
     handled: list[tuple[int, int]] = []
 
     def script(batch: Batch) -> None:
@@ -100,7 +102,7 @@ def test_a_row_that_is_rejected_in_a_batch_that_was_not_decoded_is_found_by_its_
             raise Rejected("never", at=rows.index((1, 1)))
         handled.extend(rows)
 
-    table = unit("orders", Undecoded(script), fine, on_failure="dead_letter")
+    table = unit("orders", Scripted(script), fine, on_failure="dead_letter")
     records = [record(n, rows=3) for n in range(3)]
     stage.lanes.offer(delivery((table, chunk(stage.partition, records))))
     stage.run(table)
@@ -239,3 +241,23 @@ def test_letters_are_refused_exactly_while_one_more_would_be_over_the_share_of_t
         if recent + 1 <= most:
             flood.note(now)
             kept.append(now)
+
+
+def test_a_producer_that_cannot_be_made_is_waited_for() -> None:
+    letters = DeadLetters(
+        DeadLetterRule(topic="dead"),
+        {
+            "bootstrap.servers": "127.0.0.1:1",
+            "security.protocol": "ssl",
+            "ssl.ca.location": "/gone.pem",
+        },
+        worker="w",
+        finished=lambda: 10**6,
+        redact=str,
+        metrics=Metrics(),
+        back=lambda: None,
+        random=lambda: 0.5,
+    )
+    for _ in range(2):
+        with pytest.raises(MustWait, match=r"dead cannot be written: .*ssl.ca.location failed"):
+            letters.send(record(0), table="t", handler=None, index=None, error="x", attempts=0)

@@ -13,9 +13,8 @@ from processing import BAD, Stage
 from handlers import Batch, Handler, Rejected, TargetUnavailable
 from offsets.types import Checkpoint
 from worker.formats.interface import Record
-from worker.shards import Shards
-from worker.tables import Table
-from worker.unit import Unit
+from worker.units.table import Table
+from worker.units.unit import Shards, Unit
 
 
 @dataclass

@@ -10,14 +10,14 @@ from processing import Stage
 from structlog.testing import capture_logs
 
 from handlers import Change
-from worker.barrier import further_units
-from worker.chunk import Delivery
-from worker.decoding import LARGE, SMALL, decoded_size
+from worker.fetching.barriers import further_units
+from worker.fetching.routing import Router, UndecodableHalt
+from worker.formats.decoding import LARGE, SMALL, decoded_size
 from worker.formats.interface import Record, UndecodableRecord
-from worker.metrics import Metrics
-from worker.routing import Router, UndecodableHalt
-from worker.tables import TableBook
-from worker.unit import UnitState
+from worker.observing.metrics import Metrics
+from worker.units.delivery import Delivery
+from worker.units.table_book import TableBook
+from worker.units.unit import UnitState
 
 RAISED = [AssertionError("x"), KeyError("op"), OverflowError(), MemoryError(), RecursionError()]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 
 import pytest
-from building import Scripted, Undecoded, assignment, chunk, record, runs_of, seen, unit, work
+from building import Scripted, seen
 from execution_building import Notes, batch_of, failing_at, partly, steps_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers import Batch, PartialFailure, StopWorker
-from worker.backoff import backoff, describe
+from worker.attempts.backoff import backoff, describe
+from worker.attempts.steps import Step
 from worker.configuration import RetryRule
-from worker.witness import Step
 
 RULE = RetryRule(initial_delay=0.1, max_delay=30.0, multiplier=2.0, jitter=0.0)
 
@@ -204,31 +204,6 @@ def test_work_that_was_called_off_is_not_begun_nor_split_further() -> None:
     assert seen(handler) == [[0, 1, 2, 3], [0, 1]]
     assert run.step(made, notes, lambda: 0.5) is Step.STOPPED
     assert len(handler.calls) == 2
-
-
-def test_a_batch_counted_in_records_is_counted_in_changes_once_it_is_decoded() -> None:
-    """Two records of three rows each: two changes done are not two records done."""
-
-    def script(batch: Batch) -> None:
-        raise PartialFailure(2, ValueError("the third"))
-
-    table = unit("a", Undecoded(script))
-    made = work(table, chunk(assignment(), [record(n, rows=3) for n in range(2)]))
-    run = runs_of(made)[0]
-    assert run.step(made, Notes(), lambda: 0.5) is Step.RETRY
-    assert not run.finished
-    assert made.decode(lambda *_: False) is None
-    run = run.decoded(6)
-    assert (run.done, run.ends, run.attempt) == (2, [6], 1)
-
-
-def test_a_handler_that_finished_an_undecoded_batch_stays_finished() -> None:
-    made = work(unit("a", Undecoded()), chunk(assignment(), [record(0, rows=3)]))
-    run = runs_of(made)[0]
-    assert run.step(made, Notes(), lambda: 0.5) is Step.DONE
-    again = run.decoded(3)
-    assert again.finished
-    assert again.done == 3
 
 
 class Unspeakable(Exception):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from building import Scripted, Undecoded, assignment, chunk, record, runs_of, seen, unit, work
+from building import Scripted, assignment, chunk, record, runs_of, seen, unit, work
 from execution_building import Notes, batch_of, failing_at, steps_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers import Batch, PartialFailure, Rejected
-from worker.witness import MustHalt, MustWait, Step
+from worker.attempts.steps import MustHalt, MustWait, Step
 
 Script = Callable[[Batch], None]
 
@@ -147,7 +147,7 @@ def test_a_letter_says_how_often_its_change_was_tried() -> None:
 
 
 @pytest.mark.parametrize("how", ["at", "partly", "alone"])
-def test_a_change_of_a_batch_that_is_not_decoded_is_rejected_by_its_place_among_the_changes(how: str) -> None:
+def test_a_change_is_rejected_by_its_place_among_the_changes_of_all_records(how: str) -> None:
     """Three records of three rows: the second row of the second record."""
     applied: list[tuple[int, int]] = []
 
@@ -162,13 +162,9 @@ def test_a_change_of_a_batch_that_is_not_decoded_is_rejected_by_its_place_among_
             raise PartialFailure(at, Rejected("it"))
         raise Rejected("it", at=at if how == "at" else None)
 
-    table = unit("a", Undecoded(script), on_failure="dead_letter")
+    table = unit("a", Scripted(script), on_failure="dead_letter")
     made = work(table, chunk(assignment(), [record(n, rows=3) for n in range(3)]))
     run, notes = runs_of(made)[0], Notes()
-    assert run.step(made, notes, lambda: 0.5) is Step.AGAIN
-    assert run.wants_changes
-    assert made.decode(lambda *_: False) is None
-    run = run.decoded(made.total)
     assert steps_of(run, made, notes) == [Step.DONE]
     assert notes.letters == [(1, 1)]
     assert applied == [(n, row) for n in range(3) for row in range(3) if (n, row) != (1, 1)]

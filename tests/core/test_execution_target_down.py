@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from building import Clock, Scripted, Undecoded, assignment, chunk, record, runs_of, seen, unit, work
+from building import Clock, Scripted, seen
 from execution_building import Notes, batch_of
 
 from handlers import Batch, PartialFailure, TargetUnavailable
-from worker.circuit import Circuit
-from worker.witness import Step
+from worker.attempts.circuit import Circuit
+from worker.attempts.steps import Step
 
 
 def down(_batch: Batch) -> None:
@@ -84,18 +84,3 @@ def test_what_was_done_before_the_target_went_down_stays_done() -> None:
     clock.now += run.delay
     assert run.step(made, Notes(), lambda: 0.5) is Step.DONE
     assert seen(handler) == [[0, 1, 2, 3, 4], [3, 4]]
-
-
-def test_a_target_that_goes_down_in_an_undecoded_batch_has_it_decoded_only_if_a_part_is_done() -> None:
-    for done, wanted in ((0, False), (2, True)):
-        error: BaseException = TargetUnavailable("cut off")
-        if done:
-            error = PartialFailure(done, error)
-
-        def script(batch: Batch, error: BaseException = error) -> None:
-            raise error
-
-        made = work(unit("a", Undecoded(script)), chunk(assignment(), [record(n) for n in range(5)]))
-        run = runs_of(made)[0]
-        assert run.step(made, Notes(), lambda: 0.5) is Step.BLOCKED
-        assert run.wants_changes is wanted

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from row_building import in_partition
 
-from worker.assignment import Assignment
-from worker.chunk import Chunk
-from worker.finish_order import FinishOrder, SharedRecord
-from worker.shards import ShardChunk
+from worker.units.assignment import Assignment
+from worker.units.chunk import Chunk
+from worker.units.finish_order import FinishOrder, SharedRecord
+from worker.units.rows.shard_chunk import ShardChunk
 
 SHARDS = range(4)
 RECORDS = st.lists(

@@ -11,10 +11,10 @@ from building import Clock, configuration
 from confluent_kafka import Producer
 from structlog.testing import capture_logs
 
-from worker.parts import Parts
+from worker.running.components import Components
 
 
-def member(servers: str, folder: Path) -> Parts:
+def member(servers: str, folder: Path) -> Components:
     settings = configuration(
         kafka={
             "bootstrap_servers": servers,
@@ -24,22 +24,22 @@ def member(servers: str, folder: Path) -> Parts:
         },
         checkpoint={"directory": str(folder), "force": True},
     )
-    parts = Parts(settings, clock=Clock(), fail=pytest.fail, stop=threading.Event())
-    parts.kafka.attach(parts.consumer)
-    parts.rebalancer.begin(parts.consumer)
-    return parts
+    components = Components(settings, clock=Clock(), fail=pytest.fail, stop=threading.Event())
+    components.kafka.attach(components.consumer)
+    components.rebalancer.begin(components.consumer)
+    return components
 
 
-def come_and_go(parts: Parts, *, commit: int | None = None, topic: str = "t") -> str:
+def come_and_go(components: Components, *, commit: int | None = None, topic: str = "t") -> str:
     """The partition comes, so far is committed, and it leaves; returns where it began and by whose word."""
     place = confluent_kafka.TopicPartition(topic, 0)
     with capture_logs() as logged:
-        parts.rebalancer.on_assign(parts.consumer, [place])
+        components.rebalancer.on_assign(components.consumer, [place])
     if commit is not None:
         offsets = [confluent_kafka.TopicPartition("t", 0, commit)]
-        parts.consumer.commit(offsets=offsets, asynchronous=False)
-    parts.rebalancer.on_lost(parts.consumer, [place])
-    parts.consumer.incremental_unassign([place])
+        components.consumer.commit(offsets=offsets, asynchronous=False)
+    components.rebalancer.on_lost(components.consumer, [place])
+    components.consumer.incremental_unassign([place])
     (told,) = (line for line in logged if line["event"] == "partition_assigned")
     return f"{told['source']} {told['start']}"
 
@@ -64,10 +64,10 @@ def test_a_partition_is_forced_until_the_group_has_committed_since_the_member_be
 def test_what_comes_to_be_while_a_forced_worker_runs_begins_as_without_force(
     mock_servers: str, tmp_path: Path
 ) -> None:
-    parts = member(mock_servers, tmp_path)
+    components = member(mock_servers, tmp_path)
     producer = Producer({"bootstrap.servers": mock_servers})
     producer.produce("late", b"x", partition=0)
     assert producer.flush(10) == 0
-    assert come_and_go(parts, topic="late") == "initial earliest"
-    assert come_and_go(parts) == "force earliest"
-    parts.consumer.close()
+    assert come_and_go(components, topic="late") == "initial earliest"
+    assert come_and_go(components) == "force earliest"
+    components.consumer.close()

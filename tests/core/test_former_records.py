@@ -14,9 +14,9 @@ from building import TOPIC, Clock, assignment, chunk, configuration, delivery, r
 from structlog.testing import capture_logs
 
 from handlers import Handler
-from worker.assignment import Assignment
-from worker.parts import Parts
-from worker.supervision import Worker
+from worker.running.components import Components
+from worker.running.worker import Worker
+from worker.units.assignment import Assignment
 
 RECORDS = 3
 
@@ -52,15 +52,15 @@ def settings(servers: str, folder: Path) -> Any:
     )
 
 
-def made_anew(parts: Parts) -> tuple[Assignment, Assignment]:
+def made_anew(components: Components) -> tuple[Assignment, Assignment]:
     """A partition with queued records of before its topic was made anew, and the one since."""
     former = assignment()
     former.topic_id = "one"
-    parts.assignments.add([former])
-    unit = parts.book.meet("shop", "orders")
+    components.assignments.add([former])
+    unit = components.book.meet("shop", "orders")
     assert unit is not None
-    assert parts.lanes.offer(delivery((unit, chunk(former, [record(n) for n in range(RECORDS)]))))
-    return former, parts.rebalancer.succeed(former, "two")
+    assert components.lanes.offer(delivery((unit, chunk(former, [record(n) for n in range(RECORDS)]))))
+    return former, components.rebalancer.succeed(former, "two")
 
 
 def lost(logged: Any) -> list[int]:
@@ -74,42 +74,44 @@ def after_a_moment(do: Callable[[], object]) -> None:
 def test_records_of_a_former_topic_are_handled_before_their_partition_leaves(
     mock_servers: str, tmp_path: Path, gate: threading.Event
 ) -> None:
-    parts = Parts(
+    components = Components(
         settings(mock_servers, tmp_path), clock=time.monotonic, fail=pytest.fail, stop=threading.Event()
     )
-    parts.handlers.open()
-    former, new = made_anew(parts)
-    for processor in parts.processors:
+    components.handlers.open()
+    former, new = made_anew(components)
+    for processor in components.processors:
         processor.start()
     after_a_moment(gate.set)
     with capture_logs() as logged:
-        parts.rebalancer.on_revoke(parts.consumer, [confluent_kafka.TopicPartition(*new.partition)])
+        components.rebalancer.on_revoke(components.consumer, [confluent_kafka.TopicPartition(*new.partition)])
     assert Gated.handled == RECORDS
-    assert (former.tracker.unfinished, lost(logged), parts.former.lost) == (0, [], 0)
-    parts.lanes.stop()
-    parts.consumer.close()
+    assert (former.tracker.unfinished, lost(logged), components.former.lost) == (0, [], 0)
+    components.lanes.stop()
+    components.consumer.close()
 
 
 def test_records_of_a_former_topic_that_are_not_handled_are_told_as_lost(
     mock_servers: str, tmp_path: Path
 ) -> None:
     clock = Clock()
-    parts = Parts(settings(mock_servers, tmp_path), clock=clock, fail=pytest.fail, stop=threading.Event())
-    _, new = made_anew(parts)
+    components = Components(
+        settings(mock_servers, tmp_path), clock=clock, fail=pytest.fail, stop=threading.Event()
+    )
+    _, new = made_anew(components)
 
     def wait() -> None:
         clock.now += 1
 
-    parts.rebalancer.offer = wait
+    components.rebalancer.offer = wait
     with capture_logs() as logged:
-        parts.rebalancer.on_revoke(parts.consumer, [confluent_kafka.TopicPartition(*new.partition)])
+        components.rebalancer.on_revoke(components.consumer, [confluent_kafka.TopicPartition(*new.partition)])
     assert lost(logged) == [RECORDS]
-    _, new = made_anew(parts)
+    _, new = made_anew(components)
     with capture_logs() as logged:
-        parts.rebalancer.on_lost(parts.consumer, [confluent_kafka.TopicPartition(*new.partition)])
+        components.rebalancer.on_lost(components.consumer, [confluent_kafka.TopicPartition(*new.partition)])
     assert lost(logged) == [RECORDS]
-    assert parts.former.lost == 2 * RECORDS
-    parts.consumer.close()
+    assert components.former.lost == 2 * RECORDS
+    components.consumer.close()
 
 
 @pytest.mark.parametrize("seconds", [5.0, 0.3])
@@ -117,9 +119,9 @@ def test_a_stop_handles_records_of_a_former_topic_first_or_is_no_clean_one(
     mock_servers: str, tmp_path: Path, gate: threading.Event, seconds: float
 ) -> None:
     worker = Worker(settings(mock_servers, tmp_path))
-    worker.parts.handlers.open()
-    made_anew(worker.parts)
-    for processor in worker.parts.processors:
+    worker.components.handlers.open()
+    made_anew(worker.components)
+    for processor in worker.components.processors:
         processor.start()
     if seconds > 1:
         after_a_moment(gate.set)
@@ -128,8 +130,8 @@ def test_a_stop_handles_records_of_a_former_topic_first_or_is_no_clean_one(
     gate.set()
     if seconds > 1:
         assert (finished, halted, Gated.handled, lost(logged)) == (True, [], RECORDS, [])
-        worker.parts.former.lost = 1  # when a partition left
+        worker.components.former.lost = 1  # when a partition left
         assert not worker._finish(seconds)[0]
     else:
         assert (finished, lost(logged)) == (False, [RECORDS])
-    worker.parts.consumer.close()
+    worker.components.consumer.close()

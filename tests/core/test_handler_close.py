@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
+import pytest
 from building import configuration
 
 from handlers import Handler
-from worker.handler_set import HandlerSet
-from worker.handler_status import OpenHandler
+from worker.running.handler_closing import most_seconds
+from worker.running.handler_set import HandlerOpenError, HandlerSet
+from worker.running.open_handler import OpenHandler
 
 
 class Closing(Handler):
@@ -54,3 +57,55 @@ def test_handlers_that_hang_are_waited_for_no_longer_than_one_of_them(tmp_path: 
     assert time.monotonic() - began < 8  # one after the other, each with a second: more than 10
     for each in hanging:
         each.goes_on.set()
+
+
+def test_a_handler_is_closed_after_a_release_that_is_under_way(tmp_path: Path) -> None:
+    class Releasing(Handler):
+        def __init__(self) -> None:
+            self.said: list[str] = []
+            self.begun, self.goes_on = threading.Event(), threading.Event()
+
+        def release(self, partitions: Any) -> None:
+            self.said.append("release")
+            self.begun.set()
+            self.goes_on.wait()
+            self.said.append("released")
+
+        def close(self) -> None:
+            self.said.append("close")
+
+    handler = Releasing()
+    handlers = handler_set(tmp_path, handler)
+    [opened] = handlers._opened
+    handlers.release([("t", 0)], 0.0)
+    handler.begun.wait()
+    closing = threading.Thread(target=handlers.close)
+    closing.start()
+    while not opened._ending._closed:
+        time.sleep(0.01)
+    opened.release([("t", 1)])  # one that comes too late
+    handler.goes_on.set()
+    closing.join()
+    assert handler.said == ["release", "released", "close"]
+
+
+def test_a_close_timeout_that_raises_counts_as_the_usual_one() -> None:
+    class Odd(Handler):
+        @property
+        def close_timeout(self) -> float:  # type: ignore[override]
+            raise SystemExit(3)
+
+    assert most_seconds([Odd()]) == Handler.close_timeout
+
+
+def test_an_open_that_ends_the_process_is_a_handler_that_cannot_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "leaving_on_open.py").write_text(
+        "import sys\nfrom handlers import Handler\n"
+        "class H(Handler):\n    def open(self, context): sys.exit(5)\n    def handle(self, batch): ...\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    handlers = HandlerSet(configuration({"handlers": [{"type": "leaving_on_open:H"}]}))
+    with pytest.raises(HandlerOpenError, match=r"could not open: SystemExit: 5"):
+        handlers.open()

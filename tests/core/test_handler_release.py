@@ -15,11 +15,11 @@ from building import Clock, configuration
 from handlers import Handler, HandlerContext
 from offsets.restore import Start
 from offsets.types import TopicPartition
-from worker.assignment import Assignment
-from worker.broker_settings import free_port
 from worker.formats.registry import get
-from worker.handler_status import OpenHandler
-from worker.parts import Parts
+from worker.local.broker_settings import free_port
+from worker.running.components import Components
+from worker.running.open_handler import OpenHandler
+from worker.units.assignment import Assignment
 
 
 class Behind(Handler):
@@ -48,13 +48,13 @@ class Behind(Handler):
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> Parts:
+def components(tmp_path: Path) -> Components:
     settings = configuration(
         kafka={"bootstrap_servers": f"127.0.0.1:{free_port()}", "group_id": "g", "topics": ["cdc"]},
         checkpoint={"directory": str(tmp_path)},
         revoke_timeout="300ms",
     )
-    made = Parts(settings, clock=Clock(), fail=lambda error: None, stop=threading.Event())
+    made = Components(settings, clock=Clock(), fail=lambda error: None, stop=threading.Event())
     made.assignments.add(
         [
             Assignment(
@@ -69,52 +69,58 @@ def parts(tmp_path: Path) -> Parts:
     return made
 
 
-def opened(parts: Parts, *handlers: Handler) -> None:
+def opened(components: Components, *handlers: Handler) -> None:
     for handler in handlers:
         handler.open(
-            HandlerContext(worker="w", handler="behind", folder=Path(), partitions=parts.handlers._partitions)
+            HandlerContext(
+                worker="w", handler="behind", folder=Path(), partitions=components.handlers._partitions
+            )
         )
-        parts.handlers._opened.append(OpenHandler("behind", "behind", None, handler))
+        components.handlers._opened.append(OpenHandler("behind", "behind", None, handler))
 
 
-def leaves(parts: Parts, *, lost: bool = False) -> float:
+def leaves(components: Components, *, lost: bool = False) -> float:
     """Partition 1 does; how long that takes."""
-    callback = parts.rebalancer.on_lost if lost else parts.rebalancer.on_revoke
+    callback = components.rebalancer.on_lost if lost else components.rebalancer.on_revoke
     began = time.monotonic()
     callback(cast(confluent_kafka.Consumer, None), [confluent_kafka.TopicPartition("cdc", 1)])
     return time.monotonic() - began
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_handler_is_told_which_partitions_leave_and_knows_which_stay(parts: Parts, lost: bool) -> None:
+def test_a_handler_is_told_which_partitions_leave_and_knows_which_stay(
+    components: Components, lost: bool
+) -> None:
     handler = Behind()
-    opened(parts, Handler(), handler)
-    leaves(parts, lost=lost)
+    opened(components, Handler(), handler)
+    leaves(components, lost=lost)
     while not handler.still:
         time.sleep(0.01)
     assert handler.left == [("cdc", 1)]
     assert handler.still == [("cdc", 0)]
 
 
-def test_a_handler_that_does_not_let_go_holds_the_rebalance_no_longer_than_its_timeout(parts: Parts) -> None:
+def test_a_handler_that_does_not_let_go_holds_the_rebalance_no_longer_than_its_timeout(
+    components: Components,
+) -> None:
     slow, other = Behind(ends=False), Behind()
-    opened(parts, slow, other)
-    assert 0.2 < leaves(parts) < 3
+    opened(components, slow, other)
+    assert 0.2 < leaves(components) < 3
     assert other.left == slow.left == [("cdc", 1)]
     slow.goes_on.set()
 
 
-def test_partitions_that_are_lost_already_wait_for_nobody(parts: Parts) -> None:
+def test_partitions_that_are_lost_already_wait_for_nobody(components: Components) -> None:
     slow = Behind(ends=False)
-    opened(parts, slow)
-    assert leaves(parts, lost=True) < 0.25
+    opened(components, slow)
+    assert leaves(components, lost=True) < 0.25
     slow.goes_on.set()
 
 
-def test_an_error_of_a_handler_does_not_escape_the_rebalance(parts: Parts) -> None:
-    opened(parts, Behind(raises=True))
+def test_an_error_of_a_handler_does_not_escape_the_rebalance(components: Components) -> None:
+    opened(components, Behind(raises=True))
     with structlog.testing.capture_logs() as logs:
-        leaves(parts)
+        leaves(components)
         for thread in threading.enumerate():
             if thread.name == "release-behind":
                 thread.join()

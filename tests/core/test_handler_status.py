@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 from handlers import Handler
 from worker.configuration.secrets import Secrets
-from worker.handler_status import OpenHandler, statuses
+from worker.running.handler_status import statuses
+from worker.running.open_handler import OpenHandler
 
 
 class Telling(Handler):
@@ -50,3 +52,40 @@ def test_a_status_that_raises_is_told_and_hides_no_other() -> None:
     first, second = told(ValueError("no hunter2"), {"a": 1})
     assert first["error"] == "its status raised ValueError: no ***"
     assert second["a"] == 1
+
+
+def test_a_status_that_hangs_is_asked_once_and_shows_what_it_told_last() -> None:
+    class Hanging(Telling):
+        calls = 0
+
+        def status(self) -> Any:
+            self.calls += 1
+            if self.calls > 1:
+                goes_on.wait()
+            return super().status()
+
+    goes_on = threading.Event()
+    hanging = Hanging({"tables": [1]})
+    opened = [
+        OpenHandler("slow", "own:Slow", None, hanging),
+        OpenHandler("quick", "own:Quick", None, Telling({"a": 1})),
+    ]
+    assert statuses(opened, str)[0] == {"handler": "slow", "type": "own:Slow", "tables": [1]}
+    for _ in range(3):
+        slow, quick = statuses(opened, str)
+        assert slow["tables"] == [1]
+        assert slow["error"].startswith("its status has not answered for ")
+        assert quick["a"] == 1
+    assert hanging.calls == 2
+    goes_on.set()
+    while "error" in statuses(opened, str)[0]:
+        pass
+
+
+def test_a_status_that_ends_the_thread_it_is_asked_in_is_told() -> None:
+    class Leaving(Handler):
+        def status(self) -> Any:
+            raise SystemExit(3)
+
+    [found] = statuses([OpenHandler("own", "own:Leaving", None, Leaving())], str)
+    assert found["error"] == "its status raised SystemExit: 3"

@@ -11,9 +11,9 @@ import pytest
 from building import Clock, configuration
 from confluent_kafka import KafkaException
 
-from worker.broker_settings import free_port
-from worker.kafka_errors import Stopping, until_answered
-from worker.parts import Parts
+from worker.kafka.errors import Stopping, until_answered
+from worker.local.broker_settings import free_port
+from worker.running.components import Components
 
 
 def test_a_question_is_asked_until_kafka_answers_and_each_time_the_thread_shows_that_it_lives() -> None:
@@ -54,13 +54,15 @@ def test_a_worker_that_waits_for_kafka_is_alive_and_stops_when_it_is_told(
         kafka={"bootstrap_servers": f"127.0.0.1:{free_port()}", "group_id": "g", "topics": ["cdc.shop"]},
         checkpoint={"directory": str(tmp_path)},
     )
-    parts = Parts(settings, clock=clock, fail=faults.append, stop=stop)
-    parts.kafka._deadline = 0.2
+    components = Components(settings, clock=clock, fail=faults.append, stop=stop)
+    components.kafka._deadline = 0.2
 
     def rebalance() -> None:
-        parts.kafka.attach(parts.consumer)
+        components.kafka.attach(components.consumer)
         try:
-            parts.rebalancer.on_assign(parts.consumer, [confluent_kafka.TopicPartition("cdc.shop", 0)])
+            components.rebalancer.on_assign(
+                components.consumer, [confluent_kafka.TopicPartition("cdc.shop", 0)]
+            )
         except BaseException as error:
             faults.append(error)
 
@@ -70,13 +72,13 @@ def test_a_worker_that_waits_for_kafka_is_alive_and_stops_when_it_is_told(
         for _ in range(2):  # as long as a broker may be away
             clock.now += 100
             deadline = time.monotonic() + 10
-            while parts.fetcher.beat < clock.now and time.monotonic() < deadline:
+            while components.fetcher.beat < clock.now and time.monotonic() < deadline:
                 time.sleep(0.01)
-            assert parts.fetcher.beat >= clock.now
+            assert components.fetcher.beat >= clock.now
     finally:
         stop.set()
         thread.join(10)
     assert not thread.is_alive()
     assert not faults
-    assert parts.assignments.current() == []
-    parts.consumer.close()
+    assert components.assignments.current() == []
+    components.consumer.close()

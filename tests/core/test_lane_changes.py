@@ -10,11 +10,12 @@ from lane_building import Source, lanes_of, offsets, taken
 from stepping import Doing, SteppedProcessor, nobody_sleeps_while_there_is_work
 
 from handlers import Batch, Handler
+from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.handler_run import HandlerRun, rebound
 from worker.configuration import LanesRule, TableRule
-from worker.execution import HandlerRun, rebound
-from worker.lanes import Lanes
-from worker.tables import BoundHandler, Table
-from worker.unit import Unit, UnitState
+from worker.lanes.lanes import Lanes
+from worker.units.table import Table
+from worker.units.unit import Unit, UnitState
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 from building import Clock, unit
 from lane_building import Source, lanes_of, offsets, taken
 
-from worker.chunk import RECORD_OVERHEAD
-from worker.unit import UnitState
-from worker.work import Work
+from worker.units.chunk import RECORD_OVERHEAD
+from worker.units.unit import UnitState
+from worker.units.work import Work
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_a_table_gathers_for_max_wait_from_its_first_record(clock: Clock) -> Non
     source.offer((table, 1))
     clock.now += 1.5
     source.offer((table, 1))
-    assert table.state is UnitState.WAITING
+    assert table.state is UnitState.GATHERING
     clock.now += 0.5
     assert offsets(taken(lanes, 0)) == [0, 1]
 
@@ -194,7 +194,7 @@ def test_a_full_batch_does_not_wait(clock: Clock, limit: dict[str, int]) -> None
     source = Source(lanes)
     table = unit("a", batch={"max_wait": 60.0} | limit)
     source.offer((table, 2))
-    assert table.state is UnitState.WAITING
+    assert table.state is UnitState.GATHERING
     source.offer((table, 1))
     assert offsets(taken(lanes, 0)) == [0, 1, 2]
 
@@ -224,9 +224,9 @@ def test_under_pressure_nobody_waits_for_a_fuller_batch(clock: Clock) -> None:
     assert not source.offer((unit("c", lane=0), 2))
     assert taken(lanes, 0).unit is waiting
     assert lanes.pressed
-    lanes.forget_held()
+    lanes.forget_refused()
     source.offer((late, 1))
-    assert late.state is UnitState.WAITING
+    assert late.state is UnitState.GATHERING
 
 
 def test_a_halted_table_stops_only_itself_until_the_bounds_are_reached(clock: Clock) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from building import Clock, unit
 from lane_building import Source, lanes_of, taken
 
-from worker.unit import UnitState
+from worker.units.unit import UnitState
 
 
 def test_who_waits_for_a_target_runs_again_at_once_when_it_is_back() -> None:
@@ -23,7 +23,7 @@ def test_who_waits_for_a_target_runs_again_at_once_when_it_is_back() -> None:
     assert [each.state for each in (waits, retries, gathers)] == [
         UnitState.READY,
         UnitState.BACKOFF,
-        UnitState.WAITING,
+        UnitState.GATHERING,
     ]
     assert taken(lanes, 0).unit is waits
 

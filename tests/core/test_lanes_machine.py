@@ -12,11 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lane_building import has_room
 from stepping import Doing, SteppedProcessor, nobody_sleeps_while_there_is_work
 
-from worker.assignment import Assignment
-from worker.chunk import Delivery
-from worker.lanes import Lanes
-from worker.unit import Unit, UnitState
-from worker.work import Work
+from worker.lanes.lanes import Lanes
+from worker.units.assignment import Assignment
+from worker.units.delivery import Delivery
+from worker.units.unit import Unit, UnitState
+from worker.units.work import Work
 
 LANES = 3
 MAX_RECORDS, MAX_BYTES = 20, 50 * 300
@@ -80,7 +80,7 @@ class LanesMachine(RuleBasedStateMachine):
             for to, piece in what.parts:
                 self.waiting[to] += [(piece.assignment, m.offset()) for m in piece.messages]
         else:
-            assert not any(each.state is UnitState.WAITING for each in self.units)
+            assert not any(each.state is UnitState.GATHERING for each in self.units)
 
     @precondition(lambda self: self.held is not None)
     @rule()
@@ -197,7 +197,8 @@ class LanesMachine(RuleBasedStateMachine):
             records = size = 0
             for each in self.units:
                 if each.lane == lane.number:
-                    kept = [w for w in (each.held, running.get(each)) if w is not None]
+                    again = self.lanes._schedule.kept.get(each)
+                    kept = [w for w in (again, running.get(each)) if w is not None]
                     records += each.records + sum(w.records for w in kept)
                     size += each.bytes + sum(w.bytes for w in kept)
                     assert each.records == sum(len(piece.messages) for piece in each.chunks)

@@ -13,8 +13,8 @@ from building import Clock, assignment, chunk, delivery, record, unit
 from lane_building import BIG, Source, closed, lanes_of, offsets
 from stepping import Doing, SteppedProcessor
 
-from worker.lanes import Lanes
-from worker.work import Work
+from worker.lanes.lanes import Lanes
+from worker.units.work import Work
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 from building import Clock, assignment, unit
 from lane_building import BIG, Source, closed, lanes_of, offsets, taken
 
-from worker.lanes import Lanes
+from worker.lanes.lanes import Lanes
 
 
 @pytest.fixture

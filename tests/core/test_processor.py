@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from handlers import Batch, PartialFailure, StopWorker
 from offsets.types import Checkpoint, OffsetRange
-from worker.unit import UnitState
+from worker.units.unit import UnitState
 
 
 def test_what_is_handled_is_finished_and_released() -> None:
@@ -154,6 +154,38 @@ def test_stop_worker_ends_it_after_the_other_handlers_returned(place: int) -> No
     assert len(slow.calls) == 2
     assert stage.checkpoint() == Checkpoint(0)
     assert not stage.lanes.running()
+
+
+@pytest.mark.parametrize("handlers", [1, 2])
+def test_a_batch_that_stops_the_worker_is_given_to_no_other_lane(handlers: int) -> None:
+    stage = Stage(lanes=4)
+    scripted = [Scripted(raising(StopWorker("the JVM is gone"))) for _ in range(handlers)]
+    table = unit("orders", *scripted)
+    stage.offer((table, range(2)))
+    stage.run(table)
+    assert table.state is UnitState.HALTED
+    assert [len(each.calls) for each in scripted] == [1] * handlers
+    assert len(stage.errors) == 1
+
+
+class Awaiting(Scripted):
+    """As behind a decorator, which hides that nothing runs."""
+
+    def handle(self, batch: Batch) -> None:
+        async def later() -> None:
+            super(Awaiting, self).handle(batch)
+
+        return later()  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("handlers", [1, 2])
+def test_a_batch_that_returned_without_having_run_is_not_finished(handlers: int) -> None:
+    stage = Stage()
+    table = unit("orders", *(Awaiting() for _ in range(handlers)))
+    stage.offer((table, range(2)))
+    stage.run(table)
+    assert str(stage.errors[0]).startswith("Awaiting.handle returned a coroutine")
+    assert stage.checkpoint() == Checkpoint(0)
 
 
 class Unspeakable(Exception):

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from building import Scripted, Undecoded, assignment, chunk, ddl, delivery, record, seen, unit
+from building import Scripted, assignment, chunk, ddl, delivery, record, seen, unit
 from processing import BAD, NOW, Stage, raising
 from structlog.testing import capture_logs
 
 from handlers import Batch, PartialFailure
 from offsets.types import Checkpoint
-from worker.unit import UnitState
+from worker.units.unit import UnitState
 
 
-def test_handlers_that_read_nothing_get_records_undecoded() -> None:
-    stage, handler = Stage(), Undecoded()
-    table = unit("orders", handler)
-    stage.offer((table, [0, BAD]))
-    stage.run(table)
-    assert [batch.records for batch in handler.batches] == [2]
-    assert stage.checkpoint() == Checkpoint(2)
-
-
-def test_a_failing_handler_that_reads_nothing_is_split_all_the_same() -> None:
-    handler = Undecoded()
+def test_a_failing_batch_is_split_down_to_its_record() -> None:
+    handler = Scripted()
 
     def script(batch: Batch) -> None:
         (first, last), *_ = batch.positions.values()
@@ -37,8 +28,8 @@ def test_a_failing_handler_that_reads_nothing_is_split_all_the_same() -> None:
     assert stage.checkpoint() == Checkpoint(3)
 
 
-def test_of_two_handlers_that_read_nothing_only_the_failing_one_is_called_again() -> None:
-    fine, failing = Undecoded(), Undecoded(raising(ValueError(), times=1))
+def test_of_two_handlers_only_the_failing_one_is_called_again() -> None:
+    fine, failing = Scripted(), Scripted(raising(ValueError(), times=1))
     stage = Stage()
     table = unit("orders", fine, failing, retry=NOW)
     stage.offer((table, range(3)))
@@ -47,7 +38,7 @@ def test_of_two_handlers_that_read_nothing_only_the_failing_one_is_called_again(
     assert stage.checkpoint() == Checkpoint(3)
 
 
-def test_a_partial_failure_of_an_undecoded_batch_counts_changes_not_records() -> None:
+def test_a_partial_failure_counts_changes_not_records() -> None:
     """Two of the four changes of two records are done: the second record is not."""
     handled: list[tuple[int, int]] = []
 
@@ -57,7 +48,7 @@ def test_a_partial_failure_of_an_undecoded_batch_counts_changes_not_records() ->
         if len(handled) == 2:
             raise PartialFailure(2, ValueError())
 
-    stage, handler = Stage(), Undecoded(script)
+    stage, handler = Stage(), Scripted(script)
     table = unit("orders", handler, retry=NOW)
     records = [record(n, rows=2) for n in range(2)]
     stage.lanes.offer(delivery((table, chunk(stage.partition, records))))
@@ -66,8 +57,8 @@ def test_a_partial_failure_of_an_undecoded_batch_counts_changes_not_records() ->
     assert stage.checkpoint() == Checkpoint(2)
 
 
-def test_a_partial_failure_of_all_of_an_undecoded_batch_is_a_success() -> None:
-    stage, handler = Stage(), Undecoded(raising(PartialFailure(3), times=1))
+def test_a_partial_failure_of_a_whole_batch_is_a_success() -> None:
+    stage, handler = Stage(), Scripted(raising(PartialFailure(3), times=1))
     table = unit("orders", handler, retry=NOW)
     stage.offer((table, range(3)))
     stage.run(table)
@@ -142,7 +133,7 @@ def test_what_stays_of_a_batch_runs_when_another_partition_of_it_left() -> None:
 def test_a_call_off_begins_no_further_attempt_and_decodes_nothing() -> None:
     """An undecoded batch must not turn out bad because the worker stops."""
     stage = Stage()
-    handler = Undecoded(raising(ValueError(), times=1))
+    handler = Scripted(raising(ValueError(), times=1))
     table = unit("orders", handler)
     stage.offer((table, [BAD]))
     for processor in stage.processors:

@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 
 from handlers import Batch, TargetUnavailable
 from offsets.types import Checkpoint
-from worker.circuit import Circuit
-from worker.tables import BoundHandler
-from worker.unit import Unit, UnitState
+from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import Circuit
+from worker.units.unit import Unit, UnitState
 
 QUICK = {"initial_delay": 0.01, "max_delay": 0.01, "jitter": 0.0, "max_attempts": 1}
 

@@ -14,14 +14,15 @@ from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
 from offsets.types import Checkpoint, OffsetRange
-from worker.assignment import Assignment
-from worker.chunk import Delivery
+from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import TableRule
-from worker.configuration.tables import OnFailure
+from worker.configuration.table_rules import OnFailure
+from worker.fetching.routing import Router, UndecodableHalt
 from worker.formats.interface import Record
-from worker.metrics import Metrics
-from worker.routing import Router, UndecodableHalt
-from worker.tables import BoundHandler, TableBook
+from worker.observing.metrics import Metrics
+from worker.units.assignment import Assignment
+from worker.units.delivery import Delivery
+from worker.units.table_book import TableBook
 
 NO_JSON = b"\x08\x01 no JSON"
 RULES = ({"match": "shop.*"}, {"match": "other.kept"})
@@ -90,8 +91,50 @@ def test_a_table_that_no_rule_matches_is_counted_as_skipped_and_finished() -> No
     stage = Stage()
     assert stage.route(record(0, "x", "other"), record(1, "x", "other")) == []
     assert stage.route(record(2, "x", "other"), record(3, "kept", "other")) == [("other.kept", [3])]
-    assert stage.skipped("unmatched") == 3
+    assert stage.skipped("unmatched") == stage.book.unmatched.records == 3
     assert stage.checkpoint() == Checkpoint(3)
+
+
+@pytest.mark.parametrize(
+    ("match", "table", "nearest"),
+    [
+        ("Shop.*", "orders", "Shop.*"),
+        ("shop.Orders", "orders", "shop.Orders"),
+        ("/shop\\.O.*/", "orders", "/shop\\.O.*/"),
+        ("shpo.*", "orders", "shpo.*"),
+        ("shop.ordres", "orders", "shop.ordres"),
+        ("crm.*", "orders", None),
+        ("shop.items", "orders", None),
+    ],
+)
+def test_a_table_that_no_rule_matches_is_told_once_with_the_rule_that_was_meant(
+    match: str, table: str, nearest: str | None
+) -> None:
+    book = TableBook(configuration({"match": match}), handlers_of)
+    with capture_logs() as logs:
+        book.meet("shop", table)
+        book.adopt(configuration({"match": match}))
+        for _ in range(2):
+            book.meet("shop", table)
+    told = [each for each in logs if each["event"] == "table_unmatched"]
+    assert [(each["table"], each.get("nearest")) for each in told] == [("shop.orders", nearest)] * 2
+    assert {each["log_level"] for each in told} == {"info" if nearest is None else "warning"}
+
+
+def test_a_rule_that_matches_a_table_is_meant_as_it_is() -> None:
+    book = TableBook(configuration({"match": "shop.orders1"}), handlers_of)
+    book.meet("shop", "orders1")
+    with capture_logs() as logs:
+        book.meet("shop", "orders2")
+    assert "nearest" not in logs[0]
+
+
+def test_of_many_tables_that_no_rule_matches_a_hundred_are_told() -> None:
+    book = TableBook(configuration({"match": "crm.*"}), handlers_of)
+    with capture_logs() as logs:
+        for number in range(1000):
+            book.meet("shop", f"orders{number}")
+    assert [each["event"] for each in logs] == ["table_unmatched"] * 100 + ["more_tables_unmatched"]
 
 
 def test_a_tombstone_is_finished_and_the_records_around_it_are_routed() -> None:
@@ -273,6 +316,12 @@ def test_whatever_comes_each_offset_is_delivered_or_finished_exactly_once(
         assert checkpoint is not None
         first = min((min(offsets) for offsets in wanted.values()), default=offset + 1)
         assert checkpoint.offset == first or (first > offset and checkpoint.offset >= first)
+
+
+def test_dead_letters_of_no_table_are_counted_from_zero_on_where_they_may_come() -> None:
+    for rule, known in (("dead_letter", 0), ("halt", None)):
+        registry = Stage(on_undecodable=rule).metrics.registry
+        assert registry.get_sample_value("binlane_dead_letters_total", {"table": "__undecodable__"}) == known
 
 
 def test_undecodable_records_go_to_a_place_of_their_own_where_the_rule_says_dead_letter() -> None:

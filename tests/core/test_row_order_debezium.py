@@ -15,10 +15,10 @@ from row_stepping import never
 from handlers import Change
 from offsets.restore import Start
 from offsets.types import TopicPartition
-from worker.assignment import Assignment
 from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.registry import get
-from worker.spreading import spread
+from worker.units.assignment import Assignment
+from worker.units.rows.spreading import spread
 
 HEADERS = {"__debezium.newkey", "__debezium.oldkey"}
 

@@ -10,7 +10,7 @@ from row_stepping import decoded, dispatched, done, handled, keys, never, offere
 from stepping import SteppedWithdrawal
 
 from offsets.types import Checkpoint
-from worker.spreading import spread
+from worker.units.rows.spreading import spread
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_barrier_does_not_overtake_in_counting_what_waits_for_a_partition_to_l
     offered(lanes, table, in_partition(truncate(1), 1), of=staying, alone=True)
     closed(leaving)
     withdrawal = SteppedWithdrawal(lanes, clock, [table, other], leaving, 30.0)
-    assert withdrawal.still is None, "a batch of the other table still runs"
+    assert withdrawal.running is None, "a batch of the other table still runs"
     assert handled(lanes) == []
     assert staying.tracker.checkpoint() == Checkpoint(0)
     done(lanes, slow)

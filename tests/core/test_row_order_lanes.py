@@ -10,9 +10,9 @@ from row_stepping import decoded, dispatched, done, handled, keys, offered, step
 
 from handlers.sharding import SHARDS, shard_of
 from offsets.types import Checkpoint
-from worker.chunk import RECORD_OVERHEAD
 from worker.formats.interface import Record
-from worker.unit import UnitState
+from worker.units.chunk import RECORD_OVERHEAD
+from worker.units.unit import UnitState
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_what_concerns_the_whole_table_runs_alone_between_what_came_before_and_a
     dispatched(lanes)
     works = [decoded(lanes, 0), decoded(lanes, 1)]  # at once: who waits for them does not wait 60 s
     assert sorted(map(offsets, works)) == [[0], [1]]
-    assert table.state is UnitState.BEHIND
+    assert table.state is UnitState.WAITING_FOR_OTHERS
     done(lanes, works[0], 0)
     assert not any(lane.ready for lane in lanes.lanes)
     done(lanes, works[1], 1)
@@ -153,7 +153,7 @@ def test_another_tables_barrier_holds_nobody_up(clock: Clock) -> None:
     offered(lanes, other, rows(2, 1, table="b"), of=of)
     dispatched(lanes, 1)
     done(lanes, decoded(lanes, 1), 1)
-    assert table.state is UnitState.BEHIND
+    assert table.state is UnitState.WAITING_FOR_OTHERS
     done(lanes, work)
     assert offsets(decoded(lanes)) == [1]
 
@@ -185,10 +185,10 @@ def test_no_more_than_a_share_of_the_bytes_is_decoded_ahead_but_a_batch_of_each_
     offered(lanes, busy, *(rows(n, n) for n in range(10, 22)), of=of)
     dispatched(lanes)
     offered(lanes, busy, *(rows(n, n) for n in range(22, 34)), of=of)
-    assert busy.state is UnitState.BEHIND
+    assert busy.state is UnitState.WAITING_FOR_OTHERS
     offered(lanes, other, rows(34, 1), of=of)
     assert other.state is UnitState.READY, "a table that has less than a batch may go on"
-    while busy.state is UnitState.BEHIND:
+    while busy.state is UnitState.WAITING_FOR_OTHERS:
         assert lanes.spread_bytes >= 10 * size
         stepped(lanes)
     assert 9 * size <= lanes.spread_bytes < 10 * size
@@ -208,7 +208,7 @@ def test_a_table_that_waits_for_room_goes_on_when_another_tables_rows_are_done(c
     offered(lanes, slow, rows(16, 1), of=of)
     running = [decoded(lanes, 2), decoded(lanes, 3)]
     assert {each.unit.table for each in running} == {slow.table}
-    assert slow.state is UnitState.BEHIND
+    assert slow.state is UnitState.WAITING_FOR_OTHERS
     done(lanes, work)
     assert slow.state is UnitState.READY
 
@@ -229,7 +229,7 @@ def test_a_table_that_waits_for_what_is_held_back_goes_on_when_a_batch_is_done_i
     dispatched(lanes, lane_of[id(works[1])])
     done(lanes, decoded(lanes, lane_of[id(works[1])]), lane_of[id(works[1])])
     offered(lanes, table, rows(4, 5), of=of)
-    assert table.state is UnitState.BEHIND, "three parts are held back, as many as a lane holds"
+    assert table.state is UnitState.WAITING_FOR_OTHERS, "three parts are held back, as many as a lane holds"
     first = lane_of[id(works[0])]
     works[0].finish_records(1)
     if ending == "halted":

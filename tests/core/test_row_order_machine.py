@@ -15,7 +15,7 @@ from row_stage import LANES, MAX_BYTES, MAX_RECORDS, RowStage, numbers
 from stepping import Doing, SteppedWithdrawal
 
 from worker.configuration import LanesRule
-from worker.tables import Table
+from worker.units.table import Table
 
 pytestmark = pytest.mark.timeout(900)  # a counterexample is made small first: that takes minutes
 
@@ -56,19 +56,19 @@ class RowOrderMachine(RowStage):
         if self.held:
             self.held = deque(rest for each in self.held if (rest := each.without({gone})).parts)
             if not self.held:
-                self.lanes.forget_held()
+                self.lanes.forget_refused()
         self.withdrawal = SteppedWithdrawal(self.lanes, self.clock, self.units, gone, patience)
         self.model.leaves(gone, self.running())
         self.see_whether_it_has_left()
 
     def see_whether_it_has_left(self) -> None:
         assert self.withdrawal is not None
-        gone, still = self.withdrawal.gone, self.withdrawal.still
-        if still is None:
+        gone, tables = self.withdrawal.gone, self.withdrawal.running
+        if tables is None:
             return
         running = [work for work in self.running() if any(piece.assignment is gone for piece in work.chunks)]
-        assert set(still) == {work.unit.table.label for work in running}
-        assert len(still) == len(set(still))
+        assert set(tables) == {work.unit.table.label for work in running}
+        assert len(tables) == len(set(tables))
         self.withdrawal = None
         self.gone.append(gone)
         partition = gone.partition.partition

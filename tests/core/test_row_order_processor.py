@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
-from building import Scripted, Undecoded, chunk, ddl, delivery, record
+from building import Scripted, chunk, ddl, delivery, record
 from processing import BAD, NOW, Stage
 from row_building import key_change, no_rows, row_unit, rows
 from structlog.testing import capture_logs
@@ -16,9 +16,9 @@ from handlers import Batch
 from handlers.sharding import SHARDS, shard_of
 from offsets.types import Checkpoint
 from worker.formats.interface import Record
-from worker.unit import Unit, UnitState
+from worker.units.unit import Unit, UnitState
 
-STILL = (UnitState.IDLE, UnitState.HALTED, UnitState.BEHIND)
+QUIESCENT = (UnitState.IDLE, UnitState.HALTED, UnitState.WAITING_FOR_OTHERS)
 
 
 def offer(stage: Stage, to: Unit, *records: Record, alone: bool = False) -> None:
@@ -28,11 +28,11 @@ def offer(stage: Stage, to: Unit, *records: Record, alone: bool = False) -> None
 def run(stage: Stage, *units: Unit) -> None:
     """Until nothing moves any more, in no shard."""
 
-    def still() -> bool:
+    def quiescent() -> bool:
         with stage.lanes.lock:
-            return all(member.state in STILL for each in units for member in each.members())
+            return all(member.state in QUIESCENT for each in units for member in each.members())
 
-    stage.run(until=still)
+    stage.run(until=quiescent)
 
 
 def finished(of: Unit) -> int:
@@ -110,7 +110,7 @@ def test_a_row_that_is_skipped_leaves_the_rest_of_its_record_handled() -> None:
 
 
 def test_handlers_that_never_look_at_the_rows_get_them_by_shard_too() -> None:
-    stage, handler = Stage(lanes=2), Undecoded()
+    stage, handler = Stage(lanes=2), Scripted()
     table = row_unit("orders", handler)
     offer(stage, table, *(rows(n, n) for n in range(300)), no_rows(300))
     run(stage, table)

@@ -11,9 +11,9 @@ from processing import Stage
 from structlog.testing import capture_logs
 
 from handlers import Batch
-from worker.slow_calls import RunningCalls, SlowCalls
-from worker.unit import Unit
-from worker.work import Work
+from worker.processing.slow_calls import RunningCalls, SlowCalls
+from worker.units.unit import Unit
+from worker.units.work import Work
 
 
 def table_of(slow_after: float, *handlers: Scripted) -> Unit:

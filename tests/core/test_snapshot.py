@@ -14,10 +14,10 @@ from prometheus_client import generate_latest
 from row_building import rows
 from table_stage import TableStage
 
-from worker.chunk import Delivery
-from worker.parts import Parts
-from worker.routing import Router
-from worker.status_report import SHOWN_TABLES, StatusReport
+from worker.fetching.routing import Router
+from worker.running.components import Components
+from worker.running.status_report import SHOWN_TABLES, StatusReport
+from worker.units.delivery import Delivery
 
 
 def test_the_status_shows_tables_in_trouble_first_then_the_busy_then_those_used_last() -> None:
@@ -66,7 +66,7 @@ def test_however_many_tables_are_busy_the_lock_is_held_for_few_of_them_at_a_time
     order_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Handlers' threads wait for it at each batch."""
-    monkeypatch.setattr("worker.snapshot._AT_ONCE", 10)
+    monkeypatch.setattr("worker.lanes.snapshot._AT_ONCE", 10)
     stage = TableStage(order_by=order_by, keep=1_000)
     if order_by == "row":
         for number in range(20):
@@ -120,44 +120,46 @@ def test_a_million_table_names_take_bounded_memory_and_are_told_of_at_once(tmp_p
     settings = configuration(
         {"match": "shop.*"}, lanes={"count": 16}, checkpoint={"directory": str(tmp_path)}, http=None
     )
-    parts = Parts(settings, clock=time.monotonic, fail=lambda error: None, stop=threading.Event())
+    components = Components(settings, clock=time.monotonic, fail=lambda error: None, stop=threading.Event())
     report = StatusReport(
         settings,
-        parts,
+        components,
         state=lambda: "running",
         error=lambda: None,
         clock=time.monotonic,
         wall_clock=time.time,
     )
-    parts.metrics.attach(report.look)
-    router = Router(parts.book, parts.metrics, on_undecodable="halt")
+    components.metrics.attach(report.look)
+    router = Router(components.book, components.metrics, on_undecodable="halt")
     of = assignment()
-    parts.assignments.add([of])
+    components.assignments.add([of])
     before = resident()
     for first in range(0, 1_000_000, 1_000):
-        router.let_go(parts.lanes.at_rest)
+        router.let_go(components.lanes.at_rest)
         delivery = Delivery()
         router.route(of, [inserted(first + n) for n in range(1_000)], delivery)
-        assert parts.lanes.offer(delivery)
+        assert components.lanes.offer(delivery)
         work = None
-        while any(lane.ready for lane in parts.lanes.lanes):
-            work = parts.lanes.take(0, work)
+        while any(lane.ready for lane in components.lanes.lanes):
+            work = components.lanes.take(0, work)
             assert work is not None
             work.unit.finished_records += work.finish_records(work.records)
         if work is not None:
-            parts.lanes.finish(0, work)
+            components.lanes.finish(0, work)
         of.tracker.checkpoint()
     assert resident() - before < 200 * 2**20
-    timed = Timed(parts.lanes._lock)
-    parts.lanes._lock = timed  # type: ignore[assignment]  # the part that is used
-    for tell in (lambda: generate_latest(parts.metrics.registry), lambda: msgspec.json.encode(report())):
+    timed = Timed(components.lanes._lock)
+    components.lanes._lock = timed  # type: ignore[assignment]  # the part that is used
+    for tell in (lambda: generate_latest(components.metrics.registry), lambda: msgspec.json.encode(report())):
         begin = time.thread_time()
         tell()
         assert time.thread_time() - begin < 0.1
     assert timed.longest < 0.005
     assert len(report().tables) == SHOWN_TABLES
     assert report().tables_omitted >= 9_000
-    finished = [each for each in parts.metrics.registry.collect() if each.name == "binlane_records_finished"]
+    finished = [
+        each for each in components.metrics.registry.collect() if each.name == "binlane_records_finished"
+    ]
     assert sum(sample.value for sample in finished[0].samples) == 500_000
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from handlers import Change
 from offsets.restore import Start
 from offsets.types import TopicPartition
-from worker.assignment import Assignment
-from worker.formats.interface import Place, Record, Route, Skip
-from worker.source_order import SourceOrder
+from worker.fetching.source_order import SourceOrder
+from worker.formats.interface import LogPosition, Record, Route, Skip
+from worker.units.assignment import Assignment
 
 
 @dataclass
@@ -57,10 +57,10 @@ class Format:
     def source_time_ms(self, record: Record) -> int | None:
         return None
 
-    def place(self, record: Any) -> Place | None:
+    def log_position(self, record: Any) -> LogPosition | None:
         if record.place is None and not record.ms:
             return None
-        return Place(record.stream, () if record.place is None else (record.place,), record.ddl)
+        return LogPosition(record.stream, () if record.place is None else (record.place,), record.ddl)
 
     def learn(self, record: Record) -> None:
         self.learned.append(record)
@@ -233,7 +233,7 @@ def test_what_left_is_forgotten_and_holds_nobody_up() -> None:
 
 
 def test_a_partition_that_is_ahead_is_to_pause() -> None:
-    bench = Bench(max_bytes=10_000)
+    bench = Bench(max_bytes=40_000)
     bench.add(1, *(Logged(n, 10 + n) for n in range(20)))
     assert bench.order.ahead() == [bench.inputs[1]]
     bench.add(0, Logged(0, 1_000, ddl=True))
@@ -242,7 +242,7 @@ def test_a_partition_that_is_ahead_is_to_pause() -> None:
 
 
 def test_more_than_may_be_held_goes_on_although_nothing_came_along() -> None:
-    bench = Bench(max_bytes=1_000)
+    bench = Bench(max_bytes=4_000)
     bench.add(1, *(Logged(n, 10 + n) for n in range(20)))
     assert len(bench.due()) == 20
 

@@ -21,12 +21,12 @@ from structlog.testing import capture_logs
 
 from offsets.restore import Start
 from offsets.types import TopicPartition
-from worker.assignment import Assignment
-from worker.broker import Broker
-from worker.broker_settings import free_port
 from worker.formats.registry import get
-from worker.parts import Parts
-from worker.supervision import Worker
+from worker.local.broker import Broker
+from worker.local.broker_settings import free_port
+from worker.running.components import Components
+from worker.running.worker import Worker
+from worker.units.assignment import Assignment
 
 PATIENCE = 90
 """Seconds: a minute, and what passes before the partition is looked at at all."""
@@ -49,16 +49,18 @@ class Watched:
             },
             checkpoint={"directory": str(folder)},
         )
-        self.parts = Parts(settings, clock=self.clock, fail=pytest.fail, stop=threading.Event())
-        self.consumer = self.parts.consumer
-        self.watch = self.parts.fetcher.standstill
+        self.components = Components(settings, clock=self.clock, fail=pytest.fail, stop=threading.Event())
+        self.consumer = self.components.consumer
+        self.watch = self.components.fetcher.standstill
         start = Start(0, (), "kafka", "")
         self.assignments = [
             Assignment(TopicPartition(topic, number), 1, start, get("canal")) for number in range(2)
         ]
-        self.parts.assignments.add(self.assignments)
+        self.components.assignments.add(self.assignments)
         self.consumer.incremental_assign(self.places(offset=0))
         self.logged: list[Any] = []
+        self.held = 0.0
+        """So long of each second the lanes are full."""
 
     def places(self, offset: int = OFFSET_INVALID) -> list[confluent_kafka.TopicPartition]:
         return [confluent_kafka.TopicPartition(*each.partition, offset) for each in self.assignments]
@@ -87,7 +89,10 @@ class Watched:
         """So many seconds pass; returns what was logged in them."""
         with capture_logs() as logged:
             for _ in range(seconds):
-                self.clock.now += 1
+                self.watch.look(self.clock.now, hindered=True)
+                self.clock.now += self.held
+                self.watch.look(self.clock.now)
+                self.clock.now += 1 - self.held
                 meanwhile()
                 self.watch.look(self.clock.now)
         self.logged = logged
@@ -163,6 +168,23 @@ def test_a_partition_that_is_forgotten_while_others_are_busy_is_told_and_begun_a
     assert watched.seconds() == [0, 0]
 
 
+def test_a_partition_that_is_forgotten_behind_a_backlog_is_told_once_the_lanes_had_room_for_so_long(
+    watched: Watched, send: Send
+) -> None:
+    forget_one(watched)
+    send(1)
+
+    def busy() -> None:
+        watched.assignments[0].consumed += 1
+
+    watched.held = 0.75
+    assert watched.wait(3 * PATIENCE, busy) == []
+    assert watched.wait(PATIENCE, busy) == ["standstill"]
+    first, second = watched.seconds()
+    assert first == 0
+    assert second >= 60
+
+
 def test_where_that_does_not_help_the_worker_is_not_healthy_until_something_comes(
     watched: Watched, send: Send
 ) -> None:
@@ -204,9 +226,9 @@ def test_a_partition_that_is_not_read_for_a_reason_is_no_standstill(
 
     def hinder() -> None:
         if reason == "the lanes are full":
-            watched.watch.hindered = True
+            watched.held = 1
         elif reason == "it is ahead of others":
-            watched.parts.fetcher.pauses.ahead([watched.assignments[1]])
+            watched.components.fetcher.pauses.ahead([watched.assignments[1]])
         else:
             watched.watch.refused(watched.assignments[1], NO_LEADER)
 
@@ -250,7 +272,7 @@ class LeaderAway:
 
 def test_a_partition_that_kafka_does_not_answer_for_hides_no_other(watched: Watched, send: Send) -> None:
     gone = Assignment(TopicPartition(watched.topic, 99), 1, Start(0, (), "kafka", ""), get("canal"))
-    watched.parts.assignments.add([gone])
+    watched.components.assignments.add([gone])
     watched.watch._consumer = LeaderAway(watched.consumer)  # type: ignore[assignment]
     forget_one(watched)
     send(1)
@@ -272,7 +294,7 @@ def test_an_end_of_a_log_that_was_cut_off_since_hides_nothing_and_is_no_place_to
     watched.watch.read_to_end(one, 5)  # of what is no more
     watched.wait(1)
     one.restart_at(1)
-    watched.parts.refetching.restart(one, 1)
+    watched.components.refetching.restart(one, 1)
     forget_one(watched)
     assert watched.wait(PATIENCE) == ["standstill"], "it stands at 1 of 3"
     assert (watched.logged[0]["position"], watched.logged[0]["end"]) == (1, 3)
@@ -290,7 +312,7 @@ def test_time_counts_only_while_the_process_runs(watched: Watched, send: Send) -
 def test_no_partition_stands_still_while_kafka_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.standstill._ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr("worker.fetching.standstill._ANSWER_SECONDS", 0.05)
     away = Watched(f"127.0.0.1:{free_port()}", "t", tmp_path)
     assert away.wait(PATIENCE) == []
     assert away.seconds() == [0, 0]
@@ -386,8 +408,8 @@ def test_a_worker_with_such_a_partition_is_not_healthy(mock_servers: str, tmp_pa
     worker._start_threads()
     try:
         assert worker.health() is None
-        worker.parts.fetcher.standstill.look = lambda now: None  # type: ignore[method-assign]
-        worker.parts.fetcher.standstill.reason = "t[1] has not been read for 95 s"
+        worker.components.fetcher.standstill.look = lambda now, **_: None  # type: ignore[method-assign]
+        worker.components.fetcher.standstill.reason = "t[1] has not been read for 95 s"
         assert worker.health() == "t[1] has not been read for 95 s"
     finally:
         worker.stop()

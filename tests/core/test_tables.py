@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from building import Scripted, Undecoded, configuration
+from building import Scripted, configuration
 
-from handlers import Handler
+from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import TableRule
 from worker.formats.choice import FormatChoice, NoFormatError
-from worker.tables import BoundHandler, Table, TableBook, home_lane
+from worker.units.table import home_lane
+from worker.units.table_book import TableBook
 
 
 def test_a_tables_home_lane_is_the_same_in_every_process() -> None:
@@ -55,20 +56,6 @@ def test_tables_whose_names_meet_at_the_dot_are_kept_apart() -> None:
     """`a.b` with table `c`, and `a` with table `b.c`, have one label but are two tables."""
     book = TableBook(configuration(), lambda _: [BoundHandler("h0", (Scripted(),))])
     assert book.meet("a.b", "c") is not book.meet("a", "b.c")
-
-
-@pytest.mark.parametrize(
-    ("handlers", "decodes"),
-    [
-        ([Scripted()], True),
-        ([Undecoded()], False),
-        ([Undecoded(), Scripted()], True),
-        ([Undecoded(), Undecoded()], False),
-    ],
-)
-def test_records_are_decoded_if_one_handler_reads_them(handlers: list[Handler], decodes: bool) -> None:
-    bound = [BoundHandler(f"h{n}", (handler,)) for n, handler in enumerate(handlers)]
-    assert Table("shop", "orders", configuration().tables[0], bound).decodes is decodes
 
 
 def test_a_handler_with_an_object_for_each_lane_gives_each_its_own() -> None:

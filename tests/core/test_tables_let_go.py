@@ -14,8 +14,8 @@ from prometheus_client import generate_latest
 from row_building import key_change, rows
 from table_stage import KEEP, TableStage
 
-from worker.tables import TableBook
-from worker.work import Work
+from worker.units.table_book import TableBook
+from worker.units.work import Work
 
 
 def names(book: TableBook) -> int:

@@ -12,8 +12,8 @@ from building import Clock, configuration
 from told_ids import Brokers
 
 from offsets.types import TopicPartition
-from worker.assignment import Assignment
-from worker.parts import Parts
+from worker.running.components import Components
+from worker.units.assignment import Assignment
 
 PLACE = TopicPartition("t", 0)
 
@@ -21,7 +21,7 @@ PLACE = TopicPartition("t", 0)
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     found = Brokers("one")
-    monkeypatch.setattr("worker.parts.AdminClient", lambda *_, **__: found)
+    monkeypatch.setattr("worker.running.components.AdminClient", lambda *_, **__: found)
     return found
 
 
@@ -31,12 +31,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def make_parts(
+def make_components(
     mock_servers: str, tmp_path: Path, clock: Clock, brokers: Brokers
-) -> Iterator[Callable[[], Parts]]:
-    made: list[Parts] = []
+) -> Iterator[Callable[[], Components]]:
+    made: list[Components] = []
 
-    def make() -> Parts:
+    def make() -> Components:
         settings = configuration(
             kafka={
                 "bootstrap_servers": mock_servers,
@@ -46,87 +46,87 @@ def make_parts(
             },
             checkpoint={"directory": str(tmp_path), "initial": "earliest"},
         )
-        made.append(parts := Parts(settings, clock=clock, fail=pytest.fail, stop=threading.Event()))
-        parts.kafka.attach(parts.consumer)
-        return parts
+        made.append(components := Components(settings, clock=clock, fail=pytest.fail, stop=threading.Event()))
+        components.kafka.attach(components.consumer)
+        return components
 
     yield make
-    for parts in made:
-        parts.consumer.close()
+    for components in made:
+        components.consumer.close()
 
 
-def assigned(parts: Parts) -> Assignment:
-    parts.rebalancer.on_assign(parts.consumer, [confluent_kafka.TopicPartition(*PLACE)])
-    return current(parts)
+def assigned(components: Components) -> Assignment:
+    components.rebalancer.on_assign(components.consumer, [confluent_kafka.TopicPartition(*PLACE)])
+    return current(components)
 
 
-def current(parts: Parts) -> Assignment:
-    found = parts.assignments.get(*PLACE)
+def current(components: Components) -> Assignment:
+    found = components.assignments.get(*PLACE)
     assert found is not None
     return found
 
 
-def look(parts: Parts, clock: Clock) -> list[tuple[Assignment, str]]:
+def look(components: Components, clock: Clock) -> list[tuple[Assignment, str]]:
     clock.now += 5
-    parts.refetching.look()
-    return parts.refetching.made_anew()
+    components.refetching.look()
+    return components.refetching.made_anew()
 
 
-def remembered(parts: Parts) -> set[str | None]:
+def remembered(components: Components) -> set[str | None]:
     """By the local file and by Kafka."""
-    in_file = parts.local.load_entries([PLACE])[PLACE].checkpoint
-    return {in_file.topic_id, parts.kafka.load_committed([PLACE])[PLACE].checkpoint.topic_id}
+    in_file = components.local.load_entries([PLACE])[PLACE].checkpoint
+    return {in_file.topic_id, components.kafka.load_committed([PLACE])[PLACE].checkpoint.topic_id}
 
 
 def test_a_topic_is_never_read_again_under_an_id_that_it_had_before(
-    make_parts: Callable[[], Parts], brokers: Brokers, clock: Clock
+    make_components: Callable[[], Components], brokers: Brokers, clock: Clock
 ) -> None:
-    parts = make_parts()
-    former = assigned(parts)
-    assert look(parts, clock) == []
+    components = make_components()
+    former = assigned(components)
+    assert look(components, clock) == []
     brokers.topic_id = "two"
-    assert parts.refetching.other_id(former) == "two"
-    new = parts.refetching.begin_anew(former, "two")
-    assert parts.refetching.made_anew() == [], "what was told before is no news"
+    assert components.refetching.other_id(former) == "two"
+    new = components.refetching.begin_anew(former, "two")
+    assert components.refetching.made_anew() == [], "what was told before is no news"
     brokers.topic_id = "one"
-    assert look(parts, clock) == [], "a broker that has not heard of it yet"
-    assert parts.refetching.other_id(new) is None
-    assert current(parts) is new
+    assert look(components, clock) == [], "a broker that has not heard of it yet"
+    assert components.refetching.other_id(new) is None
+    assert current(components) is new
 
 
 def test_an_id_that_is_not_told_is_the_one_that_the_start_is_remembered_with(
-    make_parts: Callable[[], Parts], brokers: Brokers, clock: Clock
+    make_components: Callable[[], Components], brokers: Brokers, clock: Clock
 ) -> None:
-    first = make_parts()
+    first = make_components()
     read = assigned(first)
     read.tracker.register(range(5)).finish(range(5))
     assert first.committer.commit()
     first.rebalancer.on_lost(first.consumer, [confluent_kafka.TopicPartition(*PLACE)])
 
     brokers.topic_id = None
-    parts = make_parts()
-    again = assigned(parts)
+    components = make_components()
+    again = assigned(components)
     assert (again.start.offset, again.topic_id) == (5, "one")
-    assert remembered(parts) == {"one"}
+    assert remembered(components) == {"one"}
     brokers.topic_id = "two"
-    assert look(parts, clock) == [(again, "two")]
-    parts.refetching.begin_anew(again, "two")
+    assert look(components, clock) == [(again, "two")]
+    components.refetching.begin_anew(again, "two")
     brokers.topic_id = "one"
-    assert look(parts, clock) == []
+    assert look(components, clock) == []
 
 
 def test_an_id_that_nobody_knew_is_taken_when_it_is_told(
-    make_parts: Callable[[], Parts], brokers: Brokers, clock: Clock
+    make_components: Callable[[], Components], brokers: Brokers, clock: Clock
 ) -> None:
     brokers.topic_id = None
-    parts = make_parts()
-    read = assigned(parts)
+    components = make_components()
+    read = assigned(components)
     read.tracker.register(range(5)).finish(range(5))
-    assert parts.committer.commit()
-    assert remembered(parts) == {None}
+    assert components.committer.commit()
+    assert remembered(components) == {None}
     brokers.topic_id = "one"
-    assert look(parts, clock) == []
-    assert parts.committer.commit()
-    assert remembered(parts) == {"one"}
+    assert look(components, clock) == []
+    assert components.committer.commit()
+    assert remembered(components) == {"one"}
     brokers.topic_id = "two"
-    assert look(parts, clock) == [(read, "two")]
+    assert look(components, clock) == [(read, "two")]

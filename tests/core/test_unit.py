@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from building import assignment, chunk, ddl, record, unit
+from building import Clock, assignment, chunk, ddl, record, unit
 from hypothesis import given
 from hypothesis import strategies as st
+from lane_building import lanes_of
+from row_stepping import offered
 
-from worker.chunk import RECORD_OVERHEAD, Chunk, Delivery
-from worker.unit import Unit
-from worker.work import Work
+from worker.units.chunk import RECORD_OVERHEAD, Chunk
+from worker.units.cutting import cut, unfold
+from worker.units.delivery import Delivery
+from worker.units.unit import Unit
+from worker.units.work import Work
 
 POLLS = st.lists(
     st.tuples(st.integers(1, 9), st.sampled_from([0, 0, 1, 60, 256]), st.booleans()), min_size=1, max_size=8
@@ -46,7 +50,7 @@ def test_batches_hold_everything_in_order_within_the_bounds_and_ddl_alone(
     queued, alone = fill(table, polls)
     found: list[int] = []
     while table.chunks:
-        work = table.cut()
+        work = cut(table)
         inside = offsets(work)
         assert work.records == len(inside) > 0
         assert work.bytes == size_of(work.chunks)
@@ -67,7 +71,7 @@ def test_a_batch_is_as_full_as_the_bounds_allow(
     table = unit(batch={"max_records": most, "max_bytes": size})
     _, alone = fill(table, polls)
     while table.chunks:
-        work = table.cut()
+        work = cut(table)
         if not table.chunks or alone & {offsets(work)[0], table.chunks[0].messages[0].offset()}:
             continue
         following = len(table.chunks[0].messages[0]) + RECORD_OVERHEAD
@@ -80,12 +84,11 @@ def test_a_kept_batch_comes_back_in_front_without_what_is_done_or_left(
 ) -> None:
     table = unit(batch={"max_records": 7})
     queued, _ = fill(table, polls)
-    work = table.cut()
+    work = cut(table)
     done = min(done, work.records - 1)
     work.finish_records(done)
-    table.held = work
     work.chunks[0].assignment.closed = leaves
-    gone = [piece.leave() for piece in table.unfold()]
+    gone = [piece.leave() for piece in unfold(work)]
     rest = [m.offset() for piece in table.chunks for m in piece.messages]
     assert rest == (queued[work.records :] if leaves else queued[done:])
     assert table.records == len(rest)
@@ -104,18 +107,24 @@ def test_dropping_a_partition_keeps_the_others_in_order() -> None:
     assert sum(len(piece.messages) for piece in dropped) == 3
     assert table.bytes == before - size_of(dropped) == size_of(list(table.chunks))
     assert table.records == 3
-    work = table.cut()
+    work = cut(table)
     assert {piece.assignment for piece in work.chunks} == {there}
     assert offsets(work) == [0, 1, 2]
 
 
-def test_a_kept_batch_is_what_is_cut_next() -> None:
-    table = unit()
-    fill(table, [(3, 0, False)])
-    table.held = work = table.cut()
-    fill(table, [(2, 0, False)])
-    assert table.cut() is work
-    assert table.held is None
+def test_a_kept_batch_is_what_is_taken_next() -> None:
+    lanes, table = lanes_of(Clock(), count=1), unit()
+    of = assignment()
+    offered(lanes, table, record(0), of=of)
+    work = lanes.take(0)
+    assert work is not None
+    offered(lanes, table, record(1), of=of)
+    lanes.give_back(0, work, delay=0.0)
+    assert lanes.take(0) is work
+    lanes.finish(0, work)
+    following = lanes.take(0)
+    assert following is not None
+    assert offsets(following) == [1]
 
 
 def test_small_records_weigh_their_objects_too() -> None:
@@ -147,7 +156,7 @@ def test_a_batch_never_holds_records_of_a_topic_and_of_the_one_made_anew(
     found: list[int] = []
     while table.chunks:
         following = table.chunks[0].assignment.topic_id
-        work = table.cut()
+        work = cut(table)
         assert {each.assignment.topic_id for each in work.chunks} == {following}
         if table.chunks and table.chunks[0].assignment.topic_id == following:
             assert work.records == 5, "nothing else cuts it short"

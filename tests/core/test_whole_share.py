@@ -14,10 +14,10 @@ from structlog.testing import capture_logs
 
 from offsets.restore import Start
 from offsets.types import TopicPartition
-from worker.assignment import Assignment
 from worker.formats.registry import get
-from worker.parts import Parts
-from worker.whole_share import SharedTopics, WholeShare
+from worker.partitions.whole_share import SharedTopics, WholeShare
+from worker.running.components import Components
+from worker.units.assignment import Assignment
 
 _numbers = itertools.count(1)
 
@@ -25,27 +25,31 @@ _numbers = itertools.count(1)
 class Member:
     """A member of a group whose two topics have four partitions each, as librdkafka's mock makes them."""
 
-    def __init__(self, servers: str, folder: Path) -> None:
+    def __init__(self, servers: str, folder: Path, *, with_ddl: bool = True) -> None:
         ddl, rows = self.topics = [f"{kind}-{next(_numbers)}" for kind in ("ddl", "rows")]
-        producer = Producer({"bootstrap.servers": servers})
-        for topic in self.topics:
-            producer.produce(topic, b"x", partition=0)
-        assert producer.flush(10) == 0
+        self.servers = servers
+        for topic in self.topics if with_ddl else [rows]:
+            self.make(topic)
         settings = configuration(
             kafka={"bootstrap_servers": servers, "group_id": "g", "topics": [rows], "ddl_topics": [ddl]},
             format="debezium",
             checkpoint={"directory": str(folder)},
         )
-        self.parts = Parts(settings, clock=Clock(), fail=pytest.fail, stop=threading.Event())
-        share = self.parts.share
+        self.components = Components(settings, clock=Clock(), fail=pytest.fail, stop=threading.Event())
+        share = self.components.share
         assert share is not None
         self.share: WholeShare = share
+
+    def make(self, topic: str) -> None:
+        producer = Producer({"bootstrap.servers": self.servers})
+        producer.produce(topic, b"x", partition=0)
+        assert producer.flush(10) == 0
 
     def every(self) -> list[TopicPartition]:
         return sorted(TopicPartition(topic, number) for topic in self.topics for number in range(4))
 
     def has(self, partitions: Iterable[TopicPartition]) -> None:
-        assignments = self.parts.assignments
+        assignments = self.components.assignments
         assignments.remove(self.every())
         start = Start(0, (), "kafka", "")
         assignments.add(Assignment(each, 1, start, get("debezium")) for each in partitions)
@@ -98,3 +102,22 @@ def test_one_that_had_them_all_waits_until_it_has_them_again(member: Member) -> 
     with capture_logs() as logged:
         assert member.share.look(1001)
     assert [line["event"] for line in logged] == ["has_all_partitions"]
+
+
+def test_nothing_is_read_while_a_topic_with_ddl_is_missing_and_it_goes_on_once_it_is_there(
+    mock_servers: str, tmp_path: Path
+) -> None:
+    member = Member(mock_servers, tmp_path, with_ddl=False)
+    ddl, rows = member.topics
+    member.has(each for each in member.every() if each.topic == rows)
+    with capture_logs() as logged:
+        assert not member.share.look(100)
+        assert not member.share.look(500), "nobody else has what is missing, so it need not end"
+    assert [line["event"] for line in logged] == ["ddl_topics_missing"]
+    assert member.share.reason is not None
+    assert f"kafka.ddl_topics names {ddl}, and there is no such topic" in member.share.reason
+    member.make(ddl)
+    with capture_logs():
+        assert not member.share.look(600), "its partitions have not come yet"
+        member.has(member.every())
+        assert member.share.look(601)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from building import TOPIC, Undecoded, assignment, chunk, ddl, record, unit, work
+from building import TOPIC, Scripted, assignment, chunk, configuration, ddl, record, unit, work
 from hypothesis import given
 from hypothesis import strategies as st
 
+from handlers.testing import make_batch
 from offsets.types import Checkpoint, OffsetRange
+from worker.attempts.bound_handler import BoundHandler
 from worker.formats.interface import Record, UndecodableRecord
-from worker.work import Work
+from worker.units.table import Table
+from worker.units.unit import Unit
+from worker.units.work import Work
 
 BAD = b'{"database":"shop","table":"orders","type":"INSERT","es":1,"data":"no rows"}'
 
@@ -27,7 +31,6 @@ def offsets(made: Work) -> list[int]:
 
 def test_a_record_of_several_rows_becomes_several_changes() -> None:
     made = work(unit(), chunk(assignment(), [record(0, rows=2), record(1, rows=0), record(2)]))
-    assert made.total == 3
     assert made.decode(never) is None
     assert [(c.offset, c.index) for c in made.changes or ()] == [(0, 0), (0, 1), (2, 0)]
     assert made.total == 3
@@ -123,18 +126,50 @@ def test_a_piece_of_a_batch_tells_its_own_positions_and_records() -> None:
     assert (piece.records, piece.attempt) == (2, 6)
 
 
-def test_a_batch_that_nobody_reads_is_decoded_only_when_it_is_asked_for() -> None:
-    made = work(unit("a", Undecoded()), chunk(assignment(), [record(0, rows=2), record(1)]))
-    batch = made.batch(0, 2, 1)
-    assert batch.records == 2
-    assert made.changes is None
-    assert [c.offset for c in batch.changes] == [0, 0, 1]
-
-
 def test_handlers_cannot_change_what_others_are_given() -> None:
     made = work(unit(), chunk(assignment(), [record(0)]))
     made.decode(never)
     assert isinstance(made.batch(0, 1, 1).changes, tuple)
+
+
+def test_a_handler_by_import_path_may_change_its_rows_and_nobody_else_sees_it() -> None:
+    rule = configuration({"handlers": [{"type": "log"}, {"type": "my.masks:Masks"}]}).tables[0]
+    bound = [BoundHandler(name, (Scripted(),)) for name in ("log", "masks")]
+    made = work(Unit(Table("shop", "orders", rule, bound), 0))
+    change = make_batch("shop.orders", [{"before": {"id": 1}, "after": {"id": 1, "tags": ["a"]}}]).changes[0]
+    made.changes = (change, change)
+    for attempt, (first, end) in enumerate([(0, 2), (0, 2), (1, 2)], 1):
+        for each in made.batch(first, end, attempt).changes:
+            assert (each.before, each.after) == ({"id": 1}, {"id": 1, "tags": ["a"]})
+            assert each.before is not None
+            assert each.after is not None
+            each.before["id"] = 100
+            each.after["tags"].append("b")
+            del each.after["id"]
+
+
+def test_the_only_handler_gets_the_rows_themselves_and_as_they_were_when_it_is_tried_again() -> None:
+    rule = configuration({"handlers": [{"type": "my.masks:Masks"}]}).tables[0]
+    table = Unit(Table("shop", "orders", rule, [BoundHandler("masks", (Scripted(),))]), 0)
+    made = work(table, chunk(assignment(), [record(0), record(1, rows=0), record(2, rows=2)]))
+    assert made.decode(always) is None
+    rows = repr(made.changes)
+    first = made.batch(0, made.total, 1)
+    assert first.changes is made.changes, "nothing is copied"
+    for attempt in range(2, 4):
+        for each in first.changes:
+            assert each.after is not None
+            each.after.clear()
+        first = made.batch(0, made.total, attempt)
+        assert repr(first.changes) == rows
+    assert repr(made.batch(1, 2, 4).changes[0]) == repr(made.changes[1])
+    assert list(made.ends) == [1, 1, 3]
+
+
+def test_rows_of_built_in_handlers_alone_are_not_copied() -> None:
+    made = work(unit(), chunk(assignment(), [record(0)]))
+    made.decode(never)
+    assert made.batch(0, 1, 1).changes is made.changes
 
 
 def test_a_batch_is_withdrawn_as_soon_as_one_of_its_partitions_left() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from worker.metric_definitions import DEFINITIONS
+from worker.observing.metric_definitions import DEFINITIONS
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "alerts.yml"
@@ -37,8 +37,10 @@ WELL = {
     f"binlane_lag_records{{{PLACE}}}": "50x120",
     f'binlane_commits_total{{{POD},store="kafka",result="failure"}}': "2x120",
     f'binlane_records_skipped_total{{{POD},reason="unmatched"}}': "0+500x120",
-    f'binlane_records_skipped_total{{{POD},reason="failed"}}': "1x120",
-    f'binlane_dead_letters_total{{{POD},table="shop.orders"}}': "1x120",
+    f'binlane_records_finished_total{{{POD},table="shop.orders"}}': "0+100x120",
+    f'binlane_records_skipped_total{{{POD},reason="failed"}}': "0x120",
+    f'binlane_records_skipped_total{{{POD},reason="undecodable"}}': "0x120",
+    f'binlane_dead_letters_total{{{POD},table="shop.orders"}}': "0x120",
     f"binlane_delay_seconds{{{PLACE}}}": "3x120",
     f"binlane_last_source_timestamp_seconds{{{PLACE}}}": "0+60x120",
     f"binlane_lanes_fill_ratio{{{POD}}}": "0.2x120",
@@ -66,8 +68,9 @@ WRONG: dict[str, dict[str, str]] = {
     "BinlaneCommitsFail": {
         f'binlane_commits_total{{{POD},store="kafka",result="failure"}}': "2x90 3+1x30",
     },
-    "BinlaneRecordsSkipped": {f'binlane_records_skipped_total{{{POD},reason="failed"}}': "1x97 2x30"},
-    "BinlaneDeadLetters": {f'binlane_dead_letters_total{{{POD},table="shop.orders"}}': "1x97 2x30"},
+    "BinlaneRecordsSkipped": {f'binlane_records_skipped_total{{{POD},reason="failed"}}': "0x97 1x30"},
+    "BinlaneNothingMatches": {f'binlane_records_finished_total{{{POD},table="shop.orders"}}': "_x120"},
+    "BinlaneDeadLetters": {f'binlane_dead_letters_total{{{POD},table="shop.orders"}}': "0x97 1x30"},
     "BinlaneLag": {f"binlane_lag_records{{{PLACE}}}": "50x85 200000x40"},
     "BinlaneDelay": {f"binlane_delay_seconds{{{PLACE}}}": "3x85 400x40"},
     "BinlaneSourceSilent": {f"binlane_last_source_timestamp_seconds{{{PLACE}}}": "0+60x30 1800x100"},
@@ -78,6 +81,16 @@ WRONG: dict[str, dict[str, str]] = {
     },
     "BinlaneSparkMergesFail": {f'binlane_spark_merges_total{{{POD},result="failure"}}': "4x70 5+1x50"},
 }
+
+WRONG_TOO: list[tuple[str, dict[str, str]]] = [
+    # Before the first commit there is no committed offset.
+    ("BinlaneNotCommitting", {f"binlane_committed{{{PLACE}}}": "_x120"}),
+    ("BinlaneNothingMatches", {f'binlane_records_finished_total{{{POD},table="shop.orders"}}': "0x120"}),
+    (
+        "BinlaneRecordsSkipped",
+        {f'binlane_records_skipped_total{{{POD},reason="undecodable"}}': "0x97 1x30"},
+    ),
+]
 
 
 def case(changed: dict[str, str], firing: list[str]) -> dict[str, Any]:
@@ -90,12 +103,12 @@ def case(changed: dict[str, str], firing: list[str]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("alert", [None, *WRONG])
+@pytest.mark.parametrize(("alert", "wrong"), [(None, {}), *WRONG.items(), *WRONG_TOO])
 def test_an_alert_fires_for_its_own_trouble_alone_and_none_while_all_is_well(
-    tmp_path: Path, promtool: str, alert: str | None
+    tmp_path: Path, promtool: str, alert: str | None, wrong: dict[str, str]
 ) -> None:
     path = tmp_path / "case.yaml"
-    one = case({} if alert is None else WRONG[alert], [] if alert is None else [alert])
+    one = case(wrong, [] if alert is None else [alert])
     path.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [one]}))
     done = subprocess.run([promtool, "test", "rules", str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from examples.example_runs import EXAMPLES, ExampleRun, RunExample, play, samples
 
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 TOPICS = ("example.replica.shop", "example.replica.crm", "example.orders", "example.dead")
 """Those that examples write to."""

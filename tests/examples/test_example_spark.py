@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from spark_sessions import QUICK_JAVA, SparkKeeper
 
 from handlers import Batch
-from handlers.registry import load_function
-from handlers.spark.reading import current
-from worker.broker import Broker
-from worker.demo.shop import Shop
+from handlers.loading.registry import load_function
+from handlers.spark.read.current import current
+from worker.demo.shop.changes import Shop
 from worker.demo.verify import compare
+from worker.local.broker import Broker
 
 pytestmark = pytest.mark.long
 

@@ -27,8 +27,8 @@ from servers.redis_node import RedisNode
 from spark_sessions import QUICK_JAVA
 from topic_messages import messages
 
-from worker.broker import Broker
-from worker.broker_settings import free_port
+from worker.local.broker import Broker
+from worker.local.broker_settings import free_port
 
 CHANGES = changes_of("formats/canal")
 ROWS = {"shop.customers": 3, "shop.orders": 4, "crm.tags": 5, "crm.contacts": 2, "crm.audit": 1}

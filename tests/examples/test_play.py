@@ -9,7 +9,7 @@ import yaml
 from examples.example_runs import EXAMPLES, ROOT, play
 from topic_messages import messages
 
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 
 def test_records_arrive_as_they_are_and_in_order(broker: Broker, tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from spark_sessions import QUICK_JAVA
 from typer.testing import CliRunner
 
 import binlane.spark
-from worker.broker_settings import free_port
 from worker.cli import app
 from worker.configuration import ConfigurationError
+from worker.local.broker_settings import free_port
 
 pytestmark = pytest.mark.long
 

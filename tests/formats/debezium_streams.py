@@ -19,6 +19,6 @@ def knowing(stream: str) -> Debezium:
 
 def in_source_order(format_: Debezium, stream: str) -> list[CapturedRecord]:
     """The records of all topics and partitions that are of the log, by their places in it."""
-    placed = [(format_.place(record), record) for record in records(stream)]
+    placed = [(format_.log_position(record), record) for record in records(stream)]
     of_log = [(place, record) for place, record in placed if place is not None]
     return [record for _, record in sorted(of_log, key=lambda one: one[0].order)]

@@ -8,8 +8,8 @@ from typing import Any
 from captured import CapturedRecord
 
 from handlers import Change
-from worker.configuration.json_layout import JsonLayout
 from worker.formats.own_json.format import Json
+from worker.formats.own_json.layout import JsonLayout
 
 __all__ = ["decode", "reader", "record"]
 

@@ -111,7 +111,7 @@ def captured() -> list[CapturedRecord]:
     latest: dict[tuple[str, int], tuple[int, ...]] = {}
     format_ = Maxwell()
     for record in records("maxwell"):
-        place = format_.place(record)
+        place = format_.log_position(record)
         partition = (record.topic(), record.partition())
         order = (place.order if place is not None else ()) or latest.get(partition, ())
         latest[partition] = order

@@ -13,13 +13,13 @@ from dts_records import dts_stream
 from handlers import Change
 from handlers.change_json import line
 from handlers.sharding import shard_of
-from worker.configuration.json_layout import JsonLayout
 from worker.formats.canal.format import Canal
 from worker.formats.debezium.format import Debezium
 from worker.formats.dts.format import DTS
 from worker.formats.interface import Format, SeparateDDL, UndecodableRecord
 from worker.formats.maxwell.format import Maxwell
 from worker.formats.own_json.format import Json
+from worker.formats.own_json.layout import JsonLayout
 from worker.formats.statements import tables_of
 
 __all__ = ["MOST_GROWTH", "STREAMS", "mutated", "originals", "reader", "try_out"]
@@ -156,7 +156,7 @@ def try_out(format_: Format, record: CapturedRecord) -> int:
         format_.explain(record)
         format_.source_time_ms(record)
         if isinstance(format_, SeparateDDL):
-            format_.place(record)
+            format_.log_position(record)
         format_.decode(record, changes)
     except UndecodableRecord:
         assert not changes, "something was appended all the same"

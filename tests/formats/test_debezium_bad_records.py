@@ -181,6 +181,6 @@ def test_garbage_raises_only_what_says_so(value: bytes, key: bytes | None, topic
             assert changes == []
         else:
             assert changes or isinstance(explained, Skip)
-        format_.place(one)
+        format_.log_position(one)
         format_.learn(one)
         format_.source_time_ms(one)

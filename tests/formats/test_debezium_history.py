@@ -9,7 +9,7 @@ import pytest
 from debezium_messages import change_of, connect, create, ddl, definition, envelope, record, with_schema
 
 from worker.formats.debezium.format import Debezium
-from worker.formats.interface import Place, SeparateDDL
+from worker.formats.interface import LogPosition, SeparateDDL
 
 POSTGRESQL = {"connector": "postgresql", "schema": "sales", "file": None, "pos": None}
 
@@ -33,34 +33,37 @@ def test_the_format_has_ddl_on_topics_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("one", "place"),
     [
-        (record(envelope(at=at(484, row=2))), Place("my", (3, 484, 2), False)),
-        (record(with_schema(envelope(at=at(484)), {})), Place("my", (3, 484, 0), False)),
+        (record(envelope(at=at(484, row=2))), LogPosition("my", (3, 484, 2), False)),
+        (record(with_schema(envelope(at=at(484)), {})), LogPosition("my", (3, 484, 0), False)),
         (
             record(envelope(at={"file": "mariadb-bin.000012", "connector": "mariadb"})),
-            Place("my", (12, 484, 0), False),
+            LogPosition("my", (12, 484, 0), False),
         ),
-        (record(envelope("t", at=at(9))), Place("my", (3, 9, 0), True)),
-        (create({"id": "INT"}, at=at(9)), Place("my", (3, 9), True)),
-        (ddl("CREATE DATABASE x", at=at(9, table=None)), Place("my", (3, 9), True)),
+        (record(envelope("t", at=at(9))), LogPosition("my", (3, 9, 0), True)),
+        (create({"id": "INT"}, at=at(9)), LogPosition("my", (3, 9), True)),
+        (ddl("CREATE DATABASE x", at=at(9, table=None)), LogPosition("my", (3, 9), True)),
         (
             record(envelope(at={**POSTGRESQL, "lsn": 24_023_128, "sequence": '["24023119","24023128"]'})),
-            Place("my", (24_023_119, 24_023_128), False),
+            LogPosition("my", (24_023_119, 24_023_128), False),
         ),
-        (record(envelope(at={**POSTGRESQL, "lsn": 7, "sequence": '[null,"7"]'})), Place("my", (0, 7), False)),
-        (record(envelope(at={**POSTGRESQL, "lsn": 7, "sequence": "?"})), Place("my", (0, 7), False)),
-        (record(envelope(at={"file": None, "pos": None})), Place("my", (), False)),
-        (record(envelope(at={"file": "binlog"})), Place("my", (), False)),
+        (
+            record(envelope(at={**POSTGRESQL, "lsn": 7, "sequence": '[null,"7"]'})),
+            LogPosition("my", (0, 7), False),
+        ),
+        (record(envelope(at={**POSTGRESQL, "lsn": 7, "sequence": "?"})), LogPosition("my", (0, 7), False)),
+        (record(envelope(at={"file": None, "pos": None})), LogPosition("my", (), False)),
+        (record(envelope(at={"file": "binlog"})), LogPosition("my", (), False)),
         (
             record({"id": 7, "__name": "f", "__source_file": "b.000002", "__source_pos": 5, "__op": "c"}),
-            Place("f", (2, 5, 0), False),
+            LogPosition("f", (2, 5, 0), False),
         ),
         (
             record(
                 {"id": 7}, headers=(("__debezium.context.connectorLogicalName", "f"), ("__source_pos", "5"))
             ),
-            Place("f", (), False),
+            LogPosition("f", (), False),
         ),
-        (record({"id": 7, "__op": "c"}, topic="p.shop.orders"), Place("p", (), False)),
+        (record({"id": 7, "__op": "c"}, topic="p.shop.orders"), LogPosition("p", (), False)),
         (record(None, {"id": 7}), None),
         (record({"ts_ms": 1}, topic="__debezium-heartbeat.my"), None),
         (record({"status": "END", "id": "1", "event_count": 1, "data_collections": []}), None),
@@ -68,8 +71,8 @@ def test_the_format_has_ddl_on_topics_of_its_own() -> None:
         (record({"a": 1}), None),
     ],
 )
-def test_a_record_tells_its_place(one: Any, place: Place | None) -> None:
-    assert Debezium().place(one) == place
+def test_a_record_tells_its_place(one: Any, place: LogPosition | None) -> None:
+    assert Debezium().log_position(one) == place
 
 
 def test_transactions_of_postgresql_come_in_the_order_of_their_commits() -> None:
@@ -77,7 +80,7 @@ def test_transactions_of_postgresql_come_in_the_order_of_their_commits() -> None
     first = record(envelope(at={**POSTGRESQL, "lsn": 500, "sequence": '["100","500"]'}))
     second = record(envelope(at={**POSTGRESQL, "lsn": 300, "sequence": '["600","300"]'}))
     format_ = Debezium()
-    one, two = format_.place(first), format_.place(second)
+    one, two = format_.log_position(first), format_.log_position(second)
     assert one is not None
     assert two is not None
     assert one.order < two.order

@@ -14,8 +14,8 @@ from debezium_columns import DECIMAL, POSTGRESQL, assert_same, b64
 from debezium_messages import change_of, connect, envelope, record, row_of, with_schema
 
 from handlers import Change
-from worker.configuration.debezium_settings import DebeziumSettings
 from worker.formats.debezium.format import Debezium
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.interface import UndecodableRecord
 
 UNAVAILABLE = "__debezium_unavailable_value"

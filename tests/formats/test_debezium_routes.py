@@ -10,8 +10,8 @@ from captured import CapturedRecord
 from debezium_messages import change_of, connect, ddl, definition, envelope, record, with_schema
 
 from handlers import Change
-from worker.configuration.debezium_settings import DebeziumSettings
 from worker.formats.debezium.format import Debezium
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.interface import Skip, UndecodableRecord
 
 POSTGRESQL = {"connector": "postgresql", "db": "shop", "schema": "sales", "file": None, "pos": None, "lsn": 7}

@@ -13,8 +13,8 @@ import pytest
 from debezium_columns import DECIMAL, WKB, assert_same, b64, value_of
 from debezium_messages import change_of, connect, create, envelope, record, row_of, with_schema
 
-from worker.configuration.debezium_settings import DebeziumSettings
 from worker.formats.debezium.format import Debezium
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.interface import UndecodableRecord
 
 

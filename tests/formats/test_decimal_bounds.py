@@ -18,13 +18,13 @@ from handlers import Change
 from handlers.change_json import json_value
 from handlers.decimals import MOST_DIGITS, BeyondBounds, digits
 from handlers.mysql.values import converter_of
-from handlers.sql.values import Kind
-from handlers.sql.values import encode as as_sql
-from worker.configuration.json_layout import JsonLayout
+from handlers.sql.types.values import Kind
+from handlers.sql.types.values import encode as as_sql
 from worker.formats.canal.format import Canal
 from worker.formats.dts.format import DTS
 from worker.formats.interface import Format, UndecodableRecord
 from worker.formats.own_json.format import Json
+from worker.formats.own_json.layout import JsonLayout
 from worker.formats.own_json.times import reader_of
 
 HUGE = ("1e30000000", "1e-30000000", "1e999999999", "-1e200000", "1e1001")

@@ -14,9 +14,9 @@ from json_messages import reader
 from maxwell_messages import row
 
 from handlers import Change
-from worker.decoding import source_time
 from worker.formats.canal.format import Canal
 from worker.formats.debezium.format import Debezium
+from worker.formats.decoding import source_time
 from worker.formats.dts.format import DTS
 from worker.formats.interface import Format, UndecodableRecord
 from worker.formats.maxwell.format import Maxwell

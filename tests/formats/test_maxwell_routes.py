@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from maxwell_messages import ORDERS, PRACTICE, ddl, decode, knowing, raw, row
 
 from handlers import Change
-from worker.formats.interface import Place, SeparateDDL, Skip, UndecodableRecord
+from worker.formats.interface import LogPosition, SeparateDDL, Skip, UndecodableRecord
 from worker.formats.maxwell.format import Maxwell
 
 
@@ -55,13 +55,14 @@ def test_the_time_of_a_record_is_that_of_its_event() -> None:
 def test_a_place_is_the_binlog_files_number_and_the_position_in_it() -> None:
     format_ = Maxwell()
     assert isinstance(format_, SeparateDDL)
-    assert format_.place(row()) == Place("maxwell", (2, 500), barrier=False)
-    assert format_.place(ORDERS) == Place("maxwell", (1, 4), barrier=True)
-    assert format_.place(row(position="my.server-bin.000010:4")) == Place("maxwell", (10, 4), barrier=False)
-    assert format_.place(row(position=...)) == Place("maxwell", (), barrier=False)
-    assert format_.place(row(position="0-1-2")) == Place("maxwell", (), barrier=False)
+    assert format_.log_position(row()) == LogPosition("maxwell", (2, 500), barrier=False)
+    assert format_.log_position(ORDERS) == LogPosition("maxwell", (1, 4), barrier=True)
+    later = row(position="my.server-bin.000010:4")
+    assert format_.log_position(later) == LogPosition("maxwell", (10, 4), barrier=False)
+    assert format_.log_position(row(position=...)) == LogPosition("maxwell", (), barrier=False)
+    assert format_.log_position(row(position="0-1-2")) == LogPosition("maxwell", (), barrier=False)
     for record in (raw(None), raw(b"broken"), row(type="bootstrap-start"), row(type=...)):
-        assert format_.place(record) is None
+        assert format_.log_position(record) is None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_garbage_raises_only_what_says_so(value: bytes) -> None:
     format_ = knowing(ORDERS)
     for _ in range(2):
         record = raw(value, value)
-        format_.place(record)
+        format_.log_position(record)
         format_.source_time_ms(record)
         format_.learn(record)
         changes: list[Change] = []

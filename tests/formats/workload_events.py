@@ -13,8 +13,8 @@ from dts_records import dts_stream
 from memory_replica import decode
 from truth_rows import Row
 
-from worker.configuration.debezium_settings import DebeziumSettings
 from worker.formats import registry
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.interface import Format, SeparateDDL, Skip
 
 __all__ = ["Event", "events", "reader"]
@@ -56,7 +56,7 @@ def in_source_order(format_: Format, stream: str) -> list[CapturedRecord]:
     captured = dts_stream() if stream == "dts" else records(stream)
     if not isinstance(format_, SeparateDDL) or stream not in ("debezium-plain", "debezium-strings"):
         return captured
-    placed = [(place, record) for record in captured if (place := format_.place(record)) is not None]
+    placed = [(place, record) for record in captured if (place := format_.log_position(record)) is not None]
     # A change of a key is two records of one place, which may be in different partitions.
     return [
         r

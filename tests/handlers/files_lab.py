@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from handlers import Batch, Change, HandlerContext
-from handlers.files import FilesHandler
+from handlers.files.handler import FilesHandler
 
 __all__ = ["Clock", "batch", "change", "context", "finished", "offsets", "opened", "parts"]
 

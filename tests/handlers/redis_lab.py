@@ -9,7 +9,7 @@ from typing import Any, Self
 import redis
 
 from handlers import Batch
-from handlers.redis_handler import RedisHandler
+from handlers.redis.handler import RedisHandler
 from handlers.testing import make_batch, opened
 
 __all__ = ["RedisLab", "orders"]

@@ -12,8 +12,8 @@ from spark_sessions import LIGHT
 
 from handlers import Batch, Change, HandlerContext
 from handlers.spark import SparkHandler
-from handlers.spark.reading import current
-from handlers.spark.sink import TableSink
+from handlers.spark.engine.sink import TableSink
+from handlers.spark.read.current import current
 
 __all__ = ["TYPES", "Counted", "Lake", "MakeLake", "Rows", "change"]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from handlers.mysql.ddl import AddColumn, Column, Default, RenameColumn, StatementError, parse, qualified
+from handlers.mysql.ddl.values import formula_of
 from handlers.mysql.types import MySQLType, read_type
-from handlers.mysql_ddl import AddColumn, Column, Default, RenameColumn, StatementError, parse, qualified
-from handlers.mysql_ddl.values import formula_of
 from worker.formats.statements import tables_of
 
 MANY = 100_000

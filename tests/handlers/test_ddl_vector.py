@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handlers.mysql_ddl import AddColumn, Column, CreateTable, DropColumn, TableName, parse
+from handlers.mysql.ddl import AddColumn, Column, CreateTable, DropColumn, TableName, parse
 
 T = TableName("db", "t")
 

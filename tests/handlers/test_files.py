@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from handlers import Batch
-from handlers import files as files_module
-from handlers.files import FilesHandler
-from handlers.options import check_options
-from handlers.table_file import safe_name
+from handlers.files import handler as files_module
+from handlers.files.handler import FilesHandler
+from handlers.files.table_file import safe_name
+from handlers.options.faults import check_options
 
 
 def open_descriptors() -> int:

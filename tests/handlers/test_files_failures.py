@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from files_lab import batch, finished, offsets, opened, parts
 
-from handlers import Rejected, TargetUnavailable, table_file
+from handlers import Rejected, TargetUnavailable
+from handlers.files import table_file
 from handlers.testing import make_batch
 
 
@@ -119,7 +120,7 @@ CRASH = """
     from pathlib import Path
     sys.path.insert(0, {tests!r})
     from files_lab import Clock, batch, context, parts
-    from handlers.files import FilesHandler
+    from handlers.files.handler import FilesHandler
     folder = Path({folder!r})
     handler = FilesHandler(directory="lake", compress={compress!r})
     handler.clock = Clock()

@@ -12,10 +12,10 @@ import pytest
 from kafka_reader import read
 
 from handlers import Batch, HandlerContext, PartialFailure, Rejected, TargetUnavailable
-from handlers.kafka_handler import KafkaHandler, Undelivered
+from handlers.kafka.handler import KafkaHandler, Undelivered
 from handlers.testing import make_batch, opened
-from worker.broker import Broker
-from worker.broker_settings import free_port
+from worker.local.broker import Broker
+from worker.local.broker_settings import free_port
 
 MakeTopic = Callable[..., str]
 CONTEXT = HandlerContext(worker="w", handler="kafka", folder=Path())

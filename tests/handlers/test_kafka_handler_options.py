@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from handlers.kafka_handler import KafkaHandler
-from handlers.options import check_options
+from handlers.kafka.handler import KafkaHandler
+from handlers.options.faults import check_options
 
 PROPERTIES = ("properties",)
 
@@ -28,6 +28,7 @@ PROPERTIES = ("properties",)
             "acks: the handler sets it itself",
         ),
         ({"bootstrap_servers": "h", "properties": {"linger": 5}}, PROPERTIES, "linger"),
+        ({"bootstrap_servers": "h", "properties": {"linger.ms": "5ms"}}, PROPERTIES, "without a unit"),
         ({"bootstrap_servers": "h", "properties": {"batch.size": "hunter22"}}, PROPERTIES, "batch.size"),
         (
             {"bootstrap_servers": "h", "properties": {"transactional.id": "x"}},

@@ -14,9 +14,9 @@ import structlog
 
 from handlers import Batch, Change, HandlerContext, PartialFailure, Rejected
 from handlers.log import LogHandler
-from handlers.options import check_options
+from handlers.options.faults import check_options
 from handlers.testing import make_batch, opened
-from worker import logs
+from worker.observing import logs
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from redis_lab import RedisLab, orders
 from servers.redis_node import RedisNode
 
 from handlers import Rejected
-from handlers.options import check_options
-from handlers.redis_handler import RedisHandler
+from handlers.options.faults import check_options
+from handlers.redis.handler import RedisHandler
 from handlers.testing import make_batch, opened
 
 

@@ -13,8 +13,8 @@ from servers.slow_relay import SlowRelay
 from structlog.testing import capture_logs
 
 from handlers import HandlerContext, TargetUnavailable
-from handlers.redis_handler import RedisHandler
-from handlers.redis_target import RefusedByRedis
+from handlers.redis.handler import RedisHandler
+from handlers.redis.target import RefusedByRedis
 from handlers.testing import make_batch, opened
 
 CONTEXT = HandlerContext(worker="w", handler="redis", folder=Path())

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from handlers.spark.runtime.conf import on_loopback, session_conf, spark_conf
 from handlers.spark.section import SparkSection
-from handlers.spark.spark_conf import on_loopback, session_conf, spark_conf
-from worker.spark_lakes import for_looking
+from worker.verifying.spark_lakes import for_looking
 
 
 def conf(**section: Any) -> dict[str, str]:

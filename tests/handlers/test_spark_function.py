@@ -10,7 +10,7 @@ import pytest
 from spark_sessions import LIGHT, SparkKeeper
 
 from handlers import PartialFailure, Rejected
-from handlers.registry import HandlerTypeError, load_function
+from handlers.loading.registry import HandlerTypeError, load_function
 from handlers.spark import SparkHandler
 from handlers.testing import make_batch, opened
 from worker.configuration import ConfigurationError, load
@@ -191,7 +191,7 @@ def test_without_a_batch_it_tells_where_spark_runs(own: Any, folder: Path) -> No
         ),
         ("own_function:keep", "there is no module own_function on PYTHONPATH or in"),
         ("own_functions:later", r"later is async.*allowed: def later\(frame, batch\)"),
-        ("own_functions:lonely", r"lonely cannot be called as lonely\(frame, batch\): too many positional"),
+        ("own_functions:lonely", r"lonely cannot be called with \(frame, batch\): too many positional"),
         ("own_functions:Frames", "Frames is no function"),
         ("own_functions:LIMIT", "LIMIT is no function"),
     ],

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException
 
+from handlers.spark.delta.commits.held_segments import exists, held_by
 from handlers.spark.delta.evolving import schema
-from handlers.spark.delta.holding import exists, held_by
 from handlers.spark.delta.state import look
 from handlers.spark.log.held import Held
-from handlers.spark.looking import columns_of
+from handlers.spark.read.looking import columns_of
 from handlers.spark.table_ref import TableRef
 
 REF = TableRef("lake.shop.orders", None, "/lake/_binlane/shop/orders/pending")

@@ -20,7 +20,7 @@ import pytest
 from pyspark import SparkContext
 from spark_sessions import QUICK, SparkKeeper
 
-from handlers.spark import session
+from handlers.spark.runtime import session
 from handlers.spark.section import SparkSection
 
 NEVER = "-agentlib:jdwp=transport=dt_socket,server=y,suspend=y,address=127.0.0.1:0"
@@ -191,8 +191,11 @@ def test_a_dead_spark_stops_the_worker_with_a_batch_or_without_and_can_be_starte
 FROZEN = """
 import json, os, signal, sys, time
 from pathlib import Path
-from handlers.spark import close_times, driver, java_process, watch
-from handlers.spark.session import acquire, release
+from handlers.spark import close_times
+from handlers.spark.runtime import driver
+from handlers.spark.runtime import java_process
+from handlers.spark.runtime import watch
+from handlers.spark.runtime.session import acquire, release
 from handlers.spark.section import SparkSection
 
 for module in (driver, java_process, watch):

@@ -14,8 +14,8 @@ from servers.hook_server import Answer, HookServer, Received
 
 from handlers import Batch, PartialFailure, Rejected, TargetUnavailable
 from handlers.testing import make_batch, opened
-from handlers.webhook import WebhookHandler
-from worker.broker_settings import free_port
+from handlers.webhook.handler import WebhookHandler
+from worker.local.broker_settings import free_port
 
 NOON = 1795262400.0  # 2026-11-21T12:00:00Z
 

@@ -11,8 +11,8 @@ from servers.hook_server import Answer, HookServer
 
 from handlers import HandlerContext, TargetUnavailable
 from handlers.testing import make_batch, opened
-from handlers.webhook import WebhookHandler
-from worker.broker_settings import free_port
+from handlers.webhook.handler import WebhookHandler
+from worker.local.broker_settings import free_port
 
 
 @pytest.fixture(scope="module")

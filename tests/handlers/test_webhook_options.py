@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from handlers.options import check_options
-from handlers.webhook import WebhookHandler
+from handlers.options.faults import check_options
+from handlers.webhook.handler import WebhookHandler
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from worker.status import (
+from worker.observing.status import (
     CheckpointStatus,
     LaneStatus,
     PartitionStatus,

@@ -22,8 +22,8 @@ from worker.commands.status import status
 from worker.configuration import load
 from worker.http import HttpServer, build_app
 from worker.http.access import PROBES, Access
-from worker.metrics import Metrics
-from worker.supervision import Worker
+from worker.observing.metrics import Metrics
+from worker.running.worker import Worker
 
 TOKEN = "a-token-of-the-tests"
 GUARDED = ("/", "/api/status", "/metrics", "/nothing")

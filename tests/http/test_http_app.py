@@ -14,8 +14,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from worker.http import HttpServer, build_app
-from worker.metrics import Metrics
-from worker.status import Look, WorkerStatus
+from worker.observing.metrics import Metrics
+from worker.observing.status import Look, WorkerStatus
 
 
 class Worker:

@@ -23,8 +23,8 @@ from starlette.routing import Route
 from worker.certificate import Certificate
 from worker.http import HttpServer, build_app
 from worker.http.access import Access, Guard
-from worker.metrics import Metrics
-from worker.status import WorkerStatus
+from worker.observing.metrics import Metrics
+from worker.observing.status import WorkerStatus
 
 LONG = 600.0
 PATIENCE = 20.0
@@ -240,3 +240,13 @@ def test_what_is_no_http_is_refused_and_not_logged(serve: Serve, caplog: pytest.
     with connect(server, say=b"\x16\x03\x01 no HTTP\r\n\r\n") as connection:
         assert connection.recv(100).startswith(b"HTTP/1.1 400 ")
     assert caplog.text == ""
+
+
+def test_a_stop_that_ends_answers_which_nobody_reads_is_no_fault(
+    serve_large: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve_large(client_seconds=LONG)
+    with ask_and_do_not_read(server, 2):
+        server.stop()
+        assert not server.alive
+    assert [line.getMessage() for line in caplog.records if line.exc_info] == []

@@ -25,8 +25,8 @@ from starlette.routing import Route
 
 from worker.commands.status import status
 from worker.http import HttpServer, build_app
-from worker.metrics import Metrics
-from worker.status import WorkerStatus
+from worker.observing.metrics import Metrics
+from worker.observing.status import WorkerStatus
 
 PROGRAM = "import sys; from worker.commands.status import status; "
 DEADLINE = 60.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from integration.stage import Stage
 
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 MakeStage = Callable[..., Stage]
 

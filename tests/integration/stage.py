@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from integration.checkers import Guarantee, Run
 from integration.process import WorkerProcess, eventually
 from integration.source import Source
@@ -88,6 +89,12 @@ class Stage:
 
     def committed_metadata(self) -> dict[int, str]:
         return {one.partition: one.metadata or "" for one in self._ask_committed()}
+
+    def members(self) -> int:
+        """Of the group, as its coordinator tells."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        found = admin.describe_consumer_groups([self.group])[self.group].result(10)
+        return len(found.members)
 
     def ends(self) -> dict[int, int]:
         """{partition: its end}: with transactions, markers and aborted records included."""

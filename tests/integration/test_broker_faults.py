@@ -11,8 +11,8 @@ from integration.conftest import MakeStage
 from integration.process import WorkerProcess, eventually
 from integration.stage import Stage
 
-from worker.broker import Broker
-from worker.broker_settings import free_port
+from worker.local.broker import Broker
+from worker.local.broker_settings import free_port
 
 
 def loud_lines(worker: WorkerProcess, *words: str) -> list[str]:

@@ -13,9 +13,9 @@ from integration.process import eventually
 from integration.source import canal_insert
 from integration.stage import Stage
 
-from worker.broker import Broker
 from worker.configuration import load
-from worker.dead_letter_topic import open_topic
+from worker.dead_letters.topic import open_topic
+from worker.local.broker import Broker
 
 pytestmark = pytest.mark.long
 
@@ -63,11 +63,17 @@ def test_one_poison_row_in_a_batch_of_500_ends_as_one_dead_letter_and_replay_app
     assert f"0:0  shop.t0  failed: handler bad: {kind}: row 250 of shop.t0 is refused" in done.stdout
     assert [letter["replayed"] for letter in listed(worker)] == [False]
 
+    # A worker that was killed before its checkpoint writes the letter again.
+    again = [(name, b"later" if name == "binlane.time" else value) for name, value in headers.items()]
+    source.producer.produce(f"{stage.topic}.dead", letter.value(), letter.key(), headers=again)
+    source.flush()
     poison.unlink()
-    done = binlane(worker, "dead-letters", "replay", "CONFIG", "--all", "--yes")
+    which = "--all" if how == "at" else "0:0"
+    done = binlane(worker, "dead-letters", "replay", "CONFIG", which, "--yes")
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"0:0  shop.t0  insert of {stage.topic}[0] offset 250 row 0 → bad" in done.stdout
-    assert [letter["replayed"] for letter in listed(worker)] == [True]
+    place = f"{stage.topic}[0] offset 250 row 0"
+    assert f"0:0  shop.t0  insert of {place} → bad (and 0:1, the same failure)" in done.stdout
+    assert [letter["replayed"] for letter in listed(worker)] == [True, True]
     assert binlane(worker, "dead-letters", "replay", "CONFIG", "--all", "--yes").stdout == (
         "no dead letters to replay\n"
     )

@@ -19,7 +19,7 @@ from integration.source import Source
 from servers.hook_server import HookServer
 from servers.redis_node import RedisNode
 
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 PAGES = Path(__file__).parents[2] / "docs/handlers"
 ROWS = 20

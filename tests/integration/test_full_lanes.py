@@ -16,7 +16,7 @@ from integration.checkers import NothingLost
 from integration.process import WorkerProcess, eventually
 from integration.stage import Stage
 
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 SESSION = 2.0
 """Seconds: less than a broker allows by default, so this one is told otherwise."""

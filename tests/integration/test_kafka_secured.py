@@ -15,7 +15,7 @@ from servers.own_authority import OwnAuthority
 from servers.secured_broker import SecuredBroker
 
 from worker.configuration import load
-from worker.connection import Reached, reach_kafka
+from worker.kafka.connection import Reached, reach_kafka
 
 WAYS = ("TLS", "MTLS", "SCRAM")
 

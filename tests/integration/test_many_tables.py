@@ -8,8 +8,8 @@ from integration.checkers import NeverTwoAtOnce, NothingLost, NothingTwice, Tabl
 from integration.process import eventually
 from integration.stage import Stage
 
-from worker.status_report import SHOWN_TABLES
-from worker.tables import KEPT_TABLES
+from worker.running.status_report import SHOWN_TABLES
+from worker.units.table_book import KEPT_TABLES
 
 TABLES, ROUNDS = KEPT_TABLES + 3_000, 2
 

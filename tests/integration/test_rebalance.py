@@ -37,6 +37,18 @@ def test_three_workers_restarted_in_turn_are_never_two_inside_a_table(make_stage
     stage.check(NothingLost(source.rows), TableOrder(), NeverTwoAtOnce(), NothingTwice())
 
 
+def test_a_member_without_partitions_that_stops_leaves_the_group_at_once(make_stage: MakeStage) -> None:
+    """Else what the others leave behind belongs to it until its session is over."""
+    stage = make_stage(partitions=1)
+    workers = [stage.worker(name).start() for name in ("first", "second")]
+    eventually(lambda: sorted(len(partitions_of(worker)) for worker in workers) == [0, 1])
+    idle, busy = sorted(workers, key=lambda worker: len(partitions_of(worker)))
+    assert idle.sigterm() == 0
+    assert stage.members() == 1
+    assert busy.sigterm() == 0
+    assert stage.members() == 0
+
+
 def test_a_member_that_joins_sees_nothing_again_that_was_finished(make_stage: MakeStage) -> None:
     stage = make_stage(partitions=2)
     source = stage.source()
@@ -137,6 +149,7 @@ def test_a_slow_handler_and_tiny_bounds_do_not_cost_the_membership(make_stage: M
         batch={"max_records": 2},
         # The broker's least session timeout; without a poll for so long the group throws a member out.
         properties={"max.poll.interval.ms": 6000, "session.timeout.ms": 6000},
+        revoke_timeout="500ms",
     ).start()
     eventually(
         lambda: worker.metric("binlane_partition_paused", topic=stage.topic, partition="0") == 1,

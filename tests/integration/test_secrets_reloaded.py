@@ -11,7 +11,7 @@ from integration.letters import letters
 from integration.process import WorkerProcess, eventually
 from integration.stage import Stage
 
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 FIRST, SECOND, THIRD = "the-first-word", 'sec"ond\nword', "the-third-word"
 

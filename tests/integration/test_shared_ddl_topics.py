@@ -5,7 +5,7 @@ from __future__ import annotations
 from integration.conftest import MakeStage
 from integration.process import eventually
 
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 
 def test_two_members_that_merge_topics_read_nothing_until_one_of_them_is_gone(

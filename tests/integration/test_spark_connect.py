@@ -25,7 +25,7 @@ def attempts(worker: WorkerProcess) -> int:
     return max((line["attempt"] for line in failed_merges(worker)), default=0)
 
 
-@pytest.mark.soak  # tests/handlers/spark_places/test_connect_sessions.py kills one, too
+@pytest.mark.soak  # tests/handlers/spark_runtime/test_connect_sessions.py kills one, too
 @pytest.mark.timeout(2 * PATIENCE)
 def test_a_killed_server_delays_merges_and_is_found_again_while_changes_flow(
     stage: Stage, connect_server: ConnectNode

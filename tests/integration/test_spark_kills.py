@@ -25,7 +25,7 @@ from integration.spread_shop import SpreadShop, difference
 from integration.stage import Stage
 from spark_sessions import LIGHT, SparkKeeper
 
-from handlers.spark.reading import current
+from handlers.spark.read.current import current
 
 pytestmark = pytest.mark.soak
 

@@ -14,7 +14,7 @@ from integration.spark_shop import wait_merged
 from integration.stage import Stage
 from spark_sessions import LIGHT, SparkKeeper
 
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 ROWS = 40
 

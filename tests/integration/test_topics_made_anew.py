@@ -13,7 +13,7 @@ from integration.process import WorkerProcess, eventually
 from integration.stage import Stage
 
 from offsets import metadata
-from worker.broker import Broker, BrokerError
+from worker.local.broker import Broker, BrokerError
 
 
 def make_anew(stage: Stage, broker: Broker) -> None:

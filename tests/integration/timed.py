@@ -12,10 +12,10 @@ import time
 from typing import Any
 
 from handlers import Batch, Handler, HandlerContext
-from handlers.files import FilesHandler
-from handlers.redis_handler import RedisHandler
+from handlers.files.handler import FilesHandler
+from handlers.redis.handler import RedisHandler
 from handlers.sql import SqlHandler
-from handlers.webhook import WebhookHandler
+from handlers.webhook.handler import WebhookHandler
 
 __all__ = ["TimedFiles", "TimedRedis", "TimedSql", "TimedWebhook"]
 

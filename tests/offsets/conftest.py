@@ -11,7 +11,7 @@ from checkpoint_site import RECORDS, TEN, Site
 from confluent_kafka import Consumer, Producer
 
 from offsets.stores import FileStore
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 MakeConsumer = Callable[..., Consumer]
 PARTITIONS = 3

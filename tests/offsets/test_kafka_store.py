@@ -20,7 +20,7 @@ from offsets import metadata
 from offsets.stores import CheckpointError, KafkaStore, PolledKafkaStore
 from offsets.stores.kafka import load_committed
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 MakeConsumer = Callable[..., Consumer]
 

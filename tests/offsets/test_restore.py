@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from offsets.restore import (
     Initial,
-    Place,
     Source,
     Start,
+    StartOffset,
     began_with,
     choose_start,
     choose_starts,
@@ -112,6 +112,20 @@ OLD = FileEntry(100, ranges((110, 120)), Mark(100, None))
             id="an older file, and Kafka may have been committed to by another worker: Kafka",
         ),
         pytest.param(
+            FileEntry(100, ranges((110, 120)), Mark(100, 0)), kafka(100, stamp=0), 100, (), "kafka",
+            "without metadata, as another worker's would be",
+            id="a commit without metadata, like any other at its offset: nothing is taken for finished ahead",
+        ),
+        pytest.param(
+            FileEntry(100, (), Mark(90, 0)), kafka(90, stamp=0), 90, (), "kafka",
+            "without metadata, as another worker's would be",
+            id="a commit without metadata before the last: another worker may have repeated from there",
+        ),
+        pytest.param(
+            FileEntry(100, (), Mark(100, 0)), kafka(100, stamp=0), 100, (), "file", "agree on 100",
+            id="a commit without metadata, and nothing finished beyond it",
+        ),
+        pytest.param(
             OLD, None, 100, FILE.ahead, "file", "Kafka has no committed offset",
             id="an older file, and no committed offset: the file",
         ),
@@ -121,7 +135,7 @@ def test_the_rule(
     *,
     file: FileEntry | None,
     kafka: Committed | None,
-    offset: Place,
+    offset: StartOffset,
     ahead: tuple[OffsetRange, ...],
     source: Source,
     said: str,
@@ -164,7 +178,7 @@ def in_file(offset: int, topic_id: str | None, acknowledged: Mark | None = None)
     ],
 )  # fmt: skip
 def test_what_was_remembered_of_another_topic_of_that_name_is_left_out(
-    file: FileEntry | None, kafka: Committed | None, today: str | None, offset: Place, source: Source
+    file: FileEntry | None, kafka: Committed | None, today: str | None, offset: StartOffset, source: Source
 ) -> None:
     start = choose_start(SHOP, force=False, initial="latest", file=file, kafka=kafka, topic_id=today)
     assert (start.offset, start.source) == (offset, source)
@@ -262,7 +276,7 @@ def test_what_the_group_began_with_is_told_by_any_partition(
 )
 @pytest.mark.parametrize("force", [False, True])
 def test_initial_is_an_end_a_time_or_an_offset(
-    initial: Initial, offset: Place, said: str, force: bool
+    initial: Initial, offset: StartOffset, said: str, force: bool
 ) -> None:
     file, kafka = (FILE, Committed(Checkpoint(100), Mark(100, 1))) if force else (None, None)
     start = choose_start(SHOP, force=force, initial=initial, file=file, kafka=kafka)

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from told_ids import Brokers
 
 from offsets.topic_ids import TopicIds
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 
 def test_a_topic_made_anew_has_another_id(broker: Broker, group: str) -> None:

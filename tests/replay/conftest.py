@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from topics import Source, put
 
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 
 @pytest.fixture(scope="session")

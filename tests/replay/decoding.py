@@ -32,7 +32,9 @@ def in_source_order(format_: object, found: Sequence[CapturedRecord]) -> Sequenc
         return found
     for record in found:
         format_.learn(record)
-    placed = [(place.order, record) for record in found if (place := format_.place(record)) is not None]
+    placed = [
+        (place.order, record) for record in found if (place := format_.log_position(record)) is not None
+    ]
     return [record for _, record in sorted(placed, key=lambda one: one[0])]
 
 

@@ -9,8 +9,8 @@ from decoding import batches_of, in_source_order
 from postgres_rows import POSTGRESQL
 
 from handlers import Batch
-from worker.configuration.debezium_settings import DebeziumSettings
 from worker.formats.debezium.format import Debezium
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source_types import is_known
 
 __all__ = ["batches_of_postgres", "settings_of"]

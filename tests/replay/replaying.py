@@ -10,7 +10,7 @@ from integration.checkers import Run
 from integration.process import WorkerProcess, eventually
 from topics import Source
 
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 __all__ = ["Replay"]
 

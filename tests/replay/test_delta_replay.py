@@ -22,7 +22,7 @@ from replica import Row
 from spark_sessions import LIGHT, SparkKeeper
 from topics import Source, delivered
 
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 pytestmark = pytest.mark.long
 

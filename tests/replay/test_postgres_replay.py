@@ -20,7 +20,7 @@ from topics import Source
 
 from handlers import HandlerContext
 from handlers.sql.handler import SqlHandler
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 
 @pytest.mark.parametrize("stream", POSTGRES_STREAMS)

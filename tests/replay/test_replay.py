@@ -18,7 +18,7 @@ from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from topics import ALL_STREAMS, Source
 
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 pytestmark = pytest.mark.long
 

@@ -13,7 +13,7 @@ from captured import STREAMS, CapturedRecord, records
 from confluent_kafka import Producer
 from dts_records import dts_stream
 
-from worker.broker import Broker
+from worker.local.broker import Broker
 
 __all__ = ["ALL_STREAMS", "Source", "delivered", "put"]
 

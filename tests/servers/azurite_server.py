@@ -16,9 +16,9 @@ import httpx
 from servers.server_process import HOST, ProgramMissing
 from servers.spark_cluster import eventually
 
-from worker import broker_guard
-from worker.broker_settings import free_port
-from worker.jars import cache_folder
+from handlers.spark.runtime.jars import cache_folder
+from worker.local import broker_guard
+from worker.local.broker_settings import free_port
 
 __all__ = ["ACCOUNT", "AzuriteServer"]
 

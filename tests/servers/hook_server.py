@@ -10,7 +10,7 @@ from threading import Lock, Thread
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from worker.broker_settings import HOST
+from worker.local.broker_settings import HOST
 
 __all__ = ["Answer", "HookServer", "Received"]
 

@@ -14,8 +14,8 @@ from confluent_kafka.admin import (
 )
 from servers.own_authority import OwnAuthority
 
-from worker.broker import Broker
-from worker.broker_settings import HOST, NODE, free_port
+from worker.local.broker import Broker
+from worker.local.broker_settings import HOST, NODE, free_port
 
 __all__ = ["SecuredBroker"]
 

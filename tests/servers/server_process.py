@@ -17,8 +17,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
-from worker import broker_guard
-from worker.broker_settings import HOST, free_port
+from worker.local import broker_guard
+from worker.local.broker_settings import HOST, free_port
 
 __all__ = ["HOST", "PASSWORD", "USER", "ProgramMissing", "ServerError", "ServerProcess"]
 
@@ -43,7 +43,8 @@ class ProgramMissing(ServerError):
 class ServerProcess(ABC):
     """One server on 127.0.0.1. Its port and its data stay the same over `stop`, `kill` and `start`.
 
-    It ends with this process, however this one ends (see `worker.broker_guard`), and its folder goes with it.
+    It ends with this process, however this one ends (see `worker.local.broker_guard`), and its folder goes
+    with it.
     """
 
     package: ClassVar[str]

@@ -6,7 +6,7 @@ import contextlib
 import socket
 from threading import Event, Thread
 
-from worker.broker_settings import HOST
+from worker.local.broker_settings import HOST
 
 __all__ = ["SlowRelay"]
 

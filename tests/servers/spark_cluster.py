@@ -21,10 +21,10 @@ import httpx
 import psutil
 from spark_sessions import INTERPRETED, QUICK_JAVA
 
-from worker import broker_guard
-from worker.broker_settings import HOST, free_port
-from worker.jars import delta_jars
-from worker.java import find_java
+from handlers.spark.runtime.jars import delta_jars
+from handlers.spark.runtime.java import find_java
+from worker.local import broker_guard
+from worker.local.broker_settings import HOST, free_port
 
 __all__ = ["ConnectNode", "SparkCluster", "SparkNode", "eventually"]
 
@@ -42,7 +42,7 @@ def eventually(true: Callable[[], bool], what: str, within: float = 60) -> None:
 
 class SparkNode:
     """One Java process of Spark on 127.0.0.1, with a folder of its own. It ends with this process, however
-    this one ends (see `worker.broker_guard`)."""
+    this one ends (see `worker.local.broker_guard`)."""
 
     def __init__(
         self, name: str, command: list[str], ready: Callable[[SparkNode], bool], *, heap: str = "256m"

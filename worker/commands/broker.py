@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from worker import logs
-from worker.broker import Broker, BrokerError
-from worker.jars import JarsError
-from worker.java import JavaError
+from handlers.spark.runtime.jars import JarsError
+from handlers.spark.runtime.java import JavaError
+from worker.local.broker import Broker, BrokerError
+from worker.observing import logs
 
 __all__ = ["broker"]
 

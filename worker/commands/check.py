@@ -10,16 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from handlers import Handler
-from handlers.registry import BUILT_IN, create, resolve
-from worker import logs
+from handlers.loading.registry import BUILT_IN, create, resolve
+from handlers.options.units import format_duration, format_size
 from worker.commands.sample import show_samples
 from worker.configuration import Configuration, TableRule, load
-from worker.configuration.doubts import doubts
-from worker.configuration.units import format_duration, format_size
-from worker.connection import reach_handlers, reach_kafka
-from worker.ending import grace_seconds, stop_seconds
-from worker.handler_closing import waitable
-from worker.handler_set import OPENING_SECONDS
+from worker.configuration.checks.doubts import doubts
+from worker.kafka.connection import reach_handlers, reach_kafka
+from worker.observing import logs
+from worker.running.ending import grace_seconds, stop_seconds
+from worker.running.handler_closing import waitable
+from worker.running.handler_set import OPENING_SECONDS
 
 __all__ = ["check"]
 

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from offsets.stores import CheckpointError
 from offsets.types import OffsetRange, TopicPartition
-from worker import logs
 from worker.configuration import Configuration, load
-from worker.positions import Position, PositionError, connect
+from worker.observing import logs
+from worker.partitions.positions import Position, PositionError, connect
 
 __all__ = ["move", "show"]
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from handlers import StopWorker
 from offsets.types import TopicPartition
-from worker.backoff import describe
+from worker.attempts.backoff import describe
 from worker.configuration import Configuration
-from worker.dead_letter_record import DeadLetter
-from worker.dead_letter_replay import Plan, Reader, Replay, ReplayFault
-from worker.dead_letter_topic import DeadLetterTopic
-from worker.status_text import visible
+from worker.dead_letters.record import DeadLetter
+from worker.dead_letters.topic import DeadLetterTopic
+from worker.observing.visible_text import visible
+from worker.running.dead_letter_replay import Plan, Reader, Replay, ReplayFault
 
 __all__ = ["replay_letters"]
 
@@ -24,12 +24,14 @@ _SAVE_SECONDS = 1.0
 def replay_letters(
     configuration: Configuration,
     topic: DeadLetterTopic,
-    letters: Sequence[DeadLetter],
+    letters: Sequence[Sequence[DeadLetter]],
     *,
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Replay them in this order. Returns 0; 1 when one of them could not be applied; 2 without an answer.
+    """Replay them in this order: of letters of the same failure the first.
+
+    Returns 0; 1 when one of them could not be applied; 2 without an answer.
 
     Raises:
         DeadLetterError: what was replayed cannot be remembered.
@@ -43,8 +45,8 @@ def replay_letters(
             return code
     run = _Run(configuration, topic, dry_run=dry_run)
     try:
-        for letter in letters:
-            run.one(letter)
+        for alike in letters:
+            run.one(*alike)
     except StopWorker as error:
         run.tell(f"stopped: {describe(error)}")
         run.failed += 1
@@ -73,8 +75,9 @@ class _Run:
         self._unsaved: set[TopicPartition] = set()
         self._saved = time.monotonic()
 
-    def one(self, letter: DeadLetter) -> None:
-        """Replay it, and print what came of it. Raises StopWorker and DeadLetterError."""
+    def one(self, letter: DeadLetter, *alike: DeadLetter) -> None:
+        """Replay it, for those of the same failure, too, and print what came of it. Raises StopWorker and
+        DeadLetterError."""
         try:
             plan = self._reader.plan(letter)
             if not self._dry_run:
@@ -84,10 +87,12 @@ class _Run:
             self.tell(f"{letter.name}  {letter.table or 'unknown table'}  failed: {fault}")
             return
         self.applied += 1
-        self.tell(f"{letter.name}  {_told(plan)}")
+        same = f" (and {', '.join(each.name for each in alike)}, the same failure)" if alike else ""
+        self.tell(f"{letter.name}  {_told(plan)}{same}")
         if not self._dry_run:
-            self._topic.remember(letter)
-            self._unsaved.add(letter.place)
+            for each in (letter, *alike):
+                self._topic.remember(each)
+                self._unsaved.add(each.place)
             if time.monotonic() - self._saved > _SAVE_SECONDS:
                 self._save()
 

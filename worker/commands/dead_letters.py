@@ -15,13 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from handlers.change_json import line
-from worker import logs
 from worker.commands.dead_letter_replay import replay_letters
 from worker.configuration import Configuration, load
-from worker.dead_letter_record import DeadLetter
-from worker.dead_letter_replay import Reader, ReplayFault, in_order
-from worker.dead_letter_topic import DeadLetterError, DeadLetterTopic, open_topic
-from worker.status_text import visible
+from worker.dead_letters.record import DeadLetter
+from worker.dead_letters.topic import DeadLetterError, DeadLetterTopic, open_topic
+from worker.observing import logs
+from worker.observing.visible_text import visible
+from worker.running.dead_letter_replay import Reader, ReplayFault, by_failure, in_order
 
 __all__ = ["list_letters", "replay", "show"]
 
@@ -144,12 +144,15 @@ def replay(
         return _failed(configuration, str(error))
 
 
-def _chosen(topic: DeadLetterTopic, wanted: Sequence[tuple[int, int]], table: str | None) -> list[DeadLetter]:
+def _chosen(
+    topic: DeadLetterTopic, wanted: Sequence[tuple[int, int]], table: str | None
+) -> list[list[DeadLetter]]:
+    """Each with the letters of the same failure, which are done with it."""
     if wanted:
-        return in_order(topic.get(*place) for place in sorted(set(wanted)))
-    return in_order(
-        letter for letter in topic.read() if table in (None, letter.table) and not topic.is_replayed(letter)
-    )
+        named = in_order(topic.get(*place) for place in sorted(set(wanted)))
+        about = {letter.about for letter in named}
+        return by_failure([*named, *in_order(each for each in topic.read_new() if each.about in about)])
+    return by_failure(in_order(each for each in topic.read_new() if table in (None, each.table)))
 
 
 def _configuration(config: Path, *, check_handlers: bool) -> Configuration:

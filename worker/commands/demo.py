@@ -10,13 +10,13 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from worker import logs
-from worker.broker import BrokerError
+from handlers.spark.runtime.jars import JarsError
+from handlers.spark.runtime.java import JavaError
 from worker.demo.run import run_demo
 from worker.demo.screen import Screen
 from worker.demo.worker_process import WorkerFailed
-from worker.jars import JarsError
-from worker.java import JavaError
+from worker.local.broker import BrokerError
+from worker.observing import logs
 
 __all__ = ["demo"]
 

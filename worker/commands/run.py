@@ -10,12 +10,12 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from handlers.registry import HandlerTypeError, OptionsError
-from worker import logs
+from handlers.kafka.librdkafka import explain
+from handlers.loading.registry import HandlerTypeError, OptionsError
 from worker.configuration import load
-from worker.formats.choice import NoFormatError
-from worker.kafka_settings import SettingsError, explain
-from worker.supervision import Worker
+from worker.configuration.kafka_properties import SettingsError
+from worker.observing import logs
+from worker.running.worker import Worker
 
 __all__ = ["run"]
 
@@ -29,7 +29,7 @@ def run(config: Path) -> int:
     logs.configure(configuration.logging.level, configuration.logging.format, redact=redact)
     try:
         worker = Worker(configuration)
-    except (SettingsError, HandlerTypeError, OptionsError, NoFormatError) as error:
+    except (SettingsError, HandlerTypeError, OptionsError) as error:
         print(redact(f"{config}: {error}"), file=sys.stderr)
         return 2
     except KafkaException as error:

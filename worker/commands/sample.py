@@ -11,14 +11,14 @@ from rich.text import Text
 
 from handlers import Change
 from handlers.change_json import line
+from handlers.options.matching import topics_matcher
 from worker.configuration import Configuration, ConfigurationError, Fault
-from worker.configuration.matching import topics_matcher
-from worker.decoding import decoded, explained
 from worker.formats.choice import FormatChoice, NoFormatError
+from worker.formats.decoding import decoded, explained
 from worker.formats.interface import Format, SeparateDDL, Skip, UndecodableRecord
 from worker.formats.sample import SampleError, SampleRecord, read_samples
-from worker.status_text import visible
-from worker.tables import home_lane
+from worker.observing.visible_text import visible
+from worker.units.table import home_lane
 
 __all__ = ["show_samples"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from pydantic import BaseModel
 
-from handlers.registry import BUILT_IN, resolve, section_model
+from handlers.loading.registry import BUILT_IN, resolve, section_model
 from worker.configuration import Configuration
 
 __all__ = ["configuration_schema", "schema"]

@@ -22,9 +22,9 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from worker.status import WorkerStatus
-from worker.status_rates import Rates
-from worker.status_view import LiveView, Snapshot, full_view, summary_line
+from worker.observing.status import WorkerStatus
+from worker.terminal.rates import Rates
+from worker.terminal.view import LiveView, Snapshot, full_view, summary_line
 
 __all__ = ["DEFAULT_URL", "status"]
 

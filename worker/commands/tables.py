@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -15,16 +14,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from handlers.spark.errors import told
-from handlers.spark.inventory import Facts, Found, facts_of
 from handlers.spark.log.segment_file import BrokenLog
-from handlers.spark.looking import columns_of, head_of, shown_sql
+from handlers.spark.read.inventory import Facts, Found, facts_of
+from handlers.spark.read.looking import columns_of, head_of, shown_sql
+from handlers.spark.read.view import NothingToSee
+from handlers.spark.runtime.errors import told
 from handlers.spark.table_ref import quoted
-from handlers.spark.view import NothingToSee
-from worker import logs
 from worker.configuration import Configuration, load
-from worker.spark_lakes import Lake, chosen_by, opened_lakes
-from worker.status_text import visible
+from worker.observing import logs
+from worker.observing.visible_text import visible
+from worker.terminal.times import moment
+from worker.verifying.spark_lakes import Lake, chosen_by, opened_lakes
 
 __all__ = ["tables"]
 
@@ -166,7 +166,5 @@ def _size(value: int) -> str:
 def _time(milliseconds: int | None) -> str:
     if milliseconds is None:
         return "-"
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):  # no calendar has it
-        return f"{milliseconds:.3g} ms"
+    time = moment(milliseconds)
+    return f"{milliseconds:.3g} ms" if time is None else time.strftime("%Y-%m-%d %H:%M:%S")

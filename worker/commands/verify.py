@@ -14,14 +14,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from handlers.sql.engine import check_url
-from worker import logs
+from handlers.options.units import parse_duration
+from handlers.sql.target.engine import check_url
 from worker.configuration import Secrets, load
-from worker.configuration.units import parse_duration
-from worker.spark_lakes import chosen_by
-from worker.status_text import visible
+from worker.observing import logs
+from worker.observing.visible_text import visible
 from worker.verifying.checking import Check
 from worker.verifying.run import Report, TableReport, compare
+from worker.verifying.spark_lakes import chosen_by
 
 __all__ = ["verify"]
 

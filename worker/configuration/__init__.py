@@ -1,9 +1,11 @@
-"""The worker's configuration: one YAML file, checked as a whole before anything starts."""
+"""The configuration: one YAML file with its sections, checked as a whole before anything starts or is
+reloaded."""
 
 from worker.configuration.faults import ConfigurationError, Fault
 from worker.configuration.loading import load
 from worker.configuration.model import Configuration
-from worker.configuration.parts import (
+from worker.configuration.secrets import Secrets
+from worker.configuration.sections import (
     CheckpointRule,
     DeadLetterRule,
     HttpRule,
@@ -12,8 +14,7 @@ from worker.configuration.parts import (
     LoggingRule,
     TlsRule,
 )
-from worker.configuration.secrets import Secrets
-from worker.configuration.tables import BatchRule, HandlerEntry, RetryRule, TableRule
+from worker.configuration.table_rules import BatchRule, HandlerEntry, RetryRule, TableRule
 
 __all__ = [
     "BatchRule",

@@ -37,7 +37,9 @@ class Fault:
         if self.allowed:
             parts.append(f"allowed: {self.allowed}")
         if self.nearest:
-            parts.append(f"nearest: {self.nearest}")
+            # To be copied as it is.
+            quoted = json.dumps(self.nearest) if self.nearest[0] in "*&%@!`" else self.nearest
+            parts.append(f"nearest: {quoted}")
         text = ": ".join(part for part in (place, self.path, "; ".join(parts)) if part)
         return " ".join(text.splitlines())
 

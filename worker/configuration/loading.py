@@ -11,18 +11,18 @@ from urllib.parse import unquote
 from pydantic import BaseModel, ValidationError
 
 from handlers.api import Handler
-from handlers.options import Explanation, check_model, check_options, explain
-from handlers.registry import HandlerTypeError, load_function, resolve, section_model
-from worker.certificate import CertificateError, certificate_of
-from worker.configuration.agreement import disagreements
-from worker.configuration.document import Document, parse, typed
+from handlers.loading.registry import HandlerTypeError, load_function, resolve, section_model
+from handlers.options.faults import Explanation, check_model, check_options, explain
+from worker.certificate import Certificate, CertificateError
+from worker.configuration.checks.agreement import disagreements
+from worker.configuration.checks.spark_locations import reserved_locations, shared_locations
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
+from worker.configuration.file.document import Document, parse, typed
+from worker.configuration.file.variables import Variables
+from worker.configuration.kafka_properties import settings_faults
 from worker.configuration.model import Configuration
-from worker.configuration.parts import KafkaRule
 from worker.configuration.secrets import MASK, Secrets, is_secret_key, passwords_in
-from worker.configuration.spark_places import reserved_places, shared_places
-from worker.configuration.variables import Variables
-from worker.kafka_settings import settings_faults
+from worker.configuration.sections import KafkaRule
 
 __all__ = ["load"]
 
@@ -164,7 +164,7 @@ class _Checker:
         if rule is None or rule.tls is None:
             return
         try:
-            certificate_of(rule.tls, folder)
+            Certificate(folder / rule.tls.certificate, folder / rule.tls.key)
         except CertificateError as error:
             self._add(tuple(error.key.split(".")), error.problem)
 
@@ -173,7 +173,7 @@ class _Checker:
             self._add(path, f"found {self._shown(path)}; {sentence}")
 
     def places(self, configuration: Configuration) -> None:
-        for path, sentence in (*shared_places(configuration), *reserved_places(configuration)):
+        for path, sentence in (*shared_locations(configuration), *reserved_locations(configuration)):
             self._add(path, sentence)
 
     def _entries(self) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:

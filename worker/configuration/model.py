@@ -8,20 +8,21 @@ from typing import Any, Self
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from worker.configuration.debezium_settings import DebeziumSettings
-from worker.configuration.json_layout import JsonLayout
-from worker.configuration.parts import (
+from handlers.options.section import Section
+from handlers.options.values import Duration, PositiveDuration, duration
+from worker.configuration.secrets import Secrets
+from worker.configuration.sections import (
     CheckpointRule,
     DeadLetterRule,
     HttpRule,
     KafkaRule,
     LanesRule,
     LoggingRule,
-    Section,
 )
-from worker.configuration.secrets import Secrets
-from worker.configuration.tables import BatchRule, OnFailure, TableRule
-from worker.configuration.values import Duration, FormatChoice, PositiveDuration, duration
+from worker.configuration.table_rules import BatchRule, OnFailure, TableRule
+from worker.configuration.values import FormatChoice
+from worker.formats.debezium.settings import DebeziumSettings
+from worker.formats.own_json.layout import JsonLayout
 
 __all__ = ["Configuration"]
 

@@ -26,10 +26,13 @@ _SECRET_KEY = re.compile(
 _CUT = re.compile(r"(\.\.\.|…)")
 _HARMLESS_KEY = re.compile(r"\.location$|token\.endpoint\.url$", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
-_SECRET_WORDS = {"pass", "pwd", "pw", "psk", "sas", "sig", "bearer", "passcode"}
-_SECRET_WORDS |= {"apikey", "accesskey", "accountkey", "sharedkey"}
-_BEFORE_KEY = {"api", "access", "account", "shared", "encryption", "signing", "master", "client", "hmac"}
-_BEFORE_KEY |= {"ssh", "functions", "subscription"}  # Azure's
+_SECRET_WORDS = frozenset(
+    "pass pwd pw psk sas sig bearer passcode apikey accesskey accountkey sharedkey".split()  # noqa: SIM905
+)
+_BEFORE_KEY = frozenset(
+    # The last two are Azure's.
+    "api access account shared encryption signing master client hmac ssh functions subscription".split()  # noqa: SIM905
+)
 """Words that make a key a secret when they stand before the word "key"."""
 
 

@@ -1,1 +1,2 @@
-"""`binlane demo`: a small shop's changes through a real Kafka, the worker and Spark, and back to its rows."""
+"""`binlane demo`: a small shop's changes through a real Kafka, the worker and Spark, and compared with
+the shop."""

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from handlers.spark import SparkSection
-from worker.broker import Broker
+from handlers.spark.runtime.jars import KAFKA_VERSION, delta_jars, kafka_jars
+from handlers.spark.runtime.java import find_java
 from worker.demo.commits import read_commits
-from worker.demo.play import Played, now_ms, play
 from worker.demo.recorder import read_batches
 from worker.demo.report import Result, TableResult, show_result
 from worker.demo.screen import Screen
-from worker.demo.shop import Shop
-from worker.demo.shop_tables import DATABASE
-from worker.demo.source import SourceTable
+from worker.demo.shop.changes import Shop
+from worker.demo.shop.play import Played, now_ms, play
+from worker.demo.shop.source import SourceTable
+from worker.demo.shop.tables import DATABASE
 from worker.demo.timeline import lane_work, order_faults, table_work
 from worker.demo.verify import compare, compare_columns
 from worker.demo.worker_process import WorkerFailed, WorkerProcess
-from worker.jars import KAFKA_VERSION, delta_jars, kafka_jars
-from worker.java import find_java
-from worker.status import WorkerStatus
+from worker.local.broker import Broker
+from worker.observing.status import WorkerStatus
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,7 +158,7 @@ def _spark(screen: Screen, directory: Path) -> Iterator[SparkSession]:
     """Spark in this process, to ask as any reader of the tables does."""
     # Spark's modules take a second to import, which the screen shows as part of this step.
     with screen.step("starting Spark to read the tables") as step:
-        from handlers.spark.session import SharedSpark  # noqa: PLC0415 (see above)
+        from handlers.spark.runtime.session import SharedSpark  # noqa: PLC0415 (see above)
 
         spark = SharedSpark(SparkSection.model_validate({**_SPARK, "ui": False}), directory, "demo")
         step.text = f"Spark {spark.version} to read the tables, beside the worker's own"
@@ -172,7 +172,7 @@ def _look_at_view(
     screen: Screen, worker: WorkerProcess, session: SparkSession, directory: Path, shop: Shop
 ) -> list[str]:
     """Compare one table as it is seen with what is not merged yet: the one with most of that."""
-    from handlers.spark.reading import current  # noqa: PLC0415 (as Spark's modules)
+    from handlers.spark.read.current import current  # noqa: PLC0415 (as Spark's modules)
 
     waiting = {name: rows for name, rows in _waiting_rows(worker).items() if shop.tables[name].key}
     name = max(waiting, key=lambda one: (waiting[one], one), default="orders")

@@ -14,7 +14,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from worker.status import WorkerStatus
+from worker.observing.status import WorkerStatus
 
 __all__ = ["Screen", "Step"]
 

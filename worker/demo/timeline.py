@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from worker.demo.commits import Commit
 from worker.demo.recorder import RecordedBatch
-from worker.demo.source import Place
+from worker.demo.shop.source import Place
 
 __all__ = ["LaneWork", "TableWork", "lane_work", "order_faults", "table_work"]
 

@@ -14,8 +14,8 @@ from typing import Any, Self
 import httpx
 import msgspec
 
-from worker import broker_guard
-from worker.status import WorkerStatus
+from worker.local import broker_guard
+from worker.observing.status import WorkerStatus
 
 __all__ = ["WorkerFailed", "WorkerProcess"]
 

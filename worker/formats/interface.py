@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from handlers import Change
 
-__all__ = ["Format", "Place", "Record", "Route", "SeparateDDL", "Skip", "UndecodableRecord"]
+__all__ = ["Format", "LogPosition", "Record", "Route", "SeparateDDL", "Skip", "UndecodableRecord"]
 
 
 class Record(Protocol):
@@ -77,7 +77,7 @@ class Format(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogPosition:
     """Where in its source's log a record comes from, to put records of several topics in source order."""
 
     stream: str
@@ -93,7 +93,7 @@ class Place:
 class SeparateDDL(Protocol):
     """What a format adds whose tool writes DDL to a topic of its own (`kafka.ddl_topics`)."""
 
-    def place(self, record: Record) -> Place | None:
+    def log_position(self, record: Record) -> LogPosition | None:
         """None for a record that is not of the log (a tombstone, a heartbeat): it goes with the one before
         it. Never raises."""
         ...

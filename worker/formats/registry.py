@@ -13,8 +13,8 @@ from worker.formats.maxwell.format import Maxwell
 from worker.formats.own_json.format import Json
 
 if TYPE_CHECKING:
-    from worker.configuration.debezium_settings import DebeziumSettings
-    from worker.configuration.json_layout import JsonLayout
+    from worker.formats.debezium.settings import DebeziumSettings
+    from worker.formats.own_json.layout import JsonLayout
 
 __all__ = ["get", "names"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from handlers.mysql_ddl import CreateTable, RenameTable, StatementError, TableName, parse
+from handlers.mysql.ddl import CreateTable, RenameTable, StatementError, TableName, parse
 
 __all__ = ["tables_of"]
 

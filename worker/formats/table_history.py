@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple
 
-from worker.logs import get_logger
+from handlers.logs import get_logger
 
 __all__ = ["TableDefinition", "TableHistory"]
 

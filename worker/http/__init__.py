@@ -1,4 +1,4 @@
-"""The worker over HTTP: status page and JSON, probes, metrics."""
+"""The worker over HTTP: status page and JSON, probes, metrics; who may ask for what."""
 
 from worker.http.app import build_app
 from worker.http.server import HttpServer, ListenError

@@ -10,16 +10,17 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import structlog
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from handlers.logs import get_logger
 
 __all__ = ["PROBES", "Access", "Guard"]
 
 PROBES = frozenset({"/healthz", "/readyz", "/startupz"})
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _HOST_HINT = "if it is one of its own, add it to http.allowed_hosts"
 _MOST_AT_ONCE = 16

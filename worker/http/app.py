@@ -18,8 +18,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from worker.http.access import Access, Guard
-from worker.metrics import Metrics
-from worker.status import WorkerStatus
+from worker.observing.metrics import Metrics
+from worker.observing.status import WorkerStatus
 
 __all__ = ["Reason", "build_app"]
 

@@ -11,12 +11,13 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 
-import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from handlers.logs import get_logger
 
 __all__ = ["Gate", "Visit"]
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _TLS_HANDSHAKE = 22
 """The first byte of a client that begins TLS; no method of HTTP begins with it."""
@@ -64,6 +65,11 @@ class Visit:
             self._timer.cancel()
             try:
                 await app(scope, receive, hand_over)
+            except asyncio.CancelledError:
+                # The server stops while the client does not read: no fault, and no traceback.
+                self.end()
+                while (await receive())["type"] != "http.disconnect":
+                    pass
             finally:
                 self._wait()
 

@@ -9,17 +9,17 @@ import ipaddress
 import socket
 import threading
 
-import structlog
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from handlers.logs import get_logger
 from worker.certificate import Certificate
 from worker.http.gate import Gate, Visit
 
 __all__ = ["HttpServer", "ListenError"]
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _MOST_CONNECTIONS = 100
 _CLIENT_SECONDS = 10.0

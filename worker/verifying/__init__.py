@@ -1,1 +1,1 @@
-"""Comparing replicas with the database that they are replicas of."""
+"""`binlane verify`: replicas compared with the database that they are replicas of."""

@@ -36,7 +36,7 @@ from pyspark.sql.types import (
 from sqlalchemy.dialects import mysql, postgresql
 
 from handlers.mysql.values import single
-from handlers.spark.conversions import text
+from handlers.spark.rows.conversions import text
 
 __all__ = ["Form", "Value", "form_of"]
 

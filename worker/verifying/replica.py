@@ -10,12 +10,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, DataType, StructType, TimestampType
 
-from handlers.spark.inventory import Found
-from handlers.spark.looking import columns_of, head_of, newest_sql
+from handlers.spark.read.inventory import Found
+from handlers.spark.read.looking import columns_of, head_of, newest_sql
+from handlers.spark.read.view import NothingToSee
 from handlers.spark.table_ref import quoted
-from handlers.spark.view import NothingToSee
-from worker.spark_lakes import Lake
 from worker.verifying.source import Row
+from worker.verifying.spark_lakes import Lake
 
 __all__ = ["Replica"]
 

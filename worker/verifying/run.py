@@ -13,15 +13,15 @@ import sqlalchemy as sa
 from pyspark.errors import PySparkException
 from sqlalchemy.exc import SQLAlchemyError
 
-from handlers.spark.errors import told
-from handlers.spark.inventory import Found
 from handlers.spark.log.segment_file import BrokenLog
+from handlers.spark.read.inventory import Found
+from handlers.spark.runtime.errors import told
 from worker.configuration import Configuration
-from worker.spark_lakes import Lake, leads_to, opened_lakes
 from worker.verifying.checking import Check, TooDifferent
 from worker.verifying.comparing import OutOfOrder
 from worker.verifying.replica import Replica
 from worker.verifying.source import Source, SourceTable
+from worker.verifying.spark_lakes import Lake, leads_to, opened_lakes
 
 __all__ = ["Report", "TableReport", "compare"]
 

@@ -1,4 +1,5 @@
-"""DDL of the source, followed in Delta tables. docs/handlers/spark-ddl.md tells what each statement does."""
+"""The source's DDL, followed in Delta tables: columns, types, whole tables. docs/handlers/spark-ddl.md
+tells what each statement does."""
 
 from __future__ import annotations
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import structlog
-
-from handlers.mysql_ddl import AddColumn, ModifyColumn, TableName
+from handlers.logs import get_logger
+from handlers.mysql.ddl import AddColumn, ModifyColumn, TableName
 from handlers.spark.ddl.dropped import dropped_columns, keep_dropped
 from handlers.spark.ddl.filling import compute, fill, number
 from handlers.spark.ddl.retyping import modify_columns
@@ -16,7 +15,7 @@ from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["add_columns", "drop_columns", "rename_column"]
 
-log = structlog.stdlib.get_logger("handlers.spark")
+log = get_logger("handlers.spark")
 
 _ASIDE = "_binlane_aside"
 

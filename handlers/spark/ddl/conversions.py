@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from handlers.mysql.types import MySQLType, read_type
-from handlers.spark.ddl.filling import literal
+from handlers.spark.ddl.filling import typed
 
 __all__ = ["can_widen", "converted", "kind_of"]
 
@@ -191,7 +191,7 @@ def _to_labels(column: str, old: str, new: str, source: MySQLType) -> str | None
         column = f"filter(split({column}, ','), one -> one <> '')"
     elif kind != "labels":
         return None
-    order = literal(source.labels, new)
+    order = typed(source.labels, new)
     # In the order of the type; what it does not hold is dropped.
     return f"CASE WHEN {column} IS NOT NULL THEN filter({order}, one -> array_contains({column}, one)) END"
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from handlers.spark.ddl.filling import literal
 from handlers.spark.ddl.target import Target, find
+from handlers.spark.delta.statements import literal
 from handlers.spark.table_ref import TableRef
 
 __all__ = ["dropped_columns", "keep_dropped"]

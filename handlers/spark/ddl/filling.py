@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
 
-import structlog
-
-from handlers.mysql_ddl import Column
-from handlers.mysql_ddl.values import default_value, formula_of
-from handlers.spark.column_types import column_type
+from handlers.logs import get_logger
+from handlers.mysql.ddl import Column
+from handlers.mysql.ddl.values import default_value, formula_of
 from handlers.spark.ddl.target import Target, find
+from handlers.spark.delta.statements import literal
+from handlers.spark.rows.column_types import column_type
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["compute", "fill", "literal", "number"]
+__all__ = ["compute", "fill", "number", "typed"]
 
-log = structlog.stdlib.get_logger("handlers.spark")
+log = get_logger("handlers.spark")
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 # The order of these is the same everywhere; a text's depends on the collation.
@@ -35,7 +35,7 @@ def fill(
         if value is None and default is not None and default.kind not in ("null", "text", "number"):
             log.warning("ddl_default_not_known", table=str(ref), column=column.name, default=default.text)
         if value is not None or column in taken:
-            values.append(f"{quoted(column.name)} = {literal(_kept(value, column), target.type_of(column))}")
+            values.append(f"{quoted(column.name)} = {typed(_kept(value, column), target.type_of(column))}")
     if values:
         target.run(ref, step, f"UPDATE {ref.sql} SET {', '.join(values)}{target.current()}")
 
@@ -45,24 +45,17 @@ def _kept(value: Any, column: Column) -> Any:
     return value if value is None or convert is None else convert(value)
 
 
-def literal(value: Any, type_: str | None = None) -> str:
-    """A value as an expression of a Spark type; a text, of none."""
-    if type_ is None:
-        return _text(str(value))
+def typed(value: Any, type_: str) -> str:
+    """A value as an expression of a Spark type."""
     if value is None:
         return f"CAST(NULL AS {type_})"
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
     if isinstance(value, list | tuple):
-        return f"CAST(array({', '.join(_text(str(one)) for one in value)}) AS {type_})"
+        return f"CAST(array({', '.join(literal(str(one)) for one in value)}) AS {type_})"
     if isinstance(value, datetime | date):
         value = value.isoformat()
-    return f"CAST({_text(str(value))} AS {type_})"
-
-
-def _text(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return f"CAST({literal(str(value))} AS {type_})"
 
 
 def compute(target: Target, ref: TableRef, columns: Sequence[Column], step: str) -> None:

@@ -2,7 +2,7 @@
 
 A Delta commit is atomic, a statement may need several, and after a crash it comes again. Every commit says in
 its user metadata which step of which statement it was: an attempt finds in the table's history what the last
-one did.
+one did. The steps of a statement that fails are written down, too: it may come again much later.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
-import structlog
 from pyspark.sql import SparkSession
 
 from handlers.api import Change, Rejected
-from handlers.mysql_ddl import (
+from handlers.logs import get_logger
+from handlers.mysql.ddl import (
     AddColumn,
     ChangeKey,
     CreateTable,
@@ -32,9 +32,10 @@ from handlers.mysql_ddl import (
     TruncateTable,
     parse,
 )
-from handlers.mysql_ddl.reach import Reach
-from handlers.mysql_ddl.rules import DDLRules
+from handlers.mysql.ddl.reach import Reach
+from handlers.mysql.ddl.rules import DDLRules
 from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
+from handlers.spark.ddl.kept_steps import KeptSteps
 from handlers.spark.ddl.renames import rename_table
 from handlers.spark.ddl.retyping import check_values, modify_columns
 from handlers.spark.ddl.tables import create_table, drop_table, may_drop, truncate_table
@@ -42,21 +43,9 @@ from handlers.spark.ddl.target import Note, Surroundings, Target, find
 
 __all__ = ["DDLResult", "follow"]
 
-log = structlog.stdlib.get_logger("handlers.spark")
+log = get_logger("handlers.spark")
 
 Key = tuple[str, ...]
-
-_SWITCHES: dict[type[Operation], str] = {
-    CreateTable: "create_tables",
-    DropTable: "drop_tables",
-    TruncateTable: "truncate",
-    RenameTable: "rename_tables",
-    AddColumn: "add_columns",
-    DropColumn: "drop_columns",
-    RenameColumn: "rename_columns",
-    ModifyColumn: "retype_columns",
-    ChangeKey: "retype_columns",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +93,7 @@ def follow(
     statement = _operations(change, own)
     topics = topics or (change.topic,)
     places = [(topic, change.partition, change.offset, change.index) for topic in topics]
+    kept = KeptSteps(around.files, around.root, places, own, change)
     target = Target(
         session=session,
         around=around,
@@ -114,29 +104,39 @@ def follow(
         note=note.to_json(),
         most_commits=20 + 3 * len(statement),
         also_at=places[1:],
+        kept=kept.look(),
     )
     work = _Work(target, {} if key is None else {own: key})
+    try:
+        _check(target, statement, rules, own)
+        _follow(work, statement, change, rules, own)
+    except Exception:
+        kept.keep(target.committed)
+        raise
+    if target.done:
+        log.info("ddl_followed", table=f"{database}.{table}", sql=change.sql, statements=target.done)
+    return DDLResult(tuple(work.touched), tuple(work.moved), tuple(target.done), work.keys.get(own))
+
+
+def _follow(work: _Work, statement: list[Operation], change: Change, rules: DDLRules, own: TableName) -> None:
+    """What the rules let it reach."""
+    target, around = work.target, work.target.around
     ours = {own}
-    _check(target, statement, rules, own)
     for step, operations in enumerate(_groups(statement)):
         reach = Reach(around.handles, target.keeps, partial(may_drop, target, step=f"{step}"))
         first = replace(operations[0], table=target.named(operations[0].table))
         if isinstance(first, CreateTable) and first.like is not None:
             first = replace(first, like=target.named(first.like))
-        switch = _SWITCHES.get(type(first))
-        if switch is not None and not getattr(rules, switch):
-            log.info("ddl_switched_off", table=f"{database}.{table}", switch=switch, sql=change.sql)
+        if switch := rules.switch_off(first):
+            log.info("ddl_switched_off", table=str(own), switch=switch, sql=change.sql)
             continue
         refusal = reach.refusal(first, ours, rules)
         if refusal:
-            log.warning("ddl_refused", table=f"{database}.{table}", because=refusal, sql=change.sql)
+            log.warning("ddl_refused", table=str(own), because=refusal, sql=change.sql)
             continue
         if isinstance(first, RenameTable):
             ours = (ours - {first.table}) | {first.to}
         work.follow(f"{step}", operations)
-    if target.done:
-        log.info("ddl_followed", table=f"{database}.{table}", sql=change.sql, statements=target.done)
-    return DDLResult(tuple(work.touched), tuple(work.moved), tuple(target.done), work.keys.get(own))
 
 
 def _operations(change: Change, own: TableName) -> list[Operation]:
@@ -145,7 +145,7 @@ def _operations(change: Change, own: TableName) -> list[Operation]:
     try:
         return parse(change.sql or "", own.database)
     except StatementError as error:
-        name = f"{own.database}.{own.table}"
+        name = str(own)
         raise Rejected(f"DDL of {name} not understood: {error}: {change.sql}") from error
 
 
@@ -182,14 +182,14 @@ class _Work:
     """The tables that a statement has touched so far."""
 
     def __init__(self, target: Target, keys: dict[TableName, Key]) -> None:
-        self._target = target
+        self.target = target
         self.keys = keys
         self.touched: dict[TableName, None] = {}
         self.moved: list[tuple[TableName, TableName]] = []
 
     def follow(self, step: str, operations: list[Operation]) -> None:
         """Operations of one group."""
-        target, first = self._target, operations[0]
+        target, first = self.target, operations[0]
         name = target.named(first.table)
         self.touched[name] = None
         match first:
@@ -216,7 +216,7 @@ class _Work:
                 self._columns(name, step, operations)
 
     def _columns(self, name: TableName, step: str, operations: list[Operation]) -> None:
-        target, key = self._target, self.keys.get(name)
+        target, key = self.target, self.keys.get(name)
         match operations[0]:
             case RenameColumn(name=old, to=new):
                 if rename_column(target, target.ref(name), old, new, step) and key is not None:

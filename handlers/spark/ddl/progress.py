@@ -6,12 +6,12 @@ from contextlib import suppress
 
 import msgspec
 
-from handlers.mysql_ddl import TableName
-from handlers.spark.ddl.target import Target
-from handlers.spark.log.files import AlreadyThere
+from handlers.mysql.ddl import TableName
+from handlers.spark.ddl.target import Place, Target
+from handlers.spark.log.stores.interface import AlreadyThere
 from handlers.spark.table_ref import path_safe
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "folder_of"]
 
 _NAME_BYTES = 255
 
@@ -30,11 +30,10 @@ class Progress:
         """`what` the step does: a file of an earlier release, which had no table in its path, counts if it
         says the same."""
         root = f"{target.around.root}/ddl"
-        own = f"{path_safe(table.database) or '_'}/{path_safe(table.table)}/{step}"
         self._files = target.around.files
         self._what = what
         places = (target.at, *target.also_at)
-        self._path, *self._others = [f"{root}/{_of_place(*place)}/{own}" for place in places]
+        self._path, *self._others = [f"{folder_of(root, place, table)}/{step}" for place in places]
         for topic, *numbers in places:
             name = f"{path_safe(topic)}-{'-'.join(map(str, numbers))}"
             if len(name.encode()) <= _NAME_BYTES:
@@ -68,6 +67,8 @@ class Progress:
             self._files.put(f"{self._path}.{state}", msgspec.json.encode(_Written(self._what)))
 
 
-def _of_place(topic: str, partition: int, offset: int, index: int) -> str:
+def folder_of(root: str, place: Place, table: TableName) -> str:
     """An id has a part of its own: a topic's name may be nearly as long as a file's."""
-    return f"{'/'.join(map(path_safe, topic.split('@')))}-{partition}-{offset}-{index}"
+    topic, *numbers = place
+    of_place = f"{'/'.join(map(path_safe, topic.split('@')))}-{'-'.join(map(str, numbers))}"
+    return f"{root}/{of_place}/{path_safe(table.database) or '_'}/{path_safe(table.table)}"

@@ -6,19 +6,18 @@ done cannot be seen from which names are taken. Each step leaves a mark before a
 
 from __future__ import annotations
 
-import structlog
-
-from handlers.mysql_ddl import ANY_DATABASE, TableName
-from handlers.spark.ddl.filling import literal
+from handlers.logs import get_logger
+from handlers.mysql.ddl import ANY_DATABASE, TableName
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.tables import has_current_rows, make_room, make_schema, schema_of
 from handlers.spark.ddl.target import DELTA_LOG, Target
-from handlers.spark.log.files import Files
+from handlers.spark.delta.statements import literal
+from handlers.spark.log.stores.interface import Files
 from handlers.spark.table_ref import TableRef
 
 __all__ = ["rename_table"]
 
-log = structlog.stdlib.get_logger("handlers.spark")
+log = get_logger("handlers.spark")
 
 
 def rename_table(target: Target, table: TableName, to: TableName, step: str) -> bool:

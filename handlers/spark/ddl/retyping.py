@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import structlog
-
 from handlers.api import Rejected
+from handlers.logs import get_logger
+from handlers.mysql.ddl import ModifyColumn, TableName
 from handlers.mysql.types import read_type
-from handlers.mysql_ddl import ModifyColumn, TableName
 from handlers.spark.ddl.conversions import can_widen, converted
 from handlers.spark.ddl.target import Target, find
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["check_values", "modify_columns"]
 
-log = structlog.stdlib.get_logger("handlers.spark")
+log = get_logger("handlers.spark")
 
 # Their values are texts in Spark that say what the type was: the type may change though Spark's does not.
 _SPELLED = ("time", "set", "binary")

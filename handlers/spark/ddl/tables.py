@@ -6,18 +6,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-import structlog
-
 from handlers.api import Rejected
-from handlers.mysql_ddl import AddColumn, CreateTable, ModifyColumn, TableName
+from handlers.logs import get_logger
+from handlers.mysql.ddl import AddColumn, CreateTable, ModifyColumn, TableName
 from handlers.spark.ddl.columns import add_columns
 from handlers.spark.ddl.dropped import keep_dropped
-from handlers.spark.ddl.filling import literal
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import DELTA_LOG, Target, find, has_commits
 from handlers.spark.delta.properties import MADE, of_new_table
-from handlers.spark.log.files import Files
+from handlers.spark.delta.statements import literal
+from handlers.spark.log.stores.interface import Files
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = [
@@ -31,7 +30,7 @@ __all__ = [
     "truncate_table",
 ]
 
-log = structlog.stdlib.get_logger("handlers.spark")
+log = get_logger("handlers.spark")
 
 _OF_HISTORY = {
     "valid_from": "timestamp",

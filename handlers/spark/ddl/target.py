@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
 from handlers.api import Rejected
-from handlers.mysql_ddl import ANY_DATABASE, Column, TableName
-from handlers.spark.column_types import column_type
-from handlers.spark.delta.commit_files import notes_in_files
+from handlers.mysql.ddl import ANY_DATABASE, Column, TableName
+from handlers.spark.delta.commits.commit_files import notes_in_files
 from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED
-from handlers.spark.log.files import Files
+from handlers.spark.log.stores.interface import Files
+from handlers.spark.rows.column_types import column_type
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["DELTA_LOG", "Note", "Place", "Surroundings", "Target", "find", "has_commits"]
@@ -80,6 +80,10 @@ class Target:
     """How many the statement can have made of one table, with some of housekeeping."""
     also_at: Sequence[Place] = ()
     """The same statement's, as an earlier attempt may have noted it."""
+    kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What an earlier attempt committed, as was written down when it failed."""
+    committed: dict[str, Sequence[str]] = field(default_factory=dict)
+    """Step that is committed, of whatever attempt -> the columns that it noted."""
     done: list[str] = field(default_factory=list)
     """Every statement that was executed."""
     _steps: dict[str, dict[str, Sequence[str]]] = field(default_factory=dict)
@@ -101,7 +105,7 @@ class Target:
                 self.around.settle(one)  # its first rows may wait
         found = [one for one in known if self.exists(self.ref(one))]
         if len(found) > 1:
-            listed = ", ".join(f"{one.database}.{one.table}" for one in found)
+            listed = ", ".join(map(str, found))
             raise Rejected(f"the statement does not say which database's {name.table} it means: {listed}")
         return found[0] if found else name
 
@@ -158,7 +162,9 @@ class Target:
         if ref.sql not in self._steps:
             # Nothing else changes the table between two attempts but housekeeping.
             steps = (_step(note, (self.at, *self.also_at)) for note in self._notes(ref))
-            self._steps[ref.sql] = {step.step: step.columns for step in steps if step is not None}
+            noted = {step.step: step.columns for step in steps if step is not None}
+            self._steps[ref.sql] = {**self.kept, **noted}
+            self.committed |= self._steps[ref.sql]
         return self._steps[ref.sql]
 
     def _notes(self, ref: TableRef) -> Iterable[str | None]:
@@ -193,6 +199,7 @@ class Target:
         finally:
             self.session.conf.unset(_USER_METADATA)
         self._steps.setdefault(ref.sql, {})[step] = columns
+        self.committed[step] = columns
 
     def forget(self, ref: TableRef) -> None:
         """Another table has this name now."""

@@ -1,7 +1,8 @@
-"""Segments brought into Delta tables: one commit each time, with the number of the last segment in it."""
+"""Segments brought into Delta tables: what each mode makes of them (`modes`), each exactly once
+(`commits`), and tables whose columns follow the source's."""
 
 from __future__ import annotations
 
-from handlers.spark.delta.applier import Applier, applier_for
+from handlers.spark.delta.modes.choice import Applier, applier_for
 
 __all__ = ["Applier", "applier_for"]

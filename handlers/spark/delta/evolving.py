@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, DecimalType, StructField, StructType
 
+from handlers.logs import get_logger
 from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED, needs_mapping
-from handlers.spark.errors import says_no_table
+from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.table_ref import TableRef, quoted
-from worker.logs import get_logger
 
 __all__ = ["IncompatibleColumn", "evolve", "schema", "spark_schema"]
 

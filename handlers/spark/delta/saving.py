@@ -2,41 +2,59 @@
 
 from __future__ import annotations
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
-from handlers.spark.delta.commits import NO_NOTE, settings
-from handlers.spark.delta.holding import exists
+from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.commits.held_segments import exists
 from handlers.spark.delta.properties import MADE, of_new_table
-from handlers.spark.delta.statements import literal
+from handlers.spark.delta.statements import listed, literal
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef
 
 __all__ = ["save"]
 
+_FIRST = "binlane_first"
+
 
 def save(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
-    """In one commit, within `fenced`; properties that are not Delta's own are set by a second, once."""
-    session = frame.sparkSession
+    """In one commit, within `fenced`. Raises MergeConflict where another writer has just made the table, and
+    what Spark raises."""
+    if not exists(frame.sparkSession, ref):
+        _make(frame, ref, options)
+        return
     writer = frame.write.format("delta").mode("append")
-    others: list[str] = []
-    if not exists(session, ref):
-        made = MADE if options.mode == "replica" else {}
-        for name, value in (of_new_table(frame.columns, options.properties) | made).items():
-            if name.startswith("delta."):
-                writer = writer.option(name, value)
-            else:
-                others.append(f"{literal(name)} = {literal(value)}")
-        there = {name.casefold(): name for name in frame.columns}
-        partitions = [there[name.casefold()] for name in options.partition_by if name.casefold() in there]
-        if partitions:
-            writer = writer.partitionBy(*partitions)
-        schema = ref.sql.rpartition(".")[0]
-        if ref.path is None and schema:
-            session.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     if ref.path is None:
         writer.saveAsTable(ref.sql)
     else:
         writer.save(ref.path)
-    if others:
-        with settings(session, NO_NOTE):
-            session.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({', '.join(others)})")
+
+
+def _make(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
+    """With all its properties at once: what a second commit was to bring, a worker that dies would leave out
+    for good."""
+    session = frame.sparkSession
+    schema = ref.sql.rpartition(".")[0]
+    if ref.path is None and schema:
+        session.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    made = MADE if options.mode == "replica" else {}
+    properties = of_new_table(frame.columns, options.properties) | made
+    there = {name.casefold(): name for name in frame.columns}
+    partitions = [there[name.casefold()] for name in options.partition_by if name.casefold() in there]
+    parts = [f"TABLE {ref.sql} USING delta"]
+    if partitions:
+        parts.append(f"PARTITIONED BY ({listed(partitions)})")
+    if properties:
+        each = (f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+        parts.append(f"TBLPROPERTIES ({', '.join(each)})")
+    frame.createOrReplaceTempView(_FIRST)
+    sql = f"{' '.join(parts)} AS SELECT * FROM {_FIRST}"
+    try:
+        session.sql(f"CREATE {sql}")
+    except AnalysisException as error:
+        if error.getCondition() != "TABLE_OR_VIEW_ALREADY_EXISTS":
+            raise
+        if exists(session, ref):
+            raise MergeConflict(f"{ref}: another writer has just made it") from error
+        # A folder without a version: what an attempt left that did not commit.
+        session.sql(f"CREATE OR REPLACE {sql}")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from handlers.spark.delta.commits.held_segments import delta_snapshot
 from handlers.spark.delta.evolving import schema
-from handlers.spark.delta.holding import delta_snapshot
 from handlers.spark.table_ref import TableRef
 
 __all__ = ["TableState", "look"]

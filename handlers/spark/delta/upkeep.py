@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from handlers.spark.delta.commits import is_conflict, settings
-from handlers.spark.delta.holding import exists
+from handlers.logs import get_logger
+from handlers.spark.delta.commits.exactly_once import is_conflict, settings
+from handlers.spark.delta.commits.held_segments import exists
 from handlers.spark.table_ref import TableRef
-from worker.logs import get_logger
 
 __all__ = ["optimize", "vacuum"]
 

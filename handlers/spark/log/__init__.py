@@ -1,1 +1,2 @@
-"""The segment log: what a table received, durable and in order, before it is merged into the table."""
+"""The segment log of a table: what was received, durable and in order, before it is merged. `stores` is
+where its files can be."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from handlers.spark.log.files import AlreadyThere, Files
+from handlers.spark.log.stores.interface import AlreadyThere, Files
 
 __all__ = ["FOLDER", "Held", "Told", "ToldHeld"]
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from handlers.marks import Partition
+from handlers.progress.marks import Partition
 
 __all__ = ["Letters", "Run", "letter_of", "row_of", "with_letter"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from handlers.api import Change
-from handlers.marks import BEFORE_ALL, WHOLE, Known, Partition, Place, beyond, reached
+from handlers.progress.marks import BEFORE_ALL, WHOLE, Known, Partition, Place, beyond, reached
+from handlers.progress.topic_ids import KnownIds, MadeAnew, TopicId, of_former
 from handlers.spark.log.letters import Letters, Run, letter_of, row_of, with_letter
-from handlers.topic_ids import KnownIds, MadeAnew, TopicId, of_former
 
 __all__ = ["Marks", "UnreadableMarks"]
 
@@ -41,7 +41,8 @@ class _Written(msgspec.Struct, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How far one table was applied; the rules are those of `handlers.marks`. Equal when they say the same.
+    """How far one table was applied; the rules are those of `handlers.progress.marks`. Equal when they say
+    the same.
 
     >>> Marks()
     Marks(known={}, ids={}, letters={})

@@ -9,9 +9,9 @@ import msgspec
 import pyarrow as pa
 
 from handlers.api import Rejected
-from handlers.spark.log.files import AlreadyThere, Files
+from handlers.spark.locations import PENDING
 from handlers.spark.log.segment_file import BrokenLog
-from handlers.spark.places import PENDING
+from handlers.spark.log.stores.interface import AlreadyThere, Files
 
 __all__ = ["Owner", "check_prefix", "fits", "logs_below", "look_in", "owner_of", "sign"]
 

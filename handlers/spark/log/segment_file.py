@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from handlers.spark.log.files import Files
 from handlers.spark.log.marks import Marks, UnreadableMarks
+from handlers.spark.log.stores.interface import Files
 
 __all__ = ["BrokenLog", "Head", "Segment", "encoded", "missing", "read_head"]
 

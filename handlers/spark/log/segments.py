@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from handlers.spark.log.files import AlreadyThere, Entry, Files, FilesError, is_temporary
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import BrokenLog, Head, Segment, encoded, missing, read_head
+from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files, FilesError, is_temporary
 
 __all__ = ["BrokenLog", "Segment", "SegmentLog", "SegmentTaken"]
 

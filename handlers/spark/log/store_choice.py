@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from handlers.spark.log.files import Files, scheme_of
+from handlers.spark.log.stores.interface import Files, scheme_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -13,7 +13,7 @@ __all__ = ["Spark", "files_for"]
 
 
 class Spark(Protocol):
-    """What is asked of the worker's Spark (`handlers.spark.session.SharedSpark`)."""
+    """What is asked of the worker's Spark (`handlers.spark.runtime.session.SharedSpark`)."""
 
     @property
     def session(self) -> SparkSession: ...
@@ -34,15 +34,15 @@ def files_for(uri: str, spark: Spark) -> Files:
     """
     scheme = scheme_of(uri)
     if spark.is_classic:
-        from handlers.spark.log.hadoop_files import HadoopFiles, hadoop_conf  # noqa: PLC0415 (Java only here)
+        from handlers.spark.log.stores.hadoop import HadoopFiles, hadoop_conf  # noqa: PLC0415 (Java only here)
 
         conf: Any = hadoop_conf(spark.session)
         if (scheme or scheme_of(conf.get("fs.defaultFS", "file:///"))) != "file":
             return HadoopFiles(spark.session, uri)
     elif scheme not in ("", "file"):
-        from handlers.spark.log.object_files import ObjectFiles  # noqa: PLC0415 (only for Spark Connect)
+        from handlers.spark.log.stores.object_stores import ObjectFiles  # noqa: PLC0415 (only for Spark Connect)
 
         return ObjectFiles(uri)
-    from handlers.spark.log.local_files import LocalFiles  # noqa: PLC0415 (as its brothers)
+    from handlers.spark.log.stores.local import LocalFiles  # noqa: PLC0415 (as its brothers)
 
     return LocalFiles()

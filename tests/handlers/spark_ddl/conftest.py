@@ -9,7 +9,7 @@ import pytest
 from spark_ddl_lab import DDLLake, MakeLake
 from spark_sessions import SparkKeeper
 
-from handlers.spark.session import SharedSpark
+from handlers.spark.runtime.session import SharedSpark
 
 
 @pytest.fixture(scope="module")

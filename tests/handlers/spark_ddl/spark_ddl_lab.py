@@ -11,11 +11,11 @@ import pyarrow as pa
 from delta_reading import column_types, read_delta
 
 from handlers import Change
-from handlers.mysql_ddl import TableName
-from handlers.mysql_ddl.rules import DDLRules
+from handlers.mysql.ddl import TableName
+from handlers.mysql.ddl.rules import DDLRules
 from handlers.spark.ddl import DDLResult, Surroundings, follow
-from handlers.spark.log.local_files import LocalFiles
-from handlers.spark.session import SharedSpark
+from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.table_ref import TableRef, path_safe
 
 __all__ = ["TIME_MS", "DDLLake", "MakeLake"]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from captured import records, truth
 from pyspark.sql.pandas.types import from_arrow_type
 from spark_ddl_lab import DDLLake
 
 from handlers import Change
-from handlers.spark.column_types import column_type
+from handlers.spark.rows.column_types import column_type
 from worker.formats import registry
 from worker.formats.interface import Skip
 
 
+# In every run test_delta_replay.py follows them, with the rows between them.
+@pytest.mark.soak
 def test_all_statements_of_a_stream_lead_to_the_columns_of_its_source(lake: DDLLake) -> None:
     format_ = registry.get("canal")
     statements = 0

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from handlers.mysql_ddl import TableName
+from handlers import Change
+from handlers.mysql.ddl import TableName
+from handlers.spark.ddl.kept_steps import KeptSteps
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.renames import rename_table
 from handlers.spark.ddl.tables import drop_table
 from handlers.spark.ddl.target import Surroundings, Target
-from handlers.spark.log.local_files import LocalFiles
+from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.table_ref import TableRef
 
 ONE, TWO = TableName("shop", "one"), TableName("shop", "two")
@@ -86,6 +88,22 @@ def test_what_an_earlier_release_has_noted_of_a_table_counts_for_that_one(tmp_pa
     for table in (ONE, TWO):
         drop_table(statement(tmp_path, "cdc@A", "cdc"), table, "0")
     assert there(tmp_path) == ["one"]
+
+
+def test_the_steps_of_a_statement_are_those_of_its_text_and_time(tmp_path: Path) -> None:
+    def kept(sql: str, time_ms: int, *topics: str) -> KeptSteps:
+        change = Change("ddl", None, None, None, sql, time_ms, topics[0], 0, 5, 0, None, None)
+        places = [(topic, 0, 5, 0) for topic in topics]
+        return KeptSteps(LocalFiles(), str(tmp_path), places, ONE, change)
+
+    kept("a", 1, "cdc").keep({})
+    assert kept("a", 1, "cdc").look() == {}
+    kept("a", 1, "cdc").keep({"0": []})
+    for _ in range(2):
+        kept("a", 1, "cdc").keep({"0": [], "1.add": ["c"]})
+    assert kept("a", 1, "cdc").look() == kept("a", 1, "cdc@A", "cdc").look() == {"0": [], "1.add": ["c"]}
+    for other in (kept("b", 1, "cdc"), kept("a", 2, "cdc"), kept("a", 1, "cdc@A")):
+        assert other.look() == {}
 
 
 def test_the_longest_names_of_topics_and_tables_have_room(tmp_path: Path) -> None:

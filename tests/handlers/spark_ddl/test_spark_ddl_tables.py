@@ -9,8 +9,8 @@ from spark_ddl_lab import DDLLake, MakeLake
 from structlog.testing import capture_logs
 
 from handlers import Rejected
-from handlers.mysql_ddl import TableName
-from handlers.mysql_ddl.rules import DDLRules
+from handlers.mysql.ddl import TableName
+from handlers.mysql.ddl.rules import DDLRules
 
 
 def test_a_table_is_made_with_its_columns_and_stays_when_it_is_there(lake: DDLLake) -> None:

@@ -10,7 +10,7 @@ import pytest
 from delta_lab import MakeTable, Table
 from spark_sessions import SparkKeeper
 
-from handlers.spark.session import SharedSpark
+from handlers.spark.runtime.session import SharedSpark
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow as pa
 from delta_reading import column_types, read_delta
 
-from handlers.spark.added import Mode, log_schema
 from handlers.spark.delta import applier_for
-from handlers.spark.delta.holding import merged_segment
-from handlers.spark.delta.notes import CommitNote
-from handlers.spark.log.local_files import LocalFiles
+from handlers.spark.delta.commits.held_segments import merged_segment
+from handlers.spark.delta.commits.notes import CommitNote
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import Segment, SegmentLog
+from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions
-from handlers.spark.shape import Shape
+from handlers.spark.rows.added import Mode, log_schema
+from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["MakeTable", "Table", "at", "shape"]
@@ -77,9 +77,8 @@ class Table:
 
     @property
     def commits(self) -> int:
-        """How many followed the first, but for the one that says who has made the table."""
-        files = Path(self.path, "_delta_log").glob("?" * 20 + ".json")
-        return sum("binlane.made" not in file.read_text().partition("metaData")[0] for file in files) - 1
+        """How many followed the first."""
+        return len(list(Path(self.path, "_delta_log").glob("?" * 20 + ".json"))) - 1
 
     def rows(self, columns: str = "*") -> list[tuple[Any, ...]]:
         """What is in the table, in order."""

@@ -17,15 +17,16 @@ from typing import Any
 
 import pytest
 
-from handlers.spark.delta import commits, holding
-from handlers.spark.delta.commits import fenced
-from handlers.spark.delta.notes import CommitNote
+from handlers.spark.delta.commits import exactly_once as commits
+from handlers.spark.delta.commits import held_segments
+from handlers.spark.delta.commits.exactly_once import fenced
+from handlers.spark.delta.commits.notes import CommitNote
+from handlers.spark.engine.merge_size import MergeSize
+from handlers.spark.engine.merges import Merges
 from handlers.spark.log.held import Held, Told
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import Segment
-from handlers.spark.merge_size import MergeSize
-from handlers.spark.merges import Merges
-from handlers.spark.shape import Shape
+from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef
 
 __all__ = ["Actors", "DeltaModel", "Worker", "every_order", "segment"]
@@ -193,7 +194,7 @@ class Worker:
     # ---- what Merges asks of TableWork
 
     def held(self) -> Held:
-        return holding.held_by(self._session, REF)
+        return held_segments.held_by(self._session, REF)
 
     def apply(self, segments: Sequence[Segment], _shape: Shape, *, after: int) -> None:
         numbers = [each.number for each in segments]
@@ -227,9 +228,9 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Actors], De
 
     def make(actors: Actors) -> DeltaModel:
         model = DeltaModel(actors)
-        for module in (commits, holding):
+        for module in (commits, held_segments):
             monkeypatch.setattr(module, "delta_snapshot", model.snapshot)
-        monkeypatch.setattr(holding, "files_for", lambda _path, _spark: model)
+        monkeypatch.setattr(held_segments, "files_for", lambda _path, _spark: model)
         return model
 
     yield make

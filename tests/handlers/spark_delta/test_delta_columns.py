@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -109,4 +110,18 @@ def test_a_new_table_has_the_properties_that_were_asked_for(make_table: MakeTabl
     assert detail.partitionColumns == ["country"]
     assert detail.properties["delta.enableChangeDataFeed"] == "true"
     assert detail.properties["mine"] == "it's"
+    assert detail.properties["binlane.made"] == "true"
     assert "delta.columnMapping.mode" not in detail.properties
+    assert table.commits == 0  # a worker that died before a second one would leave them out for good
+
+
+def test_what_an_attempt_left_that_did_not_commit_is_no_table(make_table: MakeTable) -> None:
+    table = make_table()
+    left = Path(table.path, "_delta_log", f".{0:020d}.json.tmp")
+    left.parent.mkdir(parents=True)
+    left.touch()
+    Path(table.path, "part-0.parquet").touch()
+    table.put(shape(id=pa.int32()), {"id": 1})
+    table.merge()
+    assert table.rows() == [(1,)]
+    assert table.sql("SHOW TBLPROPERTIES {t} ('binlane.made')").collect()[0].value == "true"

@@ -13,14 +13,20 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
 
-from handlers.spark.added import Mode
-from handlers.spark.delta import commits
-from handlers.spark.delta.commit_files import held_in_files, notes_in_files
-from handlers.spark.delta.commits import LostCommit, MergeConflict, fenced, is_conflict
-from handlers.spark.delta.holding import UnknownSegments, exists, held_by, last_note, merged_segment
+from handlers.spark.delta.commits import exactly_once as commits
+from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_files
+from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict, fenced, is_conflict
+from handlers.spark.delta.commits.held_segments import (
+    UnknownSegments,
+    exists,
+    held_by,
+    last_note,
+    merged_segment,
+)
 from handlers.spark.log.held import Held, ToldHeld
-from handlers.spark.log.local_files import LocalFiles
-from handlers.spark.session import SharedSpark
+from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.rows.added import Mode
+from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.table_ref import TableRef
 
 ORDERS = shape(id=pa.int64(), name=pa.string())
@@ -237,7 +243,7 @@ def test_what_another_worker_brings_between_a_look_and_its_command_is_not_brough
     if case == "of a catalog":
         table.ref = replace(table.ref, sql="raced", path=None)
     if case == "appended":
-        monkeypatch.setattr("handlers.spark.delta.replica._SMALL", 0)
+        monkeypatch.setattr("handlers.spark.delta.modes.replica._SMALL", 0)
     if case != "made":
         write(table, 1)
         table.merge()

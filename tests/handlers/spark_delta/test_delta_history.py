@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, at, shape
 
-from handlers.spark.delta.history import KeyNeeded
+from handlers.spark.delta.modes.history import KeyNeeded
 
 ORDERS = shape(id=pa.int64(), name=pa.string(), price=pa.int32())
 

@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException
 from spark_lake import Lake, MakeLake, change
 
 from handlers import PartialFailure, Rejected, TargetUnavailable
-from handlers.spark.merges import Merges
-from handlers.spark.table_work import MergeConflict, SparkFailure
+from handlers.spark.engine.merges import Merges
+from handlers.spark.engine.table_work import MergeConflict, SparkFailure
 
 
 def told(error: BaseException) -> str:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from spark_lake import TYPES, Lake, change
 
-from handlers.spark.reading import current
+from handlers.spark.read.current import current
 
 
 @pytest.fixture

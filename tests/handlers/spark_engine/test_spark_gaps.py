@@ -9,7 +9,7 @@ import pytest
 from spark_lake import Lake, change
 
 from handlers import Change
-from handlers.spark.table_work import SparkFailure
+from handlers.spark.engine.table_work import SparkFailure
 
 
 def row(offset: int) -> Change:
@@ -50,6 +50,24 @@ def test_a_table_that_was_restored_or_removed_under_its_log_is_refused(lake: Lak
     lake.crash()
     with pytest.raises(SparkFailure, match=r"holds segment 7, and its log .* is empty: how far"):
         lake.take(row(7))
+
+
+def test_rows_that_a_restore_took_back_are_missed(lake: Lake) -> None:
+    """Delta's transaction identifiers outlive it."""
+    merged(lake, 0, 1)
+    merged(lake, 2)
+    lake.sql("RESTORE {t} TO VERSION AS OF 0")
+    told = r"restored to version 0 by its version 2, but version 1 had newer rows of its log, .* AS OF 1\)"
+    lake.take(row(3))
+    with pytest.raises(SparkFailure, match=told):
+        lake.sink().merge()
+    lake.crash()
+    with pytest.raises(SparkFailure, match=told):
+        lake.take(row(4))
+    lake.sql("RESTORE {t} TO VERSION AS OF 1")
+    lake.take(row(4))
+    lake.sink().merge()
+    assert lake.rows("id") == [(each,) for each in range(5)]
 
 
 def test_a_table_that_was_dropped_by_ddl_is_followed_by_the_next(lake: Lake) -> None:

@@ -15,9 +15,9 @@ from spark_sessions import LIGHT
 
 from handlers import Batch, Change, HandlerContext
 from handlers.spark import SparkHandler
+from handlers.spark.engine.sink import TableSink
+from handlers.spark.engine.table_work import SparkFailure, TableWork
 from handlers.spark.log.segments import SegmentLog
-from handlers.spark.sink import TableSink
-from handlers.spark.table_work import SparkFailure, TableWork
 
 
 def row(offset: int) -> Change:

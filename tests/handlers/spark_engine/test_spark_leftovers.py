@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from spark_lake import Lake, MakeLake, change
 
-from handlers.spark.leftovers import Search
-from handlers.spark.log.local_files import LocalFiles
+from handlers.spark.engine.leftovers import Search
 from handlers.spark.log.owner import Owner, sign
+from handlers.spark.log.stores.local import LocalFiles
 
 
 def owner(table: str, database: str = "shop") -> Owner:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from spark_lake import MakeLake, change
 
-from handlers.spark.delta.commits import MergeConflict
-from handlers.spark.log.local_files import LocalFiles
-from handlers.spark.merge_size import FOLDER, MergeSize
-from handlers.spark.table_work import SparkFailure
+from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.engine.merge_size import FOLDER, MergeSize
+from handlers.spark.engine.table_work import SparkFailure
+from handlers.spark.log.stores.local import LocalFiles
 
 MIB = 2**20
 

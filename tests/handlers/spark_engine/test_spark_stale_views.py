@@ -8,7 +8,7 @@ import pytest
 from spark_lake import Lake, change
 from test_spark_handovers import ddl, other_worker, row, take
 
-from handlers.mysql_ddl import TableName
+from handlers.mysql.ddl import TableName
 
 
 def look(lake: Lake) -> None:

@@ -6,9 +6,9 @@ import time
 
 import pyarrow as pa
 
+from handlers.spark.engine.waiting import Unmerged, Waiting
 from handlers.spark.log.segments import Segment
-from handlers.spark.shape import Shape
-from handlers.spark.waiting import Unmerged, Waiting
+from handlers.spark.rows.shape import Shape
 
 NARROW = Shape(pa.schema([("id", pa.int32())]), ("id",))
 WIDE = Shape(pa.schema([("id", pa.int64())]), ("id",))

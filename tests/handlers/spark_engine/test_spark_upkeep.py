@@ -13,11 +13,11 @@ from integration.process import eventually
 from spark_lake import Lake, MakeLake, change
 from structlog.testing import capture_logs
 
-from handlers.spark.ddl_lock import DDLLock, ddl_lock_of
-from handlers.spark.keeper import Keeper
-from handlers.spark.log.local_files import LocalFiles
+from handlers.spark.engine.ddl_lock import DDLLock, ddl_lock_of
+from handlers.spark.engine.keeper import Keeper
+from handlers.spark.engine.upkeep_times import UpkeepTimes
+from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import UpkeepOptions
-from handlers.spark.upkeep_times import UpkeepTimes
 
 HOUR = 3600.0
 

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from log_lab import change, place_of, places_of, rows, take
 
-from handlers.spark.log.files import AlreadyThere, Files, FilesError
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
+from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError
 
 __all__ = ["FilesContract", "OneWinsContract"]
 

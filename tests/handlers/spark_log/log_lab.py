@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from handlers import Change
-from handlers.spark.log.files import AlreadyThere, Entry, Files, FilesError
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
+from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files, FilesError
 
 __all__ = ["MemoryFiles", "Place", "change", "names_in", "place_of", "places_in", "places_of", "rows", "take"]
 

@@ -7,9 +7,9 @@ from multiprocessing.connection import Connection
 
 from log_lab import change, rows, take
 
-from handlers.spark.log.files import AlreadyThere
-from handlers.spark.log.local_files import LocalFiles
 from handlers.spark.log.segments import SegmentLog
+from handlers.spark.log.stores.interface import AlreadyThere
+from handlers.spark.log.stores.local import LocalFiles
 
 __all__ = ["put_all", "write_for_ever", "write_shared"]
 

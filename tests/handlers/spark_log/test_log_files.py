@@ -15,9 +15,9 @@ import pytest
 from files_contract import OneWinsContract
 from log_lab import names_in
 
-from handlers.spark.log.files import Files, FilesError
-from handlers.spark.log.local_files import LocalFiles
 from handlers.spark.log.store_choice import files_for
+from handlers.spark.log.stores.interface import Files, FilesError
+from handlers.spark.log.stores.local import LocalFiles
 
 
 @pytest.fixture

@@ -21,14 +21,14 @@ from servers.server_process import HOST
 from spark_sessions import LIGHT, SparkKeeper
 
 from handlers.spark import SparkHandler
-from handlers.spark.log.files import Files, FilesError
-from handlers.spark.log.hadoop_files import HadoopFiles
-from handlers.spark.log.object_files import ObjectFiles
-from handlers.spark.log.proof import StoreOverwrites
 from handlers.spark.log.store_choice import files_for
-from handlers.spark.session import SharedSpark
+from handlers.spark.log.stores.hadoop import HadoopFiles
+from handlers.spark.log.stores.interface import Files, FilesError
+from handlers.spark.log.stores.object_stores import ObjectFiles
+from handlers.spark.log.stores.proof import StoreOverwrites
+from handlers.spark.runtime.jars import resolve, spark_jars_folder
+from handlers.spark.runtime.session import SharedSpark
 from handlers.testing import make_batch, opened
-from worker.jars import resolve, spark_jars_folder
 
 pytestmark = pytest.mark.soak
 

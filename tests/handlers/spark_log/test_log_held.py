@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from handlers.spark.log.held import FOLDER, Held, Told, ToldHeld
-from handlers.spark.log.local_files import LocalFiles
+from handlers.spark.log.stores.local import LocalFiles
 
 
 def test_what_a_table_held_that_was_renamed_is_still_known_when_it_comes_back(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from log_lab import MemoryFiles, Place, change, place_of, places_in, take
 
 from handlers import Change
 from handlers.sharding import shard_of
-from handlers.spark.log.files import FilesError
 from handlers.spark.log.segments import SegmentLog
+from handlers.spark.log.stores.interface import FilesError
 
 FOLDER = "/lake/orders/_binlane/pending"
 PARTITIONS = (0, 1)

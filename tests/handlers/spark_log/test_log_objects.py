@@ -12,12 +12,12 @@ from files_contract import OneWinsContract
 from log_lab import change, place_of, places_of, take
 from servers.s3_server import S3Server
 
-from handlers.spark.log import object_files
-from handlers.spark.log.files import AlreadyThere, Files, FilesError
-from handlers.spark.log.object_files import ObjectFiles
-from handlers.spark.log.proof import StoreOverwrites
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.store_choice import files_for
+from handlers.spark.log.stores import object_stores as object_files
+from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError
+from handlers.spark.log.stores.object_stores import ObjectFiles
+from handlers.spark.log.stores.proof import StoreOverwrites
 
 CONNECT: Any = SimpleNamespace(is_classic=False, session=None)
 
@@ -140,7 +140,7 @@ def test_a_folder_s_marker_of_hadoop_is_no_file(s3: S3Server, bucket: str, files
 
 def test_a_store_that_is_away_is_an_outage(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr("handlers.spark.log.object_files._TRIES_SECONDS", 1)
+    monkeypatch.setattr("handlers.spark.log.stores.object_stores._TRIES_SECONDS", 1)
     files = files_for("s3a://lake/shop", CONNECT)
     with pytest.raises(FilesError, match="cannot write s3a://lake/shop/") as told:
         files.put("s3a://lake/shop/one", b"x")

@@ -16,9 +16,9 @@ import pytest
 from log_lab import places_of
 from log_writers import put_all, write_for_ever, write_shared
 
-from handlers.spark.log.files import is_temporary
-from handlers.spark.log.local_files import LocalFiles
 from handlers.spark.log.segments import SegmentLog
+from handlers.spark.log.stores.interface import is_temporary
+from handlers.spark.log.stores.local import LocalFiles
 
 FILES = LocalFiles()
 Start = Callable[..., tuple[BaseProcess, Connection]]
@@ -29,7 +29,7 @@ def start() -> Iterator[Start]:
     """Starts a process with one end of a pipe as its last argument; all end with the test."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["handlers.spark.log.local_files", "handlers.spark.log.segments", "log_writers"]
+        ["handlers.spark.log.stores.local", "handlers.spark.log.segments", "log_writers"]
     )
     started: list[tuple[BaseProcess, Connection]] = []
 

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from log_lab import SCHEMA, change, names_in, places_in, rows, take
 
-from handlers.spark.log.files import temporary_name
-from handlers.spark.log.local_files import LocalFiles
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import BrokenLog, SegmentLog, SegmentTaken
+from handlers.spark.log.stores.interface import temporary_name
+from handlers.spark.log.stores.local import LocalFiles
 
 FILES = LocalFiles()
 

@@ -14,13 +14,13 @@ from files_contract import FilesContract
 from log_lab import change, place_of, places_of, rows, take
 from spark_sessions import LIGHT, SparkKeeper
 
-from handlers.spark.log.files import Files, FilesError, temporary_name
-from handlers.spark.log.hadoop_files import HadoopFiles
-from handlers.spark.log.local_files import LocalFiles
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.store_choice import files_for
-from handlers.spark.session import SharedSpark
+from handlers.spark.log.stores.hadoop import HadoopFiles
+from handlers.spark.log.stores.interface import Files, FilesError, temporary_name
+from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.runtime.session import SharedSpark
 
 SCHEMA = pa.schema(
     [

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from spark_sessions import SparkKeeper
 
+from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.section import SparkSection
-from handlers.spark.session import SharedSpark
 from handlers.spark.several_writers import UnsafeForSeveral, check_several_writers
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from handlers import Change
-from handlers.spark.column_types import override
-from handlers.spark.pieces import AlonePiece, Piece, RowPiece, pieces
-from handlers.spark.shape import Shape
+from handlers.spark.rows.column_types import override
+from handlers.spark.rows.pieces import AlonePiece, Piece, RowPiece, pieces
+from handlers.spark.rows.shape import Shape
 
 __all__ = ["MOMENT", "Row", "change", "cut", "one_piece", "rows_of", "take", "types_of"]
 
@@ -59,7 +59,7 @@ def rows_of(piece: RowPiece) -> list[Row]:
 
 def types_of(piece: RowPiece) -> dict[str, str]:
     """The source's columns."""
-    from handlers.spark.column_types import spark_name
+    from handlers.spark.rows.column_types import spark_name
 
     return {field.name: spark_name(field.type) for field in piece.shape.schema}
 

@@ -10,8 +10,8 @@ import pytest
 from piece_lab import MOMENT, Row, change, cut, one_piece, rows_of, types_of
 
 from handlers import Rejected
-from handlers.spark.pieces import AlonePiece, RowPiece, log_schema, shape_of_log
-from handlers.spark.shape import Shape
+from handlers.spark.rows.pieces import AlonePiece, RowPiece, log_schema, shape_of_log
+from handlers.spark.rows.shape import Shape
 
 TYPES = {"id": "int", "name": "varchar(20)", "size": "bigint"}
 MODES = ("replica", "history", "changelog")

@@ -19,9 +19,9 @@ from piece_lab import Row, change, cut, one_piece, rows_of, take
 
 from handlers import Change
 from handlers.rows import row_after
-from handlers.spark.conversions import text, time_text
-from handlers.spark.pieces import AlonePiece, RowPiece
-from handlers.spark.shape import Shape
+from handlers.spark.rows.conversions import text, time_text
+from handlers.spark.rows.pieces import AlonePiece, RowPiece
+from handlers.spark.rows.shape import Shape
 from worker.formats.canal.format import Canal
 from worker.formats.interface import Skip
 

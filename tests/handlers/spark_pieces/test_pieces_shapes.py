@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from piece_lab import Row, change, cut, one_piece, rows_of, types_of
 
-from handlers.spark.shape import Shape
+from handlers.spark.rows.shape import Shape
 
 NAIVE, AWARE = datetime(2026, 1, 2, 3, 4, 5), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

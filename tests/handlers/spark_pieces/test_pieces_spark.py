@@ -12,7 +12,7 @@ import pytest
 from piece_lab import change, one_piece
 from spark_sessions import SparkKeeper
 
-from handlers.spark.session import SharedSpark
+from handlers.spark.runtime.session import SharedSpark
 
 UUID = "0191d6e0-0000-7000-8000-000000000000"
 WIDE = Decimal("9" * 28 + "." + "9" * 10)

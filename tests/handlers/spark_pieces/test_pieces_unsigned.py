@@ -9,8 +9,8 @@ import pytest
 from piece_lab import change, one_piece, rows_of, types_of
 
 from handlers import Rejected
-from handlers.spark.pieces import RowPiece
-from handlers.spark.shape import Shape
+from handlers.spark.rows.pieces import RowPiece
+from handlers.spark.rows.shape import Shape
 
 WIDEST = [
     ("tinyint", 255, "smallint"),

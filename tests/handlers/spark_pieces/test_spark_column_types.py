@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from handlers.spark import SparkOptions
-from handlers.spark.column_types import column_type, override, spark_name
+from handlers.spark.rows.column_types import column_type, override, spark_name
 
 # docs/spark.md has the same.
 MYSQL = {

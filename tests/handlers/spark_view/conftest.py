@@ -11,7 +11,7 @@ from spark_sessions import SparkKeeper
 from verify_lab import Stage
 from view_lab import HandMade
 
-from handlers.spark.added import Mode
+from handlers.spark.rows.added import Mode
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from view_lab import COLUMNS, HandMade, row
 
-from handlers.spark.reading import create_views, current
-from handlers.spark.view import NothingToSee
+from handlers.spark.read.current import create_views, current
+from handlers.spark.read.view import NothingToSee
 
 Lake = Callable[..., HandMade]
 

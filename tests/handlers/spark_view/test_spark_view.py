@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from view_lab import COLUMNS, HandMade, row, shape
 
-from handlers.spark.view import NothingToSee, folder_sql, view_sql
+from handlers.spark.read.view import NothingToSee, folder_sql, view_sql
 
 Lake = Callable[..., HandMade]
 

@@ -10,8 +10,8 @@ from typing import Any
 from verify_lab import Stage
 from view_lab import ORDERS, HandMade, shape
 
-from handlers.spark.delta.commits import fenced
-from handlers.spark.delta.notes import CommitNote
+from handlers.spark.delta.commits.exactly_once import fenced
+from handlers.spark.delta.commits.notes import CommitNote
 from handlers.spark.log.marks import Marks
 
 COLUMNS = "id BIGINT, name STRING, price INT"

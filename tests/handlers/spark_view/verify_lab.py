@@ -15,11 +15,11 @@ import sqlalchemy as sa
 from spark_sessions import LIGHT
 from view_lab import HandMade
 
-from handlers.spark.shape import Shape
+from handlers.options.matching import table_matcher
+from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import path_safe
 from worker.cli import main
 from worker.configuration import load
-from worker.configuration.matching import table_matcher
 from worker.verifying.run import Report, compare
 
 __all__ = ["Stage", "url"]

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from handlers.spark.added import Mode, added_columns, log_schema
-from handlers.spark.log.local_files import LocalFiles
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
-from handlers.spark.looking import columns_of
-from handlers.spark.shape import Shape
+from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.read.looking import columns_of
+from handlers.spark.read.view import view_sql
+from handlers.spark.rows.added import Mode, added_columns, log_schema
+from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
-from handlers.spark.view import view_sql
 
 __all__ = ["COLUMNS", "ORDERS", "HandMade", "row", "shape"]
 

@@ -9,13 +9,13 @@ import sqlalchemy as sa
 from psycopg.types.json import set_json_loads
 
 from handlers import Change
-from handlers.mysql_ddl import TableName
-from handlers.mysql_ddl.rules import DDLRules
-from handlers.sql.column_types import sql_type
-from handlers.sql.ddl import DDLResult, apply
+from handlers.mysql.ddl import TableName
+from handlers.mysql.ddl.rules import DDLRules
+from handlers.sql.ddl.following import DDLResult, apply
 from handlers.sql.marks import Marks
 from handlers.sql.naming import Naming
-from handlers.sql.values import encode, kind_of
+from handlers.sql.types.column_types import sql_type
+from handlers.sql.types.values import encode, kind_of
 
 __all__ = ["DDLLab"]
 

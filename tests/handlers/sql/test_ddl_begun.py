@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sql_lab import SqlLab, orders
 
-from handlers import Batch, Rejected
+from handlers import Batch, Rejected, TargetUnavailable
+from handlers.mysql.ddl import TableName
 from handlers.sql import SqlHandler
 from handlers.sql.handler import DatabaseError
 from handlers.testing import make_batch
@@ -168,11 +170,81 @@ def test_a_table_that_could_not_be_made_is_not_known_as_made(
 
 def refuse_making(handler: SqlHandler) -> None:
     """The server has no such storage engine."""
+    making = ("CREATE TABLE shop", "CREATE TABLE `shop")
+    rewrite(handler, making, "CREATE TABLE shop.x (id int) ENGINE=none")
+
+
+def rewrite(handler: SqlHandler, beginnings: tuple[str, ...], instead: str) -> None:
+    """The server gets another statement in the place of those that begin so."""
     engine = handler._engine
     assert engine is not None
 
     def other(_connection: Any, _cursor: Any, sql: str, parameters: Any, *_: Any) -> tuple[str, Any]:
-        is_making = sql.lstrip().startswith(("CREATE TABLE shop", "CREATE TABLE `shop"))
-        return ("CREATE TABLE shop.x (id int) ENGINE=none" if is_making else sql), parameters
+        return (instead if sql.lstrip().startswith(beginnings) else sql), parameters
 
     sa.event.listen(engine, "before_cursor_execute", other, retval=True)
+
+
+def test_a_worker_that_has_lost_the_partition_ends_its_statement_before_another_goes_on(
+    make_sql: Callable[[str], SqlLab],
+) -> None:
+    """MySQL and MariaDB let go of the marks' locks at each step."""
+    lab = make_sql("mariadb")
+    sql, row = STATEMENTS["swap columns"]
+    filled(lab)
+    reached, go_on = Event(), Event()
+
+    def pause(_connection: Any, _cursor: Any, sql: str, *_: Any) -> None:
+        if sql.startswith("ALTER") and not reached.is_set():
+            reached.set()
+            assert go_on.wait(30)
+
+    with lab.handler() as old, lab.handler() as new:
+        assert old._engine is not None
+        sa.event.listen(old._engine, "after_cursor_execute", pause)
+        first = Thread(target=old.handle, args=(statement(sql, 1),), name="old")
+        first.start()
+        assert reached.wait(30)
+
+        def go_on_from_there() -> None:
+            new.handle(statement(sql, 1))
+            new.handle(orders({"id": 2, "price": 0, "price_new": 0}, types=TYPES, offset=2))
+
+        second = Thread(target=go_on_from_there, name="new")
+        second.start()
+        waiting = "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'SELECT GET_LOCK(%'"
+        while second.is_alive() and not lab.run(waiting):
+            second.join(0.05)
+        go_on.set()
+        first.join(30)
+        second.join(30)
+    assert lab.marks()[0] == ("shop.orders", -1, "test", 0, 2, 0)
+    assert lab.rows() == [row, {"id": 2, "price": 0, "price_new": 0}]
+
+
+def test_a_statement_that_another_session_follows_for_long_is_waited_for(
+    make_sql: Callable[[str], SqlLab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("handlers.sql.kept._LOCK_SECONDS", 0)
+    lab = make_sql("mariadb")
+    sql, row = STATEMENTS["drop and rename"]
+    filled(lab)
+    with lab.handler() as handler:
+        assert handler._applier is not None
+        marks = handler._applier._marks
+        with lab.engine.connect() as other, marks.kept(other).alone(TableName("shop", "orders")):
+            with pytest.raises(TargetUnavailable, match=r"a statement of shop\.orders"):
+                handler.handle(statement(sql, 1))
+            handler.handle(make_batch("shop.other", [{"sql": "ALTER TABLE other DROP price"}]))
+        handler.handle(statement(sql, 1))
+    assert lab.rows() == [row]
+
+
+def test_a_server_that_gives_no_such_locks_goes_without(make_sql: Callable[[str], SqlLab]) -> None:
+    lab = make_sql("mariadb")
+    sql, row = STATEMENTS["drop and rename"]
+    filled(lab)
+    with lab.handler() as handler:
+        rewrite(handler, ("SELECT GET_LOCK",), "SELECT no_such_function(%s)")
+        handler.handle(statement(sql, 1))
+    assert lab.rows() == [row]

@@ -9,6 +9,8 @@ import sqlalchemy as sa
 from ddl_lab import DDLLab
 from structlog.testing import capture_logs
 
+from handlers import Rejected
+
 
 def test_columns_are_dropped(lab: DDLLab) -> None:
     lab.follow("CREATE TABLE t (id int PRIMARY KEY, a int, `列 %` int, B int)")
@@ -170,6 +172,51 @@ def test_defaults_and_unique_keys_of_a_table_stay_too(make_lab: Callable[[str], 
     assert lab.rows("id, a, u, n, x") == [("1", "7", "1", "2", None)]
     with pytest.raises(sa.exc.IntegrityError, match="UNIQUE"):
         lab.put({"id": "int", "u": "int"}, {"id": 2, "u": 1})
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ("id INT PRIMARY KEY, x bigint, n INT CHECK (n >= 0)", "CHECK"),
+        (
+            "id INT PRIMARY KEY, x bigint references u (id), n INT, foreign key (n) references u (id)",
+            "REFERENCES",
+        ),
+        ("id INT PRIMARY KEY, x bigint, v VARCHAR(10) Collate NOCASE", "COLLATE"),
+        ("id INT PRIMARY KEY, x bigint, v INT AS (id * 2)", "computed columns"),
+        ("id INT PRIMARY KEY, x bigint GENERATED ALWAYS AS (id * 2) STORED", "computed columns"),
+        ("id INTEGER PRIMARY KEY AUTOINCREMENT, x bigint", "AUTOINCREMENT"),
+        ("id INT PRIMARY KEY ON CONFLICT IGNORE, x bigint", "CONFLICT"),
+        (
+            "id INT PRIMARY KEY, x bigint, CHECK (x > 0)) WITHOUT ROWID --",
+            "CHECK, WITHOUT ROWID",
+        ),
+    ],
+)
+def test_a_table_of_sqlite_that_would_lose_something_is_not_written_anew(
+    make_lab: Callable[[str], DDLLab], columns: str, told: str
+) -> None:
+    lab = make_lab("sqlite")
+    ref = lab.ref("t", "db")
+    with lab.engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE TABLE {ref} ({columns})")
+    for statement in ("MODIFY x varchar(9)", "DROP COLUMN x", "DROP PRIMARY KEY"):
+        with pytest.raises(Rejected, match=f"db.t has {told}, which .* would lose; make the change yourself"):
+            lab.follow(f"ALTER TABLE t {statement}")
+    lab.follow("ALTER TABLE t MODIFY x int")
+
+
+def test_words_in_names_and_texts_of_a_table_of_sqlite_are_nothing_to_lose(
+    make_lab: Callable[[str], DDLLab],
+) -> None:
+    lab = make_lab("sqlite")
+    with lab.engine.begin() as connection:
+        connection.exec_driver_sql(
+            f"CREATE TABLE {lab.ref('t', 'db')} (id INT PRIMARY KEY, -- CHECK\n /* COLLATE */ [check] INT, "
+            "`references` INT DEFAULT 'it''s CHECK', \"a\"\"collate b\" INT, checks INT, x INT)"
+        )
+    lab.follow("ALTER TABLE t MODIFY x varchar(9)")
+    assert lab.columns() == ["id", "check", "references", 'a"collate b', "checks", "x"]
 
 
 def test_a_default_stays_when_a_column_gets_another_type(make_lab: Callable[[str], DDLLab]) -> None:

@@ -6,7 +6,7 @@ import pytest
 from ddl_lab import DDLLab
 
 from handlers import Rejected
-from handlers.mysql_ddl.rules import DDLRules
+from handlers.mysql.ddl.rules import DDLRules
 
 SWITCHES = [
     ("create_tables", "CREATE TABLE u (id int PRIMARY KEY)"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from captured import STREAMS, records
 
-from handlers.mysql_ddl import (
+from handlers.mysql.ddl import (
     ANY_DATABASE,
     AddColumn,
     ChangeKey,
@@ -278,9 +278,9 @@ def test_the_parser_is_loaded_late_and_then_whole() -> None:
     """sqlglot registers a dialect before it is complete: who asks for it by name may get half of it."""
     script = """
 import sys
-import handlers.mysql_ddl
+import handlers.mysql.ddl
 assert "sqlglot" not in sys.modules
-import handlers.mysql_ddl.tokens  # under the lock of imports, whichever thread comes first
+import handlers.mysql.ddl.tokens  # under the lock of imports, whichever thread comes first
 assert "sqlglot.dialects.mysql" in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sql_lab import SqlLab, orders
 
 from handlers import HandlerContext, Rejected
-from handlers.registry import check_options
+from handlers.loading.registry import check_options
 from handlers.sql import SqlHandler
 from handlers.sql.handler import DatabaseError
 

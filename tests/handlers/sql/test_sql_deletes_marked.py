@@ -74,3 +74,27 @@ def test_truncate_is_ignored_where_deletes_are(sql: SqlLab) -> None:
         handler.handle(make_batch("shop.orders", [{"op": "truncate", "sql": None}], offset=1))
         handler.handle(statement("TRUNCATE orders", 2))
     assert sql.rows() == [row]
+
+
+@pytest.mark.parametrize("mode", ["mark", "ignore"])
+def test_a_row_that_gets_another_key_has_what_its_change_does_not_carry_from_the_row_that_stays(
+    sql: SqlLab, mode: Literal["mark", "ignore"]
+) -> None:
+    """PostgreSQL's large values (TOAST)."""
+    types = {**TYPES, "b": "text", "u": "int"}
+    columns = "id int PRIMARY KEY, a int NOT NULL, b varchar(9) NOT NULL, u int UNIQUE"
+    sql.make("shop.orders", columns + (", deleted_at timestamp NULL" if mode == "mark" else ""))
+    rows = [{"id": 1, "a": 5, "b": "big", "u": 7}, {"id": 3, "a": 0, "b": "other", "u": 8}]
+    moved = [
+        {**GONE, "before": {"id": 1}, "offset": 2},
+        {"before": None, "after": {"id": 2, "a": 6, "u": 9}, "offset": 2, "index": 1},
+        {**GONE, "before": {"id": 2}, "offset": 3},
+        {"before": None, "after": {"id": 3, "a": 6, "u": None}, "offset": 3, "index": 1},
+    ]
+    with sql.handler(deletes=mode) as handler:
+        handler.handle(orders(*rows, types=types))
+        handler.handle(orders(*moved, types=types))
+    found = [(row["id"], row["a"], row["b"], row["u"]) for row in sql.rows(columns="id, a, b, u")]
+    assert found == [(1, 5, "big", 7), (2, 6, "big", 9), (3, 6, "big", None)]
+    if mode == "mark":
+        assert [time is not None for time in times(sql)] == [True, True, False]

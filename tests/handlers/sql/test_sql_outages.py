@@ -18,8 +18,8 @@ from sql_lab import SqlLab, orders
 
 from handlers import TargetUnavailable
 from handlers.sql.applying import Applier
-from handlers.sql.errors import Fault, fault_of, told
 from handlers.sql.handler import DatabaseError, SqlHandler
+from handlers.sql.target.errors import Fault, fault_of, told
 
 TYPES = {"id": "int", "n": "int"}
 Start = Callable[[], ServerProcess]

@@ -15,11 +15,19 @@ ROW = {"id": 1, "note": "a"}
 FORGED = {"source_table": "shop.orders", "shard": -1, "topic": "test", "kafka_offset": 999_999}
 
 
-@pytest.mark.parametrize("name", ["binlane_marks", "Binlane_Marks"])
-def test_rows_never_become_marks(sql: SqlLab, name: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("sqlite", "binlane_marks"),
+        ("sqlite", "Binlane_Marks"),
+        ("mariadb", "binlane_marks"),
+        ("mariadb", "Binlane_Marks"),
+        ("postgres", "binlane_marks"),
+    ],
+)
+def test_rows_never_become_marks(make_sql: MakeLab, kind: str, name: str) -> None:
     """Wherever the target keeps both under one name."""
-    if name != "binlane_marks" and sql.dialect == "postgresql":
-        pytest.skip("there it is another name")
+    sql = make_sql(kind)
     with sql.handler(**together(sql)) as handler:
         handler.handle(orders(ROW, offset=0))
         before = sql.marks()
@@ -70,6 +78,16 @@ def test_marks_are_known_wherever_search_path_leads(make_sql: MakeLab) -> None:
     lab.url += "?options=-csearch_path%3Dfirst_of_all,public"
     with lab.handler(schema="public") as handler, pytest.raises(Rejected, match="writes down"):
         handler.handle(orders(ROW, offset=1, table="shop.binlane_marks"))
+
+
+def test_no_table_of_the_server_itself_is_written_to(server: SqlLab) -> None:
+    name = "pg_catalog.pg_authid" if server.dialect == "postgresql" else "MySQL.user"
+    for table in (name, "information_schema.tables"):
+        with server.handler(new_columns="ignore") as handler:
+            with pytest.raises(Rejected, match="in a schema of the server itself"):
+                handler.handle(orders(ROW, offset=0, table=table))
+            with pytest.raises(Rejected, match="in a schema of the server itself"):
+                handler.handle(make_batch(table, [{"sql": f"DROP TABLE {table}"}], offset=1))
 
 
 def test_what_sqlite_rebuilds_tables_in_is_no_source_tables(make_sql: MakeLab) -> None:

@@ -11,8 +11,8 @@ import structlog
 from sql_lab import SqlLab, orders
 
 from handlers import Batch
+from handlers.progress.topic_ids import FormerTopic
 from handlers.sharding import shard_of
-from handlers.topic_ids import FormerTopic
 
 TYPES = {"id": "int", "n": "int"}
 

@@ -19,10 +19,10 @@ from worker.formats.canal.rows import (
     Message,
     Row,
     RowShape,
-    holds_null_text,
     read_shape,
 )
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+from worker.formats.row_struct import Shapes
 from worker.formats.times import Milliseconds
 
 __all__ = ["Canal", "CanalRoute"]
@@ -33,7 +33,6 @@ _SKIPPED_TYPES: Mapping[str, str] = {
     "TRANSACTIONEND": "transaction",
     "MHEARTBEAT": "heartbeat",
 }
-_MAX_SHAPES = 2_000
 
 _Images = tuple[Operation, Row | None, Row | None]
 """What happened to a row, how it was before, how it is after."""
@@ -75,7 +74,7 @@ class Canal:
         self.route: Callable[[bytes], Route] = msgspec.json.Decoder(CanalRoute).decode
         # Threads share both without a lock: each access is one dict or attribute operation, and two threads
         # that miss together make the same shape twice.
-        self._shapes: dict[bytes, RowShape] = {}
+        self._shapes = Shapes[bytes, RowShape]()
         self._recent: RowShape | None = None
 
     def explain(self, record: Record) -> Route | Skip:
@@ -113,11 +112,11 @@ class Canal:
         # Most messages have the shape of the one before: then its decoder does all the work in one pass.
         shape = self._recent
         rows: list[Row] | None = None
-        if shape is not None and not holds_null_text(value):
+        if shape is not None:
             try:
                 message = shape.decode(value)
                 if message.mysql_type == shape.mysql_type and message.primary_key == shape.primary_key:
-                    rows = shape.typed_rows(message.data)
+                    rows = shape.typed_rows(message.data, value)
             except REFUSALS:
                 rows = None
         if rows is None or shape is None:
@@ -140,9 +139,7 @@ class Canal:
         shape = self._shapes.get(key)
         if shape is None:
             shape = RowShape(fields.mysql_type, fields.primary_key)
-            if len(self._shapes) >= _MAX_SHAPES:
-                self._shapes.clear()
-            self._shapes[key] = shape
+            self._shapes.add(key, shape, len(shape.types or ()))
         message, rows = shape.read(value)
         self._recent = shape if shape.is_fast else None
         return shape, message, rows

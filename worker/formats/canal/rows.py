@@ -8,20 +8,20 @@ a type) is read column by column from the text; only what is refused there too i
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
-from msgspec.structs import asdict, astuple
 
 from handlers.mysql.values import Converter, converter_of
 from worker.formats.interface import UndecodableRecord
+from worker.formats.row_struct import Row, RowStruct, StructColumn
 from worker.formats.times import Milliseconds
 
-__all__ = ["DECODE_ERRORS", "REFUSALS", "Message", "Row", "RowShape", "holds_null_text", "read_shape"]
+__all__ = ["DECODE_ERRORS", "REFUSALS", "Message", "Row", "RowShape", "read_shape"]
 
-Row = dict[str, Any]
 Rows = TypeVar("Rows")
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -67,26 +67,20 @@ _read_old: Callable[[msgspec.Raw], list[Row | None] | None] = msgspec.json.Decod
     list[Row | None] | None, float_hook=Decimal
 ).decode
 
-
-def holds_null_text(value: bytes) -> bool:
-    """Whether the decoder of a shape may take a text of this message for NULL: msgspec reads the text "null",
-    in whichever case, as None where a number or a date is expected."""
-    return b'"null"' in value.lower()
+_making = threading.Lock()
 
 
 class RowShape:
     """How the rows of one shape are read.
 
     Threads share it without a lock: what they change are a counter, where a lost count does no harm, and the
-    decoder, which two of them may make twice.
+    decoder, which is made once.
     """
 
     __slots__ = (
-        "_as_row",
-        "_checks",
-        "_finishes",
         "_has_decoder",
         "_patience",
+        "_struct",
         "converters",
         "decode",
         "key_columns",
@@ -114,9 +108,7 @@ class RowShape:
         self.decode: Callable[[bytes], Message[Any]] = _read_text
         """Reads whole messages; the shape's own decoder once there is one."""
         self._has_decoder = False
-        self._as_row: Callable[[Any], Row] = asdict
-        self._checks: tuple[tuple[str, Callable[[Any], bool], Callable[[Any], Any]], ...] = ()
-        self._finishes: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
+        self._struct: RowStruct | None = None
         self._patience = _MESSAGES_BEFORE_DECODER
 
     @property
@@ -124,20 +116,18 @@ class RowShape:
         """Whether `decode` is the shape's own decoder, and did not refuse a message lately."""
         return self._has_decoder and self._patience <= 0
 
-    def typed_rows(self, data: list[Any] | None) -> list[Row] | None:
-        """The rows of a message that `decode` read. Raises one of REFUSALS."""
+    def typed_rows(self, data: list[Any] | None, text: bytes) -> list[Row] | None:
+        """The rows of a message that `decode` read from `text`. Raises one of REFUSALS."""
         if data is None:
             return None
-        rows = [self._as_row(data[0])] if len(data) == 1 else list(map(self._as_row, data))
+        struct = self._struct
+        assert struct is not None  # there is one before anything is read with it
+        rows = [struct.as_row(data[0])] if len(data) == 1 else list(map(struct.as_row, data))
         for row in rows:
-            for column, is_finished, finish in self._checks:
-                value = row[column]
-                if value is not None and not is_finished(value):
-                    row[column] = finish(value)
-            for column, finish in self._finishes:
-                value = row[column]
-                if value is not None:
-                    row[column] = finish(value)
+            # msgspec reads the text "null", in whichever case, as None where a number or a date is expected.
+            if None in row.values() and b'"null"' in text.lower():
+                raise ValueError("a text that the decoder takes for NULL")
+            struct.finish(row)
         return rows
 
     def read(self, value: bytes) -> tuple[Message[Any], list[Row] | None]:
@@ -148,12 +138,13 @@ class RowShape:
         """
         if self._patience > 0:
             self._patience -= 1
-        elif self.types and not holds_null_text(value):
+        elif self.types:
             if not self._has_decoder:
-                self._make_decoder(self.types)
+                with _making:
+                    self._make_decoder(self.types)
             try:
                 typed = self.decode(value)
-                return typed, self.typed_rows(typed.data)
+                return typed, self.typed_rows(typed.data, value)
             except REFUSALS:
                 self._patience = _MESSAGES_AFTER_REFUSAL
         message = _read_text(value)
@@ -188,33 +179,23 @@ class RowShape:
                 row[column] = text
 
     def _make_decoder(self, types: dict[str, str]) -> None:
-        """Every column is required and no other allowed: nothing that the types do not name is dropped."""
-        columns = tuple(types)
-        converters = [self.converters.get(column) for column in columns]
-        # Of a decimal the text: msgspec reads `1_000`, too, and digits of all scripts.
-        json_types = [
-            str if converter is None or converter.json_type is Decimal else converter.json_type
-            for converter in converters
-        ]
-        plain = all(column.isidentifier() and not column.startswith("__") for column in columns)
-        fields = columns if plain else tuple(f"column{place}" for place in range(len(columns)))
-        row_type: Any = msgspec.defstruct(
-            "CanalRow",
-            [(field, json_type | None) for field, json_type in zip(fields, json_types, strict=True)],
-            rename=dict(zip(fields, columns, strict=True)),
-            forbid_unknown_fields=True,
-            gc=False,
-        )
-        if not plain:
-            self._as_row = lambda values: dict(zip(columns, astuple(values), strict=True))
-        unfinished = [
-            (name, None, c.read) if c.json_type is Decimal else (name, c.is_finished, c.finish)
-            for name, c in self.converters.items()
-            if c.finish
-        ]
-        self._checks = tuple((name, check, finish) for name, check, finish in unfinished if check)
-        self._finishes = tuple((name, finish) for name, check, finish in unfinished if not check)
-        self.decode = msgspec.json.Decoder(cast(Any, Message)[list[row_type]], strict=False).decode
+        if self._has_decoder:  # another thread's
+            return
+        columns = []
+        for name in types:
+            converter = self.converters.get(name)
+            if converter is None:
+                columns.append(StructColumn(name, str))
+            elif converter.json_type is Decimal:
+                # The text: msgspec reads `1_000`, too, and digits of all scripts.
+                columns.append(StructColumn(name, str, converter.read))
+            else:
+                columns.append(
+                    StructColumn(name, converter.json_type, converter.finish, converter.is_finished)
+                )
+        struct: Any = RowStruct(columns)
+        self._struct = struct
+        self.decode = msgspec.json.Decoder(cast(Any, Message)[list[struct.type]], strict=False).decode
         # Last, for another thread uses the rest as soon as it sees this.
         self._has_decoder = True
 

@@ -18,7 +18,7 @@ from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.times import has_calendar
 
 if TYPE_CHECKING:
-    from worker.configuration.debezium_settings import DebeziumSettings
+    from worker.formats.debezium.settings import DebeziumSettings
 
 __all__ = ["FlatRecord", "flat_record"]
 

@@ -11,29 +11,30 @@ from typing import TYPE_CHECKING, Any
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.debezium.connect_schema import Envelopes, Head
+from worker.formats.debezium.connect.schema import Envelopes, Head
 from worker.formats.debezium.flat import FlatRecord
 from worker.formats.debezium.key_changes import in_one_record
 from worker.formats.debezium.keys import Keys
-from worker.formats.debezium.parts import part, read_logged, read_placed
+from worker.formats.debezium.placement import part, read_logged, read_placed
+from worker.formats.debezium.postgres.unchanged_toast import lacks_values
 from worker.formats.debezium.routes import Router, undecodable
 from worker.formats.debezium.rows import ENDLESS, Message, RowShape, Sure, plain_rows
-from worker.formats.debezium.schema_changes import ddl_place, lessons, read_schema_change, statement
+from worker.formats.debezium.schema_changes import ddl_position, lessons, read_schema_change, statement
 from worker.formats.debezium.source import (
     DECODE_ERRORS,
     REFUSALS,
     Row,
     Source,
-    log_place,
+    log_position,
     refuse_others,
 )
-from worker.formats.debezium.unchanged import lacks_values
-from worker.formats.interface import Place, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
+from worker.formats.row_struct import Shapes
 from worker.formats.table_history import TableDefinition, TableHistory
 from worker.formats.times import kafka_time
 
 if TYPE_CHECKING:
-    from worker.configuration.debezium_settings import DebeziumSettings
+    from worker.formats.debezium.settings import DebeziumSettings
 
 __all__ = ["Debezium"]
 
@@ -44,7 +45,6 @@ _OPERATIONS: Mapping[str, Operation] = {
     "d": "delete",
     "t": "truncate",
 }
-_MAX_SHAPES = 2_000
 _MAX_TOPICS = 10_000
 
 
@@ -57,7 +57,7 @@ class Debezium:
         """`settings`: the configuration's section `debezium`."""
         if settings is None:
             # Not above: the configuration knows the formats.
-            from worker.configuration.debezium_settings import DebeziumSettings  # noqa: PLC0415
+            from worker.formats.debezium.settings import DebeziumSettings  # noqa: PLC0415
 
             settings = DebeziumSettings()
         self._settings = settings
@@ -68,7 +68,7 @@ class Debezium:
         self._router = Router(Envelopes(), settings)
         self.route: Callable[[bytes], Route] = self._router.route
         self._history = TableHistory()
-        self._shapes: dict[tuple[Any, ...], RowShape] = {}
+        self._shapes = Shapes[tuple[Any, ...], RowShape]()
         self._recent: dict[str, RowShape] = {}
         """Topic -> the shape of its last record: nearly always that of the next."""
 
@@ -90,7 +90,7 @@ class Debezium:
             return None if flat is None else flat.source.ts_ms
         return logged.source.ts_ms if logged.source.ts_ms is not None else logged.ts_ms
 
-    def place(self, record: Record) -> Place | None:
+    def log_position(self, record: Record) -> LogPosition | None:
         """By binlog file and position, or by LSN. None for a tombstone, a heartbeat, a transaction's mark."""
         value = record.value()
         if value is None:
@@ -99,11 +99,11 @@ class Debezium:
             placed = part(read_placed, value, self._envelopes)
         except DECODE_ERRORS:
             flat = self._flat(record, value)
-            return None if flat is None else Place(flat.source.name, log_place(flat.source), False)
+            return None if flat is None else LogPosition(flat.source.name, log_position(flat.source), False)
         source = placed.source
         if placed.ddl:
-            return Place(source.name, ddl_place(source), True)
-        return Place(source.name, log_place(source), placed.op == "t")
+            return LogPosition(source.name, ddl_position(source), True)
+        return LogPosition(source.name, log_position(source), placed.op == "t")
 
     def learn(self, record: Record) -> None:
         """Remember the definitions in a schema-change record's `tableChanges`."""
@@ -114,7 +114,7 @@ class Debezium:
             change = read_schema_change(self._envelopes.split(value).payload)
         except DECODE_ERRORS:
             return
-        order = ddl_place(change.source)
+        order = ddl_position(change.source)
         for database, table, definition in lessons(change):
             self._history.learn(change.source.name, database, table, order, definition)
 
@@ -171,7 +171,7 @@ class Debezium:
         ):
             return True
         table = source.name, source.db or "", source.table or ""
-        order = log_place(source)
+        order = log_position(source)
         if self._history.find(*table, order) is not shape.definition:
             return False
         if position is not None and order:
@@ -279,7 +279,7 @@ class Debezium:
     # ---- shapes
 
     def _definition(self, source: Source) -> TableDefinition | None:
-        return self._history.find(source.name, source.db or "", source.table or "", log_place(source))
+        return self._history.find(source.name, source.db or "", source.table or "", log_position(source))
 
     def _shape(self, head: Head | None, source: Source, *, is_flat: bool = False) -> RowShape:
         """Raises UndecodableRecord when the head's schema is none, and for an unknown connector."""
@@ -292,7 +292,6 @@ class Debezium:
         if shape is None:
             refuse_others(source.connector)
             shape = RowShape(head, source, definition, self._settings, is_flat=is_flat)
-            if len(self._shapes) >= _MAX_SHAPES:
-                self._shapes.clear()
-            self._shapes[key] = shape
+            if self._shapes.add(key, shape, len(shape.types or ())):
+                self._recent.clear()
         return shape

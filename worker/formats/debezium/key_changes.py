@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from handlers import Change
-from worker.formats.debezium.connect_schema import Envelopes
+from worker.formats.debezium.connect.schema import Envelopes
 from worker.formats.debezium.rows import RowShape
 from worker.formats.debezium.source import DECODE_ERRORS, Row
 from worker.formats.interface import Record

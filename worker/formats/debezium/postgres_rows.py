@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from worker.formats.debezium.connect_schema import Field
-from worker.formats.debezium.connect_times import infinity_of
-from worker.formats.debezium.connect_values import Reader
+from worker.formats.debezium.connect.schema import Field
+from worker.formats.debezium.connect.times import infinity_of
+from worker.formats.debezium.connect.values import Reader
 from worker.formats.debezium.source import REFUSALS, Row
 from worker.formats.interface import UndecodableRecord
 
 if TYPE_CHECKING:
-    from worker.configuration.debezium_settings import DebeziumSettings
+    from worker.formats.debezium.settings import DebeziumSettings
 
 __all__ = ["PostgresRows"]
 

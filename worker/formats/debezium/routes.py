@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from worker.formats.debezium.connect_schema import BEGIN, Envelopes
+from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.debezium.flat import FlatRecord, flat_record
 from worker.formats.debezium.schema_changes import SchemaChange, read_schema_change, table_of
 from worker.formats.debezium.source import DECODE_ERRORS, Payload, Row, refuse_others
@@ -14,7 +14,7 @@ from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import number
 
 if TYPE_CHECKING:
-    from worker.configuration.debezium_settings import DebeziumSettings
+    from worker.formats.debezium.settings import DebeziumSettings
 
 __all__ = ["DebeziumRoute", "Router", "undecodable"]
 

@@ -7,24 +7,25 @@ pass; what that refuses is read column by column.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
-from msgspec.structs import asdict, astuple
 
-from worker.formats.debezium.columns import fields_of, readers_of
-from worker.formats.debezium.connect_schema import Head
-from worker.formats.debezium.connect_values import AS_IT_IS
+from worker.formats.debezium.columns.readers import fields_of, readers_of
+from worker.formats.debezium.connect.schema import Head
+from worker.formats.debezium.connect.values import AS_IT_IS
+from worker.formats.debezium.postgres.unchanged_toast import is_unavailable, lacks_values
 from worker.formats.debezium.postgres_rows import PostgresRows
 from worker.formats.debezium.source import MYSQL, POSTGRESQL, REFUSALS, Payload, Row, Source
-from worker.formats.debezium.unchanged import is_unavailable, lacks_values
 from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import number
+from worker.formats.row_struct import RowStruct, StructColumn
 from worker.formats.table_history import TableDefinition
 
 if TYPE_CHECKING:
-    from worker.configuration.debezium_settings import DebeziumSettings
+    from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.times import Milliseconds
 
 __all__ = ["ENDLESS", "Message", "RowShape", "Sure", "plain_rows"]
@@ -68,6 +69,9 @@ def plain_rows(payload: Payload) -> tuple[Row | None, Row | None]:
     return message.before, message.after
 
 
+_making = threading.Lock()
+
+
 class Sure(NamedTuple):
     """Where the shape's definition holds without looking it up."""
 
@@ -84,15 +88,14 @@ class RowShape:
     """How the rows of one table are read, between two changes of the table.
 
     Threads share it without a lock: what they change are a counter, where a lost count does no harm, and the
-    decoder, which two of them may make twice.
+    decoder, which is made once.
     """
 
     __slots__ = (
-        "_as_row",
-        "_finishes",
         "_has_decoder",
         "_patience",
         "_readers",
+        "_struct",
         "database",
         "decode",
         "definition",
@@ -137,8 +140,7 @@ class RowShape:
         """Reads whole messages; the shape's own decoder once there is one."""
         # Where no column's type is known, plain JSON is all there is to read.
         self._has_decoder = not self._readers
-        self._as_row: Callable[[Any], Row] = asdict if self._readers else dict
-        self._finishes: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
+        self._struct: RowStruct | None = None
         self._patience = _MESSAGES_BEFORE_DECODER if self._readers else 0
 
     @property
@@ -169,25 +171,14 @@ class RowShape:
         before, after = message.before, message.after
         if before is None or after is None:
             return None if before is None else self._row(before), None if after is None else self._row(after)
-        old, new = self._as_row(before), self._as_row(after)
-        for column, finish in self._finishes:
-            was, value = old[column], new[column]
-            if value is not None:
-                new[column] = finished = finish(value)
-                if was == value:  # as in most columns of an update
-                    old[column] = finished
-                    continue
-            if was is not None:
-                old[column] = finish(was)
-        return old, new
+        struct = self._struct
+        if struct is None:
+            return before, after
+        return struct.finish_both(struct.as_row(before), struct.as_row(after))
 
     def _row(self, values: Any) -> Row:
-        row = self._as_row(values)
-        for column, finish in self._finishes:
-            value = row[column]
-            if value is not None:
-                row[column] = finish(value)
-        return row
+        struct = self._struct
+        return values if struct is None else struct.finish(struct.as_row(values))
 
     def read(self, payload: Payload) -> tuple[Message[Any], Row | None, Row | None]:
         """A message of this shape with its rows (before, after), by whichever way reads them.
@@ -202,7 +193,8 @@ class RowShape:
         else:
             try:
                 if not self._has_decoder:
-                    self._make_decoder(_read_plain(payload))
+                    with _making:
+                        self._make_decoder(_read_plain(payload))
                 message = self.decode(payload)
                 before, after = self.rows(message)
             except REFUSALS:
@@ -242,24 +234,13 @@ class RowShape:
     def _make_decoder(self, sample: Message[Row]) -> None:
         """For rows with the sample's columns: each is required and no other allowed: nothing is dropped."""
         columns = tuple(sample.after or sample.before or ())
-        if not columns:
+        if not columns or self._has_decoder:
             return
         readers = [self._readers.get(column, AS_IT_IS) for column in columns]
-        plain = all(column.isidentifier() and not column.startswith("__") for column in columns)
-        fields = columns if plain else tuple(f"column{place}" for place in range(len(columns)))
-        row_type: Any = msgspec.defstruct(
-            "DebeziumRow",
-            [(field, reader.json_type | None) for field, reader in zip(fields, readers, strict=True)],
-            rename=dict(zip(fields, columns, strict=True)),
-            forbid_unknown_fields=True,
-            gc=False,
+        self._struct = struct = RowStruct(
+            StructColumn(column, reader.json_type, reader.finish)
+            for column, reader in zip(columns, readers, strict=True)
         )
-        if plain:
-            self._as_row = asdict
-        else:
-            self._as_row = lambda values: dict(zip(columns, astuple(values), strict=True))
-        finishes = [(c, reader.finish) for c, reader in zip(columns, readers, strict=True)]
-        self._finishes = tuple((column, finish) for column, finish in finishes if finish is not None)
-        self.decode = msgspec.json.Decoder(cast(Any, Message)[row_type], float_hook=number).decode
+        self.decode = msgspec.json.Decoder(cast(Any, Message)[struct.type], float_hook=number).decode
         # Last, for another thread uses the rest as soon as it sees this.
         self._has_decoder = True

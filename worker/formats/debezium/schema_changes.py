@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from handlers import Change
-from worker.formats.debezium.source import LogPlace, Payload, Source, log_place
-from worker.formats.debezium.types import Column, type_of_column
+from worker.formats.debezium.columns.types import Column, type_of_column
+from worker.formats.debezium.source import Payload, Source, SourceLogPosition, log_position
 from worker.formats.interface import Record
 from worker.formats.table_history import TableDefinition
 from worker.formats.times import Milliseconds, kafka_time
 
-__all__ = ["SchemaChange", "ddl_place", "lessons", "read_schema_change", "statement", "table_of"]
+__all__ = ["SchemaChange", "ddl_position", "lessons", "read_schema_change", "statement", "table_of"]
 
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _TRUNCATE = re.compile(r"\s*truncate\b", re.IGNORECASE)
@@ -52,10 +52,10 @@ read_schema_change: Callable[[Payload], SchemaChange] = msgspec.json.Decoder(Sch
 """Raises one of DECODE_ERRORS for another record."""
 
 
-def ddl_place(source: LogPlace) -> tuple[int, ...]:
+def ddl_position(source: SourceLogPosition) -> tuple[int, ...]:
     """The statement's place in the log: before the rows of the same position, for a snapshot has one position
     for its statements and its rows."""
-    return log_place(source)[:2]
+    return log_position(source)[:2]
 
 
 def table_of(change: SchemaChange) -> tuple[str, str] | None:

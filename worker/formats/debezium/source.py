@@ -15,11 +15,11 @@ __all__ = [
     "MYSQL",
     "POSTGRESQL",
     "REFUSALS",
-    "LogPlace",
     "Payload",
     "Row",
     "Source",
-    "log_place",
+    "SourceLogPosition",
+    "log_position",
     "refuse_others",
 ]
 
@@ -38,7 +38,7 @@ POSTGRESQL = "postgresql"
 """Values of `source.connector`."""
 
 
-class LogPlace(msgspec.Struct, gc=False):
+class SourceLogPosition(msgspec.Struct, gc=False):
     """The part of `source` that orders records."""
 
     name: str = ""
@@ -50,7 +50,7 @@ class LogPlace(msgspec.Struct, gc=False):
     sequence: str | None = None
 
 
-class Source(LogPlace, gc=False):
+class Source(SourceLogPosition, gc=False):
     """The `source` block of an envelope."""
 
     connector: str = ""
@@ -80,7 +80,7 @@ def _file_number(file: str) -> int | None:
     return int(number) if number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS else None
 
 
-def log_place(source: LogPlace) -> tuple[int, ...]:
+def log_position(source: SourceLogPosition) -> tuple[int, ...]:
     """The change's place in its source's log; empty where the source does not say.
 
     MySQL and MariaDB: (number of the binlog file, position, row). PostgreSQL: (LSN of the commit before,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from handlers.mysql.types import read_type
-from worker.formats.debezium.postgres_types import postgres_type
+from worker.formats.debezium.postgres.types import postgres_type
 from worker.formats.own_json.columns import TYPE_NAMES
 
 __all__ = ["is_known"]

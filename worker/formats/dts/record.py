@@ -13,10 +13,10 @@ from worker.formats.dts.header import Header, read_header
 from worker.formats.dts.shape import Columns, Row, Shape
 from worker.formats.dts.values import ABSENT
 from worker.formats.dts.wire import read_bytes, read_count, read_long, skip_long
+from worker.formats.row_struct import Shapes
 
 __all__ = ["DTSRecord", "RecordReader", "Row", "Shape"]
 
-_MAX_SHAPES = 2_000
 _KEY_TAG, _GTID_TAG = b"pk_uk_info", b"GTID"
 _NO_TRANSACTION = (b"", b"0")
 
@@ -43,7 +43,7 @@ class RecordReader:
     def __init__(self) -> None:
         # Threads share both without a lock: each access is one dict operation, and two threads that miss
         # together make the same shape twice.
-        self._shapes: dict[tuple[bytes | None, str, bytes, bytes], Shape] = {}
+        self._shapes = Shapes[tuple[bytes | None, str, bytes, bytes], Shape]()
         self._recent: dict[bytes | None, Shape] = {}
 
     def read(self, value: bytes) -> DTSRecord:
@@ -98,10 +98,8 @@ class RecordReader:
         shape = self._shapes.get(key)
         if shape is None:
             shape = Shape(fields, key_tag, header.source_type)
-            if len(self._shapes) >= _MAX_SHAPES:
-                self._shapes.clear()
+            if self._shapes.add(key, shape, len(shape.columns)):
                 self._recent.clear()
-            self._shapes[key] = shape
         self._recent[header.object_name] = shape
         return shape, end
 

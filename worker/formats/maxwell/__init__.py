@@ -1,1 +1,1 @@
-"""Maxwell's JSON."""
+"""Maxwell's JSON, and its DDL from a topic of its own."""

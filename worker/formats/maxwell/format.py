@@ -12,17 +12,18 @@ import msgspec
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.interface import Place, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
 from worker.formats.maxwell.history import (
     ROW_TYPES,
     TABLE_DDL,
     MaxwellHistory,
     Statement,
-    place_of,
+    log_position_of,
     read_statement,
 )
 from worker.formats.maxwell.rows import DECODE_ERRORS, Header, Message, Row, RowShape
 from worker.formats.maxwell.tables import statement_for
+from worker.formats.row_struct import Shapes
 from worker.formats.table_history import TableDefinition
 
 __all__ = ["Maxwell", "MaxwellRoute"]
@@ -41,7 +42,6 @@ _SKIPPED_TYPES: Mapping[str, str] = {
     "database-alter": "database_ddl",
     "database-drop": "database_ddl",
 }
-_MAX_SHAPES = 2_000
 
 
 class MaxwellRoute(msgspec.Struct, gc=False):
@@ -82,11 +82,11 @@ class Maxwell:
     def __init__(self) -> None:
         self.route: Callable[[bytes], Route] = msgspec.json.Decoder(MaxwellRoute).decode
         self._history = MaxwellHistory()
-        self.place: Callable[[Record], Place | None] = place_of
+        self.log_position: Callable[[Record], LogPosition | None] = log_position_of
         self.learn: Callable[[Record], None] = self._history.learn
         # Threads share both without a lock: each access is one dict or attribute operation, and two threads
         # that miss together make the same shape twice.
-        self._shapes: dict[tuple[Any, ...], RowShape] = {}
+        self._shapes = Shapes[tuple[Any, ...], RowShape]()
         self._recent: RowShape | None = None
 
     def explain(self, record: Record) -> Route | Skip:
@@ -153,9 +153,7 @@ class Maxwell:
         shape = self._shapes.get(key)
         if shape is None:
             shape = RowShape(definition, key[-1], whole.data)
-            if len(self._shapes) >= _MAX_SHAPES:
-                self._shapes.clear()
-            self._shapes[key] = shape
+            self._shapes.add(key, shape, len(whole.data))
         message, row = shape.read(value)
         self._recent = shape
         return _changes(message, row, shape, record)

@@ -8,12 +8,12 @@ from functools import lru_cache
 
 import msgspec
 
-from worker.formats.interface import Place, Record
+from worker.formats.interface import LogPosition, Record
 from worker.formats.maxwell.rows import DECODE_ERRORS, Header
 from worker.formats.maxwell.tables import MaxwellTable, definition_of, template_of
 from worker.formats.table_history import TableDefinition, TableHistory
 
-__all__ = ["ROW_TYPES", "TABLE_DDL", "MaxwellHistory", "Statement", "place_of", "read_statement"]
+__all__ = ["ROW_TYPES", "TABLE_DDL", "MaxwellHistory", "Statement", "log_position_of", "read_statement"]
 
 ROW_TYPES = frozenset(("insert", "update", "delete", "bootstrap-insert"))
 TABLE_DDL = frozenset(("table-create", "table-alter", "table-drop"))
@@ -54,16 +54,16 @@ _read_logged = msgspec.json.Decoder(_Logged).decode
 read_statement = msgspec.json.Decoder(Statement).decode
 
 
-def place_of(record: Record) -> Place | None:
+def log_position_of(record: Record) -> LogPosition | None:
     """By the binlog position. Without one, and for rows of a bootstrap, Kafka's time counts."""
     try:
         found = _read_logged(record.value() or b"")
     except DECODE_ERRORS:
         return None
     if found.type in ROW_TYPES:
-        return Place(_STREAM, _order_of(found.position), barrier=False)
+        return LogPosition(_STREAM, _order_of(found.position), barrier=False)
     if found.type in TABLE_DDL or found.type in _DATABASE_DDL:
-        return Place(_STREAM, _order_of(found.position), barrier=True)
+        return LogPosition(_STREAM, _order_of(found.position), barrier=True)
     return None
 
 

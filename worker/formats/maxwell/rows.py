@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
-from msgspec.structs import asdict, astuple
 
 from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import number
 from worker.formats.maxwell.values import COLUMN_ERRORS, UNTYPED, Column, column_of
+from worker.formats.row_struct import Row, RowStruct, StructColumn
 from worker.formats.table_history import TableDefinition
 from worker.formats.times import Milliseconds, Seconds
 
 __all__ = ["DECODE_ERRORS", "Header", "Message", "Row", "RowShape"]
 
-Row = dict[str, Any]
 Data = TypeVar("Data")
 
 DECODE_ERRORS = COLUMN_ERRORS
@@ -71,50 +70,25 @@ _read_old: Callable[[msgspec.Raw], dict[str, msgspec.Raw] | None] = msgspec.json
 class _RowReader:
     """Reads records whose rows have these columns and no others, in one pass. Never changed."""
 
-    __slots__ = ("_as_row", "_checks", "_finishes", "_holds_any", "decode", "made_for")
+    __slots__ = ("_holds_any", "_struct", "decode", "made_for")
 
     def __init__(self, columns: Mapping[str, Column], made_for: object) -> None:
-        """Every column is required and no other allowed: nothing is dropped, nothing made up."""
-        names = tuple(columns)
-        plain = all(name.isidentifier() and not name.startswith("__") for name in names)
-        fields = names if plain else tuple(f"column{place}" for place in range(len(names)))
-        row_type: Any = msgspec.defstruct(
-            "MaxwellRow",
-            [
-                # Raw holds null as it is, and stands in no union.
-                (field, column.json_type if column.json_type is msgspec.Raw else column.json_type | None)
-                for field, column in zip(fields, columns.values(), strict=True)
-            ],
-            rename=dict(zip(fields, names, strict=True)),
-            forbid_unknown_fields=True,
-            gc=False,
+        self._struct = RowStruct(
+            StructColumn(name, column.json_type, column.finish, column.is_finished)
+            for name, column in columns.items()
         )
-        unfinished = [(name, c.is_finished, c.finish) for name, c in columns.items() if c.finish]
-        self._checks = tuple((name, check, finish) for name, check, finish in unfinished if check)
-        self._finishes = tuple((name, finish) for name, check, finish in unfinished if not check)
         self._holds_any = any(column is _SCALAR for column in columns.values())
-        self._as_row: Callable[[Any], Row] = asdict
-        if not plain:
-            self._as_row = lambda values: dict(zip(names, astuple(values), strict=True))
         self.decode: Callable[[bytes], Message[Any]] = msgspec.json.Decoder(
-            cast(Any, Message)[row_type], float_hook=number
+            cast(Any, Message)[self._struct.type], float_hook=number
         ).decode
         self.made_for = made_for
 
     def row(self, data: Any) -> Row:
         """The row of a record that `decode` read. Raises one of DECODE_ERRORS."""
-        row = self._as_row(data)
+        row = self._struct.as_row(data)
         if self._holds_any and not _NESTED.isdisjoint(map(type, row.values())):
             raise ValueError("an object or an array, which is to be read as text")
-        for column, is_finished, finish in self._checks:
-            value = row[column]
-            if value is not None and not is_finished(value):
-                row[column] = finish(value)
-        for column, finish in self._finishes:
-            value = row[column]
-            if value is not None:
-                row[column] = finish(value)
-        return row
+        return self._struct.finish(row)
 
 
 class RowShape:

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from handlers.mysql.types import MySQLType, read_type
-from handlers.mysql_ddl import (
+from handlers.mysql.ddl import (
     AddColumn,
     Column,
     CreateTable,
@@ -24,6 +23,7 @@ from handlers.mysql_ddl import (
     qualified,
     quoted,
 )
+from handlers.mysql.types import INTEGERS, MySQLType, read_type
 from worker.formats.table_history import TableDefinition
 
 __all__ = ["MaxwellColumn", "MaxwellTable", "definition_of", "statement_for", "template_of"]
@@ -60,7 +60,6 @@ _SIZED = {
     "varbinary": "",
     "tinyint": "",
 }
-_INTEGERS = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
 # Text columns of the character set `binary` are columns of bytes.
 _AS_BYTES = {
     "char": "binary",
@@ -147,7 +146,7 @@ def _type_text(column: MaxwellColumn, told: list[Column], before: str | None) ->
     if name in ("time", "datetime", "timestamp"):
         return f"{name}({column.fraction})" if column.fraction else name
     size, unsigned = _size_told(name, column.name, told) or _kept(name, before)
-    if name in _INTEGERS:
+    if name in INTEGERS:
         unsigned = not column.signed
     return f"{name}{size} unsigned" if unsigned else f"{name}{size}"
 

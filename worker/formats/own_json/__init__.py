@@ -1,1 +1,1 @@
-"""JSON of the user's own, by a layout in the configuration."""
+"""The format `json`: JSON of the user's own, by a layout in the configuration."""

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, cast
 
-from handlers.mysql.types import MySQLType, read_type
+from handlers.mysql.types import BYTES, INTEGERS, SHAPES, TEXTS, MySQLType, read_type
 from handlers.mysql.values import Converter, converter_of
 from worker.formats.maxwell.wkt import geometry_bytes
 
@@ -24,25 +24,12 @@ Convert = Callable[[Any], Any]
 """A value that is not None, as `json_values.number` and a JSON decoder give it -> the column's value. Raises
 ValueError or ArithmeticError for what is no value of the type."""
 
-_TEXTS = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "uuid"))
-_BYTES = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"))
-_GEOMETRIES = frozenset(
-    (
-        "geometry",
-        "geometrycollection",
-        "point",
-        "multipoint",
-        "linestring",
-        "multilinestring",
-        "polygon",
-        "multipolygon",
-    )
-)
-_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "integer", "bigint", "bit", "year")
+_TEXTS = frozenset((*TEXTS, "uuid"))
+_INTEGERS = (*INTEGERS, "integer", "bit", "year")
 _OTHERS = ("decimal", "numeric", "float", "double", "date", "datetime", "timestamp", "time", "enum", "set")
 _ZONED = re.compile(r":\d\d(?:\.\d+)?(?:Z|[+-]\d\d(?::?\d\d)?)\Z", re.ASCII)
 _read_timestamp = cast(Converter, converter_of("timestamp")).read
-TYPE_NAMES = ("boolean", "json", *_INTEGERS, *_OTHERS, *sorted(_TEXTS | _BYTES | _GEOMETRIES))
+TYPE_NAMES = ("boolean", "json", *_INTEGERS, *_OTHERS, *sorted((*_TEXTS, *BYTES, *SHAPES)))
 """What a column type may be, without its size and attributes."""
 
 
@@ -134,6 +121,6 @@ _SPECIAL: Mapping[str, Callable[[MySQLType], Convert]] = {
     "boolean": _always(_boolean),
     "timestamp": _always(_timestamp),
     "set": _set_of,
-    **dict.fromkeys(_BYTES, _bytes_of),
-    **dict.fromkeys(_GEOMETRIES, _always(_geometry)),
+    **dict.fromkeys(BYTES, _bytes_of),
+    **dict.fromkeys(SHAPES, _always(_geometry)),
 }

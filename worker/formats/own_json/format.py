@@ -24,7 +24,7 @@ from worker.formats.own_json.times import reader_of
 from worker.formats.times import kafka_time
 
 if TYPE_CHECKING:
-    from worker.configuration.json_layout import JsonLayout
+    from worker.formats.own_json.layout import JsonLayout
 
 __all__ = ["Json"]
 

@@ -1,0 +1,70 @@
+"""Calls that may hang: in a thread of their own, waited for so long and no longer."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+__all__ = ["Bounded", "GivenUp"]
+
+Answer = TypeVar("Answer")
+
+_LOOK_SECONDS = 0.05
+
+
+class GivenUp(Exception):
+    """The worker stops, and does not wait for a call that is not done."""
+
+
+class Bounded(Generic[Answer]):
+    """A call in a thread of its own, which is waited for so long and no longer."""
+
+    def __init__(self, name: str, do: Callable[[], Answer]) -> None:
+        self._do = do
+        self._answers: list[Answer] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def within(self, seconds: float) -> Answer:
+        """What it returns. Raises what it raises; TimeoutError, with the place where it is, when it is late:
+        then it goes on, and nobody waits for it."""
+        self._thread.join(max(seconds, 0.0))
+        if self._thread.is_alive():
+            raise TimeoutError(f"not done within {seconds:.0f} s; it is at {self._place()}")
+        return self._answer()
+
+    def unless(self, stopped: Callable[[], bool], within: float = math.inf) -> Answer:
+        """What it returns. Raises what it raises; GivenUp, with the place where it is, once `stopped` says
+        so, and TimeoutError when it is late: then it goes on, and nobody waits for it."""
+        end = time.monotonic() + within
+        while self._thread.is_alive():
+            if stopped():
+                raise GivenUp(f"the worker stops; it is at {self._place()}")
+            if time.monotonic() >= end:
+                raise TimeoutError(f"not done within {within:.0f} s; it is at {self._place()}")
+            self._thread.join(_LOOK_SECONDS)
+        return self._answer()
+
+    def _answer(self) -> Answer:
+        if self._error is not None:
+            raise self._error
+        return self._answers[0]
+
+    def _run(self) -> None:
+        try:
+            self._answers.append(self._do())
+        except BaseException as error:  # raised again in the thread that waits
+            self._error = error
+
+    def _place(self) -> str:
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        if frame is None:
+            return "its end"
+        inner = traceback.extract_stack(frame)[-3:]
+        return " > ".join(f"{each.filename}:{each.lineno} {each.name}" for each in inner)

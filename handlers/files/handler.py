@@ -1,0 +1,182 @@
+"""The `files` handler: JSON lines for each table, in files that a loader can take as they appear."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from handlers.api import Batch, Handler, HandlerContext, Rejected, TargetUnavailable
+from handlers.change_json import line
+from handlers.files.table_file import TableFile, recover, safe_name
+from handlers.logs import get_logger
+from handlers.options.templates import place_of
+from handlers.options.values import PositiveDuration, PositiveSize, duration, size
+
+__all__ = ["FilesHandler", "FilesOptions"]
+
+_MAX_OPEN = 256
+
+# The disk, not the batch: full, gone, or read-only since it found an error.
+_DISK = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO}
+    | {errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EMFILE, errno.ENFILE}
+)
+
+log = get_logger("handlers.files")
+
+
+class FilesOptions(BaseModel):
+    """The keys of a `type: files` entry."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    directory: str = Field(
+        min_length=1, description="Where the files go, relative to the configuration file's folder."
+    )
+    rotate_bytes: PositiveSize = size("64MiB", "A file that has this size on disk is finished.")
+    rotate_every: PositiveDuration = duration(
+        "10m", "A file of this age is finished, also when its table is idle."
+    )
+    compress: Literal["none", "gzip"] = Field("none", description="gzip: one member for each batch.")
+
+
+class FilesHandler(Handler):
+    """Appends each change as a line to `<directory>/<database>/<table>/<time>.jsonl`.
+
+    Batches of different tables are written side by side: only the list of tables has a common lock.
+    """
+
+    options_model: ClassVar[type[FilesOptions]] = FilesOptions
+
+    def __init__(self, **options: Any) -> None:
+        self._options = FilesOptions.model_validate(options)
+        self._suffix = ".jsonl.gz" if self._options.compress == "gzip" else ".jsonl"
+        self._directory = Path(self._options.directory)
+        self._lock = Lock()  # guards _files and _open
+        self._files: dict[tuple[str, str], TableFile] = {}
+        self._open: OrderedDict[TableFile, None] = OrderedDict()  # the least recently used first
+        self._rotation: _Rotation | None = None
+        self.clock: Callable[[], float] = time.time
+        """Seconds since 1970."""
+
+    def open(self, context: HandlerContext) -> None:
+        """Finish what a crashed worker left. Raises OSError."""
+        self._directory = context.folder / self._options.directory
+        self._directory.mkdir(parents=True, exist_ok=True)
+        for path in recover(self._directory):
+            log.info("file_recovered", handler=context.handler, path=str(path))
+        self._rotation = _Rotation(
+            context.handler, min(self._options.rotate_every / 4, 60.0), self.rotate_old
+        )
+
+    def handle(self, batch: Batch) -> None:
+        """Returns when the batch is on disk.
+
+        Raises Rejected for a value without a form in JSON, TargetUnavailable for a disk that is full or out
+        of order, OSError for anything else that the system refuses (a missing right).
+        """
+        lines = b"".join(_lines(batch))
+        if not lines:
+            return
+        file = self._file_of(batch)
+        try:
+            size = file.write(lines, self.clock())
+        except OSError as error:
+            if error.errno in _DISK:
+                raise TargetUnavailable(f"{self._directory}: {error.strerror}") from error
+            raise
+        if size >= self._options.rotate_bytes:
+            # The batch is safe: a name that cannot be given now must not have it written twice.
+            self._finish(file)
+
+    def rotate_old(self) -> None:
+        """Finish the files that are older than `rotate_every`."""
+        with self._lock:
+            files = list(self._files.values())
+        for file in files:
+            self._finish(file, opened_before=self.clock() - self._options.rotate_every)
+
+    def close(self) -> None:
+        """Finish every file. Raises OSError for one that could not be renamed, after the others."""
+        if self._rotation is not None:
+            self._rotation.stop()
+            self._rotation = None
+        with self._lock:
+            files = list(self._files.values())
+            self._files.clear()
+            self._open.clear()
+        failed = [file for file in files if not self._finish(file)]
+        if failed:
+            raise OSError(f"{len(failed)} files keep their .part name; the next start finishes them")
+
+    def check(self, context: HandlerContext) -> None:
+        """Write to the directory, or to where it would be made, leaving nothing behind. Raises OSError."""
+        directory = (context.folder / self._options.directory).absolute()
+        existing = next(path for path in (directory, *directory.parents) if path.exists())
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(b"\n")
+            file.flush()
+
+    def _file_of(self, batch: Batch) -> TableFile:
+        key = (batch.database, batch.name)
+        with self._lock:
+            file = self._files.get(key)
+            if file is None:
+                folder = self._directory / safe_name(batch.database) / safe_name(batch.name)
+                file = self._files[key] = TableFile(folder, self._suffix)
+            self._open[file] = None
+            self._open.move_to_end(file)
+            surplus = list(self._open)[: max(0, len(self._open) - _MAX_OPEN)]
+            for other in surplus:
+                del self._open[other]
+        for other in surplus:
+            if not other.release():
+                with self._lock:
+                    self._open.setdefault(other)
+        return file
+
+    def _finish(self, file: TableFile, *, opened_before: float | None = None) -> bool:
+        try:
+            file.finish(opened_before=opened_before)
+        except OSError as error:
+            log.warning("file_not_finished", error=str(error))
+            return False
+        return True
+
+
+def _lines(batch: Batch) -> Iterator[bytes]:
+    for at, change in enumerate(batch.changes):
+        try:
+            yield line(change, batch.database, batch.name)
+        except TypeError as error:
+            raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None
+
+
+class _Rotation:
+    """The thread that finishes files of idle tables. Its handler owns it and stops it."""
+
+    def __init__(self, name: str, interval: float, rotate: Callable[[], None]) -> None:
+        self._stopped = Event()
+        self._interval = interval
+        self._rotate = rotate
+        self._thread = Thread(target=self._run, name=f"{name}-rotation", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._interval):
+            try:
+                self._rotate()
+            except Exception:  # a later try may do; the thread must be there for it
+                log.exception("rotation_failed")

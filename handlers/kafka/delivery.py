@@ -1,0 +1,186 @@
+"""Messages of one batch on their way to the brokers: all reported before the handler goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from threading import Event, Lock, Thread
+from typing import Any
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from handlers.kafka.librdkafka import client_logger
+
+__all__ = ["UNKNOWN_TOPIC", "Delivery", "KafkaMessage", "Outbox"]
+
+UNKNOWN_TOPIC = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART})
+
+_POLL_SECONDS = 0.1
+_FULL_SECONDS = 0.01
+_GRACE_SECONDS = 5.0
+
+Headers = list[tuple[str, str | bytes | None]]
+
+
+class KafkaMessage(msgspec.Struct, frozen=True):
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Delivery:
+    """What became of the messages of one call. Reports come in the outbox's thread."""
+
+    def __init__(self, count: int) -> None:
+        self._lock = Lock()  # guards `_open` and `errors`
+        self._open = count
+        self.errors: dict[int, KafkaError] = {}
+        """Place of the message -> why it was not delivered."""
+        self.reported = Event()
+        if not count:
+            self.reported.set()
+
+    def report(self, place: int, error: KafkaError | None) -> None:
+        """A message was delivered, or never will be."""
+        with self._lock:
+            if error is not None:
+                self.errors[place] = error
+            self._open -= 1
+            if not self._open:
+                self.reported.set()
+
+
+class Outbox:
+    """One idempotent producer for all threads, and the thread (named, owned here) that takes its reports.
+
+    A producer that has broken for good is replaced by the next call.
+    """
+
+    def __init__(self, settings: dict[str, Any], timeout: float, name: str) -> None:
+        self._settings = settings
+        self._timeout = timeout
+        self._name = name
+        self._lock = Lock()  # guards the four below
+        self._producer: Producer | None = None
+        self._missing: set[str] = set()
+        self._thread: Thread | None = None
+        self._trouble: KafkaError | None = None
+        self._stopped = Event()
+
+    def send(self, topic: str, messages: Sequence[KafkaMessage]) -> dict[int, KafkaError]:
+        """Send in order, and wait until each is delivered or will never be.
+
+        Returns place -> error of those that were not; none is on its way any more. Raises KafkaException when
+        there can be no producer.
+        """
+        producer = self._running()
+        self._look_again(producer, topic)
+        delivery = Delivery(len(messages))
+        for place, message in enumerate(messages):
+            error = self._produce(producer, topic, message, _reporter(delivery, place))
+            if error is not None:
+                # Nothing after it may be delivered before it.
+                for rest in range(place, len(messages)):
+                    delivery.report(rest, error)
+                break
+        # librdkafka reports every message within message.timeout.ms.
+        if not delivery.reported.wait(self._timeout + _GRACE_SECONDS):
+            producer.purge()
+            producer.flush(_GRACE_SECONDS)
+        if any(error.fatal() for error in delivery.errors.values()) or not delivery.reported.is_set():
+            self._replace(producer)
+        if not delivery.reported.is_set():
+            return {0: KafkaError(KafkaError._TIMED_OUT, "librdkafka reports no delivery")}
+        with self._lock:
+            if not delivery.errors:
+                self._trouble = None
+            elif any(error.code() in UNKNOWN_TOPIC for error in delivery.errors.values()):
+                self._missing.add(topic)
+        return delivery.errors
+
+    def trouble(self) -> str | None:
+        """What the client last said is wrong with the brokers."""
+        with self._lock:
+            return None if self._trouble is None else str(self._trouble.str())
+
+    def close(self) -> None:
+        """What is on its way is given up."""
+        with self._lock:
+            producer, self._producer = self._producer, None
+            thread, self._thread = self._thread, None
+        self._stopped.set()
+        if thread is not None:
+            thread.join()
+        if producer is not None:
+            producer.purge()
+            producer.flush(_GRACE_SECONDS)
+
+    def _look_again(self, producer: Producer, topic: str) -> None:
+        """librdkafka would ask for minutes no more about a topic that was missing."""
+        with self._lock:
+            was_missing = topic in self._missing
+            self._missing.discard(topic)
+        if was_missing:
+            with contextlib.suppress(KafkaException):  # sending tells what is wrong
+                producer.list_topics(topic, timeout=self._timeout)
+
+    def _produce(
+        self, producer: Producer, topic: str, message: KafkaMessage, report: Callable[..., None]
+    ) -> KafkaError | None:
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                producer.produce(
+                    topic, message.value, message.key, on_delivery=report, headers=message.headers
+                )
+            except BufferError:
+                # The queue is full; the thread of reports makes room.
+                if time.monotonic() > deadline:
+                    return KafkaError(KafkaError._QUEUE_FULL)
+                self._stopped.wait(_FULL_SECONDS)
+            except KafkaException as error:
+                refused: KafkaError = error.args[0]
+                return refused
+            else:
+                return None
+
+    def _running(self) -> Producer:
+        with self._lock:
+            if self._producer is None:
+                settings = {**self._settings, "error_cb": self._on_error}
+                self._producer = Producer(settings, logger=client_logger())
+            if self._thread is None:
+                self._stopped.clear()
+                self._thread = Thread(target=self._run, name=f"{self._name}-delivery", daemon=True)
+                self._thread.start()
+            return self._producer
+
+    def _replace(self, broken: Producer) -> None:
+        with self._lock:
+            if self._producer is broken:
+                self._producer = None
+        # Its other callers wait for their reports, which nobody else takes any more.
+        broken.purge()
+        broken.flush(_GRACE_SECONDS)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            with self._lock:
+                producer = self._producer
+            if producer is None:
+                self._stopped.wait(_POLL_SECONDS)
+            else:
+                producer.poll(_POLL_SECONDS)
+
+    def _on_error(self, error: KafkaError) -> None:
+        with self._lock:
+            self._trouble = error
+
+
+def _reporter(delivery: Delivery, place: int) -> Callable[[KafkaError | None, Message], None]:
+    def report(error: KafkaError | None, _message: Message) -> None:
+        delivery.report(place, error)
+
+    return report

@@ -1,0 +1,246 @@
+"""The `kafka` handler: changes to topics chosen per table, keyed by the primary key."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any, ClassVar, Literal
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from handlers.api import (
+    Batch,
+    Change,
+    Handler,
+    HandlerContext,
+    PartialFailure,
+    Rejected,
+    TargetUnavailable,
+)
+from handlers.change_json import json_row, line
+from handlers.kafka.delivery import UNKNOWN_TOPIC, KafkaMessage, Outbox
+from handlers.kafka.librdkafka import client_logger
+from handlers.kafka.settings import PropertyFault, check_properties, client_settings, producer_settings
+from handlers.logs import get_logger
+from handlers.options.templates import Template, TemplateError, place_of
+from handlers.options.values import PositiveDuration, PropertyValue, Servers, duration
+from handlers.rows import row_after
+
+__all__ = ["KafkaHandler", "KafkaOptions", "Undelivered"]
+
+# https://kafka.apache.org/documentation/#topicconfigs names no rule; Kafka's own is in
+# org.apache.kafka.common.internals.Topic.
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_LITERAL = re.compile(r"[a-zA-Z0-9._-]*")
+
+_OF_THE_MESSAGE = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+    }
+)
+_DOWN = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._AUTHENTICATION,
+        KafkaError._FATAL,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._QUEUE_FULL,
+        KafkaError._RESOLVE,
+        KafkaError._SSL,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+_CHECK_SECONDS = 10.0
+
+log = get_logger("handlers.kafka")
+_encode = msgspec.json.Encoder().encode
+
+
+class Undelivered(Exception):
+    """The brokers refused messages, not for what is in them."""
+
+
+class KafkaOptions(BaseModel):
+    """The keys of a `type: kafka` entry."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bootstrap_servers: Servers = Field(description="The target's brokers: HOST:9092,HOST:9092.")
+    topic: str = Field(
+        default="replica.{database}.{table}",
+        description="The topic of a table; {database} and {table} are replaced.",
+    )
+    value: Literal["change", "after"] = Field(
+        default="change",
+        description="The whole change; or the row as it is now, with a tombstone for a delete.",
+    )
+    timeout: PositiveDuration = duration("10s", "How long a message may take until the brokers have it.")
+    properties: dict[str, PropertyValue] = Field(
+        default={}, description="Any other librdkafka property (TLS, SASL, compression.type, batch.size ...)."
+    )
+
+    @field_validator("topic")
+    @classmethod
+    def _topic_is_usable(cls, topic: str) -> str:
+        try:
+            template = Template(topic, row=False)
+        except TemplateError as error:
+            raise ValueError(str(error)) from None
+        literals = [part for part in template.parts if isinstance(part, str)]
+        wrong = sorted({letter for text in literals for letter in _LITERAL.sub("", text)})
+        if wrong:
+            raise ValueError(f"a topic cannot hold {' '.join(wrong)}; allowed: letters, digits, . _ -")
+        if not template.parts:
+            raise ValueError("it is empty")
+        return topic
+
+    @field_validator("properties")
+    @classmethod
+    def _properties_are_usable(cls, properties: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        try:
+            check_properties(properties, info.data.get("timeout", 1.0))
+        except PropertyFault as fault:
+            raise ValueError(str(fault)) from None
+        return properties
+
+
+class KafkaHandler(Handler):
+    """A batch is done when the brokers have all its messages, in their order."""
+
+    options_model: ClassVar[type[KafkaOptions]] = KafkaOptions
+
+    def __init__(self, **options: Any) -> None:
+        self._options = KafkaOptions.model_validate(options)
+        self._topic = Template(self._options.topic, row=False)
+        self._outbox: Outbox | None = None
+        self._log = log
+
+    def open(self, context: HandlerContext) -> None:
+        """Connects when it is first needed."""
+        options = self._options
+        settings = producer_settings(options.bootstrap_servers, options.properties, options.timeout)
+        self._outbox = Outbox(settings, options.timeout, context.handler)
+        self._log = log.bind(handler=context.handler)
+
+    def handle(self, batch: Batch) -> None:
+        """Raises Rejected, TargetUnavailable, Undelivered, or PartialFailure with one of them."""
+        topic = self._topic.of_table(batch.database, batch.name)
+        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            told = f"{topic!r} is no name of a topic (letters, digits, . _ -, at most 249); see option topic"
+            raise _rejected(batch, 0, told)
+        messages: list[KafkaMessage] = []
+        places: list[int] = []
+        for at, change in enumerate(batch.changes):
+            try:
+                message = self._message(batch, change)
+            except (TypeError, ValueError) as error:
+                raise _rejected(batch, at, error) from None
+            if message is not None:
+                messages.append(message)
+                places.append(at)
+        self._deliver(batch, topic, messages, places)
+
+    def close(self) -> None:
+        if self._outbox is not None:
+            self._outbox.close()
+            self._outbox = None
+
+    def check(self, context: HandlerContext) -> None:
+        """Ask the brokers for their topics; none is made by asking. Raises TargetUnavailable."""
+        errors: list[KafkaError] = []
+        settings = client_settings(self._options.bootstrap_servers, self._options.properties)
+        settings["error_cb"] = errors.append
+        admin = AdminClient(settings, logger=client_logger())
+        end = time.monotonic() + min(self._options.timeout, _CHECK_SECONDS)
+        while True:
+            try:
+                admin.list_topics(timeout=1)
+            except KafkaException as error:
+                last: KafkaError = error.args[0]
+            else:
+                return
+            admin.poll(0)
+            reasons = [each for each in errors if each.code() != KafkaError._ALL_BROKERS_DOWN]
+            if time.monotonic() >= end:
+                told = (reasons or [last])[-1].str()
+                raise TargetUnavailable(f"Kafka at {self._options.bootstrap_servers}: {told}")
+
+    def _message(self, batch: Batch, change: Change) -> KafkaMessage | None:
+        """None: a change that has no message. Raises TypeError, ValueError."""
+        row = change.after if change.after is not None else change.before
+        key = None
+        if row is not None and change.key_columns:
+            missing = [column for column in change.key_columns if column not in row]
+            if missing:
+                raise ValueError(f"the row lacks {', '.join(missing)} of its primary key")
+            key = _encode(json_row(change.key))
+        headers: list[tuple[str, str | bytes | None]] = [
+            ("source.topic", change.topic),
+            ("source.partition", str(change.partition)),
+            ("source.offset", str(change.offset)),
+            ("source.index", str(change.index)),
+            ("source.table", batch.table),
+            ("op", change.op),
+        ]
+        if self._options.value == "change":
+            return KafkaMessage(key, line(change, batch.database, batch.name)[:-1], headers)
+        if row is None:
+            self._log.warning("change_ignored", table=batch.table, op=change.op, sql=change.sql)
+            return None
+        if change.after is not None:
+            return KafkaMessage(key, _encode(json_row(row_after(change))), headers)
+        if key is None:
+            raise ValueError(
+                "the deleted row has no primary key, so no tombstone can name it; use value: change"
+            )
+        return KafkaMessage(key, None, headers)
+
+    def _deliver(self, batch: Batch, topic: str, messages: list[KafkaMessage], places: list[int]) -> None:
+        assert self._outbox is not None, "handle comes after open"
+        errors = self._outbox.send(topic, messages)
+        if not errors:
+            return
+        failed = min(errors)
+        error: KafkaError | None = errors[failed]
+        if errors[failed].code() in _OF_THE_MESSAGE:
+            # Brokers refuse whole sets of messages: which one they mean is found by sending them one by one.
+            for single in range(failed, len(messages)):
+                failed, error = single, self._outbox.send(topic, messages[single : single + 1]).get(0)
+                if error is not None:
+                    break
+        if error is None:
+            return
+        at = places[failed]
+        if error.code() in _OF_THE_MESSAGE:
+            raise _partial(at, _rejected(batch, at, f"topic {topic} refuses it: {error.str()}"))
+        raise _partial(at, self._failure(topic, error))
+
+    def _failure(self, topic: str, error: KafkaError) -> Exception:
+        if error.code() in UNKNOWN_TOPIC:
+            return Undelivered(f"there is no topic {topic}, and the brokers make none: create it")
+        if error.code() in _DOWN or error.retriable() or error.fatal():
+            trouble = self._outbox.trouble() if self._outbox is not None else None
+            reason = f"{error.str()} ({trouble})" if trouble else error.str()
+            return TargetUnavailable(f"Kafka at {self._options.bootstrap_servers}, topic {topic}: {reason}")
+        return Undelivered(f"topic {topic}: {error.str()}")
+
+
+def _rejected(batch: Batch, at: int, reason: object) -> Rejected:
+    return Rejected(f"{place_of(batch.changes[at], batch.table)}: {reason}", at=at)
+
+
+def _partial(done: int, cause: Exception) -> Exception:
+    return PartialFailure(done, cause) if done else cause

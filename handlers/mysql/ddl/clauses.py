@@ -1,0 +1,237 @@
+"""The clauses of ALTER TABLE, and the keys in a table's definition."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from handlers.mysql.ddl.columns import read_definition
+from handlers.mysql.ddl.operations import (
+    AddColumn,
+    ChangeKey,
+    DropColumn,
+    LoseRows,
+    ModifyColumn,
+    Operation,
+    RenameColumn,
+    StatementError,
+    TableName,
+)
+from handlers.mysql.ddl.tokens import Tokens
+
+__all__ = ["Key", "clauses_of", "is_primary", "new_name", "read_key"]
+
+_KEY_WORDS = (
+    "INDEX",
+    "KEY",
+    "UNIQUE",
+    "FULLTEXT",
+    "SPATIAL",
+    "CONSTRAINT",
+    "PRIMARY",
+    "FOREIGN",
+    "CHECK",
+)
+_SIZED = frozenset(
+    """
+    BINARY BIT BLOB CHAR CHARACTER DATETIME DEC DECIMAL DOUBLE ENUM FIXED FLOAT INT INTEGER BIGINT MEDIUMINT
+    SMALLINT TINYINT NCHAR NUMERIC NVARCHAR REAL SET TEXT TIME TIMESTAMP VARBINARY VARCHAR VECTOR YEAR
+    """.split()  # noqa: SIM905 - words are read more easily
+)
+# First words of clauses that leave columns, key and rows as they are, besides options (`WORD = value`).
+_NOTHING = """
+    ALGORITHM ALTER ANALYZE AUTO_INCREMENT CHARACTER CHARSET CHECK COALESCE COLLATE COMMENT COMPRESSION
+    CONVERT DATA DEFAULT DISABLE ENABLE ENCRYPTION ENGINE FORCE INDEX KEY_BLOCK_SIZE LOCK MAX_ROWS MIN_ROWS
+    OPTIMIZE ORDER PACK_KEYS PARTITION PARTITIONS REBUILD REMOVE RENAME REORGANIZE REPAIR ROW_FORMAT
+    SECONDARY_LOAD SECONDARY_UNLOAD STATS_AUTO_RECALC STATS_PERSISTENT STATS_SAMPLE_PAGES SUBPARTITION
+    TABLESPACE UNION UPGRADE WITH WITHOUT
+"""
+_NO_CHANGE = frozenset(_NOTHING.split())
+_OF_PARTITIONS = ("TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT")
+# The name a column has for a moment while columns swap their names.
+_IN_BETWEEN = "_binlane_renaming"
+
+
+class Key(NamedTuple):
+    primary: bool
+    columns: tuple[str, ...]
+    """Empty: an index, a foreign key or a check."""
+
+
+def read_key(part: Tokens) -> Key | None:
+    """A key, index, constraint or period of a table; None, and nothing passed, if it is a column."""
+    if (
+        part.word not in _KEY_WORDS
+        and not _is_vector_index(part)
+        and (part.word, part.peek()) != ("PERIOD", "FOR")
+    ):
+        return None
+    if part.take("CONSTRAINT") and part.word not in _KEY_WORDS:
+        part.name()
+    primary = part.take("PRIMARY", "KEY")
+    if not primary and not part.take("UNIQUE"):
+        return Key(False, ())
+    while not part.at_end:
+        columns = part.brackets()
+        if columns is not None:
+            names = [_key_column(one) for one in columns.parts()]
+            # A key of expressions, or of prefixes, does not tell one row from another by its columns.
+            return Key(primary, tuple(name for name in names if name) if all(names) else ())
+        part.next()
+    raise StatementError(f"the columns of a key expected {part.here()}")
+
+
+def _is_vector_index(part: Tokens) -> bool:
+    """`VECTOR INDEX v (c)`, `VECTOR v (c)`; but `vector blob` is a column of that name, which MySQL 8
+    does not reserve."""
+    if part.word != "VECTOR" or part.peek() in _SIZED:
+        return False
+    return part.peek() in ("INDEX", "KEY", "(") or part.peek(2) == "("
+
+
+def _key_column(tokens: Tokens) -> str:
+    return "" if tokens.word == "(" else tokens.name()
+
+
+def new_name(clause: Tokens) -> tuple[str | None, str] | None:
+    """(database or None, table) of `RENAME [TO] …`; None, and nothing passed, if it is another clause."""
+    if clause.word != "RENAME" or clause.peek() in ("COLUMN", "INDEX", "KEY"):
+        return None
+    clause.next()
+    clause.take_any("TO", "AS", "=")
+    first = clause.name()
+    return (first, clause.name()) if clause.take(".") else (None, first)
+
+
+def clauses_of(clauses: list[Tokens], table: TableName) -> list[Operation]:
+    """What the clauses do, put in order: in the statement they all speak of the table as it was before it.
+
+    Raises StatementError.
+    """
+    found: list[Operation] = []
+    of_list = False  # a clause that is a list goes on: `ORDER BY a, b`, `TRUNCATE PARTITION p0, p1`
+    for clause in clauses:
+        if clause.at_end:
+            continue  # the new name was read from it
+        if of_list and not _begins_a_clause(clause):
+            continue
+        of_list = "PARTITION" in (clause.word, clause.peek()) or clause.word == "ORDER"
+        found += _clause(clause, table)
+    renames = [one for one in found if isinstance(one, RenameColumn)]
+    return [
+        *(one for one in found if isinstance(one, LoseRows)),
+        *(one for one in found if isinstance(one, DropColumn)),
+        *_one_after_another(renames),
+        *(one for one in found if isinstance(one, ModifyColumn)),
+        *(one for one in found if isinstance(one, AddColumn)),
+        *_last_key([one for one in found if isinstance(one, ChangeKey)]),
+    ]
+
+
+def _last_key(found: list[ChangeKey]) -> list[ChangeKey]:
+    """The old key goes before the new one comes, in whichever order the clauses stand."""
+    return [one for one in found if one.columns][-1:] or found[-1:]
+
+
+def _begins_a_clause(clause: Tokens) -> bool:
+    return clause.peek() not in ("", "ASC", "DESC", "INTO")
+
+
+def _clause(clause: Tokens, table: TableName) -> list[Operation]:  # noqa: PLR0911 - one return for each kind
+    if clause.take("ADD"):
+        return _add(clause, table)
+    if clause.take("DROP"):
+        return _drop(clause, table)
+    if clause.take("MODIFY"):
+        _pass_column(clause)
+        return list(_modify(clause, table))
+    if clause.take("CHANGE"):
+        _pass_column(clause)
+        old, (modify, *key) = clause.name(), _modify(clause, table)
+        new = modify.column.name
+        return [*([RenameColumn(table, old, new)] if old != new else []), modify, *key]
+    if clause.take("RENAME", "COLUMN"):
+        clause.take("IF", "EXISTS")
+        old = clause.name()
+        clause.expect("TO")
+        return [RenameColumn(table, old, clause.name())]
+    if clause.word in _OF_PARTITIONS:
+        return [LoseRows(table, clause.spelled())]
+    if clause.word in _NO_CHANGE or clause.peek() == "=":
+        return []
+    raise StatementError(f"a clause of ALTER TABLE expected {clause.here()}")
+
+
+def _add(clause: Tokens, table: TableName) -> list[Operation]:
+    is_column = clause.take("COLUMN")
+    clause.take("IF", "NOT", "EXISTS")
+    if not is_column:
+        key = read_key(clause)
+        if key is not None:
+            return [ChangeKey(table, key.columns)] if key.primary else []
+        if clause.word == "PARTITION" or (clause.word, clause.peek()) == ("SYSTEM", "VERSIONING"):
+            return []
+    several = clause.brackets()
+    operations: list[Operation] = []
+    for part in [clause] if several is None else several.parts():
+        key = read_key(part)
+        if key is None:
+            definition = read_definition(part)
+            operations.append(AddColumn(table, definition.column, definition.after))
+            key = Key(definition.primary, (definition.column.name,))
+        if key.primary:
+            operations.append(ChangeKey(table, key.columns))
+    return operations
+
+
+def _modify(clause: Tokens, table: TableName) -> tuple[ModifyColumn, *tuple[ChangeKey, ...]]:
+    definition = read_definition(clause)
+    modify = ModifyColumn(table, definition.column, definition.after)
+    return (modify, ChangeKey(table, (modify.column.name,))) if definition.primary else (modify,)
+
+
+def _drop(clause: Tokens, table: TableName) -> list[Operation]:
+    if clause.take("PRIMARY", "KEY"):
+        return [ChangeKey(table, ())]
+    if clause.take_any("INDEX", "KEY", "CONSTRAINT"):
+        clause.take("IF", "EXISTS")
+        return [ChangeKey(table, ())] if is_primary(clause.name()) else []
+    if clause.word == "PARTITION":
+        return [LoseRows(table, f"DROP {clause.spelled()}")]
+    if clause.word in _KEY_WORDS or (clause.word, clause.peek()) in (
+        ("PERIOD", "FOR"),
+        ("SYSTEM", "VERSIONING"),
+    ):
+        return []
+    clause.take("COLUMN")
+    clause.take("IF", "EXISTS")
+    return [DropColumn(table, clause.name())]
+
+
+def is_primary(index: str) -> bool:
+    """Whether an index of this name is the primary key."""
+    return index.upper() == "PRIMARY"
+
+
+def _pass_column(clause: Tokens) -> None:
+    clause.take("COLUMN")
+    clause.take("IF", "EXISTS")
+
+
+def _one_after_another(renames: list[RenameColumn]) -> list[RenameColumn]:
+    """So that no column takes a name that another one still has."""
+    by_name = {one.name.lower(): one for one in renames}
+    ordered: list[RenameColumn] = []
+    while by_name:
+        # Who stands in the way of the first goes before it, and so on: to one that may go, or round a ring.
+        chain = [next(iter(by_name.values()))]
+        del by_name[chain[0].name.lower()]
+        while (blocking := by_name.pop(chain[-1].to.lower(), None)) is not None:
+            chain.append(blocking)
+        first, last = chain[0], chain[-1]
+        if len(chain) > 1 and last.to.lower() == first.name.lower():  # they swap names
+            ordered.append(RenameColumn(first.table, first.name, _IN_BETWEEN))
+            ordered += chain[:0:-1]
+            ordered.append(RenameColumn(first.table, _IN_BETWEEN, first.to))
+        else:
+            ordered += chain[::-1]
+    return ordered

@@ -1,0 +1,140 @@
+"""Column definitions: `age bigint unsigned NOT NULL DEFAULT 18 COMMENT '…' AFTER name`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from handlers.mysql.ddl.operations import Column, Default
+from handlers.mysql.ddl.tokens import Kind, Tokens
+from handlers.mysql.types import SYNONYMS
+
+__all__ = ["Definition", "read_definition"]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A column, and what its definition says of the table's keys."""
+
+    column: Column
+    primary: bool
+    unique: bool
+    after: str | None
+    """The column behind which it stands; empty: it is the first; None: not said."""
+
+
+_SYNONYMS = {
+    **SYNONYMS,
+    "bool": "tinyint(1)",
+    "boolean": "tinyint(1)",
+    "serial": "bigint unsigned",
+    "char byte": "binary",
+    "long": "mediumtext",
+}
+_NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "UTC_TIMESTAMP")
+
+
+def read_definition(tokens: Tokens) -> Definition:
+    """Read a column's name, type, attributes and place.
+
+    Raises StatementError.
+    """
+    name = tokens.name()
+    type_text, numbered = _type(tokens)
+    nullable, default, generated, primary, unique = not numbered, None, None, False, numbered
+    after: str | None = None
+    while not tokens.at_end:
+        if tokens.take("NOT", "NULL"):
+            nullable = False
+        elif tokens.take("DEFAULT"):
+            default = _default(tokens)
+        elif tokens.take("AUTO_INCREMENT"):
+            numbered = True
+        elif tokens.take("AS"):
+            if (expression := tokens.brackets()) is not None:
+                generated = expression.spelled()
+        elif tokens.take("UNIQUE"):
+            unique = True
+            tokens.take("KEY")
+        elif tokens.take("PRIMARY") or tokens.take("KEY"):
+            primary = True
+            tokens.take("KEY")
+        elif tokens.take("REFERENCES"):
+            break
+        elif tokens.take("COMMENT") or tokens.take("COLLATE"):
+            tokens.next()
+        elif tokens.word in ("FIRST", "AFTER"):
+            after = "" if tokens.next().text == "FIRST" else tokens.name()
+        else:  # NULL, ON UPDATE now(), CHECK (…), VIRTUAL, CHARACTER SET x, INVISIBLE, SRID 0 …
+            tokens.skip()
+    column = Column(name, type_text, nullable and not primary, default, generated, numbered)
+    return Definition(column, primary, unique, after)
+
+
+def _type(tokens: Tokens) -> tuple[str, bool]:
+    """The type in the spelling of `Change.types`, and whether it says that rows are numbered (SERIAL)."""
+    tokens.take("NATIONAL")
+    name = tokens.name().lower()
+    if name == "double":
+        tokens.take("PRECISION")
+    elif name == "char" and tokens.take("BYTE"):
+        name = "char byte"
+    elif name in ("char", "character", "nchar") and tokens.take_any("VARYING", "VARCHAR", "VARCHARACTER"):
+        name = "varchar"
+    elif name == "long":
+        name = "mediumblob" if tokens.take("VARBINARY") else "mediumtext"
+        tokens.take("VARCHAR")
+    text = _SYNONYMS.get(name, name)
+    inside = tokens.brackets()
+    if inside is not None:
+        text += f"({inside.spelled(apart='')})"
+    elif text == "decimal":
+        text = "decimal(10,0)"
+    if re.fullmatch(r"decimal\(\d+\)", text):
+        text = f"{text[:-1]},0)"
+    unsigned = False
+    while word := tokens.take_any("UNSIGNED", "SIGNED", "ZEROFILL"):
+        unsigned = unsigned or word != "SIGNED"
+    return text + (" unsigned" if unsigned else ""), name == "serial"
+
+
+def _default(tokens: Tokens) -> Default:  # noqa: PLR0911 - one return for each kind of literal
+    sign = ""
+    while found := tokens.take_any("-", "+"):
+        sign = "" if found == "+" else "-"
+    if tokens.word.startswith("_") and tokens.kind is Kind.WORD:
+        tokens.next()  # the character set of the text: _utf8mb4'…'
+    if tokens.kind is Kind.TEXT:
+        return Default("text", tokens.next().text)
+    if tokens.kind is Kind.NUMBER:
+        return Default("number", sign + tokens.next().text)
+    if tokens.kind is Kind.BITS:
+        return Default("bits", tokens.next().text)
+    if tokens.kind is Kind.BYTES:
+        return Default("bytes", tokens.next().text)
+    if tokens.take("NULL"):
+        return Default("null", "")
+    if word := tokens.take_any("TRUE", "FALSE"):
+        return Default("number", "1" if word == "TRUE" else "0")
+    if tokens.take_any(*_NOW):
+        tokens.brackets()
+        return Default("now", "")
+    inside = tokens.brackets()
+    if inside is not None:
+        return _of_expression(inside)
+    name = tokens.name()
+    arguments = tokens.brackets()
+    return Default("expression", name if arguments is None else f"{name}({arguments.spelled()})")
+
+
+def _of_expression(inside: Tokens) -> Default:
+    """`DEFAULT ('x')` is a literal like any other."""
+    begin = inside.place
+    try:
+        default = _default(inside)
+    except ValueError:
+        default = None
+    if default is not None and inside.at_end:
+        return default
+    inside.place = begin
+    return Default("expression", inside.spelled())

@@ -1,0 +1,58 @@
+"""How far a statement may reach: to tables that the rule leads to the handler, and that the handler keeps.
+
+A statement names tables itself: `DROP TABLE payroll.salaries` may stand in a record of shop.orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from handlers.mysql.ddl.operations import CreateTable, DropTable, Operation, RenameTable, TableName
+from handlers.mysql.ddl.rules import DDLRules
+
+__all__ = ["EVERYWHERE", "Reach", "names_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What one handler may change."""
+
+    handles: Callable[[str], bool]
+    """Whether the rule of this table ("database.table") leads its records to the handler."""
+    keeps: Callable[[TableName], bool]
+    """Whether the handler has written this table before."""
+    made: Callable[[TableName], bool]
+    """Whether binlane has made the table in the target."""
+
+    def refusal(self, operation: Operation, own: Collection[TableName], rules: DDLRules) -> str:
+        """Why the operation must not be done; empty: it may.
+
+        `own`: the table of the statement's record, which the handler keeps in any case, and those that the
+        statement has renamed to what they are called now.
+        """
+        table = operation.table
+        for name in names_of(operation):
+            if name not in own and not self.handles(str(name)):
+                return f"no rule leads {name} to this handler"
+        # What LIKE names is copied: its columns and their defaults would be seen by others.
+        needed = operation.like if isinstance(operation, CreateTable) else table
+        if needed is not None and needed not in own and not self.keeps(needed):
+            return f"this handler has written nothing of {needed}"
+        if isinstance(operation, DropTable) and rules.drop_tables == "made" and not self.made(table):
+            return "binlane did not make this table; to have it dropped set ddl.drop_tables: true"
+        return ""
+
+
+EVERYWHERE = Reach(lambda _: True, lambda _: True, lambda _: True)
+"""Of a handler that runs outside of a worker."""
+
+
+def names_of(operation: Operation) -> tuple[TableName, ...]:
+    """Every table that the operation names: its own first, and the one of RENAME ... TO or LIKE."""
+    match operation:
+        case RenameTable(table=table, to=to):
+            return table, to
+        case CreateTable(table=table, like=TableName() as like):
+            return table, like
+    return (operation.table,)

@@ -1,0 +1,64 @@
+"""Which DDL statements of the source a handler follows in its target."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from handlers.mysql.ddl.operations import (
+    AddColumn,
+    ChangeKey,
+    CreateTable,
+    DropColumn,
+    DropTable,
+    ModifyColumn,
+    Operation,
+    RenameColumn,
+    RenameTable,
+    TruncateTable,
+)
+
+__all__ = ["DDLRules"]
+
+_SWITCHES: dict[type[Operation], str] = {
+    CreateTable: "create_tables",
+    DropTable: "drop_tables",
+    TruncateTable: "truncate",
+    RenameTable: "rename_tables",
+    AddColumn: "add_columns",
+    DropColumn: "drop_columns",
+    RenameColumn: "rename_columns",
+    ModifyColumn: "retype_columns",
+    ChangeKey: "retype_columns",
+}
+
+
+class DDLRules(BaseModel):
+    """One switch for each kind of statement; what is switched off is logged and passed over.
+
+    As an option it is a mapping of these switches, or `true` or `false` for all of them.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    create_tables: bool = Field(True, description="CREATE TABLE, also LIKE and SELECT.")
+    drop_tables: bool | Literal["made"] = Field(
+        "made", description="DROP TABLE. made: only of tables that binlane has made itself."
+    )
+    truncate: bool = Field(True, description="TRUNCATE TABLE.")
+    rename_tables: bool = Field(True, description="RENAME TABLE, ALTER TABLE ... RENAME.")
+    add_columns: bool = Field(True, description="ADD COLUMN, with the default in the rows that are there.")
+    drop_columns: bool = Field(True, description="DROP COLUMN.")
+    rename_columns: bool = Field(True, description="RENAME COLUMN, CHANGE of the name.")
+    retype_columns: bool = Field(True, description="Types of columns, and which columns are the primary key.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_switch_for_all(cls, given: Any) -> Any:
+        return dict.fromkeys(cls.model_fields, given) if isinstance(given, bool) else given
+
+    def switch_off(self, operation: Operation) -> str | None:
+        """The switch that passes this operation over; None: it is followed."""
+        switch = _SWITCHES.get(type(operation))
+        return switch if switch is not None and not getattr(self, switch) else None

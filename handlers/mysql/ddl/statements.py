@@ -1,0 +1,194 @@
+"""DDL of MySQL and MariaDB, read into the operations that a replica follows."""
+
+from __future__ import annotations
+
+from handlers.mysql.ddl.clauses import clauses_of, is_primary, new_name, read_key
+from handlers.mysql.ddl.columns import Definition, read_definition
+from handlers.mysql.ddl.operations import (
+    ANY_DATABASE,
+    ChangeKey,
+    Column,
+    CreateTable,
+    DropTable,
+    Operation,
+    RenameTable,
+    StatementError,
+    TableName,
+    TruncateTable,
+    quoted,
+)
+from handlers.mysql.ddl.tokens import Tokens, tokens_of
+
+__all__ = ["qualify", "read"]
+
+# First words of statements that change neither the columns nor the rows of a table.
+_NO_DDL = """
+    ANALYZE BEGIN CACHE CHECK CHECKSUM COMMIT FLUSH GRANT INSTALL KILL LOCK OPTIMIZE REPAIR RESET
+    REVOKE ROLLBACK SAVEPOINT SET SHOW SHUTDOWN START STOP UNINSTALL UNLOCK USE XA
+"""
+
+
+def read(sql: str, database: str) -> list[Operation]:
+    """See `handlers.mysql.ddl.parse`."""
+    tokens = tokens_of(sql)
+    verb = tokens.take_any("ALTER", "CREATE", "DROP", "RENAME", "TRUNCATE")
+    if verb == "ALTER":
+        return _alter(tokens, database)
+    if verb == "CREATE":
+        return _create(tokens, database)
+    if verb == "DROP":
+        return _drop(tokens, database)
+    if verb == "RENAME":
+        return _rename(tokens, database)
+    if verb == "TRUNCATE":
+        tokens.take("TABLE")
+        return [TruncateTable(_named(_table(tokens), database))]
+    if tokens.at_end or tokens.word in _NO_DDL.split():
+        return []
+    raise StatementError("neither ALTER, CREATE, DROP, RENAME nor TRUNCATE")
+
+
+# ---- names
+
+_Name = tuple[str | None, str]
+
+
+def _table(tokens: Tokens) -> _Name:
+    first = tokens.name()
+    return (first, tokens.name()) if tokens.take(".") else (None, first)
+
+
+def _named(name: _Name, database: str) -> TableName:
+    return TableName(name[0] or database, name[1])
+
+
+def _sources(names: list[_Name], others: list[_Name], database: str) -> list[TableName]:
+    """Tables that were there before the statement."""
+    is_open = any(name[0] == database for name in (*names, *others))
+    return [_named(name, ANY_DATABASE if is_open else database) for name in names]
+
+
+# ---- statements on whole tables
+
+
+def _create(tokens: Tokens, database: str) -> list[Operation]:
+    replaces = tokens.take("OR", "REPLACE")
+    if tokens.take("TEMPORARY") or not tokens.take("TABLE"):
+        return []  # a table of one session alone, or no table
+    tokens.take("IF", "NOT", "EXISTS")
+    table = _table(tokens)
+    dropped: list[Operation] = [DropTable(_named(table, database))] if replaces else []
+    inside = None if tokens.peek() == "LIKE" else tokens.brackets()
+    if inside is None:
+        if not tokens.take("LIKE") and not tokens.take("(", "LIKE"):
+            return dropped  # CREATE TABLE … SELECT: its rows come, and say what its columns are
+        source = _sources([_table(tokens)], [table], database)[0]
+        return [*dropped, CreateTable(_named(table, database), (), (), like=source)]
+    definitions: list[Definition] = []
+    keys: list[tuple[bool, tuple[str, ...]]] = []
+    for part in inside.parts():
+        key = read_key(part)
+        if key is None:
+            definitions.append(read_definition(part))
+        elif key.columns:
+            keys.append((key.primary, key.columns))
+    for one in definitions:
+        if one.primary or one.unique:
+            keys.append((one.primary, (one.column.name,)))
+    columns = tuple(one.column for one in definitions)
+    return [*dropped, CreateTable(_named(table, database), columns, _chosen_key(columns, keys))]
+
+
+def _chosen_key(columns: tuple[Column, ...], keys: list[tuple[bool, tuple[str, ...]]]) -> tuple[str, ...]:
+    """As change capture does: the primary key, else the first unique key without a nullable column."""
+    required = {column.name.lower() for column in columns if not column.nullable}
+    for primary, names in sorted(keys, key=lambda key: not key[0]):
+        if primary or required.issuperset(name.lower() for name in names):
+            own = {column.name.lower(): column.name for column in columns}
+            return tuple(own.get(name.lower(), name) for name in names)
+    return ()
+
+
+def _drop(tokens: Tokens, database: str) -> list[Operation]:
+    if tokens.take("INDEX"):
+        return _drop_index(tokens, database)
+    if tokens.take("TEMPORARY") or not tokens.take("TABLE"):
+        return []
+    tokens.take("IF", "EXISTS")
+    names: list[_Name] = []
+    while not names or tokens.take(","):
+        names.append(_table(tokens))
+    return [DropTable(_named(name, database)) for name in names]
+
+
+def _drop_index(tokens: Tokens, database: str) -> list[Operation]:
+    tokens.take("IF", "EXISTS")
+    index = tokens.name()
+    tokens.expect("ON")
+    return [ChangeKey(_named(_table(tokens), database), ())] if is_primary(index) else []
+
+
+def _rename(tokens: Tokens, database: str) -> list[Operation]:
+    if not tokens.take_any("TABLE", "TABLES"):
+        return []  # RENAME USER
+    tokens.take("IF", "EXISTS")
+    old_names: list[_Name] = []
+    new_names: list[_Name] = []
+    while not old_names or tokens.take(","):
+        old_names.append(_table(tokens))
+        _pass_wait(tokens)
+        tokens.expect("TO")
+        new_names.append(_table(tokens))
+    # A name that an earlier pair has made is no table that was there before.
+    sources = _sources(old_names, new_names, database)
+    made: set[TableName] = set()
+    renames: list[Operation] = []
+    for name, source, new in zip(old_names, sources, new_names, strict=True):
+        old, to = _named(name, database), _named(new, database)
+        renames.append(RenameTable(old if old in made else source, to))
+        made.add(to)
+    return renames
+
+
+def _pass_wait(tokens: Tokens) -> None:
+    if tokens.take_any("WAIT", "NOWAIT") == "WAIT":
+        tokens.next()
+
+
+# ---- ALTER TABLE
+
+
+def _alter(tokens: Tokens, database: str) -> list[Operation]:
+    if not _altered(tokens):
+        return []
+    name = _table(tokens)
+    _pass_wait(tokens)
+    clauses = [clause for clause in tokens.parts() if not clause.at_end]
+    moves = [new for clause in clauses if (new := new_name(clause)) is not None]
+    table = _sources([name], moves, database)[0]
+    moved = _named(moves[-1], database) if moves else table
+    rename = [RenameTable(table, moved)] if moves else []
+    return [*rename, *clauses_of(clauses, moved)]
+
+
+def _altered(tokens: Tokens) -> bool:
+    """Whether a table is altered; its name comes next."""
+    tokens.take_any("ONLINE", "OFFLINE")
+    tokens.take("IGNORE")
+    if not tokens.take("TABLE"):
+        return False
+    tokens.take("IF", "EXISTS")
+    return True
+
+
+def qualify(sql: str, database: str) -> str:
+    """See `handlers.mysql.ddl.qualified`."""
+    try:
+        tokens = tokens_of(sql)
+        if not (tokens.take("ALTER") and _altered(tokens)):
+            return sql
+        begin = tokens.start
+        name = _table(tokens)
+        return sql if name[0] else tokens.exchanged(begin, quoted(database, name[1]))
+    except Exception:  # of whatever kind: it goes on as it came
+        return sql

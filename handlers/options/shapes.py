@@ -1,0 +1,43 @@
+"""Texts of a certain shape, told in words where pydantic would show its pattern."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_after_validator_function
+
+from handlers.options.values import not_allowed
+
+__all__ = ["Shaped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """Of a text, in `Annotated`: its pattern, what that is in words, and what was probably meant."""
+
+    pattern: str
+    allowed: str
+    nearest: Callable[[str], str | None] = lambda _: None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), "pattern": self.pattern}
+
+    def _checked(self, text: str) -> str:
+        if not self._fits(text):
+            near = self.nearest(text)
+            raise not_allowed(self.allowed, near if near is not None and self._fits(near) else None)
+        return text
+
+    def _fits(self, text: str) -> bool:
+        # `$` alone would let a line break at the end pass.
+        return re.search(self.pattern, text) is not None and not text.endswith("\n")

@@ -1,0 +1,187 @@
+"""Templates of keys, topics and addresses: `{database}:{table}:{key}`.
+
+`{database}`, `{table}` and `{key}` are the table's two names and the row's primary key; any other name in
+braces is a column, and so is `{column:NAME}`, for a column with one of those three names. `{{` and `}}` are
+braces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from handlers.api import Change, Row
+from handlers.change_json import json_value
+from handlers.options.faults import nearest
+
+__all__ = ["Field", "MissingValue", "Template", "TemplateError", "escaped", "place_of", "text_of"]
+
+_PART = re.compile(r"(\{\{|\}\})|\{([^{}]*)\}|([{}])")
+_NAMES = ("database", "table")
+_KEY = "key"
+
+
+class TemplateError(ValueError):
+    """A template that cannot be used; the message says why, and repeats nothing but names in braces."""
+
+
+class MissingValue(ValueError):
+    """The row does not hold what the template needs."""
+
+
+class Field(msgspec.Struct, frozen=True):
+    kind: str
+    """database, table, key or column."""
+    column: str = ""
+
+
+def text_of(value: Any) -> str:
+    """A value as it stands in a key: as in JSON, without quotes; bytes as hexadecimal digits.
+
+    Raises TypeError for a type without an agreed form.
+
+    >>> text_of("a"), text_of(5), text_of(True), text_of(b"\\x00\\xff"), text_of(("a", "b"))
+    ('a', '5', 'true', '00ff', 'a,b')
+    """
+    kind = type(value)
+    if kind is str:
+        return value  # type: ignore[no-any-return]  # just seen to be text
+    if kind is int:
+        return str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return value.hex()
+    if isinstance(value, tuple):
+        return ",".join(text_of(item) for item in value)
+    plain = json_value(value)
+    return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
+
+
+def escaped(text: str) -> str:
+    """The text with `%` and `:` percent-encoded, so that it can stand between colons.
+
+    >>> escaped("a:b")
+    'a%3Ab'
+    """
+    return text.replace("%", "%25").replace(":", "%3A")
+
+
+def place_of(change: Change, table: str) -> str:
+    """Where a change comes from, as errors tell it.
+
+    >>> # shop.orders, topic[partition] offset n
+    """
+    row = f" row {change.index}" if change.index else ""
+    return f"{table}, {change.topic}[{change.partition}] offset {change.offset}{row}"
+
+
+class Template:
+    """A parsed template. `render` is given the fields that `allow` names."""
+
+    def __init__(self, text: str, *, row: bool = True) -> None:
+        """`row`: whether the key and columns may stand in it. Raises TemplateError."""
+        self.text = text
+        self.parts: tuple[str | Field, ...] = tuple(_parse(text, row))
+        self._rows_fields = [part for part in self.parts if isinstance(part, Field)]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(self._rows_fields)
+
+    @property
+    def only_the_key(self) -> bool:
+        """Whether the table's names and the primary key alone decide, which no update changes."""
+        return all(field.kind != "column" for field in self._rows_fields)
+
+    def of_table(self, database: str, table: str, *, encode: Callable[[str], str] = str) -> str:
+        """The text for a table; of a template without `row`, all of it."""
+        names = {"database": database, "table": table}
+        return "".join(part if isinstance(part, str) else encode(names[part.kind]) for part in self.parts)
+
+    def start(self, database: str, table: str) -> str | None:
+        """What every key of this table begins with, if no other table's keys begin so.
+
+        None unless a colon follows `{table}` before anything of the row: names hold no colon here.
+        """
+        names = {"database": escaped(database), "table": escaped(table)}
+        start, named = "", False
+        for part, following in zip(self.parts, (*self.parts[1:], ""), strict=True):
+            if isinstance(part, str):
+                start += part
+            elif part.kind in names:
+                start += names[part.kind]
+                named = named or (
+                    part.kind == "table" and isinstance(following, str) and following.startswith(":")
+                )
+            else:
+                break
+        return start if named else None
+
+    def key(self, database: str, table: str, row: Row, key_columns: tuple[str, ...] | None) -> str:
+        """The text for a row.
+
+        Raises:
+            MissingValue: the table has no primary key, or the row lacks a column or has NULL there.
+            TypeError: a value without an agreed form.
+        """
+        texts = []
+        for part in self.parts:
+            if isinstance(part, str):
+                texts.append(part)
+            elif part.kind == "column":
+                texts.append(_value(row, part.column))
+            elif part.kind == _KEY:
+                texts.append(_key(row, key_columns))
+            else:
+                texts.append(escaped(database if part.kind == "database" else table))
+        return "".join(texts)
+
+
+def _parse(text: str, row: bool) -> list[str | Field]:
+    parts: list[str | Field] = []
+    literal, end = "", 0
+    for found in _PART.finditer(text):
+        literal += text[end : found.start()]
+        end = found.end()
+        brace, name, single = found.groups()
+        if single:
+            raise TemplateError(f"a single {single} in a template; write {single * 2} for the brace itself")
+        if brace:
+            literal += brace[0]
+            continue
+        if literal:
+            parts.append(literal)
+        literal = ""
+        parts.append(_field(name, row))
+    literal += text[end:]
+    return [*parts, literal] if literal else parts
+
+
+def _field(name: str, row: bool) -> Field:
+    if not name:
+        raise TemplateError("{} in a template names nothing")
+    if name in _NAMES:
+        return Field(name)
+    if not row:
+        near = nearest(name, _NAMES)
+        hint = f"; nearest: {{{near}}}" if near else ""
+        raise TemplateError(f"{{{name}}} cannot stand here; allowed: {{database}}, {{table}}{hint}")
+    return Field(_KEY) if name == _KEY else Field("column", name.removeprefix("column:"))
+
+
+def _value(row: Mapping[str, Any], column: str) -> str:
+    if column not in row:
+        raise MissingValue(f"the row has no column {column}, which the key template names")
+    if row[column] is None:
+        raise MissingValue(f"{column} is NULL, and the key template names it")
+    return text_of(row[column])
+
+
+def _key(row: Mapping[str, Any], key_columns: tuple[str, ...] | None) -> str:
+    if not key_columns:
+        raise MissingValue("the table has no primary key; name columns in the key template instead of {key}")
+    if len(key_columns) == 1:
+        return _value(row, key_columns[0])
+    return ":".join([escaped(_value(row, column)) for column in key_columns])

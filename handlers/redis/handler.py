@@ -1,0 +1,178 @@
+"""The `redis` handler: a hash or a JSON text for each row, under a key made of its primary key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, field_validator
+
+from handlers.api import Batch, Change, Handler, HandlerContext, Rejected
+from handlers.logs import get_logger
+from handlers.mysql.ddl import DropTable, StatementError, TableName, TruncateTable, parse
+from handlers.options.templates import Template, TemplateError, place_of
+from handlers.options.values import PositiveDuration, duration, not_allowed
+from handlers.redis.rows import KeyState, hash_commands, json_commands, last_states, to_complete
+from handlers.redis.target import Command, CommandRefused, RedisTarget, check_url
+from handlers.rows import ColumnChoice
+
+__all__ = ["RedisHandler", "RedisOptions"]
+
+_KEYS_AT_ONCE = 500
+"""Written in one transaction: it keeps other clients of the server waiting for a few milliseconds."""
+
+# Reading a statement takes a millisecond, and the first one loads the parser. What follows these words is the
+# parser's: patterns that look for comments take long for many of them.
+_EMPTIES = re.compile(r"\b(?:DROP|REPLACE|TRUNCATE)\b", re.IGNORECASE)
+
+log = get_logger("handlers.redis")
+
+
+class RedisOptions(ColumnChoice):
+    """The keys of a `type: redis` entry."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str = Field(description="Where Redis is: redis://USER:PASSWORD@HOST:6379/0, rediss://... for TLS.")
+    key: str = Field(
+        default="{database}:{table}:{key}",
+        description="The key of a row: {database}, {table}, {key} (its primary key) and columns in braces.",
+    )
+    value: Literal["hash", "json"] = Field(
+        default="hash", description="A hash with a field for each column, or the row as a JSON text."
+    )
+    expire: PositiveDuration | None = Field(
+        default=None, description="How long after its last change a row is kept; for ever when not set."
+    )
+    truncate: bool | None = Field(
+        default=None,
+        description="Whether TRUNCATE and DROP TABLE remove the table's keys. "
+        "When not set: if they begin with the table's name and a colon.",
+    )
+    timeout: PositiveDuration = duration("10s", "How long to wait for a connection, and for an answer.")
+
+    @field_validator("url")
+    @classmethod
+    def _url_is_usable(cls, url: str) -> str:
+        allowed = check_url(url)
+        if allowed is not None:
+            raise not_allowed(allowed)
+        return url
+
+    @field_validator("key")
+    @classmethod
+    def _key_tells_rows_apart(cls, key: str) -> str:
+        try:
+            template = Template(key)
+        except TemplateError as error:
+            raise ValueError(str(error)) from None
+        if not any(field.kind in ("key", "column") for field in template.fields):
+            raise ValueError("every row would have the same key: it needs {key}, or a column in braces")
+        return key
+
+    @field_validator("truncate")
+    @classmethod
+    def _truncate_is_possible(cls, truncate: bool | None, info: Any) -> bool | None:
+        key = info.data.get("key")
+        if truncate and key is not None and Template(key).start("d", "t") is None:
+            raise ValueError(
+                "the table's keys cannot be told from others: in key, {table} and a colon must come "
+                "before {key} and columns"
+            )
+        return truncate
+
+
+class RedisHandler(Handler):
+    """Applying a batch twice is the same as once, so what comes again after a crash does no harm."""
+
+    options_model: ClassVar[type[RedisOptions]] = RedisOptions
+
+    def __init__(self, **options: Any) -> None:
+        self._options = RedisOptions.model_validate(options)
+        self._template = Template(self._options.key)
+        self._chosen = self._options.chooser()
+        self._expire_ms = None if self._options.expire is None else max(1, round(self._options.expire * 1000))
+        self._target = RedisTarget(self._options.url, self._options.timeout)
+        self._log = log
+        self._handles: Callable[[str], bool] = lambda _: True
+
+    def open(self, context: HandlerContext) -> None:
+        """Connects when it is first needed: a server that is down then keeps no worker from starting."""
+        self._log = log.bind(handler=context.handler)
+        self._handles = context.handles or self._handles
+
+    def handle(self, batch: Batch) -> None:
+        """Raises Rejected, TargetUnavailable, RefusedByRedis."""
+        for change in batch.changes:
+            for name in _emptied(change, TableName(batch.database, batch.name)):
+                self._truncate(name, batch)
+        states = last_states(batch, self._template, self._chosen)
+        names = list(states)
+        for start in range(0, len(names), _KEYS_AT_ONCE):
+            self._write(batch, {name: states[name] for name in names[start : start + _KEYS_AT_ONCE]})
+
+    def close(self) -> None:
+        self._target.close()
+
+    def check(self, context: HandlerContext) -> None:
+        """Log in and have an answer. Raises TargetUnavailable, RefusedByRedis."""
+        try:
+            self._target.ping()
+        finally:
+            self._target.close()
+
+    def _write(self, batch: Batch, states: dict[str, KeyState]) -> None:
+        held: dict[str, bytes | None] = {}
+        if self._options.value == "json":
+            unfinished = to_complete(states)
+            # No other batch of these rows runs meanwhile: what is read now is what is there then.
+            held = dict(zip(unfinished, self._target.values(unfinished), strict=True)) if unfinished else {}
+        commands: list[Command] = []
+        places: list[int] = []
+        for key, state in states.items():
+            try:
+                ours = (
+                    hash_commands(key, state, self._expire_ms)
+                    if self._options.value == "hash"
+                    else json_commands(key, state, held.get(key), self._expire_ms)
+                )
+            except TypeError as error:
+                raise Rejected(_told(batch, state.at, error), at=state.at) from None
+            commands += ours
+            places += [state.at] * len(ours)
+        try:
+            self._target.transaction(commands)
+        except CommandRefused as error:
+            at = places[error.place]
+            raise Rejected(_told(batch, at, error), at=at) from None
+
+    def _truncate(self, name: TableName, batch: Batch) -> None:
+        table = str(name)
+        if table != batch.table and not self._handles(table):
+            because = f"no rule leads {table} to this handler"
+            self._log.warning("ddl_refused", table=batch.table, because=because)
+            return
+        start = self._template.start(*name)
+        if self._options.truncate is False or start is None:
+            self._log.warning("truncate_ignored", table=table, key=self._options.key)
+            return
+        removed = self._target.remove(start)
+        self._log.info("keys_removed", table=table, keys=removed, start=start)
+
+
+def _emptied(change: Change, own: TableName) -> list[TableName]:
+    """The tables that the change drops or empties."""
+    if change.op == "truncate":
+        return [own]
+    if change.op != "ddl" or not _EMPTIES.search(change.sql or ""):
+        return []
+    try:
+        operations = parse(change.sql or "", own.database)
+    except StatementError as error:
+        raise Rejected(f"DDL of {own} not understood: {error}: {change.sql}") from error
+    return [one.table for one in operations if isinstance(one, DropTable | TruncateTable)]
+
+
+def _told(batch: Batch, at: int, error: Exception) -> str:
+    return f"{place_of(batch.changes[at], batch.table)}: {error}"

@@ -1,0 +1,126 @@
+"""From a batch to what Redis is to hold: the last state of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from handlers.api import Batch, Rejected, Row
+from handlers.change_json import json_row
+from handlers.options.templates import MissingValue, Template, place_of, text_of
+from handlers.redis.target import Command
+from handlers.rows import is_whole, row_after
+
+__all__ = ["KeyState", "hash_commands", "json_commands", "last_states", "to_complete"]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class KeyState(msgspec.Struct):
+    """What a batch leaves at one key."""
+
+    fields: Row | None
+    """Column -> value; None: the key is removed."""
+    whole: bool
+    """Whether `fields` are all there is; else what the key holds beside them stays."""
+    at: int
+    """The place of the last change of the key in `batch.changes`."""
+
+
+def last_states(batch: Batch, template: Template, chosen: Callable[[Row], Row]) -> dict[str, KeyState]:
+    """Key -> what the batch leaves there. DDL and truncates are not looked at.
+
+    Raises Rejected, with the place of the first change whose key cannot be told.
+    """
+    states: dict[str, KeyState] = {}
+    for at, change in enumerate(batch.changes):
+        if change.op in ("ddl", "truncate"):
+            continue
+        try:
+            _apply(states, at, batch, template, chosen)
+        except (MissingValue, TypeError) as error:
+            raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None
+    return states
+
+
+def _apply(
+    states: dict[str, KeyState],
+    at: int,
+    batch: Batch,
+    template: Template,
+    chosen: Callable[[Row], Row],
+) -> None:
+    change = batch.changes[at]
+    database, table, key_columns = batch.database, batch.name, change.key_columns
+    if change.after is None:
+        gone = template.key(database, table, change.before or {}, key_columns)
+        states[gone] = KeyState(None, True, at)
+        return
+    row = row_after(change)
+    key = template.key(database, table, row, key_columns)
+    whole = is_whole(change, row)
+    if change.op == "update" and not template.only_the_key:
+        # Columns beside the primary key may have changed, and with them the key.
+        old = template.key(database, table, change.before or {}, key_columns)
+        if old != key:
+            states[old] = KeyState(None, True, at)
+            whole = True
+    fields, known = chosen(row), states.get(key)
+    if whole or known is None:
+        states[key] = KeyState(fields, whole, at)
+    else:
+        states[key] = KeyState({**(known.fields or {}), **fields}, known.whole, at)
+
+
+def hash_commands(key: str, state: KeyState, expire_ms: int | None) -> list[Command]:
+    """NULL has no form in a hash: such a field is not there."""
+    if state.fields is None:
+        return [("UNLINK", key)]
+    present: list[Any] = []
+    absent: list[str] = []
+    for column, value in state.fields.items():
+        if value is None:
+            absent.append(column)
+        else:
+            present += (column, _hash_value(value))
+    commands: list[Command] = []
+    if state.whole:
+        # Fields of columns that the table no longer has go, too.
+        commands.append(("UNLINK", key))
+    elif absent:
+        commands.append(("HDEL", key, *absent))
+    if present:
+        commands.append(("HSET", key, *present))
+    if expire_ms is not None:
+        commands.append(("PEXPIRE", key, expire_ms))
+    return commands
+
+
+def to_complete(states: dict[str, KeyState]) -> list[str]:
+    """The keys whose JSON text must be read before it can be written."""
+    return [key for key, state in states.items() if state.fields is not None and not state.whole]
+
+
+def json_commands(key: str, state: KeyState, held: bytes | None, expire_ms: int | None) -> list[Command]:
+    """`held`: what the key holds now, for a state that is not whole. Raises TypeError."""
+    if state.fields is None:
+        return [("UNLINK", key)]
+    row = json_row(state.fields)
+    if not state.whole and held is not None:
+        try:
+            known = _decode(held)
+        except msgspec.DecodeError:  # not written by this handler
+            known = None
+        if isinstance(known, dict) and row is not None:
+            row = {**known, **row}
+    command: Command = ("SET", key, _encode(row))
+    return [command if expire_ms is None else (*command, "PX", expire_ms)]
+
+
+def _hash_value(value: Any) -> Any:
+    if type(value) in (str, int, bytes):
+        return value
+    return bytes(value) if isinstance(value, bytearray | memoryview) else text_of(value)

@@ -1,0 +1,188 @@
+"""A Redis server as the `redis` handler writes to it: transactions, and errors by what is to be done about
+them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import ClusterDownError, NoPermissionError, TryAgainError
+from redis.retry import Retry
+
+from handlers.api import TargetUnavailable
+from handlers.logs import get_logger
+
+__all__ = ["Command", "CommandRefused", "RedisTarget", "RefusedByRedis", "check_url"]
+
+log = get_logger("handlers.redis")
+
+Command = tuple[Any, ...]
+"""A command's name and its arguments: text, bytes or int."""
+
+_SCAN_COUNT = 1_000
+_URLS = "a URL such as redis://HOST:6379/0, rediss://USER:PASSWORD@HOST:6380/0 or unix:///PATH?db=0"
+
+# First words of answers that say nothing about the command: https://redis.io/docs/latest/develop/reference/
+# protocol-spec/#simple-errors and src/server.c, `createSharedObjects`.
+_DOWN = frozenset(("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF"))
+_DOWN_ERRORS = (redis.ReadOnlyError, ClusterDownError, TryAgainError)
+
+
+class CommandRefused(Exception):
+    """Redis refused one command of a transaction for what it is; the others were carried out."""
+
+    def __init__(self, place: int, reason: str) -> None:
+        super().__init__(reason)
+        self.place = place
+        """Of the command, from 0."""
+
+
+class RefusedByRedis(Exception):
+    """Redis refused all of it; it may take it later (out of memory, a missing permission)."""
+
+
+def check_url(url: str) -> str | None:
+    """What is wrong with a URL, without repeating it; None when it can be used."""
+    try:
+        redis.ConnectionPool.from_url(url).make_connection()  # an object; it connects when it is used
+        database = urlsplit(url).path.strip("/")
+    except (ValueError, TypeError):
+        return _URLS
+    # redis-py takes a path that is no number for database 0.
+    return None if url.startswith("unix:") or not database or database.isdecimal() else _URLS
+
+
+class RedisTarget:
+    """Connections to one Redis. Any thread may use it."""
+
+    def __init__(self, url: str, timeout: float) -> None:
+        """Connects when it is first used. `timeout`: seconds for connecting, and for each answer."""
+        self._url = url
+        self._timeout = timeout
+        self._lock = Lock()  # guards the two below
+        self._client: redis.Redis | None = None
+        self._abandoned: set[str] = set()
+        where = redis.ConnectionPool.from_url(url).connection_kwargs
+        self.name = str(where.get("path") or f"{where.get('host', 'localhost')}:{where.get('port', 6379)}")
+        """The server, for people: without its user and password."""
+
+    def transaction(self, commands: Sequence[Command]) -> list[Any]:
+        """Carry out all commands in one MULTI, so that no reader sees half of them; their answers.
+
+        Sent again by itself when the connection was found broken: commands must bear that.
+
+        Raises:
+            TargetUnavailable: the server cannot be reached, or takes no writes now.
+            CommandRefused: one of them did not fit what is there.
+            RefusedByRedis: none was carried out, for a reason that is neither.
+        """
+        with self._used() as client:
+            pipeline = client.pipeline(transaction=True)
+            for command in commands:
+                pipeline.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py's own gap
+            answers = pipeline.execute(raise_on_error=False)
+        for place, answer in enumerate(answers):
+            if isinstance(answer, redis.ResponseError):
+                raise CommandRefused(place, _answer(answer)) from None
+        return answers
+
+    def values(self, keys: Sequence[str]) -> list[bytes | None]:
+        """What string keys hold; None for those that are missing or no strings. Raises as `transaction`."""
+        with self._used() as client:
+            found: Any = client.mget(keys)
+        return list(found)
+
+    def remove(self, start: str) -> int:
+        """Remove all keys that begin with `start`; how many there were. Raises as `transaction`."""
+        pattern = "".join(f"\\{letter}" if letter in "*?[]\\^-" else letter for letter in start) + "*"
+        removed, cursor = 0, 0
+        with self._used() as client:
+            while True:
+                answer: Any = client.scan(cursor, match=pattern, count=_SCAN_COUNT)
+                cursor, keys = answer
+                if keys:
+                    gone: Any = client.unlink(*keys)
+                    removed += gone
+                if not cursor:
+                    return removed
+
+    def ping(self) -> None:
+        """Raises as `transaction`."""
+        with self._used() as client:
+            client.ping()
+
+    def close(self) -> None:
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    @contextmanager
+    def _used(self) -> Iterator[redis.Redis]:
+        client: redis.Redis | None = None
+        try:
+            client = self._current()
+            yield client
+        except redis.TimeoutError as error:
+            self._abandon(client)
+            raise TargetUnavailable(f"Redis at {self.name}: {_answer(error)}") from None
+        except redis.AuthenticationError as error:
+            told = f"it refuses the user or the password: {_answer(error)}"
+            raise TargetUnavailable(f"Redis at {self.name}: {told}") from None
+        except redis.ConnectionError as error:
+            raise TargetUnavailable(f"Redis at {self.name}: {_answer(error)}") from None
+        except redis.RedisError as error:
+            told = f"Redis at {self.name}: {_answer(error)}"
+            if isinstance(error, _DOWN_ERRORS) or _answer(error).split(" ", 1)[0] in _DOWN:
+                raise TargetUnavailable(told) from None
+            raise RefusedByRedis(told) from None
+
+    def _current(self) -> redis.Redis:
+        with self._lock:
+            if self._client is None:
+                self._client = self._new()
+            if self._abandoned:
+                self._end_abandoned(self._client)
+            return self._client
+
+    def _new(self) -> redis.Redis:
+        return redis.Redis.from_url(
+            self._url,
+            socket_timeout=self._timeout,
+            socket_connect_timeout=self._timeout,
+            # Once more at once, for a connection that broke while it was idle. Never after a timeout.
+            retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
+            client_name=f"binlane-{uuid.uuid4().hex}",
+        )
+
+    def _abandon(self, client: redis.Redis | None) -> None:
+        """A server that did not answer in time may still read what it was sent, after what comes later."""
+        with self._lock:
+            client = client or self._client
+            if client is None:
+                return
+            self._abandoned.add(client.get_connection_kwargs()["client_name"])
+            if self._client is client:
+                self._client = None
+
+    def _end_abandoned(self, client: redis.Redis) -> None:
+        """Have the server drop what the abandoned connections hold. `_lock` is held; redis-py's errors."""
+        try:
+            found: Any = client.client_list()
+            for each in found:
+                if each["name"] in self._abandoned:
+                    client.client_kill_filter(_id=each["id"])
+        except NoPermissionError as error:
+            log.warning("redis_connections_not_ended", server=self.name, error=_answer(error))
+        self._abandoned.clear()
+
+
+def _answer(error: Exception) -> str:
+    """The server's own words: redis-py puts the command, and so the row, before them."""
+    return " ".join(str(error).rpartition(" of pipeline caused error: ")[2].split())

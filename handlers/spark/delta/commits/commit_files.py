@@ -1,0 +1,156 @@
+"""The newest commits of a Delta table by its log's files: at once, where Spark takes seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from handlers.spark.delta.commits.notes import brought, read_note
+from handlers.spark.delta.commits.restored import Restore, check_restores, restore
+from handlers.spark.log.held import Held
+from handlers.spark.log.stores.interface import Files
+
+__all__ = ["Noted", "held_in_files", "note_of_version", "notes_in_files"]
+
+_MOST = 50
+"""Commits that are looked into: Delta writes a checkpoint after every ten."""
+
+
+class Noted(NamedTuple):
+    """What a commit says of itself."""
+
+    note: dict[str, Any] | None
+    """None: it is not binlane's."""
+    restore: Restore | None
+    """None: it is another operation."""
+
+
+class _Checkpoint(msgspec.Struct):
+    version: int
+
+
+class _Txn(msgspec.Struct, rename="camel"):
+    app_id: str
+    version: int
+
+
+class _CommitInfo(msgspec.Struct, rename="camel"):
+    user_metadata: str | None = None
+    operation: str | None = None
+    operation_parameters: dict[str, Any] | None = None
+
+
+class _Action(msgspec.Struct, rename="camel"):
+    txn: _Txn | None = None
+    commit_info: _CommitInfo | None = None
+
+
+class _Unknown(Exception):
+    """The files do not tell: Spark is to be asked."""
+
+
+def held_in_files(files: Files, path: str, app_id: str) -> Held | None:
+    """What the table at `path` holds of a log (`TableRef.app_id`); None: the newest commits' files do not
+    tell, so that Spark is to be asked.
+
+    By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers
+    Raises LostCommit where a RESTORE took the newest of it back, and what `files` raises.
+    """
+    is_empty = True
+    restores: list[Restore] = []
+    try:
+        for version, commit in islice(_newest_first(files, path), _MOST):
+            is_empty = False
+            restores += _restores(version, commit)
+            for action in _actions(commit, b'"txn"'):
+                if action.txn is not None and action.txn.app_id == app_id:
+                    check_restores(path, version, restores)
+                    held = brought(_note(commit), app_id)
+                    return held if held is not None and held.first == action.txn.version else None
+    except _Unknown:
+        return None
+    return Held() if is_empty else None
+
+
+def note_of_version(files: Files, path: str, version: int) -> Noted:
+    """What one commit says of itself.
+
+    Raises LookupError where the commit's file is not there or cannot be read, and what `files` raises.
+    """
+    commit = _commit(files, f"{path}/_delta_log", version)
+    if commit is None:
+        raise LookupError(f"the file of commit {version} of {path} is gone")
+    try:
+        return Noted(_note(commit), next(iter(_restores(version, commit)), None))
+    except _Unknown as error:
+        raise LookupError(f"the file of commit {version} of {path} cannot be read") from error
+
+
+def notes_in_files(files: Files, path: str, most: int) -> list[str] | None:
+    """The user metadata of the newest commits (`most` are looked into) that have any, the newest first; None:
+    Spark is to be asked. Raises what `files` raises."""
+    notes: list[str] = []
+    try:
+        for _, commit in islice(_newest_first(files, path), most):
+            for action in _actions(commit, b'"commitInfo"'):
+                if action.commit_info is not None and action.commit_info.user_metadata is not None:
+                    notes.append(action.commit_info.user_metadata)
+    except _Unknown:
+        return None
+    return notes
+
+
+def _newest_first(files: Files, path: str) -> Iterator[tuple[int, bytes]]:
+    """The commits that Delta has not removed yet, with their versions; none without a table."""
+    folder = f"{path}/_delta_log"
+    try:
+        checkpoint = msgspec.json.decode(files.read(f"{folder}/_last_checkpoint"), type=_Checkpoint).version
+    except FileNotFoundError:
+        checkpoint = 0
+    except msgspec.DecodeError as error:
+        raise _Unknown from error
+    since: list[bytes] = []
+    while (commit := _commit(files, folder, checkpoint + len(since))) is not None:
+        since.append(commit)
+        if len(since) > _MOST:
+            raise _Unknown
+    if not since and files.exists(folder):
+        raise _Unknown
+    yield from reversed([(checkpoint + at, each) for at, each in enumerate(since)])
+    version = checkpoint - 1
+    while version >= 0 and (commit := _commit(files, folder, version)) is not None:
+        yield version, commit
+        version -= 1
+
+
+def _commit(files: Files, folder: str, version: int) -> bytes | None:
+    try:
+        return files.read(f"{folder}/{version:020d}.json")
+    except FileNotFoundError:
+        return None
+
+
+def _note(commit: bytes) -> dict[str, Any] | None:
+    infos = [action.commit_info for action in _actions(commit, b'"commitInfo"')]
+    return next((read_note(info.user_metadata) for info in infos if info is not None), None)
+
+
+def _restores(version: int, commit: bytes) -> list[Restore]:
+    infos = [action.commit_info for action in _actions(commit, b'"RESTORE"')]
+    found = [
+        restore(version, info.operation, info.operation_parameters) for info in infos if info is not None
+    ]
+    return [each for each in found if each is not None]
+
+
+def _actions(commit: bytes, kind: bytes) -> Iterator[_Action]:
+    """Those of a kind, by its name in JSON."""
+    for line in commit.splitlines():
+        if kind in line:
+            try:
+                yield msgspec.json.decode(line, type=_Action)
+            except msgspec.DecodeError as error:
+                raise _Unknown from error

@@ -1,0 +1,142 @@
+"""Replicas of tables without a primary key: as many equal rows as the source has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from handlers.logs import get_logger
+from handlers.spark.delta.commits.exactly_once import fenced
+from handlers.spark.delta.commits.notes import CommitNote
+from handlers.spark.delta.evolving import schema
+from handlers.spark.delta.saving import save
+from handlers.spark.delta.segments_frame import NUMBER, read
+from handlers.spark.delta.statements import equal, listed
+from handlers.spark.log.segment_file import Segment
+from handlers.spark.options import SparkOptions
+from handlers.spark.rows.added import log_schema
+from handlers.spark.rows.shape import Shape
+from handlers.spark.table_ref import TableRef, quoted
+
+__all__ = ["KeylessReplica"]
+
+_CHANGES = "binlane_changes"
+_STAGED = "binlane_staged"
+_KIND = "_binlane_kind"
+_MISSING = "_binlane_missing"
+
+_log = get_logger("spark")
+
+
+class KeylessReplica:
+    """Applies inserts and deletes of whole rows.
+
+    Two rows are the same when all columns of the source are equal: null equals null, NaN equals NaN, 0.0
+    equals -0.0. A deleted row takes one of its equals away, whether it was there or was inserted before it in
+    the same segments; where there is none, that is logged and passed over. What a row does not carry is null.
+    """
+
+    def __init__(self, options: SparkOptions) -> None:
+        self._options = options
+
+    def apply(
+        self,
+        session: SparkSession,
+        ref: TableRef,
+        segments: Sequence[Segment],
+        shape: Shape,
+        note: CommitNote,
+        *,
+        after: int = 0,
+    ) -> None:
+        """One commit. The table is made if there is none. Raises what `fenced` and Spark raise."""
+        with fenced(session, ref, note, after=after):
+            rows = log_schema(shape, mode="replica", prefix=self._options.prefix)
+            read(session, segments, rows).createOrReplaceTempView(_CHANGES)
+            table = schema(session, ref)
+            own = shape.schema.names
+            columns = own if table is None else table.names
+            staged = session.sql(self._staged(None if table is None else ref, own, columns)).persist()
+            try:
+                missing = staged.agg({_MISSING: "sum"}).collect()[0][0]
+                if missing:
+                    _log.warning("delta_rows_not_there", table=str(ref), rows=missing, segment=note.segment)
+                if table is None:
+                    added = staged.where(f"{_KIND} = 'add'").select(*map(quoted, own))
+                    save(added, ref, self._options)
+                else:
+                    staged.createOrReplaceTempView(_STAGED)
+                    session.sql(_merge(ref, own, columns))
+            finally:
+                staged.unpersist()
+
+    def _staged(self, ref: TableRef | None, own: Sequence[str], columns: Sequence[str]) -> str:
+        """Rows to `add`; and of rows that there will be fewer of, one to `take` them all away: as many as
+        stay are added again, for MERGE cannot tell equal rows apart.
+
+        `own`: the source's columns; `columns`: the table's.
+        """
+        there = {name.casefold() for name in own}
+        row_of = ", ".join(
+            f"n.{quoted(name)}" if name.casefold() in there else f"NULL AS {quoted(name)}" for name in columns
+        )
+        first = "n._binlane_step < 0 AND n._binlane_nth = 1"
+        chosen = [
+            f"SELECT {row_of}, 'add' AS {_KIND}, 0 AS {_MISSING} FROM net AS n "
+            f"WHERE n._binlane_step > 0 AND n._binlane_nth <= n._binlane_more",
+            f"SELECT {row_of}, IF(n._binlane_more < 0, 'take', 'none') AS {_KIND}, n.{_MISSING} "
+            f"FROM net AS n WHERE {first} AND (n._binlane_more < 0 OR n.{_MISSING} > 0)",
+        ]
+        if ref is not None:
+            chosen.append(
+                f"SELECT {listed(columns, 'h')}, 'add' AS {_KIND}, 0 AS {_MISSING} FROM held AS h "
+                f"JOIN net AS n ON {equal(own, 'h', 'n', null_safe=True)} AND {first} "
+                f"WHERE h._binlane_nth <= h._binlane_held + n._binlane_more AND n._binlane_more < 0"
+            )
+        return f"WITH {', '.join(self._netted(ref, own))} {' UNION ALL '.join(chosen)}"
+
+    def _netted(self, ref: TableRef | None, own: Sequence[str]) -> list[str]:
+        """The changes, each with how many more (or fewer) of its equals there will be.
+
+        The sum of the steps walks up with inserts and down with deletes. Where it would go below zero, there
+        is nothing to be deleted: so it ends higher than its steps come to, by as much as was missing.
+        """
+        op, row = (quoted(self._options.prefix + name) for name in ("op", "row"))
+        group = f"PARTITION BY {listed(own)}"
+        order = f"ORDER BY {NUMBER}, {row}"
+        parts = [
+            f"steps AS (SELECT {listed(own)}, {NUMBER}, {row}, IF({op} = 'delete', -1, 1) AS _binlane_step "
+            f"FROM {_CHANGES})",
+            f"walked AS (SELECT *, sum(_binlane_step) OVER ({group} {order}) AS _binlane_sum FROM steps)",
+            f"summed AS (SELECT {listed(own)}, _binlane_step, "
+            f"sum(_binlane_step) OVER ({group}) AS _binlane_total, "
+            f"least(0, min(_binlane_sum) OVER ({group})) AS _binlane_lowest, "
+            f"row_number() OVER ({group}, _binlane_step {order}) AS _binlane_nth FROM walked)",
+        ]
+        if ref is None:
+            parts.append("joined AS (SELECT *, 0 AS _binlane_held FROM summed)")
+        else:
+            parts += [
+                f"held AS (SELECT t.*, row_number() OVER ({group} ORDER BY 1) AS _binlane_nth, "
+                f"count(*) OVER ({group}) AS _binlane_held FROM {ref.sql} AS t LEFT SEMI JOIN "
+                f"(SELECT * FROM steps WHERE _binlane_step < 0) AS s "
+                f"ON {equal(own, 't', 's', null_safe=True)})",
+                f"joined AS (SELECT s.*, coalesce(h._binlane_held, 0) AS _binlane_held FROM summed AS s "
+                f"LEFT JOIN (SELECT * FROM held WHERE _binlane_nth = 1) AS h "
+                f"ON {equal(own, 's', 'h', null_safe=True)})",
+            ]
+        return [
+            *parts,
+            f"missed AS (SELECT *, -least(0, _binlane_held + _binlane_lowest) AS {_MISSING} FROM joined)",
+            f"net AS (SELECT *, _binlane_total + {_MISSING} AS _binlane_more FROM missed)",
+        ]
+
+
+def _merge(ref: TableRef, own: Sequence[str], columns: Sequence[str]) -> str:
+    return (
+        f"MERGE INTO {ref.sql} AS t USING {_STAGED} AS s "
+        f"ON s.{_KIND} = 'take' AND {equal(own, 't', 's', null_safe=True)} "
+        f"WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND s.{_KIND} = 'add' "
+        f"THEN INSERT ({listed(columns)}) VALUES ({listed(columns, 's')})"
+    )

@@ -1,0 +1,164 @@
+"""Brings what waits into the Spark tables, in the background: the oldest first, several at once."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from handlers.api import StopWorker, TargetUnavailable
+from handlers.logs import get_logger
+from handlers.spark.close_times import WORK_SECONDS
+from handlers.spark.engine.waiting import Waiting
+from handlers.spark.options import MergeOptions
+
+__all__ = ["Mergeable", "Merger"]
+
+_LONGEST_RETRY = 60.0
+_LONGEST_AWAY = 10.0
+_FIRST_RETRY = 1.0
+_LONGEST_WAIT = 5.0
+"""Seconds until all is looked at again: what is due is told by a clock that may be set."""
+
+_log = get_logger("spark")
+
+
+class Mergeable(Protocol):
+    """What a table has to offer."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def waiting(self) -> Waiting: ...
+    @property
+    def faults(self) -> int: ...
+    @property
+    def fault(self) -> str | None: ...
+    def merge(self) -> None: ...
+
+
+@dataclass(slots=True)
+class _Offered:
+    """A table that waits; moments are monotonic."""
+
+    latest: float
+    """When it is due by what this process counts itself: `since` is of a clock that may be set, or of another
+    machine."""
+    not_before: float = 0.0
+
+
+class Merger:
+    """Threads that merge tables when they are due: the oldest change waits `max_age`, or `max_rows` wait.
+
+    Any thread may offer. A table whose merge fails is tried again later, and later each time; the others go
+    on.
+    """
+
+    def __init__(self, options: MergeOptions, *, threads: int) -> None:
+        self._options = options
+        self._changed = threading.Condition()  # guards all below
+        self._waiting: dict[Mergeable, _Offered] = {}
+        self._running: set[Mergeable] = set()
+        self._ends_at: float | None = None  # monotonic
+        self._threads = [
+            threading.Thread(target=self._run, name=f"spark-merge-{number}", daemon=True)
+            for number in range(threads)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def offer(self, table: Mergeable) -> None:
+        """Something waits in this table."""
+        with self._changed:
+            if table not in self._waiting:
+                self._waiting[table] = self._offered()
+                self._changed.notify()
+            elif table.waiting.rows >= self._options.max_rows:
+                self._changed.notify()
+
+    def close(self) -> bool:
+        """Go on with what waits for `at_close` at most, then wait for what runs; False: it goes on after
+        WORK_SECONDS more."""
+        with self._changed:
+            if self._ends_at is None:
+                self._ends_at = time.monotonic() + self._options.at_close
+            end = self._ends_at + WORK_SECONDS
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, end - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _run(self) -> None:
+        while (table := self._next()) is not None:
+            self._merge(table)
+
+    def _next(self) -> Mergeable | None:
+        """Wait for a table that is due; None: it is time to end."""
+        with self._changed:
+            while True:
+                table, wait = self._due()
+                left = None if self._ends_at is None else self._ends_at - time.monotonic()
+                if left is not None and (table is None or left <= 0):
+                    return None
+                if table is not None and wait <= 0:
+                    self._running.add(table)
+                    return table
+                limits = [each for each in (left, None if table is None else wait) if each is not None]
+                self._changed.wait(min([_LONGEST_WAIT, *limits]) if limits else None)
+
+    def _due(self) -> tuple[Mergeable | None, float]:
+        """The table that is due first, and in how many seconds."""
+        now, today = time.monotonic(), time.time()
+        best: tuple[float, Mergeable] | None = None
+        for table, offered in list(self._waiting.items()):
+            if table in self._running:
+                continue
+            waiting = table.waiting
+            if waiting.since is None:
+                del self._waiting[table]
+                continue
+            at_once = self._ends_at is not None or waiting.rows >= self._options.max_rows
+            due = waiting.since - today + (0.0 if at_once else self._options.max_age)
+            due = min(due, 0.0 if at_once else offered.latest - now)
+            due = max(due, offered.not_before - now)
+            if best is None or due < best[0]:
+                best = (due, table)
+        return (None, 0.0) if best is None else (best[1], best[0])
+
+    def _offered(self) -> _Offered:
+        return _Offered(time.monotonic() + self._options.max_age)
+
+    def _merge(self, table: Mergeable) -> None:
+        not_before = 0.0
+        try:
+            table.merge()
+        except StopWorker:
+            # Spark is gone for good. Whoever watches it stops the worker, which need not wait for this then.
+            with self._changed:
+                self._ends_at = time.monotonic()
+        except Exception as error:
+            # A server that comes back is to be found soon, and asking it costs little.
+            longest = _LONGEST_AWAY if isinstance(error, TargetUnavailable) else _LONGEST_RETRY
+            wait = min(longest, _FIRST_RETRY * 2.0 ** min(table.faults - 1, 10))
+            not_before = time.monotonic() + wait * random.uniform(0.8, 1.2)
+            _log.warning(
+                "spark_merge_failed",
+                table=table.name,
+                error=table.fault or str(error),
+                attempt=table.faults,
+                next_in_seconds=round(wait, 1),
+            )
+        finally:
+            with self._changed:
+                self._running.discard(table)
+                if table.waiting.since is None:
+                    self._waiting.pop(table, None)
+                else:
+                    self._waiting[table] = self._offered()
+                    self._waiting[table].not_before = not_before
+                self._changed.notify_all()

@@ -1,0 +1,199 @@
+"""The commits of one Spark table: what waits in its log is brought in, one commit at a time.
+
+Locks are taken in this order: `taking` of the sink (its log grows by one batch at a time), the DDL lock
+(statements, or OPTIMIZE and VACUUM), `merging` (one commit of a table at a time), a slot of Spark. Each
+thread that writes has a Spark session of its own, since a commit's note and transaction are a session's
+configuration.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from handlers.api import TargetUnavailable
+from handlers.spark.engine.table_work import LostCommit, MergeConflict, TableWork
+from handlers.spark.engine.waiting import Unmerged
+from handlers.spark.log.held import Held
+from handlers.spark.log.segments import SegmentLog
+
+__all__ = ["Merges"]
+
+_ROUNDS = 8
+"""Of one merge, while other workers write the same table."""
+
+
+class Merges:
+    """What waits for one table, and how its merges went. Any thread may call any method."""
+
+    def __init__(self, name: str, work: TableWork, log: SegmentLog) -> None:
+        self.unmerged = Unmerged()
+        self.faults = 0
+        """How many failed since the last that did not."""
+        self.own_faults = 0
+        """The same, without those for which the table can do nothing."""
+        self.fault: str | None = None
+        """Why the last one failed; None: it did not."""
+        self._name = name
+        self._work = work
+        self._log = log
+        self._merging = threading.Lock()  # the table's commits: one at a time
+        self._earlier: tuple[Merges, ...] = ()
+        self._size = work.merge_size()
+        self._telling = threading.Lock()  # guards the two below, and what is written down of them
+        self._held = Held()
+        self._told = Held()
+        self._handed_over = False  # to another sink, or another worker
+        self._fits = True  # no reason is known why the table should not hold the rows that wait
+
+    def let_go(self) -> None:
+        """Forget what waits. A commit that runs goes on; none begins after it."""
+        self._handed_over = True
+        self.unmerged.clear()
+        with self._telling:
+            self._held = self._told = Held()
+        self._good()
+
+    def come_after(self, other: Merges) -> None:
+        """Of the same table: no commit begins before that one's has ended, if one runs."""
+        self._earlier = tuple(each for each in (*other._earlier, other) if each is not self)
+
+    def holds(self, held: Held, *, told: Held | None = None) -> None:
+        """The table was seen to hold this. `told`: what was written down of it before, by the sink that
+        serves the log from now on."""
+        with self._telling:
+            self._held = max(self._held, held, key=lambda each: each.last)
+            if told is not None:
+                self._told = told
+                self._handed_over = False
+
+    def ended(self) -> None:
+        """Wait for a commit that runs."""
+        with self._merging:
+            pass
+
+    def leaves(self) -> None:
+        """The table is about to be dropped or renamed: the next one need not hold what this one does."""
+        with self._telling:
+            self._held = self._told = Held()
+            if self._log.last:
+                self._work.told_held.tell_left(self._log.last)
+
+    def fit_first(self) -> None:
+        """Before the next commit, for somebody may have changed the table since the last one."""
+        self._fits = False
+
+    def merge(self) -> None:
+        """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
+        earlier = self._earlier
+        for other in earlier:
+            with other._merging:
+                pass
+        with self._merging:
+            self._earlier = tuple(other for other in self._earlier if other not in earlier)
+            try:
+                for left in reversed(range(_ROUNDS + 1)):
+                    try:
+                        self._merge()
+                    except Exception as error:
+                        if not left or not self._look_anew(error):
+                            raise
+                    else:
+                        break
+            except Exception as error:
+                told = self._work.explained(error, self._received())
+                self.faults += 1
+                self.own_faults += not isinstance(told, TargetUnavailable)
+                self.fault = str(told)
+                raise told from error
+            self._good()
+
+    def _good(self) -> None:
+        self.faults = self.own_faults = 0
+        self.fault = None
+
+    def _merge(self) -> None:
+        for segments, shape in self.unmerged.groups(self._size.limit):
+            rows = [segment for segment in segments if segment.rows]
+            if self._handed_over:
+                return
+            if rows:
+                if not self._fits:
+                    self._work.fit(shape)
+                    self._fits = True
+                with self._size.attempt(sum(segment.bytes for segment in rows)):
+                    self._work.apply(rows, shape, after=self._held.last)
+                self.holds(Held(rows[0].number, rows[-1].number))
+            self.unmerged.merged(segments[-1].number)
+        self._size.done()
+
+    def _look_anew(self, error: Exception) -> bool:
+        """Drop what other workers have merged meanwhile; whether there is reason to try again.
+
+        A worker that has lost its partition still knows what it put. Whoever has the partition now merges
+        that, and then removes the files.
+        """
+        if isinstance(error, MergeConflict):
+            held = self._work.held()
+            self.holds(held)
+            self.unmerged.merged(max(held.last, self._log.removed()))
+            return True
+        if isinstance(error, LostCommit):
+            return self._table_is_gone()
+        try:
+            return self.unmerged.merged(self._log.removed())
+        except Exception:
+            return False  # what failed first is told
+
+    def _table_is_gone(self) -> bool:
+        """Whether another worker has dropped or renamed the table by DDL, so that it may hold less."""
+        if not 0 < self._held.last <= self._work.told_held.look().left:
+            return False
+        with self._telling:
+            self._held = self._told = Held()
+        return True
+
+    def _received(self) -> str:
+        """The table, and how far it is received: what a merge that fails could not bring in."""
+        marks = sorted(self._log.marks.highest().items())
+        shown = [f"{topic}[{partition}] offset {offset}" for (topic, partition), (offset, _) in marks[:3]]
+        more = ", ..." if len(marks) > len(shown) else ""
+        return f"{self._name}, up to {', '.join(shown)}{more}" if shown else self._name
+
+    # ---- upkeep
+
+    def optimize(self, min_files: int) -> None:
+        """Rewrite small files as larger ones, if the table has so many."""
+        with self._work.ddl_lock.upkeep(f"OPTIMIZE of {self._name}"), self._merging:
+            self._work.optimize(min_files)
+
+    def vacuum(self, retention: float) -> None:
+        """Remove files that no version of the last `retention` seconds needs."""
+        with self._work.ddl_lock.upkeep(f"VACUUM of {self._name}"):
+            self._work.vacuum(retention)
+
+    def tidy(self, now: float) -> None:
+        """Retire segments that were merged a while ago, and remove those that were retired a while ago.
+
+        `now`: monotonic seconds. A query resolves the table first and lists the segments then, so one that is
+        about to list them may still need those that were merged since; and one that listed them reads them
+        for a while.
+        """
+        keep = self._work.options.merge.keep
+        before = self.unmerged.retired
+        self._tell()
+        if (number := self.unmerged.to_retire(now, keep)) is not None:
+            self._log.retire(number, after=before)
+        if (number := self.unmerged.to_remove(now, keep)) is not None:
+            self._log.remove(number)
+
+    def remove(self, up_to: int) -> None:
+        """Remove segments at once: the table holds them."""
+        self._tell()
+        self._log.remove(up_to)
+
+    def _tell(self) -> None:
+        """Write down what the table holds, before the segments are gone and before Delta forgets it."""
+        with self._telling:
+            if self._held != self._told:
+                self._work.told_held.tell(self._held)
+                self._told = self._held

@@ -1,0 +1,309 @@
+"""One source table on its way into one Spark table: segments at once, the table's commits behind them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+
+import pyarrow as pa
+from msgspec.structs import replace
+
+from handlers.api import Batch, Change, PartialFailure, Rejected
+from handlers.options.templates import place_of
+from handlers.progress.topic_ids import MadeAnew
+from handlers.spark.delta.commits.exactly_once import check_goes_on
+from handlers.spark.engine.merges import Merges
+from handlers.spark.engine.table_work import TableWork
+from handlers.spark.engine.upkeep_times import UpkeepTimes
+from handlers.spark.engine.waiting import Waiting
+from handlers.spark.log.held import Held, Told
+from handlers.spark.log.marks import Marks
+from handlers.spark.log.segments import SegmentLog, SegmentTaken
+from handlers.spark.rows.pieces import AlonePiece, RowPiece
+from handlers.spark.rows.shape import Shape
+
+__all__ = ["TableSink"]
+
+_ROUNDS = 8
+"""Of one batch, while other workers write the same log."""
+_FAULTS = 3
+"""So many merges that failed, one after the other, hold the table's batches back. Those that failed because
+Spark is away do not count: as long as there is room, batches are taken."""
+
+
+class TableSink:
+    """Takes one table's batches. Any thread may call any method."""
+
+    def __init__(
+        self,
+        database: str,
+        table: str,
+        work: TableWork,
+        log: SegmentLog,
+        *,
+        sign: Callable[[TableSink], None],
+        offer: Callable[[TableSink], None],
+        forget: Callable[[str, str], None],
+    ) -> None:
+        """`sign` writes down whose log it is; `offer` is told when something waits; `forget`, which tables
+        (database, table) DDL has changed.
+        """
+        self.database = database
+        self.table = table
+        self._work = work
+        self._log = log
+        self._sign = sign
+        self._offer = offer
+        self._forget = forget
+        self._taking = threading.Lock()  # the log's end, and all that is found out before it grows
+        self._shape: Shape | None = None
+        self._is_loaded = False
+        self._is_fitted = False  # the table was seen to hold the shape
+        self._merges = Merges(self.name, work, log)
+        self._unmerged = self._merges.unmerged
+
+    @property
+    def name(self) -> str:
+        return f"{self.database}.{self.table}"
+
+    @property
+    def log_folder(self) -> str:
+        return self._work.ref.log_folder
+
+    @property
+    def upkeep_times(self) -> UpkeepTimes:
+        return self._work.upkeep_times
+
+    @property
+    def waiting(self) -> Waiting:
+        return self._unmerged.waiting()
+
+    @property
+    def merged_source_ms(self) -> int | None:
+        """The source time of the newest change that this worker brought into the Spark table."""
+        return self._unmerged.merged_source_ms
+
+    @property
+    def fault(self) -> str | None:
+        """Why the last merge failed; None: it did not."""
+        return self._merges.fault
+
+    @property
+    def faults(self) -> int:
+        """How many merges failed since the last that did not."""
+        return self._merges.faults
+
+    # ---- taking
+
+    def take(self, batch: Batch) -> None:
+        """Put what the log does not hold of the batch; returns when that is durable.
+
+        Raises Rejected, PartialFailure, StopWorker, and what Spark or the file system raises.
+        """
+        self._until_put(lambda: self._take(batch))
+
+    def _until_put(self, put: Callable[[], None]) -> None:
+        """`put` looks first what the log holds, if that is not known."""
+        with self._taking:
+            for _ in range(_ROUNDS):
+                try:
+                    put()
+                except SegmentTaken:
+                    self._is_loaded = False  # another worker writes this log, too
+                else:
+                    return
+        raise RuntimeError(
+            f"{self.name}: another worker keeps writing {self._work.ref.log_folder}; do two workers have "
+            f"the same handler and table?"
+        )
+
+    def load(self) -> None:
+        """Find what an earlier run left waiting, or another worker has put since."""
+        with self._taking:
+            self._is_loaded = self._is_loaded and not self.is_behind()
+            self._load_once()
+
+    def is_behind(self) -> bool:
+        """Whether another worker has put segments since this one looked."""
+        return self._log.has_grown()
+
+    def take_over(self, other: TableSink) -> None:
+        """Serve the log from now on, instead of another sink of this process: it forgets what waits, until a
+        batch comes to it again."""
+        other.let_go()
+        self._merges.come_after(other._merges)
+
+    def let_go(self) -> None:
+        """Another worker serves the log from now on: forget what waits, until a batch comes again."""
+        with self._taking:
+            self._is_loaded = False
+            self._merges.let_go()
+
+    def ended(self) -> None:
+        """Wait for a commit that runs."""
+        self._merges.ended()
+
+    @property
+    def partitions(self) -> Collection[tuple[str, int]]:
+        """Whose records the table holds, as far as this worker knows."""
+        return self._log.marks.known.keys()
+
+    def leaves(self) -> None:
+        """DDL is about to drop the table, or to rename it, or another one to its name."""
+        self._merges.leaves()
+
+    def forget(self) -> None:
+        """DDL of another table changed this one's: look anew before the next rows."""
+        with self._taking:
+            self._is_fitted = False
+
+    def _take(self, batch: Batch) -> None:
+        changes: Sequence[Change] = batch.changes
+        places: Sequence[int] = range(len(changes))
+        anew: Sequence[MadeAnew] = ()
+        done = 0
+        try:
+            self._load_once()
+            if self._merges.own_faults >= _FAULTS:
+                self.merge()  # raises what is wrong, if it still is
+            seen, anew = self._log.marks.followed(batch.changes, batch.topic_ids, self._work.known_ids)
+            changes, places = seen.beyond(batch.changes, batch.shard)
+            for piece in self._work.pieces(changes, self._shape):
+                seen = seen.advanced(changes[piece.start : piece.stop], batch.shard)
+                if isinstance(piece, RowPiece):
+                    self._put(piece.table(), piece.shape, seen, partial=piece.partial)
+                elif self._work.keeps_ddl:
+                    shape = self._shape or Shape(pa.schema([]), ())
+                    self._put(piece.table(shape), shape, seen)
+                else:
+                    self._follow(piece, batch, seen)
+                done = piece.stop
+            self._work.tell_passed_over(len(batch.changes) - len(changes), anew)
+        except SegmentTaken:
+            raise
+        except Exception as error:
+            told = self._told(error, changes, places, done)
+            if done:
+                self._work.tell_passed_over(places[done - 1] + 1 - done, anew)
+                raise PartialFailure(places[done - 1] + 1, told) from error
+            raise told from error
+
+    def _told(
+        self, error: Exception, changes: Sequence[Change], places: Sequence[int], done: int
+    ) -> Exception:
+        """The error with table and offset; `done`: where in `changes` the part begins that failed."""
+        where = place_of(changes[done], self.name) if done < len(changes) else self.name
+        if not isinstance(error, Rejected):
+            return self._work.explained(error, f"{where} on")
+        if error.at is None:  # it is about the columns of all these rows
+            return Rejected(f"{where}: {error}", at=places[done])
+        return Rejected(str(error), at=places[error.at])
+
+    def _put(self, rows: pa.Table, shape: Shape, marks: Marks, *, partial: bool = False) -> None:
+        is_other = shape != self._shape
+        if self._work.merges:
+            is_new = is_other or not self._is_fitted
+            most = self._work.options.merge.max_waiting
+            # Segments of one schema wait together, those with rows that lack columns alone: what waits can
+            # be read as one table then, and one look at the newest row of a key is enough.
+            if is_new or partial or self._unmerged.has_partial or self.waiting.bytes > most:
+                self.merge()
+            if is_new:
+                self._work.fit(shape, is_first=self._log.last == 0)
+                self._is_fitted = True
+        segment = self._log.append(rows, marks, key=shape.key, partial=partial)
+        self._shape = shape
+        if self._work.merges:
+            self._unmerged.add(segment, shape)
+            self._offer(self)
+            if is_other:
+                self._merges.remove(segment.number - 1)
+
+    def _follow(self, piece: AlonePiece, batch: Batch, marks: Marks) -> None:
+        """DDL and truncates: when all before is merged, at once, and remembered by a segment without rows."""
+        change = piece.change
+        if not self._work.concerns(change):
+            return
+        if batch.replay_of is not None:  # what is done of it is noted by its own place, not its letter's
+            topic, partition, offset = batch.replay_of
+            change = replace(change, topic=topic, partition=partition, offset=offset)
+        self._settle()
+        key = None if self._shape is None else self._shape.key
+        self._is_fitted = False
+        with self._work.ddl_lock.statement(self.name):
+            # What is done of it is noted by its place, and so was a statement of a former topic.
+            result = self._work.follow(change, batch, key, marks.names(change))
+        # Before the mark, with which the statement is done and does not come again.
+        for touched in result.touched:
+            if tuple(touched) != (self.database, self.table):
+                self._forget(*touched)
+        self._put_mark(self._work.shape(result.key or ()), marks)
+
+    def settle(self) -> None:
+        """Bring all that waits into the table, and leave a segment without rows.
+
+        When the table gets another name, or is dropped, its log stays: what is in it would be brought into
+        the next table of this name. That segment is put each time: when others have put rows that are not
+        known here, it meets SegmentTaken before anything is done to the table.
+        """
+        self._until_put(self._settle)
+
+    def _settle(self) -> None:
+        self._is_loaded = self._is_loaded and self._shape is not None  # nothing can be put: look instead
+        self._load_once()
+        self.merge()
+        if self._shape is not None:
+            self._put_mark(self._shape, self._log.marks)
+
+    def _put_mark(self, shape: Shape, marks: Marks) -> None:
+        segment = self._log.append(self._work.no_rows(shape), marks, key=shape.key)
+        self._shape = shape
+        self._unmerged.add(segment, shape)
+        self._merges.remove(segment.number - 1)
+
+    def _load_once(self) -> None:
+        if not self._is_loaded:
+            self._sign(self)
+            self._load()
+
+    def _load(self) -> None:
+        # Until all of it is known: what the log says is applied must not stand without what of it waits.
+        self._is_loaded = False
+        # Each of these may only be ahead of the one before, whatever other workers do meanwhile.
+        told = self._work.told_held.look() if self._work.merges else Told()
+        held = self._work.held() if self._work.merges else Held()
+        self._log.load()
+        self._log.marks.teach(self._work.known_ids)
+        # Rows were put when the table was seen to hold them, and nobody waits for it to be seen again: that
+        # takes Spark, and a worker that was killed is to take batches again at once.
+        self._is_fitted = self._log.has_rows_last
+        schema = self._log.schema
+        self._shape = None if schema is None else self._work.shape_of_log(schema, self._log.key)
+        check_goes_on(self._work.ref, held, told.held, self._log)
+        if self._work.merges:
+            self._merges.holds(held, told=told.held)
+        if self._shape is not None and self._work.merges:
+            self._unmerged.replace(self._log.after(held.last), self._shape)
+            if self._is_fitted:
+                self._merges.fit_first()
+            if self._unmerged.waiting().rows:
+                self._offer(self)
+        self._is_loaded = True
+
+    # ---- merging
+
+    def merge(self) -> None:
+        """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
+        self._merges.merge()
+
+    def optimize(self, min_files: int) -> None:
+        """Rewrite small files as larger ones, if the table has so many."""
+        self._merges.optimize(min_files)
+
+    def vacuum(self, retention: float) -> None:
+        """Remove files that no version of the last `retention` seconds needs."""
+        self._merges.vacuum(retention)
+
+    def tidy(self, now: float) -> None:
+        """Retire and remove segments that were merged a while ago (`now`: monotonic seconds)."""
+        self._merges.tidy(now)

@@ -1,0 +1,312 @@
+"""What is done to one Spark table: commits of segments, changes of its columns, DDL."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from handlers.api import Batch, Change, HandlerContext, Rejected, StopWorker, TargetUnavailable
+from handlers.mysql.ddl import StatementError, TableName, parse
+from handlers.options.templates import place_of
+from handlers.progress.passing_over import PassingOver
+from handlers.progress.topic_ids import FormerTopic, KnownIds, MadeAnew
+from handlers.spark.ddl import DDLResult, Surroundings, follow
+from handlers.spark.delta import Applier
+from handlers.spark.delta.commits.commit_files import held_in_files
+from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
+from handlers.spark.delta.commits.held_segments import held_by
+from handlers.spark.delta.commits.notes import CommitNote
+from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
+from handlers.spark.delta.upkeep import optimize, vacuum
+from handlers.spark.engine.ddl_lock import DDLLock, ddl_lock_of
+from handlers.spark.engine.merge_size import MergeSize
+from handlers.spark.engine.upkeep_times import UpkeepTimes
+from handlers.spark.locations import Locations
+from handlers.spark.log.held import Held, ToldHeld
+from handlers.spark.log.segment_file import BrokenLog, Segment, missing, read_head
+from handlers.spark.log.stores.interface import Files, FilesError
+from handlers.spark.options import SparkOptions
+from handlers.spark.rows.added import log_schema, shape_of_log
+from handlers.spark.rows.pieces import Piece, RowPiece, pieces
+from handlers.spark.rows.shape import Shape
+from handlers.spark.runtime.session import SharedSpark
+from handlers.spark.table_ref import TableRef
+
+__all__ = ["LostCommit", "MergeConflict", "SparkFailure", "TableWork", "World"]
+
+
+# What Java says of a disk that is no fault of what is written.
+_FULL = re.compile("No space left on device|Disk quota exceeded|Read-only file system")
+
+
+class SparkFailure(RuntimeError):
+    """Spark, or the file system of its tables, could not do what it was asked; the message says what, for
+    which table and from which offset on."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What all tables of a handler share."""
+
+    options: SparkOptions
+    context: HandlerContext
+    spark: SharedSpark
+    locations: Locations
+    files: Files
+    applier: Applier | None
+    """None: segments are the table itself."""
+    overrides: Mapping[str, pa.DataType]
+    settle: Callable[[TableName], None]
+    """See Surroundings.settle; for tables other than the statement's own."""
+    leaving: Callable[[TableName], None]
+    """See Surroundings.leaving."""
+    databases_of: Callable[[str], Sequence[str]]
+    own: threading.local
+    """The session of each thread that writes."""
+    passing_over: PassingOver
+    known_ids: KnownIds
+
+
+class TableWork:
+    """The Spark side of one table. The caller sees to it that one thing is done at a time."""
+
+    def __init__(self, database: str, table: str, world: World) -> None:
+        """Raises Rejected for a table that would be among the logs."""
+        self.database = database
+        self.table = table
+        self.ref: TableRef = world.locations.ref_to_write(database, table)
+        self.options = world.options
+        self.known_ids = world.known_ids
+        self.ddl_lock: DDLLock = ddl_lock_of(world.locations.logs)
+        self.told_held = ToldHeld(world.files, self.ref.log_folder)
+        self.upkeep_times = UpkeepTimes(world.files, self.ref.log_folder)
+        self._world = world
+
+    @property
+    def merges(self) -> bool:
+        """Whether segments are brought into a table, and not the table themselves."""
+        return self._world.applier is not None
+
+    @property
+    def keeps_ddl(self) -> bool:
+        """Whether DDL and truncates are rows, and not followed."""
+        return self.options.mode == "changelog"
+
+    def pieces(self, changes: Sequence[Change], known: Shape | None) -> Iterator[Piece]:
+        """The changes cut and typed for the log."""
+        for piece in pieces(
+            changes,
+            mode=self.options.mode,
+            prefix=self.options.prefix,
+            overrides=self._world.overrides,
+            known=known,
+            table=f"{self.database}.{self.table}",
+        ):
+            if isinstance(piece, RowPiece) and not piece.shape.key:
+                self._check_keyless(piece)
+            yield piece
+
+    def _check_keyless(self, piece: RowPiece) -> None:
+        mode, allowed = self.options.mode, self.options.without_key
+        if mode == "history" or (mode == "replica" and allowed == "refuse"):
+            where = place_of(piece.changes[0], f"{self.database}.{self.table}")
+            advice = (
+                "keep its changelog" if mode == "history" else "set without_key: match, or keep its changelog"
+            )
+            raise Rejected(
+                f"{where}: the table has no primary key, without which there is no {mode}: give it one, or "
+                f"{advice}",
+                at=piece.start,
+            )
+
+    def no_rows(self, shape: Shape) -> pa.Table:
+        """A segment without rows."""
+        return log_schema(shape, mode=self.options.mode, prefix=self.options.prefix).empty_table()
+
+    def shape_of_log(self, found: pa.Schema, key: tuple[str, ...]) -> Shape:
+        """The shape of the rows in segments with these columns."""
+        return shape_of_log(found, key, mode=self.options.mode, prefix=self.options.prefix)
+
+    def merge_size(self) -> MergeSize:
+        """How much of the log is merged at once."""
+        most, name = self.options.merge.max_bytes, f"{self.database}.{self.table}"
+        return MergeSize(self._world.files, self.ref.log_folder, most, table=name)
+
+    # ---- Spark
+
+    def held(self) -> Held:
+        """What the table holds of its log. Raises UnknownSegments, and what Spark raises."""
+        if self.ref.path is not None:
+            found = held_in_files(self._world.files, self.ref.path, self.ref.app_id)
+            if found is not None:
+                return found
+        with self._session() as session:
+            return held_by(session, self.ref, self._world.spark.is_classic)
+
+    def apply(self, segments: Sequence[Segment], shape: Shape, *, after: int) -> None:
+        """Bring the segments into the table in one commit. `after`: the segment up to which it is known to
+        hold its log. Raises what `fenced` and Spark raise."""
+        applier = self._world.applier
+        assert applier is not None  # see `merges`
+        metrics = self._world.context.metrics
+        with self._world.spark.slots.merging(segments[0].written_ms / 1000), self._session() as session:
+            began = time.monotonic()
+            try:
+                applier.apply(session, self.ref, segments, shape, self._note(segments), after=after)
+            except MergeConflict:
+                raise  # looked at anew at once: neither the one nor the other
+            except Exception:
+                metrics.count("binlane_spark_merges_total", result="failure")
+                raise
+            metrics.count("binlane_spark_merges_total", result="success")
+            metrics.observe("binlane_spark_merge_seconds", time.monotonic() - began)
+
+    def fit(self, shape: Shape, *, is_first: bool = False) -> None:
+        """See to it that the table, if there is one, holds rows of this shape. `is_first`: nothing of this
+        source table was ever put. Raises Rejected."""
+        if self.ref.path is not None and not self._world.files.exists(f"{self.ref.path}/_delta_log"):
+            if is_first:  # later on they may be what a crash left of the first commit
+                self._check_free(self.ref.path)
+            return
+        with self._world.spark.slots, self._session() as session:
+            try:
+                evolve(session, self.ref, self._columns(shape))
+            except IncompatibleColumn as error:
+                raise Rejected(str(error)) from error
+
+    def _check_free(self, path: str) -> None:
+        """Delta would make a table around them, and VACUUM remove them."""
+        files = [
+            each.name
+            for each in self._world.files.list(path)
+            if not each.name.startswith(("_", ".")) and (not each.is_folder or "=" in each.name)
+        ]
+        if files:
+            raise Rejected(
+                f"{path} holds files ({min(files)} ...) that are no Delta table: move them away, or give the "
+                f"handler another path"
+            )
+
+    def _columns(self, shape: Shape) -> pa.Schema:
+        """The table's columns that come from the log."""
+        return self.no_rows(shape).schema if self.keeps_ddl else shape.schema
+
+    def shape(self, key: tuple[str, ...]) -> Shape:
+        """The shape of the table as it is now, without the columns that binlane adds; none: no columns."""
+        with self._session() as session:
+            found = schema(session, self.ref)
+        if found is None:
+            return Shape(pa.schema([]), ())
+        arrow = to_arrow_schema(found, timezone="UTC")
+        whole = self.shape_of_log(pa.schema([pa.field(each.name, each.type) for each in arrow]), key)
+        there = set(whole.schema.names)
+        return Shape(whole.schema, tuple(column for column in key if column in there))
+
+    def concerns(self, change: Change) -> bool:
+        """Whether a statement may change tables, columns or rows; an index, or a comment, does not."""
+        if change.op == "truncate":
+            return True
+        try:
+            return bool(parse(change.sql or "", self.database))
+        except StatementError:
+            return True  # to be told by `follow`
+
+    def follow(
+        self, change: Change, batch: Batch, key: tuple[str, ...] | None, topics: Sequence[str]
+    ) -> DDLResult:
+        """Do what a `ddl` or `truncate` change did in the source; nothing of this table waits. `topics`: the
+        topic's names in notes of what is done (`Marks.names`).
+
+        Raises Rejected, and what Spark raises.
+        """
+        world = self._world
+        own = TableName(self.database, self.table)
+        around = Surroundings(
+            ref_of=lambda name: world.locations.ref_to_write(name.database, name.table),
+            files=world.files,
+            root=world.locations.logs,
+            settle=lambda name: None if name == own else world.settle(name),
+            leaving=world.leaving,
+            databases_of=world.databases_of,
+            handles=world.context.handles or (lambda _: True),
+            partition_by=self.options.partition_by,
+            properties=self.options.properties,
+            overrides=world.overrides,
+        )
+        note = CommitNote(world.context.worker, world.context.handler, 0, 0, change.source_time_ms, {})
+        with self._session() as session:  # without a slot: to settle another table takes one
+            return follow(
+                session,
+                change,
+                around,
+                database=batch.database,
+                table=batch.name,
+                rules=self.options.ddl,
+                note=note,
+                mode=self.options.mode,
+                prefix=self.options.prefix,
+                key=key,
+                topics=topics,
+            )
+
+    def optimize(self, min_files: int) -> None:
+        with self._world.spark.slots, self._session() as session:
+            optimize(session, self.ref, min_files)
+
+    def vacuum(self, retention: float) -> None:
+        with self._world.spark.slots, self._session() as session:
+            vacuum(session, self.ref, retention)
+
+    # ---- errors, and what is told
+
+    def tell_passed_over(self, count: int, anew: Sequence[MadeAnew]) -> None:
+        """Of a batch that was taken: so many changes were applied before; these topics were made anew."""
+        name = f"{self.database}.{self.table}"
+        self._world.passing_over.made_anew(name, anew)
+        self._world.passing_over.passed_over(name, count)
+
+    def explained(self, error: Exception, where: str) -> Exception:
+        """The error for whoever handles the batch; `where`: its table and offsets."""
+        if isinstance(error, StopWorker | TargetUnavailable | Rejected | SparkFailure | FormerTopic):
+            return error
+        if isinstance(error, FilesError):
+            told = f"{where}: {error}"
+            return TargetUnavailable(told) if error.is_outage else SparkFailure(told)
+        try:
+            self._world.spark.stop_worker_if_gone(error)
+        except (StopWorker, TargetUnavailable) as gone:
+            return gone
+        told = f"{where}: {self._world.spark.told(error)}"
+        return TargetUnavailable(told) if _FULL.search(told) else SparkFailure(told)
+
+    def _note(self, segments: Sequence[Segment]) -> CommitNote:
+        context, segment = self._world.context, segments[-1]
+        try:
+            head = read_head(self._world.files, segment.path, segment.number, segment.bytes)
+        except FileNotFoundError:
+            raise BrokenLog(missing(segment.path)) from None
+        return CommitNote(
+            context.worker,
+            context.handler,
+            segments[0].number,
+            segment.number,
+            segment.last_source_ms or 0,
+            head.marks.highest(),
+            {topic: each.current for (topic, _), each in head.marks.ids.items() if each.current is not None},
+        )
+
+    @contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        """This thread's session."""
+        own, spark = self._world.own, self._world.spark
+        session = getattr(own, "session", None)
+        own.session = spark.fresh() if session is None else spark.renewed(session)
+        yield own.session

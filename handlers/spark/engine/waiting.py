@@ -1,0 +1,126 @@
+"""What of a table is durable, but not in its Spark table yet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from handlers.spark.log.segments import Segment
+from handlers.spark.rows.shape import Shape
+
+__all__ = ["Unmerged", "Waiting"]
+
+
+class Waiting(NamedTuple):
+    """How much waits."""
+
+    segments: int
+    rows: int
+    bytes: int
+    since: float | None
+    """When the oldest was put, seconds since 1970; None: nothing waits."""
+
+
+class _One(NamedTuple):
+    segment: Segment
+    shape: Shape
+
+
+class Unmerged:
+    """The segments of one log that its table does not hold yet, in their order. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards all below
+        self._waiting: list[_One] = []
+        # When they were merged, or retired (monotonic); their last segment.
+        self._kept: list[tuple[float, int]] = []
+        self._retired: list[tuple[float, int]] = []
+        self._merged_source_ms: int | None = None
+
+    @property
+    def merged_source_ms(self) -> int | None:
+        """The source time of the newest change that was merged here."""
+        return self._merged_source_ms
+
+    @property
+    def has_partial(self) -> bool:
+        """Whether rows wait that do not carry all their columns."""
+        return any(one.segment.partial for one in self._waiting)
+
+    def add(self, segment: Segment, shape: Shape) -> None:
+        with self._lock:
+            self._waiting.append(_One(segment, shape))
+
+    def replace(self, segments: Iterable[Segment], shape: Shape) -> None:
+        """What was found in the log, instead of what was known."""
+        with self._lock:
+            self._waiting = [_One(segment, shape) for segment in segments]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._waiting = []
+            self._kept = []
+            self._retired = []
+
+    def waiting(self) -> Waiting:
+        with self._lock:
+            segments = [one.segment for one in self._waiting if one.segment.rows]
+        since = segments[0].written_ms / 1000 if segments else None
+        rows, size = sum(each.rows for each in segments), sum(each.bytes for each in segments)
+        return Waiting(len(segments), rows, size, since)
+
+    def groups(self, limit: Callable[[], int]) -> Iterator[tuple[Sequence[Segment], Shape]]:
+        """What may be merged in one commit, in order: one shape; what lacks columns, by itself; and up to
+        `limit` bytes, but one segment at least."""
+        with self._lock:
+            waiting = list(self._waiting)
+        for (shape, partial), group in groupby(waiting, lambda one: (one.shape, one.segment.partial)):
+            taken: list[Segment] = []
+            size = 0
+            for segment in (one.segment for one in group):
+                if taken and (partial or size + segment.bytes > limit()):
+                    yield taken, shape
+                    taken, size = [], 0
+                taken.append(segment)
+                size += segment.bytes
+            yield taken, shape
+
+    def merged(self, number: int) -> bool:
+        """The table holds all up to this segment; whether any of that waited."""
+        with self._lock:
+            done = [one.segment for one in self._waiting if one.segment.number <= number]
+            self._waiting = self._waiting[len(done) :]
+            if done:
+                self._kept.append((time.monotonic(), number))
+                times = [each.last_source_ms for each in done if each.last_source_ms is not None]
+                self._merged_source_ms = max(times, default=self._merged_source_ms)
+        return bool(done)
+
+    @property
+    def retired(self) -> int:
+        """The last segment that `to_retire` told and `to_remove` did not yet; 0: none."""
+        with self._lock:
+            return self._retired[-1][1] if self._retired else 0
+
+    def to_retire(self, now: float, keep: float) -> int | None:
+        """The last segment that was merged `keep` seconds ago (`now`: monotonic); told once."""
+        with self._lock:
+            found = _taken(self._kept, now - keep)
+            if found is not None:
+                self._retired.append((now, found))
+        return found
+
+    def to_remove(self, now: float, keep: float) -> int | None:
+        """The last segment that `to_retire` told `keep` seconds ago; told once."""
+        with self._lock:
+            return _taken(self._retired, now - keep)
+
+
+def _taken(queue: list[tuple[float, int]], until: float) -> int | None:
+    """The last number with a time up to `until`; those before it leave the queue, too."""
+    found = [number for moment, number in queue if moment <= until]
+    del queue[: len(found)]
+    return found[-1] if found else None

@@ -1,0 +1,104 @@
+"""Where the tables of one handler are, and beside them what waits to be brought in.
+
+lake/shop/orders/                        the Delta table
+lake/_binlane/shop/orders/table.json     whose the log beside it is: source table, mode, prefix
+lake/_binlane/shop/orders/pending/       its segments
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import Formatter
+
+from handlers.api import Rejected
+from handlers.spark.options import SparkOptions
+from handlers.spark.section import SparkSection
+from handlers.spark.table_ref import TableRef, app_id, path_safe, quoted
+
+__all__ = ["LOGS", "PENDING", "Locations"]
+
+LOGS = "_binlane"
+"""The folder of all logs; Spark and Delta pass over names that begin with an underscore."""
+PENDING = "pending"
+
+
+class Locations:
+    """Names of source tables -> where their Spark tables are."""
+
+    def __init__(self, options: SparkOptions, section: SparkSection, folder: Path) -> None:
+        """`folder`: what relative paths begin at (the configuration file's)."""
+        warehouse = location(section.warehouse.rstrip("/"), folder)
+        self._catalog = options.table
+        template = options.path or f"{_braces(section.warehouse.rstrip('/'))}/{{database}}/{{table}}"
+        self._path = _location_template(template, folder)
+        # The folder above the first one that holds a name.
+        self._root = warehouse if self._catalog else _before_fields(self._path).rpartition("/")[0]
+        self._is_log = options.format == "parquet"
+
+    @property
+    def logs(self) -> str:
+        """The folder of the logs of all tables."""
+        return f"{self._root}/{LOGS}"
+
+    @property
+    def root(self) -> str:
+        """The folder that all the tables are in; of a catalog's tables, the warehouse."""
+        return self._root
+
+    def ref(self, database: str, table: str) -> TableRef:
+        """The table of a source table."""
+        app = app_id(database, table)
+        if self._catalog is not None:
+            parts = (part.format(database=database, table=table) for part in self._catalog.split("."))
+            log = f"{self.logs}/{path_safe(database)}/{path_safe(table)}/{PENDING}"
+            return TableRef(".".join(map(quoted, parts)), None, log, app)
+        path = self._path.format(database=path_safe(database), table=path_safe(table))
+        if self._is_log:
+            return TableRef(f"parquet.{quoted(path)}", path, path, app)
+        log = f"{self.logs}{path.removeprefix(self._root)}/{PENDING}"
+        return TableRef(f"delta.{quoted(path)}", path, log, app)
+
+    def ref_to_write(self, database: str, table: str) -> TableRef:
+        """The same. Raises Rejected for a table that would be among the logs."""
+        ref = self.ref(database, table)
+        if ref.path is not None and f"{ref.path}/".startswith(f"{self.logs}/"):
+            raise Rejected(
+                f"{database}.{table} would be kept in {ref.path}, and {self.logs} is for what binlane puts "
+                f"there itself: give the handler another path for it, such as "
+                f"{self._root}/of/{{database}}/{{table}}"
+            )
+        return ref
+
+    def signed_folder(self, ref: TableRef) -> str:
+        """The log's folder as `sign` takes it; of a table that is its own log, where another's would be: in
+        it there are plain Parquet files alone."""
+        if not self._is_log or ref.path is None:
+            return ref.log_folder
+        return f"{self.logs}{ref.path.removeprefix(self._root)}/{PENDING}"
+
+
+def location(path: str, folder: Path) -> str:
+    """`path` as Spark takes it: a URI as it is, a relative path beginning at `folder`."""
+    return path if _is_uri(path) else str(Path(folder.absolute(), path))
+
+
+def _location_template(template: str, folder: Path) -> str:
+    return template if _is_uri(template) else str(Path(_braces(str(folder.absolute())), template))
+
+
+def _is_uri(path: str) -> bool:
+    return "://" in path or path.startswith("file:")
+
+
+def _before_fields(template: str) -> str:
+    before = ""
+    for literal, field, _, _ in Formatter().parse(template):
+        before += literal
+        if field is not None:
+            break
+    return before
+
+
+def _braces(text: str) -> str:
+    """Text that stands for itself in a template."""
+    return text.replace("{", "{{").replace("}", "}}")

@@ -1,0 +1,205 @@
+"""Segments in the worker's own file system, or one that is mounted there."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError, temporary_name
+
+__all__ = ["LocalFiles"]
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+# What file systems without hard links (CIFS, FUSE, exFAT) answer to link(2).
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+_OUTAGES = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO}
+    | {errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EMFILE, errno.ENFILE}
+)
+_WHAT_TO_DO = {
+    errno.ENOSPC: "free space there, or give the table another place",
+    errno.EDQUOT: "raise the quota, or free space there",
+    errno.EACCES: "let the worker's user write there",
+    errno.EPERM: "let the worker's user write there",
+    errno.EROFS: "mount it writable",
+    errno.ENOTDIR: "a file stands where a folder is needed: move it away",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENAMETOOLONG: "give the table a shorter path",
+}
+
+
+class LocalFiles:
+    """Paths are plain, or URIs of scheme `file`.
+
+    A put writes a temporary file beside the target, makes it durable and links it to its name: link(2) fails
+    when the name is taken, atomically, on NFS too.
+    """
+
+    def prove(self, folder: str) -> None:
+        """link(2) refuses a name that is taken, or is not there at all."""
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        entries: list[Entry] = []
+        with _explained(folder, "list"), suppress(FileNotFoundError), os.scandir(_plain(folder)) as found:
+            for one in found:
+                with suppress(FileNotFoundError):  # gone since
+                    stat = one.stat()
+                    is_folder = one.is_dir()
+                    size = 0 if is_folder else stat.st_size
+                    entries.append(Entry(one.name, size, stat.st_mtime_ns // 1_000_000, is_folder))
+        return entries
+
+    def read(self, path: str) -> bytes:
+        with _explained(path, "read"):
+            return _plain(path).read_bytes()
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[pa.NativeFile]:
+        with _explained(path, "read"):
+            file = pa.OSFile(str(_plain(path)))
+        with file:
+            yield file
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        target = _plain(path)
+        temporary = target.with_name(temporary_name())
+        with _explained(path, "write"):
+            try:
+                try:
+                    _write(temporary, data)
+                except FileNotFoundError:
+                    _make_folder(target.parent)
+                    _write(temporary, data)
+                _name_exclusively(temporary, target, path)
+            finally:
+                with suppress(FileNotFoundError):
+                    temporary.unlink()
+            _sync_folder(target.parent)
+
+    def delete(self, path: str) -> None:
+        with _explained(path, "remove"), suppress(FileNotFoundError):
+            _plain(path).unlink()
+
+    def retire(self, path: str) -> None:
+        with _explained(path, "change the time of"), suppress(FileNotFoundError):
+            os.utime(_plain(path), (0, 0))
+
+    def delete_tree(self, folder: str) -> None:
+        with _explained(folder, "remove"), suppress(FileNotFoundError):
+            shutil.rmtree(_plain(folder))
+
+    def rename(self, source: str, target: str) -> None:
+        old, new = _plain(source), _plain(target)
+        with _explained(target, "write"):
+            if not old.exists():
+                raise FileNotFoundError(errno.ENOENT, "there is no such folder", source)
+            _make_folder(new.parent)
+            try:
+                _rename_folder(old, new)
+            except FileExistsError:
+                raise AlreadyThere(target) from None
+            for parent in {old.parent, new.parent}:
+                _sync_folder(parent)
+
+    def exists(self, path: str) -> bool:
+        with _explained(path, "find"):
+            return _plain(path).exists()
+
+
+def _plain(path: str) -> Path:
+    """Of a file URI, what follows its scheme: as Hadoop, which decodes no percent signs in it."""
+    found = re.match(r"file:(?://(?P<host>[^/]*))?(?P<path>/.*)", path)
+    if found is None:
+        return Path(path)
+    if found["host"] not in (None, "", "localhost"):
+        raise FilesError(f"{path} is on another host ({found['host']}): write file:///{found['path'][1:]}")
+    return Path(found["path"])
+
+
+def _write(path: Path, data: bytes | pa.Buffer) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _name_exclusively(temporary: Path, target: Path, path: str) -> None:
+    try:
+        try:
+            os.link(temporary, target)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            _rename_exclusively(temporary, target)
+    except FileExistsError:
+        raise AlreadyThere(path) from None
+
+
+def _rename_folder(source: Path, target: Path) -> None:
+    try:
+        _rename_exclusively(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise
+        # NFS cannot: look first. One worker at a time follows a table's DDL.
+        if target.exists():
+            raise FileExistsError from None
+        source.rename(target)
+
+
+def _rename_exclusively(source: Path, target: Path) -> None:
+    """renameat2(2): raises FileExistsError when the target is there, be it an empty folder."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    old, new = os.fsencode(source), os.fsencode(target)
+    if not hasattr(libc, "renameat2"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), str(target))
+    if libc.renameat2(_AT_FDCWD, old, _AT_FDCWD, new, _RENAME_NOREPLACE) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(target))
+
+
+def _make_folder(folder: Path) -> None:
+    """With its parents, each durable: a file in a folder that a loss of power takes away is lost, too."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in reversed(missing):
+        _sync_folder(one.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some mounts cannot: their names are durable at once, or never
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _explained(path: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (FilesError, AlreadyThere, FileNotFoundError):
+        raise
+    except OSError as error:
+        advice = _WHAT_TO_DO.get(error.errno or 0, "see to it that the worker can use that place")
+        said = error.strerror or str(error)
+        told = FilesError(f"cannot {what} {path}: {said}; {advice}")
+        told.errno = error.errno
+        told.is_outage = error.errno in _OUTAGES
+        raise told from error

@@ -1,0 +1,203 @@
+"""Segments in object stores, without Java: for workers whose Spark is behind Spark Connect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import ObjectStore, from_url
+
+from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError
+from handlers.spark.log.stores.proof import Proof
+from handlers.spark.log.stores.random_access import RandomAccess
+
+__all__ = ["ObjectFiles"]
+
+_SCHEMES = {"s3n": "s3a", "gcs": "gs"}
+"""Other names that Spark takes."""
+_COPIES_AT_ONCE = 16
+_CONFLICTS = 5
+_TRIES_SECONDS = 20
+"""A store that does not answer is tried for so long; then its table waits, and says so."""
+# What says that the store is away, or asks to wait: no answer at all, or one of these.
+_OUTAGE = re.compile(
+    r"error sending request|status code: (408|429|5\d\d)|timed out|connect error|dns error"
+    r"|connection (closed|reset)",
+    re.IGNORECASE,
+)
+
+
+# The environment's secrets are not the configuration's, which are taken out of every log: signatures in URLs
+# of Azure and S3, and a password in an endpoint's.
+_SECRET = re.compile(
+    r"((?:\bsig|X-Amz-(?:Signature|Credential|Security-Token))=)[^&\s)\"']+|(://[^/\s:@]*:)[^/\s@]+(?=@)",
+    re.IGNORECASE,
+)
+
+
+class ObjectFiles:
+    """One bucket of S3 (`s3a:`, `s3:`) or Google Cloud Storage (`gs:`), or one container of Azure (`abfss:`),
+    with credentials, region and endpoint from the worker's environment: `AWS_ACCESS_KEY_ID`,
+    `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY` ...
+    (https://developmentseed.org/obstore/latest/authentication/).
+
+    A put is one request on condition that nothing is there: the store lets one of several win, and a file
+    appears whole. There are no folders, only names that begin alike: one that holds nothing is not there.
+    """
+
+    def __init__(self, uri: str) -> None:
+        """`uri`: any place in the store. Raises FilesError for one that is unknown or incomplete."""
+        scheme, _, rest = uri.partition("://")
+        bucket = rest.partition("/")[0]
+        self._prefix = f"{scheme}://{bucket}"
+        try:
+            # Of the bucket alone: percent signs in paths stay what they are, as they do for Spark.
+            self._store: ObjectStore = from_url(
+                f"{_SCHEMES.get(scheme, scheme)}://{bucket}",
+                client_options={"allow_http": True, "connect_timeout": "10s", "timeout": "5min"},
+                retry_config={
+                    "max_retries": 10,
+                    "retry_timeout": timedelta(seconds=_TRIES_SECONDS),
+                    "backoff": {"max_backoff": timedelta(seconds=2)},
+                },
+            )
+        except (BaseError, ValueError) as error:
+            raise FilesError(
+                f"cannot reach {uri}: {_first_line(error)}; with Spark Connect the warehouse is a folder "
+                "that is mounted here, or of scheme s3a, gs or abfss, with credentials in the worker's "
+                "environment"
+            ) from None
+        self._proof = Proof(self._put, self.read, self.delete)
+
+    def prove(self, folder: str) -> None:
+        self._proof.once(folder)
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        key = self._key(folder)
+        with _explained(folder, "list"):
+            found = obstore.list_with_delimiter(self._store, key or None)
+        folders = [Entry(path.rpartition("/")[2], 0, 0, True) for path in found["common_prefixes"]]
+        files = [
+            Entry(
+                one["path"].rpartition("/")[2],
+                one["size"],
+                int(one["last_modified"].timestamp() * 1000),
+                False,
+            )
+            for one in found["objects"]
+            if one["path"] != key  # what Hadoop puts to mark an empty folder
+        ]
+        return folders + files
+
+    def read(self, path: str) -> bytes:
+        with _explained(path, "read"):
+            return bytes(obstore.get(self._store, self._key(path)).bytes())
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[pa.NativeFile]:
+        key = self._key(path)
+        with _explained(path, "read"):
+            size = obstore.head(self._store, key)["size"]
+
+        def read_at(start: int, length: int) -> bytes:
+            with _explained(path, "read"):
+                return bytes(obstore.get_range(self._store, key, start=start, length=length))
+
+        with pa.PythonFile(RandomAccess(size, read_at), mode="r") as file:
+            yield file
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        self._proof.once(path.rpartition("/")[0])
+        self._put(path, data)
+
+    def delete(self, path: str) -> None:
+        with _explained(path, "remove"), suppress(FileNotFoundError):
+            obstore.delete(self._store, self._key(path))
+
+    def retire(self, path: str) -> None:
+        """Object stores have no time stamps to set."""
+
+    def delete_tree(self, folder: str) -> None:
+        with _explained(folder, "remove"), suppress(FileNotFoundError):
+            for keys in self._keys_below(folder):
+                obstore.delete(self._store, [*keys])
+
+    def rename(self, source: str, target: str) -> None:
+        """All files are copied, then the old ones removed: after a crash in between, both places hold some,
+        and the target has to be removed by hand before it can be tried again."""
+        if not self.exists(source):
+            raise FileNotFoundError(f"there is no {source}")
+        if self.exists(target):
+            raise AlreadyThere(target)
+        old, new = self._key(source), self._key(target)
+        with _explained(target, "write"), ThreadPoolExecutor(_COPIES_AT_ONCE) as pool:
+            for keys in self._keys_below(source):
+                copies = [
+                    pool.submit(obstore.copy, self._store, key, f"{new}{key.removeprefix(old)}")
+                    for key in keys
+                ]
+                for copy in copies:
+                    copy.result()
+        self.delete_tree(source)
+
+    def exists(self, path: str) -> bool:
+        with _explained(path, "find"):
+            try:
+                obstore.head(self._store, self._key(path))
+            except FileNotFoundError:
+                return any(self._keys_below(path))
+            return True
+
+    def _put(self, path: str, data: bytes | pa.Buffer) -> None:
+        for _ in range(_CONFLICTS):
+            with _explained(path, "write"):
+                try:
+                    self._put_once(self._key(path), data)
+                except AlreadyExistsError:
+                    if self.exists(path):
+                        raise AlreadyThere(path) from None
+                    # S3 answers 409 where a put meets another one, or a removal, and may have kept neither.
+                    continue
+            return
+        error = FilesError(
+            f"cannot write {path}: the store is always busy with it, and then has no such file"
+        )
+        error.is_outage = True
+        raise error
+
+    def _put_once(self, key: str, data: bytes | pa.Buffer) -> None:
+        obstore.put(self._store, key, memoryview(data).cast("B"), mode="create", use_multipart=False)
+
+    def _keys_below(self, folder: str) -> Iterator[Sequence[str]]:
+        for found in obstore.list(self._store, self._key(folder) or None):
+            yield [one["path"] for one in found]
+
+    def _key(self, path: str) -> str:
+        return path.removeprefix(self._prefix).strip("/")
+
+
+@contextmanager
+def _explained(path: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no {path}") from None
+    except BaseError as error:
+        said = _first_line(error)
+        told = FilesError(
+            f"cannot {what} {path}: {said}; see to it that the worker reaches that place "
+            "(credentials, rights, space)"
+        )
+        told.is_outage = bool(_OUTAGE.search(str(error)))
+        raise told from None
+
+
+def _first_line(error: Exception) -> str:
+    """Without the client's own stack below it, the server's page, and what a URL tells of credentials."""
+    return _SECRET.sub(r"\1\2***", str(error).partition("\n")[0].partition(": <")[0])

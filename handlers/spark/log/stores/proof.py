@@ -1,0 +1,86 @@
+"""Whether a store keeps what was put first: some take a put's condition and pass over it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from handlers.spark.log.stores.interface import AlreadyThere, FilesError, temporary_name
+
+__all__ = ["Proof", "StoreOverwrites"]
+
+
+_NAMES = 3
+"""Tried before a store that says of each new one that it is there is refused."""
+
+
+class StoreOverwrites(FilesError):
+    """Of two puts of one path on condition that nothing is there, the store took both."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(
+            f"{folder}: of two puts of one file, each on condition that nothing is there, this store took "
+            f"both (S3 names the condition If-None-Match: *). Of two workers one would overwrite what the "
+            f"other has acknowledged. Give spark.warehouse a store that keeps the condition (Amazon S3, "
+            f"Azure and Google Cloud Storage do; others in newer versions), HDFS, or a mounted volume"
+        )
+
+
+class Proof:
+    """Of one store, before anything is put there; any thread."""
+
+    def __init__(
+        self,
+        put: Callable[[str, bytes], None],
+        read: Callable[[str], bytes],
+        delete: Callable[[str], None],
+    ) -> None:
+        """As `Files` has them, without a proof of their own."""
+        self._put = put
+        self._read = read
+        self._delete = delete
+        self._lock = threading.Lock()
+        self._is_proven = False
+
+    def once(self, folder: str) -> None:
+        """Put a hidden file in the folder twice; nothing once that was refused.
+
+        Raises StoreOverwrites, FilesError for a store that takes no first put, and what the store raises:
+        then it is tried again the next time.
+        """
+        if self._is_proven:
+            return
+        with self._lock:
+            if not self._is_proven:
+                self._prove(folder)
+                self._is_proven = True
+
+    def _put_first(self, folder: str) -> str:
+        """Under a name that nobody has. When the first answer is lost, the client asks again, and is told
+        that the file is there."""
+        for _ in range(_NAMES):
+            path = f"{folder}/{temporary_name()}"
+            try:
+                self._put(path, b"first")
+            except AlreadyThere:
+                self._delete(path)
+            else:
+                return path
+        raise FilesError(
+            f"{folder}: this store says of {_NAMES} new names, one after the other, that there is a file. "
+            f"If that stays, look at what is between binlane and the store (a proxy that repeats requests?)"
+        )
+
+    def _prove(self, folder: str) -> None:
+        path = self._put_first(folder)
+        try:
+            try:
+                self._put(path, b"second")
+            except AlreadyThere:
+                is_kept = self._read(path) == b"first"
+            else:
+                is_kept = False
+        finally:
+            self._delete(path)
+        if not is_kept:
+            raise StoreOverwrites(folder)

@@ -1,0 +1,1 @@
+"""For those who read: tables as of their newest segment (`current`, `view`), and which tables there are."""

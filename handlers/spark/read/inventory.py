@@ -1,0 +1,193 @@
+"""Which tables a handler has, and how far each of them is: from their logs and Delta's own, nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from handlers.spark.delta.commits.held_segments import last_note, merged_segment
+from handlers.spark.locations import Locations
+from handlers.spark.log.owner import Owner, fits, logs_below
+from handlers.spark.log.segment_file import BrokenLog, Head
+from handlers.spark.log.stores.interface import Files
+from handlers.spark.options import SparkOptions
+from handlers.spark.read.looking import columns_of, head_of, log_of, version_of
+from handlers.spark.read.view import Columns, folder_sql
+from handlers.spark.runtime.errors import told
+from handlers.spark.table_ref import TableRef, path_of
+
+__all__ = ["Facts", "Found", "facts_of", "found_tables"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A source table with a Spark table, or a log, or both."""
+
+    database: str
+    table: str
+    ref: TableRef
+    mode: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One table, as `binlane tables` tells of it. Sizes in bytes, times in milliseconds since 1970."""
+
+    table: str
+    handler: str
+    mode: str
+    place: str
+    rows: int | None = None
+    """Of the Spark table; None: there is none yet, as with all that follows."""
+    files: int | None = None
+    bytes: int | None = None
+    version: int | None = None
+    merged_source_time_ms: int | None = None
+    """The newest source time in the Spark table, where its last commits tell it."""
+    waiting_segments: int = 0
+    """Received, durable, and not in the Spark table yet."""
+    waiting_rows: int = 0
+    waiting_bytes: int = 0
+    source_time_ms: int | None = None
+    """The newest source time of all, with what waits."""
+    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Topic -> partition -> the last offset that reached the table."""
+    problems: Sequence[str] = ()
+    """What is odd, or in the way."""
+    unread: bool = False
+    """Whether something could not be read, as told in `problems`."""
+
+
+def found_tables(files: Files, locations: Locations, options: SparkOptions) -> Iterator[Found]:
+    """The handler's tables: those with a log, and those in folders as its `path` makes them.
+
+    A table of a catalog is only found by its log. Raises BrokenLog, and what the store raises.
+    """
+    seen: set[tuple[str, str]] = set()
+    for folder, owner in logs_below(files, locations.logs):
+        ref = locations.ref(owner.database, owner.table)
+        # Other handlers may have logs here, too.
+        own = Owner(owner.database, owner.table, options.mode, options.prefix, options.table or "")
+        if ref.log_folder == folder and fits(owner, own):
+            seen.add((owner.database, owner.table))
+            yield Found(owner.database, owner.table, ref, options.mode)
+    if options.table is not None:
+        return
+    for database, table in _by_folder(files, locations, options.format == "parquet"):
+        if (database, table) not in seen:
+            yield Found(database, table, locations.ref(database, table), options.mode)
+
+
+def facts_of(session: SparkSession, files: Files, found: Found, handler: str) -> Facts:
+    """Everything about one table. Whatever cannot be read is told in `problems`."""
+    facts = Facts(found.name, handler, found.mode, str(found.ref))
+    try:
+        facts, merged, columns = _with_table(session, found, facts)
+        facts = _with_log(files, found, facts, merged)
+        head = head_of(files, found.ref.log_folder)
+        if head is not None and columns is not None:
+            facts = _noting(facts, _missing_columns(head, columns))
+    except PySparkException as error:
+        return replace(_noting(facts, told(error)), unread=True)
+    except (BrokenLog, OSError) as error:
+        return replace(_noting(facts, str(error)), unread=True)
+    return facts
+
+
+def _with_table(session: SparkSession, found: Found, facts: Facts) -> tuple[Facts, int, Columns | None]:
+    """What the Spark table tells; the last segment that it holds; its columns."""
+    ref = found.ref
+    if ref.path == ref.log_folder:  # plain Parquet files: none of them waits
+        [row] = session.sql(f"SELECT count(*) AS n FROM {folder_sql(ref.log_folder)}").collect()
+        return replace(facts, rows=int(row["n"])), 0, None
+    columns = columns_of(session, ref)
+    if columns is None:
+        return facts, 0, None
+    [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
+    [counted] = session.sql(f"SELECT count(*) AS n FROM {ref.sql}").collect()
+    note = last_note(session, ref) or {}
+    facts = replace(
+        facts,
+        rows=int(counted["n"]),
+        files=int(detail["numFiles"]),
+        bytes=int(detail["sizeInBytes"]),
+        version=version_of(session, ref),
+        merged_source_time_ms=note.get("source_time_ms"),
+    )
+    return facts, merged_segment(session, ref), columns
+
+
+def _with_log(files: Files, found: Found, facts: Facts, merged: int) -> Facts:
+    is_table = found.ref.path == found.ref.log_folder
+    heads = log_of(files, found.ref.log_folder, after=merged).heads
+    if not heads:
+        if facts.rows is None:
+            return _noting(facts, "there is neither a table nor a log")
+        return facts
+    offsets: dict[str, dict[int, int]] = {}
+    for (topic, partition), (offset, _) in sorted(heads[-1].marks.highest().items()):
+        offsets.setdefault(topic, {})[partition] = offset
+    segments = [head.segment for head in heads if head.segment.number > merged and head.segment.rows]
+    times = [segment.last_source_ms for segment in segments if segment.last_source_ms is not None]
+    newest = max([*times, *filter(None, [facts.merged_source_time_ms])], default=None)
+    facts = replace(facts, offsets=offsets, source_time_ms=newest)
+    size = sum(segment.bytes for segment in segments)
+    if is_table:
+        return replace(facts, files=len(segments), bytes=size, merged_source_time_ms=newest)
+    rows = sum(segment.rows for segment in segments)
+    if facts.rows is None and not segments:
+        facts = _noting(facts, "there is no table: the source dropped or renamed it, or it is still empty")
+    return replace(facts, waiting_segments=len(segments), waiting_rows=rows, waiting_bytes=size)
+
+
+def _missing_columns(head: Head, columns: Columns) -> str | None:
+    there = {name.lower() for name in columns}
+    lacking = [name for name in head.schema.names if name.lower() not in there and name[:1].isalpha()]
+    if not lacking or not head.segment.rows:
+        return None
+    return f"the table has no column {', '.join(lacking)}, which its log has: it comes with the next commit"
+
+
+def _noting(facts: Facts, problem: str | None) -> Facts:
+    return facts if problem is None else replace(facts, problems=[*facts.problems, problem])
+
+
+# ---- by folder
+
+
+def _by_folder(files: Files, locations: Locations, are_logs: bool) -> Iterator[tuple[str, str]]:
+    """Databases and tables of the folders that are named as the handler names them, and hold a table."""
+    names = ("binlaneDatabase", "binlaneTable")
+    sample = locations.ref(*names).path
+    assert sample is not None
+    pattern = re.escape(sample.removeprefix(f"{locations.root}/"))
+    for group, name in zip(("database", "table"), names, strict=True):
+        pattern = pattern.replace(name, f"(?P<{group}>[^/]+)", 1).replace(name, f"(?P={group})")
+    expression = re.compile(pattern)
+    depth = sample.removeprefix(locations.root).count("/")
+    for path in _folders(files, locations.root, depth):
+        match = expression.fullmatch(path.removeprefix(f"{locations.root}/"))
+        if match is None:
+            continue
+        names_found = {group: path_of(text) for group, text in match.groupdict().items()}
+        there = head_of(files, path) is not None if are_logs else files.exists(f"{path}/_delta_log")
+        if there:
+            yield names_found.get("database", ""), names_found["table"]
+
+
+def _folders(files: Files, folder: str, depth: int) -> Iterator[str]:
+    for entry in sorted(files.list(folder), key=lambda entry: entry.name):
+        if entry.is_folder and not entry.name.startswith(("_", ".")):
+            path = f"{folder}/{entry.name}"
+            if depth == 1:
+                yield path
+            else:
+                yield from _folders(files, path, depth - 1)

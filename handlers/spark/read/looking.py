@@ -1,0 +1,174 @@
+"""What can be seen of tables from outside, without changing anything: their logs, and their Delta tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from handlers.spark.delta.commits.held_segments import merged_segment
+from handlers.spark.log.owner import owner_of
+from handlers.spark.log.segment_file import Head, read_head
+from handlers.spark.log.stores.interface import Files
+from handlers.spark.read.view import Columns, view_sql
+from handlers.spark.rows.added import Mode, shape_of_log
+from handlers.spark.rows.shape import Shape
+from handlers.spark.runtime.any_spark import AnySpark
+from handlers.spark.runtime.errors import says_no_table
+from handlers.spark.table_ref import TableRef, app_id
+
+__all__ = [
+    "AnySpark",
+    "Log",
+    "columns_of",
+    "head_of",
+    "log_of",
+    "mode_of",
+    "newest_sql",
+    "version_of",
+]
+
+_NAME = re.compile(r"(\d{20})\.parquet")
+_LOOKS = 5
+"""At a log and its table while a worker changes both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What a log holds at one moment."""
+
+    heads: Sequence[Head] = field(default=())
+    """Of its segments, in order; the last one tells how far the whole table was applied."""
+
+    def after(self, number: int) -> Sequence[Head]:
+        """Those beyond a segment."""
+        return [head for head in self.heads if head.segment.number > number]
+
+
+def head_of(files: Files, folder: str) -> Head | None:
+    """The last segment; None: there is none. Raises BrokenLog, and what the store raises."""
+    for look in range(1, _LOOKS + 1):
+        found = _numbers(files, folder)
+        if not found:
+            return None
+        number = max(found)
+        try:
+            return read_head(files, f"{folder}/{number:020d}.parquet", number, found[number])
+        except FileNotFoundError:
+            # The log was removed, or begun anew, since it was listed.
+            if look == _LOOKS:
+                raise
+    return None
+
+
+def log_of(files: Files, folder: str, *, after: int = 0) -> Log:
+    """All segments beyond a number, and the last one in any case. One small read for each of them."""
+    heads: list[Head] = []
+    found = _numbers(files, folder)
+    for number in sorted(found):
+        if number > after or number == max(found):
+            try:
+                heads.append(read_head(files, f"{folder}/{number:020d}.parquet", number, found[number]))
+            except FileNotFoundError:
+                continue  # merged and removed meanwhile
+    return Log(heads)
+
+
+def mode_of(schema: pa.Schema, prefix: str) -> Mode:
+    """Which mode writes segments with these columns. Raises LookupError where none does."""
+    names = set(schema.names)
+    if f"{prefix}op" in names and f"{prefix}source_time" in names:
+        if f"{prefix}sql" in names:
+            return "changelog"
+        if f"{prefix}absent" in names:
+            return "history" if f"{prefix}topic" in names else "replica"
+    raise LookupError(f"its segments have no columns of binlane that begin with {prefix!r}: which prefix?")
+
+
+def columns_of(session: SparkSession, ref: TableRef) -> Columns | None:
+    """The Spark table's columns; None: there is no such table."""
+    try:
+        schema = session.sql(f"SELECT * FROM {ref.sql} LIMIT 0").schema
+    except AnalysisException as error:
+        if says_no_table(error):
+            return None
+        raise
+    return {
+        field.name: field.dataType.names if isinstance(field.dataType, StructType) else ()
+        for field in schema.fields
+    }
+
+
+def version_of(session: SparkSession, ref: TableRef) -> int:
+    """The Delta table's version. 10 ms in a process with Java, some 200 ms through Connect."""
+    if AnySpark(session).is_classic and ref.path is not None:
+        java: Any = session
+        logs = java._jvm.org.apache.spark.sql.delta.DeltaLog
+        snapshot = logs.forTable(java._jsparkSession, ref.path).update(
+            False, java._jvm.scala.Option.empty(), java._jvm.scala.Option.empty()
+        )
+        return int(snapshot.version())
+    [row] = session.sql(f"DESCRIBE HISTORY {ref.sql} LIMIT 1").collect()
+    return int(row["version"])
+
+
+def newest_sql(session: SparkSession, files: Files, ref: TableRef, prefix: str) -> str:
+    """The query of the table as of its newest segment, made of one version of the Delta table.
+
+    So it goes on to be right, as long as the segments that it names are kept. Raises NothingToSee, and
+    LookupError when there is neither table nor log.
+    """
+    for _ in range(_LOOKS):
+        columns = columns_of(session, ref)
+        version = None if columns is None else version_of(session, ref)
+        merged = 0 if columns is None else _merged(session, files, ref)
+        head = head_of(files, ref.log_folder)
+        if head is None:
+            if columns is None:
+                raise LookupError(f"there is neither a table {ref} nor a log of it in {ref.log_folder}")
+            return f"SELECT * FROM {ref.sql} VERSION AS OF {version}"
+        sql = shown_sql(ref, head, prefix, columns, version, beyond=merged)
+        # Whoever merged since may have removed segments that this version does not hold yet.
+        if version is None or version_of(session, ref) == version:
+            return sql
+    return sql
+
+
+def shown_sql(
+    ref: TableRef,
+    head: Head,
+    prefix: str,
+    columns: Columns | None,
+    version: int | None = None,
+    *,
+    beyond: int = 0,
+) -> str:
+    """`view_sql` of a table whose log ends with `head`."""
+    mode = mode_of(head.schema, prefix)
+    shape: Shape = shape_of_log(head.schema, head.key, mode=mode, prefix=prefix)
+    return view_sql(ref, shape, mode=mode, prefix=prefix, columns=columns, version=version, beyond=beyond)
+
+
+def _merged(session: SparkSession, files: Files, ref: TableRef) -> int:
+    """The last segment of its log that the table holds; 0: none, or nobody knows whose the log is."""
+    try:
+        owner = owner_of(files, ref.log_folder)
+    except FileNotFoundError:
+        return 0
+    whose = replace(ref, app_id=app_id(owner.database, owner.table))
+    return merged_segment(session, whose, AnySpark(session).is_classic)
+
+
+def _numbers(files: Files, folder: str) -> dict[int, int]:
+    """The size of each segment's file by its number."""
+    found: dict[int, int] = {}
+    for entry in files.list(folder):
+        if name := _NAME.fullmatch(entry.name):
+            found[int(name[1])] = entry.size
+    return found

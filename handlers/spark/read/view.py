@@ -1,0 +1,202 @@
+"""Merge on read: one query that shows a table as of its newest segment, not of its last commit.
+
+A log always holds a contiguous end of what its table received: every segment that the table does not have
+yet, and for a while those that it has. Applying the last change of each key of such an end to the table's
+state, or to a newer one, gives the newest state. Hence the order in which Spark looks at things: it resolves
+the Delta table first and lists the segments after it (`delta.` is resolved by the catalog, `parquet.` by a
+later rule of the same analysis), so no segment is missing that the table's state did not have. The segments
+are named once, in a common table expression: each mention of a folder would be listed by itself, and a
+segment put in between would be in one of the lists only. Segments that will be removed before the query has
+read them are retired before: their time stamp says so.
+
+Delta looks at its log once more when a query is planned, a moment after the segments were listed. So a query
+is to be run as it is made; whoever keeps a DataFrame names the version that it was made of
+(`handlers.spark.read.current.current` does).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from handlers.spark.delta.statements import literal
+from handlers.spark.rows.added import log_schema
+from handlers.spark.rows.shape import Shape
+from handlers.spark.table_ref import TableRef, quoted
+
+__all__ = ["Columns", "NothingToSee", "folder_sql", "view_sql"]
+
+Columns = Mapping[str, Sequence[str]]
+"""A Spark table's columns, in order; each with the names of its fields, if it is a struct."""
+
+_GLOB = re.compile(r"([{}\[\]*?\\])")
+_RETIRED = "1980-01-01"
+"""Of an earlier time are segments that will be removed: see Files.retire."""
+_IDENTITY = ("topic", "partition", "offset", "index")
+"""These columns name a change, with its time: where a topic was made anew, its offsets began anew."""
+
+
+class NothingToSee(LookupError):
+    """A table of which only its merged rows can be shown, and nothing was merged yet."""
+
+
+def view_sql(
+    ref: TableRef,
+    shape: Shape,
+    *,
+    mode: str,
+    prefix: str = "_",
+    columns: Columns | None,
+    version: int | None = None,
+    beyond: int = 0,
+) -> str:
+    """The body of a view of a table and its segments; a persistent, a temporary one, or for `spark.sql`.
+
+    `shape`: of the last segment's rows. `columns`: the Spark table's; None while there is none. `version`: of
+    the Delta table; None: whichever is newest when the view is asked. `beyond`: the last segment that this
+    version holds: no file up to it is opened, so that none is missed when it is removed.
+
+    A replica's rows are those of the table whose key no segment has, and of each key in the segments the
+    last row unless it was deleted. Where the last one does not carry all columns, the table's row stands
+    until the segment is merged (such segments are merged at once). A changelog's rows are those of the table
+    that no segment has, and all of the segments. Histories and replicas without a key are shown as merged,
+    for what a segment changes in them depends on all rows before it.
+
+    Columns that only the table has are null in rows that come from segments. Raises NothingToSee.
+    """
+    if mode == "changelog" and ref.path == ref.log_folder:
+        # Its files stay for ever, so they may be of several shapes.
+        return f"SELECT * FROM {folder_sql(ref.log_folder)} WITH (`mergeSchema` = 'true')"
+    table = ref.sql if version is None else f"{ref.sql} VERSION AS OF {version}"
+    builder = {"replica": _replica, "changelog": _changelog}.get(mode)
+    if builder is None or (mode == "replica" and not shape.key):
+        if columns is None:
+            raise NothingToSee(f"{ref} has no rows yet: what it received was not brought into it so far")
+        return f"SELECT {_list(columns)} FROM {table}"
+    return builder(_Parts(ref, None if columns is None else table, shape, prefix, columns, beyond))
+
+
+def folder_sql(folder: str) -> str:
+    """A folder of Parquet files in a statement's FROM; its name is no pattern."""
+    return "parquet." + quoted(_GLOB.sub(r"\\\1", folder))
+
+
+class _Parts(NamedTuple):
+    ref: TableRef
+    table: str | None
+    shape: Shape
+    prefix: str
+    columns: Columns | None
+    beyond: int
+
+    @property
+    def waiting(self) -> str:
+        """The segments, in a statement's FROM."""
+        folder = folder_sql(self.ref.log_folder)
+        # Spark sorts files out by their names and times before it opens any.
+        if self.beyond:
+            return f"{folder} WHERE _metadata.file_name > '{self.beyond:020d}.parquet'"
+        return f"{folder} WHERE _metadata.file_modification_time > timestamp '{_RETIRED}'"
+
+    def name(self, suffix: str) -> str:
+        """A column that binlane adds."""
+        return quoted(f"{self.prefix}{suffix}")
+
+
+def _replica(parts: _Parts) -> str:
+    own = list(parts.shape.schema.names)
+    number, rank, op, absent = map(parts.name, ("segment", "rank", "op", "absent"))
+    _refuse_taken(own, parts.prefix)
+    key = _list(parts.shape.key)
+    # A deleted row is told whole by its key.
+    is_whole = f"({op} = 'delete' OR {absent} IS NULL)"
+    segments = (
+        f"received AS (SELECT *, bigint(left(_metadata.file_name, 20)) AS {number} "
+        f"FROM {parts.waiting}),\n"
+        f"latest AS (SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY {key} ORDER BY {number} DESC) "
+        f"AS {rank} FROM received) WHERE {rank} = 1)"
+    )
+    rows = f"FROM latest WHERE {op} <> 'delete' AND {absent} IS NULL"
+    if parts.table is None or parts.columns is None:
+        return f"WITH {segments}\nSELECT {_list(own)} {rows}"
+    known = (
+        f"known AS (SELECT {key} FROM received GROUP BY {key} "
+        f"HAVING max({number}) = max({number}) FILTER (WHERE {is_whole}))"
+    )
+    of_table, of_segments = _aligned(list(parts.columns), own)
+    return (
+        f"WITH {segments},\n{known}\n"
+        f"SELECT {of_table('t')} FROM {parts.table} AS t LEFT ANTI JOIN known AS k "
+        f"ON {_equal(parts.shape.key)}\n"
+        f"UNION ALL\nSELECT {of_segments('latest')} {rows}"
+    )
+
+
+def _changelog(parts: _Parts) -> str:
+    if parts.table is None or parts.columns is None:
+        return f"SELECT * FROM {parts.waiting}"
+    own = log_schema(parts.shape, mode="changelog", prefix=parts.prefix).names
+    identity = [f"{parts.prefix}{name}" for name in _IDENTITY]
+    time = parts.name("source_time")
+    of_table, of_segments = _aligned(list(parts.columns), own)
+    received = [_before(parts) if name == f"{parts.prefix}before" else quoted(name) for name in own]
+    return (
+        f"WITH received AS (SELECT {', '.join(received)} FROM {parts.waiting})\n"
+        f"SELECT {of_table('t')} FROM {parts.table} AS t LEFT ANTI JOIN received AS k "
+        f"ON {_equal(identity)} AND t.{time} <=> k.{time}\n"
+        f"UNION ALL\nSELECT {of_segments('received')} FROM received"
+    )
+
+
+def _before(parts: _Parts) -> str:
+    """The struct with the row before, as the table has it: columns that the source has dropped are there."""
+    before = f"{parts.prefix}before"
+    own = parts.shape.schema.names
+    fields = (parts.columns or {}).get(before, own)
+    if list(fields) == own:
+        return quoted(before)
+    there = {name.lower() for name in own}
+    values = (f"{quoted(before)}.{quoted(name)}" if name.lower() in there else "NULL" for name in fields)
+    made = ", ".join(f"{literal(name)}, {value}" for name, value in zip(fields, values, strict=True))
+    return f"IF({quoted(before)} IS NULL, NULL, named_struct({made})) AS {quoted(before)}"
+
+
+def _aligned(
+    table: Sequence[str], segments: Sequence[str]
+) -> tuple[Callable[[str], str], Callable[[str], str]]:
+    """How to select the same columns of both: the table's, then those that it has not yet.
+
+    Spark tells names apart without regard to case.
+    """
+    in_table = {name.lower(): name for name in table}
+    in_segments = {name.lower(): name for name in segments}
+    names = [*table, *(name for name in segments if name.lower() not in in_table)]
+
+    def select(there: Mapping[str, str], alias: str) -> str:
+        return ", ".join(
+            f"{alias}.{quoted(there[name.lower()])} AS {quoted(name)}"
+            if name.lower() in there
+            else f"NULL AS {quoted(name)}"
+            for name in names
+        )
+
+    return lambda alias: select(in_table, alias), lambda alias: select(in_segments, alias)
+
+
+def _equal(columns: Sequence[str]) -> str:
+    return " AND ".join(f"t.{quoted(name)} = k.{quoted(name)}" for name in columns)
+
+
+def _list(columns: Iterable[str]) -> str:
+    return ", ".join(map(quoted, columns))
+
+
+def _refuse_taken(columns: Sequence[str], prefix: str) -> None:
+    taken = {"_metadata", f"{prefix}segment".lower(), f"{prefix}rank".lower()}
+    for name in columns:
+        if name.lower() in taken:
+            raise NothingToSee(
+                f"the source has a column {name!r}, which the view of table and segments needs itself: "
+                f"read the table as it was last brought up"
+            )

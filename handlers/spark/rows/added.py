@@ -1,0 +1,64 @@
+"""The columns that binlane adds to a row, before the source's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import pyarrow as pa
+
+from handlers.spark.rows.shape import Shape
+
+__all__ = ["Mode", "added_columns", "log_schema", "reserved_names", "shape_of_log"]
+
+Mode = Literal["replica", "history", "changelog", "function"]
+
+_TIME = pa.timestamp("us", tz="UTC")
+_OP = {"op": pa.string(), "source_time": _TIME}
+_PLACE = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "index": pa.int32()}
+_ROW = {"row": pa.int32()}
+_ABSENT = {"absent": pa.list_(pa.string())}
+_CHANGELOG = {**_OP, **_PLACE, "sql": pa.string()}
+_KEYED: Mapping[Mode, Mapping[str, pa.DataType]] = {
+    "replica": {**_OP, **_ABSENT},
+    "history": {**_OP, **_PLACE, **_ROW, **_ABSENT},
+    "changelog": _CHANGELOG,
+    "function": _CHANGELOG,
+}
+_BEFORE = "before"
+# What else takes a name: a struct in segments, the columns of a history's table.
+_OTHERS: Mapping[Mode, tuple[str, ...]] = {
+    "replica": ("row",),
+    "history": ("valid_from", "valid_to", "current"),
+    "changelog": (_BEFORE,),
+    "function": (_BEFORE,),
+}
+
+
+def added_columns(mode: Mode, prefix: str, *, keyed: bool) -> dict[str, pa.DataType]:
+    """Their names and types, but for a changelog's `before`, whose type is the row's."""
+    own = _KEYED[mode] if keyed or mode != "replica" else {**_KEYED[mode], **_ROW}
+    return {prefix + name: arrow for name, arrow in own.items()}
+
+
+def reserved_names(mode: Mode, prefix: str) -> frozenset[str]:
+    """What no column of the source may be called, in lower case: Spark's names have no case."""
+    return frozenset((prefix + name).lower() for name in (*_KEYED[mode], *_OTHERS[mode]))
+
+
+def log_schema(shape: Shape, *, mode: Mode, prefix: str) -> pa.Schema:
+    """The columns of a segment with rows of this shape.
+
+    A changelog has the row before an update in a struct. Parquet has no structs without fields: where the
+    source's columns are not known yet (DDL before the first row), it is left out.
+    """
+    added = list(added_columns(mode, prefix, keyed=bool(shape.key)).items())
+    if _BEFORE in _OTHERS[mode] and shape.schema.names:
+        added.append((prefix + _BEFORE, pa.struct(list(shape.schema))))
+    return pa.schema([*added, *shape.schema])
+
+
+def shape_of_log(found: pa.Schema, key: tuple[str, ...], *, mode: Mode, prefix: str) -> Shape:
+    """The shape of the rows in a segment with these columns and this key."""
+    added = reserved_names(mode, prefix)
+    return Shape(pa.schema([pa.field(f.name, f.type) for f in found if f.name.lower() not in added]), key)

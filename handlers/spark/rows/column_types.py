@@ -1,0 +1,135 @@
+"""Source column types as Spark keeps them: a MySQL type text -> an Arrow type and what its values become.
+
+docs/spark.md has the whole table. A type that is not known here becomes a string: never guessed, never lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+
+import pyarrow as pa
+
+from handlers.mysql.types import read_type
+from handlers.spark.rows.conversions import ColumnType, fitting, singles, text, time_text
+from handlers.spark.rows.spark_types import MOST_DIGITS, read_spark_type
+
+__all__ = ["STRING", "ColumnType", "column_type", "override", "spark_name", "text", "time_text"]
+
+STRING = fitting(pa.string())
+
+_LONG_DECIMAL = fitting(pa.decimal128(20, 0))  # bigint unsigned and bit(64) pass a long's range
+_BINARY = fitting(pa.binary())
+# A server has rounded its values: what Arrow rounds is but their notation.
+_FLOAT = ColumnType(pa.float32(), fitting(pa.float64()).convert, frozenset((float,)), singles)
+_TINYINT, _SMALLINT, _INT, _BIGINT = map(fitting, (pa.int8(), pa.int16(), pa.int32(), pa.int64()))
+# MySQL's is a tinyint, PostgreSQL's holds true and false: the values tell.
+_BOOLEAN = _TINYINT._replace(is_open=True)
+
+
+def _signed(own: ColumnType, unsigned: ColumnType) -> tuple[ColumnType, ColumnType]:
+    return own._replace(unsigned=unsigned.arrow), unsigned
+
+
+# Signed and unsigned; the next wider type holds what the unsigned one can.
+_INTEGERS: Mapping[str, tuple[ColumnType, ColumnType]] = {
+    **dict.fromkeys(("tinyint", "int1", "bool"), _signed(_TINYINT, _SMALLINT)),
+    **dict.fromkeys(("smallint", "int2"), _signed(_SMALLINT, _INT)),
+    **dict.fromkeys(("mediumint", "middleint", "int3"), (_INT, _INT)),
+    **dict.fromkeys(("int", "integer", "int4"), _signed(_INT, _BIGINT)),
+    **dict.fromkeys(("bigint", "int8"), _signed(_BIGINT, _LONG_DECIMAL)),
+}
+
+_PLAIN: Mapping[str, ColumnType] = {
+    "boolean": _BOOLEAN,
+    "serial": _LONG_DECIMAL,
+    "year": _SMALLINT,
+    **dict.fromkeys(("double", "double precision", "real", "float8"), fitting(pa.float64())),
+    "date": fitting(pa.date32()),
+    "datetime": fitting(pa.timestamp("us")),
+    "timestamp": fitting(pa.timestamp("us", tz="UTC")),
+    "set": fitting(pa.list_(pa.string())),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _BINARY),
+    **dict.fromkeys(("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"), _BINARY),
+    **dict.fromkeys(("multipolygon", "geometrycollection", "geomcollection", "vector"), _BINARY),
+}
+
+
+@lru_cache(maxsize=10_000)
+def column_type(type_text: str) -> ColumnType:
+    """The type of a column whose source type is written so: `decimal(10,2) unsigned`."""
+    mysql_type = read_type(type_text)
+    name, sizes = mysql_type.name, mysql_type.sizes
+    if name in _INTEGERS:
+        return _INTEGERS[name][mysql_type.unsigned]
+    if name in _SIZED:
+        return _SIZED[name](sizes)
+    return _PLAIN.get(name, STRING)
+
+
+def _decimal(sizes: tuple[int, ...]) -> ColumnType:
+    """Spark's decimals have up to 38 digits, MySQL's up to 65: those keep all their digits as text.
+
+    Open: one without sizes, which is decimal(10,0) in MySQL's DDL and has any digits in PostgreSQL and in
+    streams that tell none; and decimal(65,30), which DTS says of all decimals (docs/formats.md).
+    """
+    precision = sizes[0] if sizes else 10
+    scale = sizes[1] if len(sizes) > 1 else 0
+    kept = STRING if precision > MOST_DIGITS else fitting(pa.decimal128(precision, scale))
+    return kept._replace(is_open=not sizes or sizes == (65, 30))
+
+
+def _float(sizes: tuple[int, ...]) -> ColumnType:
+    # FLOAT(25) to FLOAT(53) are doubles; FLOAT(7,4) is not, its numbers are digits.
+    return fitting(pa.float64()) if len(sizes) == 1 and sizes[0] > 24 else _FLOAT
+
+
+def _bit(sizes: tuple[int, ...]) -> ColumnType:
+    return _LONG_DECIMAL if sizes[:1] == (64,) else _BIGINT
+
+
+@lru_cache(maxsize=16)
+def _time(sizes: tuple[int, ...]) -> ColumnType:
+    return ColumnType(pa.string(), partial(time_text, digits=sizes[0] if sizes else 0))
+
+
+_SIZED: Mapping[str, Callable[[tuple[int, ...]], ColumnType]] = {
+    **dict.fromkeys(("decimal", "numeric", "dec", "fixed"), _decimal),
+    **dict.fromkeys(("float", "float4"), _float),
+    "bit": _bit,
+    "time": _time,
+}
+
+# ---- Spark's own spelling
+
+_NAMES: Mapping[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "array<string>": pa.list_(pa.string()),
+}
+_BY_TYPE = {arrow: name for name, arrow in _NAMES.items()}
+
+
+def override(type_text: str) -> pa.DataType:
+    """The Arrow type of a Spark type text, as in the option `columns`. Raises ValueError."""
+    spark_type = read_spark_type(type_text)
+    return pa.decimal128(*spark_type.sizes) if spark_type.sizes else _NAMES[spark_type.name]
+
+
+def spark_name(arrow: pa.DataType) -> str:
+    """The type as Spark writes it: `decimal(12,2)`."""
+    if pa.types.is_decimal128(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})"
+    if pa.types.is_list(arrow):
+        return f"array<{spark_name(arrow.value_type)}>"
+    return _BY_TYPE.get(arrow, str(arrow))

@@ -1,0 +1,62 @@
+"""The rows of changes, and the keys that they are folded by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from handlers.api import Row
+from handlers.rows import row_after
+from handlers.spark.rows.source_columns import Columns, Run, values_of
+
+__all__ = ["image_of", "images_of", "keys_of"]
+
+
+def images_of(run: Run) -> list[Row]:
+    """The row after each change, of a delete the one before it. Raises Rejected."""
+    width = len(run.types)
+    images: list[Row] = []
+    for place, change in enumerate(run.changes):
+        after = change.after
+        if after is None or (change.before is not None and (not width or len(after) < width)):
+            images.append(image_of(run, place))
+        else:
+            images.append(after)
+    return images
+
+
+def image_of(run: Run, place: int) -> Row:
+    change = run.changes[place]
+    image = change.before if change.after is None else row_after(change)
+    if image is None:
+        raise run.rejected(place, lambda where: f"the {change.op} at {where} tells no row")
+    return image
+
+
+def keys_of(run: Run, columns: Columns, images: Sequence[Row]) -> Sequence[Any]:
+    """Of each row the key, hashable; equal when the kept values are. Raises Rejected."""
+    parts = [_key_part(run, columns, name, images) for name in run.key]
+    return parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+
+
+def _key_part(run: Run, columns: Columns, name: str, images: Sequence[Row]) -> Sequence[Any]:
+    values = values_of(images, name)
+    if None in values:
+        place = values.index(None)
+        is_there = name in images[place]
+        raise run.rejected(place, lambda where: _without_key(name, where, is_there=is_there))
+    kept = columns.kept(name, values)
+    types = set(map(type, values))
+    if kept is None or (len(types) == 1 and types <= kept.natives):
+        return values
+    converted = columns.array(name, values, kept, range(len(values))).to_pylist()
+    return [tuple(value) if isinstance(value, list) else value for value in converted]
+
+
+def _without_key(name: str, where: str, *, is_there: bool) -> str:
+    if is_there:
+        return f"the key column {name!r} is NULL at {where}: such a row cannot be told from others"
+    return (
+        f"the change at {where} does not carry the key column {name!r}: let the source send it with every "
+        f"change, or name another key"
+    )

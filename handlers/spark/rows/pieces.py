@@ -1,0 +1,268 @@
+"""Changes as Arrow: a batch cut into pieces whose rows have one shape, each of them one table for the log.
+
+What a segment holds is said in `added`: of a replica with a key one row for each key, of all others one for
+each change (two for an update without a key).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import pyarrow as pa
+
+from handlers.api import Change, Row
+from handlers.rows import row_after
+from handlers.spark.rows.added import Mode, added_columns, log_schema, reserved_names, shape_of_log
+from handlers.spark.rows.folding import fold
+from handlers.spark.rows.images import image_of, images_of, keys_of
+from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.source_columns import Columns, Run
+
+__all__ = ["AlonePiece", "Piece", "RowPiece", "log_schema", "pieces", "shape_of_log"]
+
+_ALONE = frozenset(("ddl", "truncate"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowPiece:
+    """Consecutive row changes of one shape."""
+
+    changes: Sequence[Change]
+    start: int
+    """They are the batch's changes from here ..."""
+    stop: int
+    """... up to here, exclusive."""
+    shape: Shape
+    """Is equal to what was known if the rows fit that."""
+    partial: bool
+    """Whether some row does not carry all its columns: its `absent` names them."""
+    rows: pa.Table
+
+    def table(self) -> pa.Table:
+        """The segment: its schema is `log_schema(shape)`."""
+        return self.rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AlonePiece:
+    """DDL or a truncate: it is about the table, not about rows."""
+
+    change: Change
+    start: int
+    stop: int
+    mode: Mode
+    prefix: str
+
+    def table(self, shape: Shape) -> pa.Table:
+        """A changelog's row of it, for a log of this shape; the source's columns are null."""
+        added = _added([self.change], self.mode, self.prefix)
+        schema = log_schema(shape, mode=self.mode, prefix=self.prefix)
+        return pa.table(
+            [added[field.name] if field.name in added else pa.nulls(1, field.type) for field in schema],
+            schema=schema,
+        )
+
+
+Piece = RowPiece | AlonePiece
+
+
+def pieces(
+    changes: Sequence[Change],
+    *,
+    mode: Mode,
+    prefix: str,
+    overrides: Mapping[str, pa.DataType],
+    known: Shape | None,
+    table: str = "",
+) -> Iterator[Piece]:
+    """The changes of one table as pieces, in order.
+
+    `overrides`: column -> type, wins over what the source tells; a name's case does not matter. `known`: the
+    shape of the log; None for a new one. `table`: for messages.
+
+    All pieces are made before the first is handed out, so Rejected, whose `at` is the place in `changes`,
+    comes before anything is applied. It is raised for a value that its column's type cannot hold, a row
+    without its key, an update without a key that does not tell the old row, and names that Spark cannot tell
+    apart.
+    """
+    lowered = {name.lower(): arrow for name, arrow in overrides.items()}
+    made: list[Piece] = []
+    start = 0
+    for (is_alone, types, key), group in groupby(changes, _cut):
+        run = list(group)
+        if is_alone:
+            made.extend(AlonePiece(one, start + n, start + n + 1, mode, prefix) for n, one in enumerate(run))
+        else:
+            piece = _Cutter(mode, prefix).piece(Run(run, start, types or {}, key, known, lowered, table))
+            known = piece.shape
+            made.append(piece)
+        start += len(run)
+    return iter(made)
+
+
+def _cut(change: Change) -> tuple[bool, Mapping[str, str] | None, tuple[str, ...]]:
+    if change.op in _ALONE:
+        return True, None, ()
+    return False, change.types, change.key_columns or ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of a piece before they are typed."""
+
+    columns: Columns
+    rows: Sequence[Row]
+    places: Sequence[int]
+    """Of each, the change in the run."""
+    ops: Sequence[str]
+    partial: frozenset[int] = frozenset()
+    """Which rows may lack columns."""
+    deleted: Sequence[Row] = ()
+    """Rows of which the key alone is kept, after the others."""
+    deleted_places: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Cutter:
+    mode: Mode
+    prefix: str
+
+    def piece(self, run: Run) -> RowPiece:
+        if self.mode == "replica":
+            found = self._folded(run) if run.key else self._doubled(run)
+            return self._piece(run, found, [*found.places, *found.deleted_places])
+        return self._listed(run) if self.mode == "history" else self._changelog(run)
+
+    def _columns(self, run: Run, images: Sequence[Row]) -> Columns:
+        return Columns(run, images, reserved_names(self.mode, self.prefix), self.prefix)
+
+    # ---- the rows of each mode
+
+    def _folded(self, run: Run) -> _Rows:
+        images = images_of(run)
+        ops = [change.op for change in run.changes]
+        alive = [image for image, op in zip(images, ops, strict=True) if op != "delete"]
+        columns = self._columns(run, alive or images)
+        keys = keys_of(run, columns, images)
+        folded = fold(images, ops, keys, None if columns.are_all_whole else columns.wanted)
+        names = ["insert" if is_new else "upsert" for is_new in folded.are_new]
+        return _Rows(
+            columns,
+            folded.rows,
+            folded.places,
+            [*names, *["delete"] * len(folded.deleted)],
+            folded.partial,
+            [images[place] for place in folded.deleted],
+            folded.deleted,
+        )
+
+    def _doubled(self, run: Run) -> _Rows:
+        """Of an update: the old row deleted, the new one inserted."""
+        rows, places, ops = [], [], []
+        for place, change in enumerate(run.changes):
+            if change.op == "update":
+                if change.before is None:
+                    raise run.rejected(place, _without_old_row)
+                rows += [change.before, row_after(change)]
+                places += [place, place]
+                ops += ["delete", "insert"]
+            else:
+                rows.append(image_of(run, place))
+                places.append(place)
+                ops.append("delete" if change.op == "delete" else "insert")
+        columns = self._columns(run, rows)
+        sources = [run.changes[place].op for place in places]
+        return _Rows(columns, rows, places, ops, columns.lacking(rows, sources))
+
+    def _listed(self, run: Run) -> RowPiece:
+        """One row for each change."""
+        images = images_of(run)
+        columns = self._columns(run, images)
+        if run.key:
+            keys_of(run, columns, images)  # that they are there
+        ops = [change.op for change in run.changes]
+        places = range(len(images))
+        return self._piece(run, _Rows(columns, images, places, ops, columns.lacking(images, ops)), places)
+
+    def _changelog(self, run: Run) -> RowPiece:
+        """One row for each change, with the row before an update."""
+        images = images_of(run)
+        count = len(images)
+        updated = [
+            place
+            for place, change in enumerate(run.changes)
+            if change.op == "update" and change.before is not None
+        ]
+        befores = [run.changes[place].before or {} for place in updated]
+        columns = self._columns(run, [*images, *befores])
+        arrays = columns.arrays(images, range(count), befores, updated, in_others=columns.names)
+        shape = _shape(run, arrays)
+        rows = {name: array.slice(0, count) for name, array in arrays.items()}
+        if arrays:
+            numbers: list[int | None] = [None] * count
+            for number, place in enumerate(updated):
+                numbers[place] = count + number
+            structs = pa.StructArray.from_arrays(list(arrays.values()), fields=list(shape.schema))
+            rows[f"{self.prefix}before"] = structs.take(pa.array(numbers, pa.int64()))
+        return self._row_piece(run, shape, rows, partial=False)
+
+    # ---- putting it together
+
+    def _piece(self, run: Run, found: _Rows, places: Sequence[int]) -> RowPiece:
+        arrays = found.columns.arrays(
+            found.rows, found.places, found.deleted, found.deleted_places, in_others=run.key
+        )
+        shape = _shape(run, arrays)
+        absent: list[list[str] | None] = [None] * len(places)
+        for number in found.partial:
+            row = found.rows[number]
+            absent[number] = [name for name in shape.schema.names if name not in row] or None
+        changes = [run.changes[place] for place in places]
+        special = {
+            f"{self.prefix}op": pa.array(found.ops, pa.string()),
+            f"{self.prefix}absent": pa.array(absent, pa.list_(pa.string()))
+            if found.partial
+            else pa.nulls(len(places), pa.list_(pa.string())),
+            f"{self.prefix}row": pa.array(range(len(places)), pa.int32()),
+        }
+        return self._row_piece(run, shape, {**special, **arrays}, changes, partial=any(absent))
+
+    def _row_piece(
+        self,
+        run: Run,
+        shape: Shape,
+        arrays: dict[str, pa.Array],
+        changes: Sequence[Change] | None = None,
+        *,
+        partial: bool,
+    ) -> RowPiece:
+        schema = log_schema(shape, mode=self.mode, prefix=self.prefix)
+        every = {**_added(changes or run.changes, self.mode, self.prefix), **arrays}
+        rows = pa.table([every[name] for name in schema.names], schema=schema)
+        return RowPiece(run.changes, run.start, run.start + len(run.changes), shape, partial, rows)
+
+
+def _shape(run: Run, arrays: Mapping[str, pa.Array]) -> Shape:
+    shape = Shape(pa.schema([pa.field(name, array.type) for name, array in arrays.items()]), run.key)
+    return run.known if run.known is not None and shape == run.known else shape
+
+
+def _added(changes: Sequence[Change], mode: Mode, prefix: str) -> dict[str, pa.Array]:
+    """The added columns that come from the changes themselves."""
+    wanted = added_columns(mode, prefix, keyed=True)
+    times = pa.array([change.source_time_ms for change in changes], pa.timestamp("ms", tz="UTC"))
+    made: dict[str, pa.Array] = {f"{prefix}source_time": times.cast(pa.timestamp("us", tz="UTC"))}
+    for name in ("op", "topic", "partition", "offset", "index", "sql"):
+        arrow = wanted.get(prefix + name)
+        if arrow is not None:
+            made[prefix + name] = pa.array([getattr(change, name) for change in changes], arrow)
+    return made
+
+
+def _without_old_row(where: str) -> str:
+    return (
+        f"the update at {where} does not tell the old row, and its table has no primary key: nobody can tell "
+        f"which row it was. Let the source send old rows, or give the table a key"
+    )

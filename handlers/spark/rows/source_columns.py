@@ -1,0 +1,207 @@
+"""The rows of changes as typed columns: which there are, of what type, and what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from handlers.api import Change, Rejected, Row
+from handlers.spark.rows.column_types import column_type, spark_name
+from handlers.spark.rows.conversions import UNFIT, ColumnType, array_of, fitting, unsigned_array
+from handlers.spark.rows.inferred import inferred
+from handlers.spark.rows.shape import Shape
+
+__all__ = ["Columns", "Run", "values_of"]
+
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive row changes of a batch whose source tells the same types and key of them."""
+
+    changes: Sequence[Change]
+    start: int
+    """Where the first of them is in the batch."""
+    types: Mapping[str, str]
+    key: tuple[str, ...]
+    known: Shape | None
+    overrides: Mapping[str, pa.DataType]
+    """Lower-case name -> type."""
+    table: str
+    """For messages."""
+
+    def rejected(self, place: int, what: Callable[[str], str]) -> Rejected:
+        """The change at `place` of the run cannot be kept; `what` makes the reason of where it stands."""
+        change = self.changes[place]
+        where = f"{change.topic}[{change.partition}] offset {change.offset}"
+        return Rejected(f"{self.table}: {what(where)}" if self.table else what(where), at=self.start + place)
+
+
+def values_of(rows: Sequence[Row], name: str) -> list[Any]:
+    """One column of the rows; None for a row without it."""
+    try:
+        return list(map(itemgetter(name), rows))
+    except KeyError:
+        return [row.get(name) for row in rows]
+
+
+class Columns:
+    """The source's columns in a run."""
+
+    def __init__(self, run: Run, images: Sequence[Row], reserved: frozenset[str], prefix: str) -> None:
+        """`images`: all rows that count. Raises Rejected for names that Spark could not tell apart."""
+        self._run = run
+        self._found = frozenset().union(*images)
+        self._known = {} if run.known is None else {f.name.lower(): f.type for f in run.known.schema}
+        self.names = self._names(images)
+        self._check_names(reserved, prefix)
+        self.wanted = frozenset(self.names)
+        """What a row carries that is whole."""
+        self.are_all_whole = self.wanted <= self._found and set(map(len, images)) == {len(self._found)}
+        """Whether every image is."""
+
+    def _names(self, images: Sequence[Row]) -> list[str]:
+        """In the order that they had before, new ones after them.
+
+        Where the source tells the type of every column that comes, what it tells is all that there is. Else a
+        column that does not come may do so later.
+        """
+        types = self._run.types
+        before = [] if self._run.known is None else self._run.known.schema.names
+        if self._found <= types.keys():
+            kept, own = [name for name in before if name in types], types.keys()
+        else:
+            own = dict.fromkeys(chain((name for name in types if name in self._found), *images)).keys()
+            spelled = {name.lower() for name in own}
+            kept = [name for name in before if name in own or name.lower() not in spelled]
+        return list(dict.fromkeys(chain(kept, own)))
+
+    def _check_names(self, reserved: frozenset[str], prefix: str) -> None:
+        seen: dict[str, str] = {}
+        for name in self.names:
+            lower = name.lower()
+            other = seen.setdefault(lower, name)
+            if lower in reserved:
+                raise self._rejected_column(
+                    name,
+                    f"the source has a column {name!r}, which is also the name of one that binlane adds: "
+                    f"set `prefix` to something else than {prefix!r}",
+                )
+            if other != name:
+                raise self._rejected_column(
+                    name,
+                    f"the source has columns {other!r} and {name!r}, which are one name in Spark: rename one "
+                    f"of them at the source",
+                )
+
+    def _rejected_column(self, name: str, what: str) -> Rejected:
+        changes = enumerate(self._run.changes)
+        place = next(
+            (
+                place
+                for place, change in changes
+                if name in (change.after or ()) or name in (change.before or ())
+            ),
+            0,
+        )
+        return self._run.rejected(place, lambda where: f"{what} ({where})")
+
+    def lacking(self, images: Sequence[Row], ops: Sequence[str]) -> frozenset[int]:
+        """Which rows do not carry all columns. One that was inserted does: what it lacks is null; and of a
+        deleted one the key is enough, if there is one."""
+        if self.are_all_whole:
+            return frozenset()
+        kinds = ("update",) if self._run.key else ("update", "delete")
+        return frozenset(
+            number
+            for number, (image, op) in enumerate(zip(images, ops, strict=True))
+            if op in kinds and not self.wanted <= image.keys()
+        )
+
+    # ---- types
+
+    def kept(self, name: str, values: Sequence[Any]) -> ColumnType | None:
+        """How a column with these values is kept; None: nothing tells yet."""
+        run, lower = self._run, name.lower()
+        override = run.overrides.get(lower)
+        if override is not None:
+            return fitting(override)
+        told = column_type(run.types[name]) if name in run.types else None
+        known = self._known.get(lower)
+        if told is not None and not told.is_open:
+            return told if known is None or known != told.unsigned else fitting(known)
+        arrow = inferred(values, known, told)
+        return None if arrow is None else fitting(arrow)
+
+    def arrays(
+        self,
+        rows: Sequence[Row],
+        places: Sequence[int],
+        others: Sequence[Row],
+        other_places: Sequence[int],
+        *,
+        in_others: Iterable[str],
+    ) -> dict[str, pa.Array]:
+        """The columns of `rows`, and after them of `others`, which carry but some of them.
+
+        `places`: of each row, the change in the run that told it last. Columns that have no value and no type
+        are left out, for Parquet has no column without a type; where all would be, they are strings. Raises
+        Rejected.
+        """
+        shared = frozenset(in_others)
+        every_place = [*places, *other_places]
+        made: dict[str, pa.Array] = {}
+        for name in self.names:
+            values = values_of(rows, name) if name in self._found else [None] * len(rows)
+            both = [*values, *values_of(others, name)] if others and name in shared else values
+            kept = self.kept(name, both)
+            if kept is None:
+                continue
+            array = self.array(name, both, kept, every_place)
+            if len(array) < len(rows) + len(others):
+                array = pa.concat_arrays([array, pa.nulls(len(others), array.type)])
+            made[name] = array
+        return made or {name: pa.nulls(len(rows) + len(others), pa.string()) for name in self.names}
+
+    def array(self, name: str, values: Sequence[Any], kept: ColumnType, places: Sequence[int]) -> pa.Array:
+        """One column; `places`: of each value, the change that it is from. Raises Rejected."""
+        try:
+            return array_of(values, kept)
+        except UNFIT as error:
+            with suppress(*UNFIT):
+                return unsigned_array(values, kept)
+            for value, place in zip(values, places, strict=False):
+                try:
+                    array_of([value], kept)
+                except UNFIT as its_error:
+                    raise self._unfit(name, value, kept, place, its_error) from its_error
+            raise self._unfit(name, values[0], kept, places[0], error) from error
+
+    def _unfit(self, name: str, value: Any, kept: ColumnType, place: int, error: Exception) -> Rejected:
+        told = self._run.types.get(name, "no type")
+        shown = str(value)
+        shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        return self._run.rejected(
+            self._origin(name, value, place),
+            lambda where: (
+                f"column {name!r} ({told}) holds {shown!r} at {where}, which does not fit "
+                f"{spark_name(kept.arrow)}: {reason}. Give it a type that holds it, in `columns`"
+            ),
+        )
+
+    def _origin(self, name: str, value: Any, place: int) -> int:
+        """The change that told the value: a row of several partial changes holds values of each."""
+        for earlier in range(place, -1, -1):
+            change = self._run.changes[earlier]
+            for image in (change.after, change.before):
+                if image is not None and name in image and image[name] is value:
+                    return earlier
+        return place

@@ -1,0 +1,122 @@
+"""Spark's properties: for a Spark of our own, and for a session at a Connect server."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from handlers.spark.runtime.jars import delta_jars, resolve
+from handlers.spark.section import SparkSection
+
+__all__ = ["is_local", "on_loopback", "place", "session_conf", "spark_conf"]
+
+_SESSION = {
+    "spark.sql.session.timeZone": "UTC",
+    # Values stand in statements, and `${env:X}` in one must stay what it is.
+    "spark.sql.variable.substitute": "false",
+    # Spark's own default counts nanoseconds from 1970 for readers that are no Spark: years before 1678 and
+    # after 2261 are others to them.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Delta reads a table's log with so many tasks; its default of 50 makes a small merge 5-10 times slower.
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # A datetime column may come to any table, and Delta adds this to none that exists.
+    "spark.databricks.delta.properties.defaults.feature.timestampNtz": "supported",
+    # Segments that are merged, and folders that VACUUM looks through, are listed with so many tasks at most;
+    # by Spark's own default with one for each, up to 10,000.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+}
+# What web pages show is kept on the heap, pages or not: enough to see the last merges of a few tables.
+_RETAINED = {
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "50",
+    "spark.ui.retainedDeadExecutors": "10",
+}
+_UI = {
+    "spark.ui.enabled": "true",
+    "spark.ui.killEnabled": "false",
+    # The next port is taken where 4040 is not free: several workers may share a machine.
+    "spark.port.maxRetries": "64",
+}
+
+
+def spark_conf(section: SparkSection, folder: Path, name: str) -> dict[str, str]:
+    """The properties of a Spark whose driver runs here; relative places start at `folder`.
+
+    Raises JarsError, and JavaError where jars have to be resolved.
+    """
+    jars = delta_jars()
+    if section.packages:
+        known = {jar.name for jar in jars}
+        jars += [jar for jar in resolve(section.packages, kind="spark") if jar.name not in known]
+    conf = {
+        "spark.master": section.master,
+        "spark.app.name": name,
+        "spark.driver.memory": section.driver_memory,
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.warehouse.dir": place(section.warehouse, folder),
+        **_SESSION,
+        # In the order of their coming: fair pools only delay each of several merges.
+        "spark.scheduler.mode": "FIFO",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "WARN",
+        **_RETAINED,
+        **(_UI if section.ui else {"spark.ui.enabled": "false"}),
+    }
+    if is_local(section.master):
+        # Batches are small: more partitions only cost. On a cluster, Spark's own default and AQE decide.
+        conf["spark.sql.shuffle.partitions"] = "2"
+        conf["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = "2"
+    if on_loopback(section.master):
+        conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
+    joined = ("spark.jars", "spark.sql.extensions")
+    for key, text in _own(section).items():
+        conf[key] = f"{conf[key]},{text}" if key in joined else text
+    return conf
+
+
+def session_conf(section: SparkSection) -> dict[str, str]:
+    """What a session at a Connect server is set to; all else is the server's own."""
+    return {**_SESSION, **_own(section)}
+
+
+def is_local(master: str) -> bool:
+    """Whether the executors are threads of the driver."""
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def on_loopback(master: str) -> bool:
+    """Whether driver and executors need no other network than this machine's own."""
+    if master.startswith("local"):
+        return True
+    hosts = re.fullmatch(r"spark://(.+)", master)
+    return hosts is not None and all(map(_is_loopback, hosts[1].split(",")))
+
+
+def place(path: str, folder: Path, escape: Callable[[str], str] = str) -> str:
+    """`path` as Spark takes it: a URI as it is, a relative path beginning at `folder` (`escape`d)."""
+    if "://" in path or path.startswith("file:"):
+        return path
+    return str(Path(escape(str(folder.absolute())), path))
+
+
+def _own(section: SparkSection) -> dict[str, str]:
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in section.conf.items()
+    }
+
+
+def _is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]") or address
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name: it may lead anywhere
+        return False

@@ -1,0 +1,168 @@
+"""A Spark whose driver runs beside the worker: local, or of a cluster."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from handlers.api import StopWorker
+from handlers.bounded import Bounded
+from handlers.logs import get_logger
+from handlers.spark.close_times import KILLED_SECONDS, STOP_SECONDS
+from handlers.spark.runtime.conf import on_loopback, spark_conf
+from handlers.spark.runtime.errors import is_connection_error
+from handlers.spark.runtime.java_process import JavaProcess
+from handlers.spark.section import SparkSection
+
+__all__ = ["Driver"]
+
+_DEATH_SECONDS = 3.0
+
+_log = get_logger("spark")
+
+
+class Driver:
+    """A Spark context in a Java process of its own (see JavaProcess)."""
+
+    def __init__(self, section: SparkSection, folder: Path, name: str, within: float) -> None:
+        """Raises JavaError, JarsError, and RuntimeError when Spark does not start in so many seconds."""
+        self.master = section.master
+        self._lock = threading.Lock()  # guards the next
+        self._given_up: str | None = None
+        self._process = JavaProcess(loopback=on_loopback(section.master))
+        # Not in the main thread: there SparkContext would replace the worker's SIGINT handler by its own.
+        start = Bounded("spark-start", lambda: self._launch(section, folder, name))
+        try:
+            self.session: SparkSession = start.within(within)
+        except TimeoutError as error:
+            raise self._late(start, str(error)) from None
+        self.version: str = self.session.version
+        self.ui_url: str | None = self.session.sparkContext.uiWebUrl
+
+    def fresh(self) -> SparkSession:
+        return self.session.newSession()
+
+    def renewed(self, session: SparkSession) -> SparkSession:
+        return session
+
+    def drop(self, session: SparkSession) -> None:
+        """Nothing: its `stop` would stop Spark itself, and the JVM forgets it by itself."""
+
+    @property
+    def up(self) -> bool:
+        """Whether the Java process runs."""
+        return self._process.runs
+
+    def alive(self) -> bool:
+        """True while the Java process runs and its Spark has not stopped."""
+        if not self._process.runs:
+            return False
+        try:
+            return not self._context().isStopped()
+        except Exception:  # whatever it is: nobody answered
+            return False
+
+    def raise_if_gone(self, error: BaseException) -> None:
+        """Raises StopWorker when Spark itself is gone."""
+        # A process that was killed closes its sockets a moment before it can be waited for.
+        ended = self._process.ends_within(_DEATH_SECONDS if is_connection_error(error) else 0)
+        if ended or not self.alive():
+            raise self.gone() from error
+
+    def gone(self) -> StopWorker:
+        """What to stop the worker with."""
+        with self._lock:
+            if self._given_up is None:
+                self._give_up(f"Spark is gone: it {self._process.end()}")
+            return StopWorker(self._given_up)
+
+    def abandon(self, reason: str) -> StopWorker:
+        """Spark can do nothing any more, for this reason: what to stop the worker with."""
+        with self._lock:
+            if self._given_up is None:
+                self._give_up(reason)
+            return StopWorker(self._given_up)
+
+    def _give_up(self, reason: str) -> None:
+        """A Spark that has stopped inside its Java process may leave calls waiting for ever: a job that came
+        while it stopped is never run and never fails. Nobody gets an answer but by the end of the process."""
+        self._given_up = reason
+        self._process.kill()
+
+    def executors(self) -> int | None:
+        """How many a standalone cluster gives it; None: a master that keeps them itself, or nobody answered.
+
+        A standalone master that was restarted takes its executors away and gives none again: to the driver,
+        whose jobs then wait for ever, it says nothing.
+        """
+        if not self.master.startswith("spark://"):
+            return None
+        try:
+            return len(self._context().statusTracker().getExecutorInfos()) - 1  # the driver is one
+        except Exception:  # whatever it is: nobody answered
+            return None
+
+    def has_jobs(self) -> bool:
+        try:
+            return len(self._context().statusTracker().getActiveJobIds()) > 0
+        except Exception:  # whatever it is: nobody answered
+            return False
+
+    def stop(self) -> None:
+        """Stop Spark and wait for its Java process to end, which is killed if it takes longer than it may."""
+        if self._process.runs:
+            stopper = threading.Thread(target=self._stop, name="spark-stop", daemon=True)
+            stopper.start()
+            stopper.join(STOP_SECONDS)
+            if stopper.is_alive():
+                _log.warning("spark_does_not_stop", pid=self._process.pid, waited_seconds=STOP_SECONDS)
+                self._process.kill()
+                stopper.join(KILLED_SECONDS)  # its calls fail now
+        _forget()
+        self._process.stop()
+
+    def _stop(self) -> None:
+        try:
+            self.session.stop()
+            self._process.gateway.shutdown()
+        except Exception as error:
+            _log.warning("spark_stop_failed", error=str(error))
+
+    def _context(self) -> Any:
+        return self.session.sparkContext._jsc.sc()
+
+    def _late(self, start: Bounded[SparkSession], place: str) -> RuntimeError:
+        """It is not to start any more: without its Java process, whatever waits for it fails."""
+        said = self._process.said()
+        self._process.kill()
+        with suppress(Exception):
+            start.within(KILLED_SECONDS)
+        _forget()
+        return RuntimeError(f"Spark ({self.master}) has not started: {place}; its Java process: {said}")
+
+    def _launch(self, section: SparkSection, folder: Path, name: str) -> SparkSession:
+        if SparkContext._active_spark_context is not None:
+            raise RuntimeError("another Spark session already runs in this process")
+        conf = SparkConf(loadDefaults=False)
+        conf.setAll(list(spark_conf(section, folder, name).items()))
+        self._process.launch(conf)
+        try:
+            context = SparkContext(conf=conf, gateway=self._process.gateway)
+        except Exception:
+            _forget()
+            self._process.stop()
+            raise
+        self._process.started()
+        _log.info("spark_started", pid=self._process.pid, master=self.master, version=context.version)
+        return SparkSession(context)
+
+
+def _forget() -> None:
+    """pyspark keeps its gateway for the life of the process; the next session needs a new one."""
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None

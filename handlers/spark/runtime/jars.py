@@ -1,0 +1,292 @@
+"""Java libraries, resolved once by the Ivy inside pyspark into a cache outside the project.
+
+A resolved set of jars is one folder: `<cache>/jars/<kind>-<digest of what was asked for>`, made in a
+temporary place and renamed when it is complete, so that a folder with a manifest is always whole. Using it
+again needs no network. The cache is `$XDG_CACHE_HOME/binlane`, else `~/.cache/binlane`.
+
+Each jar's SHA-256 is checked whenever it is used: those of Kafka and Delta must be in `jars.sha256`, beside
+this module (tools/jar_digests.py writes it); others must be what was downloaded at first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+import msgspec
+
+from handlers.logs import get_logger
+from handlers.spark.runtime.java import find_java
+
+__all__ = [
+    "DELTA_VERSION",
+    "KAFKA_COORDINATES",
+    "KAFKA_VERSION",
+    "JarsError",
+    "cache_folder",
+    "delta_coordinates",
+    "delta_jars",
+    "kafka_jars",
+    "resolve",
+    "spark_jars_folder",
+]
+
+KAFKA_VERSION = "4.1.1"
+DELTA_VERSION = "4.4.0"
+
+KAFKA_COORDINATES = (
+    f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+    # Kafka's own dependencies end at slf4j's interface: without this its log would go nowhere.
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+)
+_ATTEMPTS = 2
+_TIMEOUT_SECONDS = 600
+
+_log = get_logger("binlane.jars")
+
+
+class JarsError(RuntimeError):
+    """The jars are neither cached nor to be had from a registry; the message says which and why."""
+
+
+class _Jar(msgspec.Struct, frozen=True):
+    name: str
+    sha256: str = ""
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    coordinates: tuple[str, ...]
+    without: tuple[str, ...]
+    jars: tuple[_Jar, ...]
+
+
+def kafka_jars() -> list[Path]:
+    """The broker's jars: from BINLANE_KAFKA_HOME, else from the Kafka whose `kafka-server-start.sh` is on
+    PATH, else resolved.
+
+    Raises JarsError, also when BINLANE_KAFKA_HOME holds no Kafka.
+    """
+    if home := os.environ.get("BINLANE_KAFKA_HOME"):
+        jars = _installed(Path(home))
+        if not jars:
+            raise JarsError(
+                f"BINLANE_KAFKA_HOME={home} is no Kafka installation: there is no {home}/libs/kafka_*.jar"
+            )
+        return jars
+    if script := shutil.which("kafka-server-start.sh"):
+        jars = _installed(Path(script).resolve().parent.parent)
+        if jars:
+            return jars
+    return resolve(KAFKA_COORDINATES, kind="kafka", digests=_known_digests())
+
+
+def delta_jars() -> list[Path]:
+    """Delta Lake's jars for the installed pyspark, less what Spark ships: the value for `spark.jars`."""
+    digests = _known_digests()
+    return resolve(delta_coordinates(), kind="delta", without=_shipped_with_spark(), digests=digests)
+
+
+def delta_coordinates() -> tuple[str, ...]:
+    """Of the Delta Lake for the installed pyspark."""
+    # Delta names its artifact after Spark's minor version, as its own configure_spark_with_delta_pip does.
+    spark = ".".join(metadata.version("pyspark").split(".")[:2])
+    return (f"io.delta:delta-spark_{spark}_2.13:{DELTA_VERSION}",)
+
+
+def resolve(
+    coordinates: Sequence[str],
+    *,
+    kind: str,
+    without: Iterable[str] = (),
+    digests: Mapping[str, str] | None = None,
+) -> list[Path]:
+    """The jars of Maven `coordinates` (`group:artifact:version`) and all they depend on, sorted by name.
+
+    `kind` names the folder in the cache; `without` are artifact names to leave out wherever they turn up.
+    `digests` has the SHA-256 that each jar must have, by file name; without it, what is downloaded is trusted
+    once and must stay so. Several processes may ask at once: one resolves, the others wait for it. Raises
+    JarsError, also for a jar that is not what it must be, and JavaError where something has to be resolved.
+    """
+    wanted = _Manifest(tuple(coordinates), tuple(sorted(without)), ())
+    digest = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()[:12]
+    folder = cache_folder() / "jars" / f"{kind}-{digest}"
+    jars = _complete(folder, digests)
+    if jars is None:
+        with _locked(folder.with_suffix(".lock"), wanted, kind):
+            jars = _complete(folder, digests) or _fill(folder, wanted, kind, digests)
+    return jars
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept; outside the project, so that a second checkout finds them."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "binlane"
+
+
+def spark_jars_folder() -> Path:
+    """pyspark's own `jars/`. Raises JarsError when pyspark is not installed."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise JarsError("pyspark is not installed, and the Ivy inside it resolves jars: pip install pyspark")
+    return Path(spec.origin).parent / "jars"
+
+
+def _installed(home: Path) -> list[Path]:
+    libs = home / "libs"
+    return sorted(libs.glob("*.jar")) if any(libs.glob("kafka_*.jar")) else []
+
+
+def _shipped_with_spark() -> set[str]:
+    names = (re.match(r"(.+?)-\d.*\.jar$", jar.name) for jar in spark_jars_folder().glob("*.jar"))
+    return {name.group(1) for name in names if name}
+
+
+@cache
+def _known_digests() -> Mapping[str, str]:
+    lines = Path(__file__).with_name("jars.sha256").read_text("utf-8").splitlines()
+    return {name: digest for digest, name in (line.split() for line in lines)}
+
+
+def _sha256(jar: Path) -> str:
+    with jar.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _complete(folder: Path, digests: Mapping[str, str] | None) -> list[Path] | None:
+    """The folder's jars, or None when it is not there, or not as it was made."""
+    try:
+        manifest = msgspec.json.decode((folder / "manifest.json").read_bytes(), type=_Manifest)
+        for jar in manifest.jars:
+            expected = jar.sha256 if digests is None else digests.get(jar.name)
+            if _sha256(folder / jar.name) != expected:
+                return None
+    except (OSError, msgspec.DecodeError):
+        return None
+    return [folder / jar.name for jar in manifest.jars]
+
+
+def _checked(jars: Iterable[Path], kind: str, digests: Mapping[str, str] | None) -> tuple[_Jar, ...]:
+    """What was downloaded. Raises JarsError for what is not as `digests` say."""
+    found = tuple(_Jar(jar.name, _sha256(jar)) for jar in jars)
+    if digests is None:
+        return found
+    for jar in found:
+        expected = digests.get(jar.name)
+        if jar.sha256 != expected:
+            what = "is not known" if expected is None else f"has another digest than {expected}"
+            raise JarsError(
+                f"the {kind} jars are not used: {jar.name}, as it was downloaded, {what} "
+                f"(SHA-256 {jar.sha256}; handlers/spark/runtime/jars.sha256 has those that were tested). The "
+                f"Maven registry, or what stands between, gave something else; nothing of it is kept"
+            )
+    return found
+
+
+def _fill(folder: Path, wanted: _Manifest, kind: str, digests: Mapping[str, str] | None) -> list[Path]:
+    if folder.exists():
+        _log.warning("jars_damaged", kind=kind, folder=str(folder), action="resolving them again")
+        shutil.rmtree(folder)
+    _log.info("jars_resolving", kind=kind, coordinates=", ".join(wanted.coordinates), folder=str(folder))
+    unfinished = f".{folder.name}-"
+    for leftover in folder.parent.glob(f"{unfinished}*"):  # of a process that was killed
+        shutil.rmtree(leftover)
+    with tempfile.TemporaryDirectory(prefix=unfinished, dir=folder.parent) as temporary:
+        whole = Path(temporary) / "whole"
+        _run_ivy(Path(temporary), whole, wanted, kind)
+        jars = _checked(sorted(whole.glob("*.jar")), kind, digests)
+        manifest = _Manifest(wanted.coordinates, wanted.without, jars)
+        (whole / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+        whole.rename(folder)
+    return [folder / jar.name for jar in jars]
+
+
+def _run_ivy(work: Path, target: Path, wanted: _Manifest, kind: str) -> None:
+    ivy = next(spark_jars_folder().glob("ivy-*.jar"), None)
+    if ivy is None:
+        raise JarsError(f"pyspark's folder {spark_jars_folder()} holds no ivy-*.jar: reinstall pyspark")
+    (work / "ivy.xml").write_text(_ivy_file(wanted, kind), encoding="utf-8")
+    command = [
+        str(find_java().executable),
+        # Ivy's own folders are ours too: a damaged local repository of the user's must not matter.
+        f"-Divy.default.ivy.user.dir={work / 'user'}",
+        "-jar", str(ivy),
+        "-cache", str(work / "downloads"),
+        "-ivy", str(work / "ivy.xml"),
+        "-confs", "default",
+        "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]",
+    ]  # fmt: skip
+    output = ""
+    for _ in range(_ATTEMPTS):  # what one attempt downloaded is there for the next
+        try:
+            run = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_TIMEOUT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            output = f"no end after {_TIMEOUT_SECONDS} s"
+            continue
+        if run.returncode == 0 and any(target.glob("*.jar")):
+            return
+        output = run.stdout + run.stderr
+    raise JarsError(
+        f"the {kind} jars ({', '.join(wanted.coordinates)}) cannot be resolved: {_reason(output)}. "
+        f"They are fetched once, so this needs the network or a Maven registry's mirror; afterwards "
+        f"{cache_folder()} has them"
+    )
+
+
+def _ivy_file(wanted: _Manifest, kind: str) -> str:
+    lines = [
+        '<ivy-module version="2.0">',
+        f'<info organisation="binlane" module={quoteattr(kind)}/>',
+        '<configurations><conf name="default"/></configurations>',
+        "<dependencies>",
+    ]
+    for coordinate in wanted.coordinates:
+        group, artifact, version = map(quoteattr, coordinate.split(":"))
+        lines.append(f'<dependency org={group} name={artifact} rev={version} conf="default->default"/>')
+    lines += [f"<exclude module={quoteattr(name)}/>" for name in wanted.without]
+    return "\n".join([*lines, "</dependencies>", "</ivy-module>"])
+
+
+def _reason(output: str) -> str:
+    """The lines of Ivy's output that say what is wrong."""
+    lines = [line.strip(" :\t") for line in output.splitlines()]
+    telling = [line for line in lines if re.search(r"not found$|exception|failed|unknown ?host", line, re.I)]
+    return "; ".join(dict.fromkeys(telling[:4] or [line for line in lines if line][-2:]))
+
+
+@contextmanager
+def _locked(path: Path, wanted: _Manifest, kind: str) -> Iterator[None]:
+    """Holds the lock file, so that only one process fills the folder beside it; freed when a holder dies.
+
+    Raises JarsError where nothing can be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        raise JarsError(
+            f"the {kind} jars ({', '.join(wanted.coordinates)}) are not in {path.parent}, and it cannot be "
+            f"written ({error.strerror}): put them into the image (docs/deployment.md, Spark in the image), "
+            f"or lead XDG_CACHE_HOME to a folder that this user may write, and resolve them there once"
+        ) from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,178 @@
+"""The Java process of a Spark whose driver runs beside the worker."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, java_gateway
+from pyspark.errors import PySparkRuntimeError
+
+from handlers.logs import get_logger
+from handlers.spark.close_times import JAVA_SECONDS, KILLED_SECONDS, OUTPUT_SECONDS
+from handlers.spark.runtime.java import find_java
+
+__all__ = ["JavaProcess"]
+
+_DYING_SECONDS = 5.0
+_STACK_LINE = re.compile(r"\s+(at |\.\.\. \d+ more)")
+_OUT_OF_MEMORY = 52
+"""org.apache.spark.util.SparkExitCode.OOM: where driver and executor are one process, it is its end."""
+
+_log = get_logger("spark")
+
+
+class JavaProcess:
+    """pyspark's gateway: started by this, passing on what it prints, ended by `stop`.
+
+    It leads a session of its own, so that a signal meant for the worker (or for its whole process group, as
+    Ctrl-C is) does not end Spark before the worker has drained. It ends with the worker all the same, even
+    with a killed one: the gateway exits when its standard input closes.
+    """
+
+    def __init__(self, *, loopback: bool) -> None:
+        """`loopback`: its web pages are for this machine alone. Nothing is started yet."""
+        self._loopback = loopback
+        self._said: deque[str] = deque(maxlen=20)
+        self._killed = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def launch(self, conf: SparkConf) -> None:
+        """Start it, and wait until it answers, for ever.
+
+        Raises JavaError, and RuntimeError with what it printed when it does not start, or is killed.
+        """
+        environment = {"JAVA_HOME": str(find_java().home)}
+        if self._loopback and "SPARK_LOCAL_IP" not in os.environ:
+            # The only way to tell Spark's web pages an address: without it they listen on all of them.
+            environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+        output, put = os.pipe()
+        self._reader = threading.Thread(target=self._read, args=(output,), name="spark-log", daemon=True)
+        self._reader.start()
+        try:
+            with _environment(environment), self._kept():
+                self.gateway: Any = java_gateway.launch_gateway(  # type: ignore[no-untyped-call]
+                    conf, {"start_new_session": True, "stdout": put, "stderr": subprocess.STDOUT}
+                )
+        except PySparkRuntimeError as error:
+            os.close(put)
+            self._reader.join()
+            raise RuntimeError(f"Spark's Java process did not start: {self.said()}") from error
+        os.close(put)
+
+    @property
+    def pid(self) -> int | None:
+        """None: it was not started."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def said(self) -> str:
+        """What it printed since `started`, or its beginning."""
+        return " | ".join(self._said) or "it said nothing"
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether it has ended, or does in that time."""
+        if self._process is None:
+            return True
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def started(self) -> None:
+        """What it says from now on can explain its end; what it said until now is forgotten."""
+        self._said.clear()
+
+    def end(self) -> str:
+        """How it ended, or does in these seconds, and what it said last."""
+        self.ends_within(_DYING_SECONDS)  # its Spark stops a moment before
+        code = None if self._process is None else self._process.poll()
+        how = "stopped inside its Java process" if code is None else f"ended ({_ending(code)})"
+        last = f"; its last words: {self._said[-1]}" if self._said else ""
+        return f"{how}{last}"
+
+    def stop(self) -> None:
+        """Close the gateway's standard input, and kill it if it goes on for JAVA_SECONDS."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        if not self.ends_within(JAVA_SECONDS):
+            _log.warning("spark_killed", pid=self.pid, waited_seconds=JAVA_SECONDS)
+            self.kill()
+            if not self.ends_within(KILLED_SECONDS):
+                _log.warning("spark_cannot_be_killed", pid=self.pid, waited_seconds=KILLED_SECONDS)
+        self._reader.join(OUTPUT_SECONDS)
+
+    def kill(self) -> None:
+        """Whoever waits for an answer of it gets an error; it is not started any more. Any thread."""
+        self._killed = True
+        if self.runs:
+            assert self._process is not None
+            # With the scripts that start it, and what these wait for.
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """pyspark tells which process it starts only once that answers, which it may never do."""
+        names = vars(java_gateway)
+        popen = names["Popen"]
+
+        def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+            self._process = made = subprocess.Popen(*arguments, **options)
+            # pyspark removes the folder where Java tells its port once it has told, or ended: a worker that
+            # is stopped meanwhile does not wait for that.
+            if told := options.get("env", {}).get("_PYSPARK_DRIVER_CONN_INFO_PATH"):
+                atexit.register(shutil.rmtree, Path(told).parent, ignore_errors=True)
+            if self._killed:
+                self.kill()
+            return made
+
+        names["Popen"] = start
+        try:
+            yield
+        finally:
+            names["Popen"] = popen
+
+    def _read(self, output: int) -> None:
+        """Pass on what the Java process prints, until it ends."""
+        with open(output, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if text := line.rstrip():
+                    if not _STACK_LINE.match(text):
+                        self._said.append(text)
+                    _log.debug("spark_output", line=text)
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """pyspark's launcher hands on this process's environment and takes no other."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _ending(code: int) -> str:
+    if code == _OUT_OF_MEMORY:
+        return f"exit code {code}: out of memory; raise spark.driver_memory"
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -1,0 +1,158 @@
+"""Columns: added, dropped, renamed, retyped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from handlers.logs import get_logger
+from handlers.mysql.ddl import Column
+from handlers.mysql.ddl.values import default_value, formula_of, set_in_order
+from handlers.mysql.types import read_type
+from handlers.sql.ddl.conversions import in_postgresql, in_sqlite
+from handlers.sql.ddl.keys import change_key, number_rows
+from handlers.sql.ddl.mysql import modify_in_mysql
+from handlers.sql.ddl.postgresql import retype_in_postgresql
+from handlers.sql.ddl.sqlite import declared_types, rebuild
+from handlers.sql.ddl.target import Target, TargetTable
+from handlers.sql.naming import exact, exact_table
+from handlers.sql.types.column_types import sql_type
+
+__all__ = ["add_column", "drop_column", "modify_column", "rename_column"]
+
+log = get_logger("handlers.sql")
+
+
+def drop_column(target: Target, table: TargetTable, name: str) -> None:
+    own = target.column(table, name)
+    if own is None:
+        return
+    key = target.key(table)
+    if own in key:
+        change_key(target, table, [one for one in key if one != own])
+    if target.family == "sqlite":
+        rebuild(target, table, without=own)
+    else:
+        target.alter(table, f"DROP COLUMN {target.quote(own)}")
+
+
+def rename_column(target: Target, table: TargetTable, name: str, new: str) -> None:
+    own = target.column(table, name)
+    if own is None or own == new or new in target.columns(table):
+        return
+    target.alter(table, f"RENAME COLUMN {target.quote(own)} TO {target.quote(new)}")
+
+
+def add_column(target: Target, table: TargetTable, column: Column) -> None:
+    """Add it, and give the rows that are there what the source gave them."""
+    type_ = sql_type(column.type, target.connection.dialect.name)
+    own = target.column(table, column.name)
+    value = default_value(column, target.time_ms)
+    if own is not None and value is not None and target.is_again:
+        target.alter(table, f"ALTER COLUMN {target.quote(own)} SET DEFAULT NULL")
+    if own is None:
+        _add(target, table, column.name, type_, value)
+        default = column.default
+        if value is None and default is not None and default.kind != "null":
+            log.warning("ddl_default_not_known", table=table.name, column=column.name, default=default.text)
+    if column.generated is not None:
+        _compute(target, table, column)
+    if column.numbered:
+        number_rows(target, table, column.name)
+
+
+def _add(target: Target, table: TargetTable, name: str, type_: sa.types.TypeEngine[Any], value: Any) -> None:
+    column, spelled = target.quote(name), target.spell(type_)
+    if value is None or target.family == "sqlite":
+        target.alter(table, f"ADD COLUMN {column} {spelled} NULL")
+        if value is not None:
+            update = f"UPDATE {target.ref(table)} SET {column} = ?"
+            target.connection.exec_driver_sql(update, (target.stored(value, type_),))
+        return
+    # As a default the rows get it at once, in the same statement; later rows bring values of their own.
+    literal = target.literal(value, type_)
+    # MySQL takes a default of a text or a blob only as an expression.
+    is_long = target.family == "mysql" and isinstance(type_, sa.String | sa.types._Binary | sa.JSON)
+    is_long = is_long and getattr(type_, "length", None) is None
+    target.alter(
+        table, f"ADD COLUMN {column} {spelled} NULL DEFAULT {f'({literal})' if is_long else literal}"
+    )
+    target.alter(table, f"ALTER COLUMN {column} SET DEFAULT NULL")
+
+
+def _compute(target: Target, table: TargetTable, column: Column) -> None:
+    formula = formula_of(column)
+    lacking = [] if formula is None else [one for one in formula.columns if target.column(table, one) is None]
+    if formula is None or lacking:
+        log.warning(
+            "ddl_rows_not_computed", table=table.name, column=column.name, expression=column.generated
+        )
+        return
+    types = target.columns(table)
+    own = target.quote(column.name)
+    if target.family != "sqlite":
+        integers = {name for name, type_ in types.items() if isinstance(type_, sa.Integer)}
+        expression = formula.sql(target.family, integers)
+        target.run(f"UPDATE {target.ref(table)} SET {own} = {expression} WHERE {own} IS NULL")
+        return
+    names = ", ".join(target.quote(name) for name in formula.columns)
+    rows = target.run(
+        f"SELECT rowid, {names} FROM {target.ref(table)} WHERE {own} IS NULL", is_change=False
+    ).all()
+    type_ = sql_type(column.type, "sqlite")
+    changed = []
+    for row in rows:
+        value = formula.value(dict(zip(formula.columns, row[1:], strict=True)))
+        if value is not None:
+            changed.append((target.stored(value, type_), row[0]))
+    if changed:
+        update = f"UPDATE {target.ref(table)} SET {own} = ? WHERE rowid = ?"
+        target.connection.exec_driver_sql(update, changed)
+
+
+def modify_column(target: Target, table: TargetTable, column: Column) -> None:
+    """Give it another type, and the rows that are there their values in it. A column but a key's may be NULL,
+    whatever the source says of it."""
+    own = target.column(table, column.name)
+    if own is None:
+        return
+    key = target.key(table)
+    type_ = sql_type(column.type, target.connection.dialect.name, key_parts=len(key) if own in key else 0)
+    name, spelled = target.quote(own), target.spell(type_)
+    if target.family == "mysql":
+        modify_in_mysql(target, table, own, f"{spelled} {'NOT NULL' if own in key else 'NULL'}")
+    elif target.family == "sqlite":
+        if declared_types(target, table)[own].upper() != spelled.upper():
+            rebuild(target, table, types={own: spelled}, values={own: in_sqlite(name, type_)})
+    else:
+        old = target.columns(table)[own]
+        if target.spell(old) != spelled:
+            using = in_postgresql(name, old, type_, spelled)
+            retype_in_postgresql(target, table, own, f"TYPE {spelled} USING {using}", spelled)
+    _respell(target, table, own, column.type, type_)
+
+
+def _respell(
+    target: Target, table: TargetTable, name: str, type_text: str, type_: sa.types.TypeEngine[Any]
+) -> None:
+    """What the target's own type does not see to: the order of a set's labels, SQLite's decimal places."""
+    source = read_type(type_text)
+    respelled: Callable[[Any], Any]
+    if source.name == "set" and isinstance(type_, postgresql.ARRAY):
+        respelled = lambda value: list(set_in_order(value, source.labels))  # noqa: E731
+    elif source.name == "set":
+        respelled = lambda value: ",".join(set_in_order(value.split(","), source.labels))  # noqa: E731
+    elif source.name == "decimal" and target.family == "sqlite":
+        scale = source.sizes[1] if len(source.sizes) > 1 else 0
+        respelled = lambda value: f"{Decimal(str(value)):.{scale}f}"  # noqa: E731
+    else:
+        return
+    held = exact_table(table.schema, table.name, sa.column(exact(name), type_))
+    column = held.c[name]
+    for value in target.connection.scalars(sa.select(column).where(column.is_not(None)).distinct()).all():
+        if respelled(value) != value:
+            target.connection.execute(held.update().where(column == value).values({name: respelled(value)}))

@@ -1,0 +1,75 @@
+"""Values that are there when a column's type changes: written as MySQL would write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from handlers.sql.types.column_types import Unsigned64
+
+__all__ = ["in_postgresql", "in_sqlite"]
+
+Type = sa.types.TypeEngine[Any]
+
+
+def _kind(type_: Type) -> str:  # noqa: PLR0911 - one return for each kind
+    if isinstance(type_, sa.Boolean):
+        return "boolean"
+    if isinstance(type_, sa.Integer | sa.Numeric | Unsigned64):
+        return "number"
+    if isinstance(type_, sa.LargeBinary | postgresql.BYTEA):
+        return "bytes"
+    if isinstance(type_, sa.ARRAY):
+        return "labels"
+    if isinstance(type_, sa.DateTime):
+        return "moment" if type_.timezone else "datetime"
+    if isinstance(type_, sa.String):
+        return "text"
+    return type_.__class__.__name__.lower()
+
+
+def in_postgresql(column: str, old: Type, new: Type, new_sql: str) -> str:
+    """An expression of the new type (`new_sql`, as PostgreSQL spells it) over the quoted column.
+
+    A text longer than its new type and a number outside of its own are errors, as they are in MySQL.
+    """
+    from_, to = _kind(old), _kind(new)
+    if from_ == to:
+        return column  # PostgreSQL's own assignment: rounds, and refuses what does not fit
+    by_kind = {
+        ("labels", "text"): f"array_to_string({column}, ',')",
+        ("text", "labels"): f"string_to_array({column}, ',')",
+        ("bytes", "text"): f"convert_from({column}, 'UTF8')",
+        ("text", "bytes"): f"convert_to({column}, 'UTF8')",
+        ("number", "boolean"): f"{column} <> 0",
+        ("boolean", "number"): f"{column}::integer",
+        ("moment", "datetime"): f"{column} AT TIME ZONE 'UTC'",
+        ("datetime", "moment"): f"{column} AT TIME ZONE 'UTC'",
+        # Not the type itself, which would cut the text off and refuse fractions of whole numbers.
+        ("text", "number"): f"{column}::numeric",
+        ("number", "text"): f"{column}::text",
+    }
+    if (from_, to) in by_kind:
+        return by_kind[from_, to]
+    return f"{column}::text" if to == "text" else f"{column}::text::{new_sql}"
+
+
+def in_sqlite(column: str, new: Type) -> str:
+    """An expression over the quoted column whose value suits the new type.
+
+    SQLite keeps numbers as numbers or, where they must be exact, as their digits; everything else as text.
+    """
+    if isinstance(new, sa.Integer):
+        # Whole numbers as they are: beyond 2^53 a float would lose digits.
+        whole = f"CAST({column} AS INTEGER)"
+        is_whole = f"CAST({whole} AS TEXT) = CAST({column} AS TEXT)"
+        return f"CASE WHEN {is_whole} THEN {whole} ELSE CAST(ROUND({column}) AS INTEGER) END"
+    if isinstance(new, sa.Float | sa.REAL):
+        return f"CAST({column} AS REAL)"
+    if isinstance(new, sa.LargeBinary):
+        return f"CAST({column} AS BLOB)"
+    if isinstance(new, sa.String):
+        return f"CAST({column} AS TEXT)"
+    return column

@@ -1,0 +1,167 @@
+"""DDL of the source, followed in the target.
+
+MySQL and MariaDB end a transaction at each DDL statement, so after a crash a statement may come again of
+which some steps are done. There each step is written down before it begins; what comes again goes on from
+there, and a step looks first whether it is done already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from handlers.api import Change, Rejected
+from handlers.logs import get_logger
+from handlers.mysql.ddl import (
+    AddColumn,
+    ChangeKey,
+    CreateTable,
+    DropColumn,
+    DropTable,
+    LoseRows,
+    ModifyColumn,
+    Operation,
+    RenameColumn,
+    RenameTable,
+    StatementError,
+    TableName,
+    TruncateTable,
+    parse,
+)
+from handlers.mysql.ddl.reach import Reach, names_of
+from handlers.mysql.ddl.rules import DDLRules
+from handlers.sql.ddl.columns import add_column, drop_column, modify_column, rename_column
+from handlers.sql.ddl.keys import change_key
+from handlers.sql.ddl.tables import create_table, drop_table, rename_table, truncate_table
+from handlers.sql.ddl.target import Target, TargetTable
+from handlers.sql.deletes import Deletes
+from handlers.sql.kept import Kept, Statement
+from handlers.sql.naming import Naming
+
+__all__ = ["DDLResult", "apply"]
+
+log = get_logger("handlers.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class DDLResult:
+    targets: tuple[TargetTable, ...]
+    """(schema or None, table) of the target, of every table that the statement is about, under its old and
+    its new name: forget what was known of them."""
+    done: tuple[str, ...]
+    """The statements that were executed in the target."""
+
+
+def apply(
+    kept: Kept,
+    change: Change,
+    rules: DDLRules,
+    naming: Naming,
+    *,
+    own: TableName,
+    handles: Callable[[str], bool],
+    replay_of: tuple[str, int, int] | None = None,
+    deletes: Deletes | None = None,
+) -> DDLResult:
+    """Do in the target what a change with op `ddl` or `truncate` did in the source.
+
+    Within the transaction of the connection of `kept`, where the target's DDL has transactions (PostgreSQL,
+    SQLite). What `rules` switch off, what was done before, and what is about tables beyond the handler's
+    reach is passed over. `own`: the table of the change's record; `replay_of`: as in its batch; `handles`: as
+    in HandlerContext. Raises Rejected for a statement that cannot be read or would change a table that the
+    handler needs for itself, and SQLAlchemy's errors.
+    """
+    operations = _operations(change, own)
+    target = Target(kept, naming, change.source_time_ms, deletes or Deletes(), done=[])
+    statement = Statement.of(change, replay_of)
+    commits_each = target.family == "mysql"
+    begun = kept.step_of(own, statement) if commits_each else None
+    reach = Reach(handles, kept.keeps, kept.made)
+    _check(target, operations, rules, reach, own)
+    ours = {own}
+    targets: dict[TargetTable, None] = {}
+    for step, found in enumerate(operations):
+        operation = replace(found, table=target.named(found.table, own))
+        if isinstance(operation, CreateTable) and operation.like is not None:
+            operation = replace(operation, like=target.named(operation.like, own))
+        if begun is None or step >= begun:
+            if switch := rules.switch_off(operation):
+                log.info("ddl_switched_off", table=str(own), switch=switch, sql=change.sql)
+                continue
+            refusal = reach.refusal(operation, ours, rules)
+            if refusal:
+                log.warning("ddl_refused", table=str(own), because=refusal, sql=change.sql)
+                continue
+            if commits_each:
+                kept.begin_step(own, statement, step)
+                target.is_again = step == begun
+            targets.update(dict.fromkeys(_follow(target, operation)))
+        if isinstance(operation, RenameTable):
+            ours = (ours - {operation.table}) | {operation.to}
+            targets.update(dict.fromkeys((target.table(operation.table), target.table(operation.to))))
+    if commits_each:
+        kept.end_steps(own, statement)
+    if target.done:
+        log.info("ddl_followed", table=str(own), sql=change.sql, statements=target.done)
+    return DDLResult(tuple(targets), tuple(target.done))
+
+
+def _check(
+    target: Target, operations: list[Operation], rules: DDLRules, reach: Reach, own: TableName
+) -> None:
+    """Raises Rejected when the statement would change a table that the handler needs for itself, before
+    anything else of it is followed."""
+    for operation in operations:
+        if rules.switch_off(operation):
+            continue
+        for name in names_of(operation):
+            if name == own or reach.handles(str(name)):
+                target.table(name)
+
+
+def _operations(change: Change, own: TableName) -> list[Operation]:
+    if change.op == "truncate":
+        return [TruncateTable(own)]
+    try:
+        return parse(change.sql or "", own.database)
+    except StatementError as error:
+        raise Rejected(f"DDL of {own} not understood: {error}: {change.sql}") from error
+
+
+def _follow(target: Target, operation: Operation) -> list[TargetTable]:
+    table = target.table(operation.table)
+    match operation:
+        case RenameTable(to=to):
+            is_moved = rename_table(target, table, target.table(to))
+            # Or a worker that did not come to its end has moved it; not a statement that comes twice.
+            if is_moved or (target.is_again and target.kept.is_noted(operation.table)):
+                target.kept.note_moved(operation.table, to)
+        case CreateTable():
+            create_table(target, table, operation)
+        case DropTable():
+            drop_table(target, table)
+            target.kept.note_gone(operation.table)
+        case TruncateTable():
+            truncate_table(target, table)
+        case _:
+            _follow_columns(target, table, operation)
+    return [table]
+
+
+def _follow_columns(target: Target, table: TargetTable, operation: Operation) -> None:
+    match operation:
+        case _ if not target.exists(table):
+            # Its first row makes it, as it is by then.
+            log.info("ddl_of_a_table_that_is_not_there", table=table.name)
+        case AddColumn(column=column):
+            add_column(target, table, column)
+        case DropColumn(name=name):
+            drop_column(target, table, name)
+        case RenameColumn(name=name, to=new_name):
+            rename_column(target, table, name, new_name)
+        case ModifyColumn(column=column):
+            modify_column(target, table, column)
+        case ChangeKey(columns=columns):
+            change_key(target, table, columns)
+        case LoseRows(clause=clause):
+            log.warning("ddl_rows_not_followed", table=table.name, clause=clause)

@@ -1,0 +1,110 @@
+"""Primary keys, and the numbers of an AUTO_INCREMENT column that a table gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from handlers.logs import get_logger
+from handlers.sql.ddl.sqlite import rebuild
+from handlers.sql.ddl.target import Target, TargetTable
+from handlers.sql.types.column_types import KEY_BYTES
+
+__all__ = ["change_key", "number_rows"]
+
+log = get_logger("handlers.sql")
+
+
+def change_key(target: Target, table: TargetTable, columns: Iterable[str]) -> None:
+    """Give the table this primary key; none, if there are no columns."""
+    found = [(name, target.column(table, name)) for name in columns]
+    if any(name is None for _, name in found):
+        lacks = [name for name, own in found if own is None]
+        log.warning("ddl_key_not_changed", table=table.name, because=f"it has no column {lacks}")
+        return
+    key = tuple(own for _, own in found if own is not None)
+    old = target.key(table)
+    if key == old:
+        return
+    nulls = " OR ".join(f"{target.quote(name)} IS NULL" for name in key)
+    lacking = bool(key) and target.any_row(table, nulls)
+    if target.family == "sqlite":
+        rebuild(target, table, key=() if lacking else key)
+    else:
+        _replace_key(target, table, old, () if lacking else key)
+    if lacking:
+        # Rows can be found by it, and those whose key no record ever tells stay.
+        log.warning("ddl_key_is_unique_only", table=table.name, columns=key, because="rows lack its values")
+        index = f"{table.name[:40]}_binlane_key"
+        if index not in {
+            one["name"] for one in sa.inspect(target.connection).get_indexes(table.name, table.schema)
+        }:
+            listed = ", ".join(target.quote(name) for name in key)
+            target.run(f"CREATE UNIQUE INDEX {target.quote(index)} ON {target.ref(table)} ({listed})")
+
+
+def _replace_key(target: Target, table: TargetTable, old: tuple[str, ...], key: tuple[str, ...]) -> None:
+    is_postgresql = target.family == "postgresql"
+    if not is_postgresql and key:
+        _make_indexable(target, table, key)
+    clauses = []
+    if old and is_postgresql:
+        clauses.append(f"DROP CONSTRAINT {target.quote(target.key_name(table))}")
+        clauses += [f"ALTER COLUMN {target.quote(name)} DROP NOT NULL" for name in old if name not in key]
+    elif old:
+        clauses.append("DROP PRIMARY KEY")
+    if key:
+        clauses.append(f"ADD PRIMARY KEY ({', '.join(target.quote(name) for name in key)})")
+    if clauses:
+        target.alter(table, *clauses)
+
+
+def _make_indexable(target: Target, table: TargetTable, key: tuple[str, ...]) -> None:
+    """MySQL takes no text of any length into a key."""
+    types = target.columns(table)
+    most = KEY_BYTES // len(key)
+    for name in key:
+        type_: Any = types[name]
+        if isinstance(type_, sa.String) and type_.length is None:
+            target.alter(table, f"MODIFY {target.quote(name)} VARCHAR({most // 4})")
+        elif isinstance(type_, sa.types._Binary) and type_.length is None:
+            target.alter(table, f"MODIFY {target.quote(name)} VARBINARY({most})")
+
+
+_NUMBERING = {
+    "postgresql": """
+        UPDATE {table} AS t SET {column} = numbers.n
+        FROM (SELECT ctid, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers
+        WHERE t.ctid = numbers.ctid""",
+    "mysql": """
+        UPDATE {table} AS t
+        JOIN (SELECT {key}, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers USING ({key})
+        SET t.{column} = numbers.n""",
+    "sqlite": """
+        UPDATE {table} SET {column} = numbers.n
+        FROM (SELECT rowid AS r, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers
+        WHERE {table}.rowid = numbers.r""",
+}
+
+
+def number_rows(target: Target, table: TargetTable, column: str) -> None:
+    """Number the rows from 1 in the order of the primary key, as InnoDB numbers them in the source (and in
+    its own replicas), which tells the numbers to nobody.
+
+    Not where the key holds text, whose order depends on a collation that the target need not have, nor where
+    the table has no key: then the numbers stay NULL.
+    """
+    key = target.key(table)
+    if column in key or not target.any_row(table, f"{target.quote(column)} IS NULL"):
+        return
+    types = target.columns(table)
+    ordered = (sa.Integer, sa.Numeric, sa.Date, sa.DateTime)
+    if not key or not all(isinstance(types[name], ordered) for name in key):
+        log.warning(
+            "ddl_rows_not_numbered", table=table.name, column=column, because="their order is not known"
+        )
+        return
+    names = {"table": target.ref(table), "column": target.quote(column)}
+    target.run(_NUMBERING[target.family].format(key=", ".join(target.quote(name) for name in key), **names))

@@ -1,0 +1,106 @@
+"""Whole tables: created, dropped, emptied, renamed."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import partial
+
+from handlers.api import Rejected
+from handlers.logs import get_logger
+from handlers.mysql.ddl import CreateTable
+from handlers.sql.ddl.sqlite import create_like
+from handlers.sql.ddl.target import Target, TargetTable
+from handlers.sql.deletes import DELETED_TYPE, time_of
+from handlers.sql.naming import NameUnfit
+from handlers.sql.target.creating import ColumnsMissing, TableMissing, create
+
+__all__ = ["create_table", "drop_table", "rename_table", "truncate_table"]
+
+log = get_logger("handlers.sql")
+
+
+def create_table(target: Target, table: TargetTable, operation: CreateTable) -> None:
+    """All columns but the key's may be NULL: a source's zero dates are, and so may be what a row lacks."""
+    if target.exists(table):
+        missing = {column.name for column in operation.columns} - set(target.columns(table))
+        if missing:
+            log.info("ddl_table_is_there_with_other_columns", table=table.name, lacks=sorted(missing))
+        return
+    making = partial(target.kept.making, operation.table, table)
+    if operation.like is not None:
+        source = target.table(operation.like)
+        if target.exists(source):  # else its first row makes it
+            target.make_schema(table)
+            with making():
+                _create_like(target, table, source)
+        return
+    columns = {column.name: column.type for column in operation.columns}
+    if target.deletes.mode == "mark":
+        columns.setdefault(target.deletes.column, DELETED_TYPE)
+    try:
+        create(target.connection, TableMissing(table, columns, operation.key), making)
+    except NameUnfit as error:
+        raise Rejected(str(error)) from error
+    target.done.append(f"CREATE TABLE {target.ref(table)}")
+
+
+def _create_like(target: Target, table: TargetTable, source: TargetTable) -> None:
+    if target.family == "postgresql":
+        target.run(f"CREATE TABLE {target.ref(table)} (LIKE {target.ref(source)} INCLUDING ALL)")
+    elif target.family == "mysql":
+        target.run(f"CREATE TABLE {target.ref(table)} LIKE {target.ref(source)}")
+    else:
+        create_like(target, table, source)
+
+
+def drop_table(target: Target, table: TargetTable) -> None:
+    if target.exists(table):
+        target.run(f"DROP TABLE {target.ref(table)}")
+
+
+def truncate_table(target: Target, table: TargetTable) -> None:
+    if not target.exists(table):
+        return
+    if target.deletes.mode == "ignore":
+        log.info("truncate_ignored", table=target.ref(table), because="deletes: ignore")
+    elif target.deletes.mode == "mark":
+        _mark_all(target, table)
+    else:
+        # SQLite has no TRUNCATE.
+        verb = "DELETE FROM" if target.family == "sqlite" else "TRUNCATE TABLE"
+        target.run(f"{verb} {target.ref(table)}")
+
+
+def _mark_all(target: Target, table: TargetTable) -> None:
+    if target.column(table, target.deletes.column) is None:
+        create(target.connection, ColumnsMissing(table, {target.deletes.column: DELETED_TYPE}), nullcontext)
+    name = target.column(table, target.deletes.column) or target.deletes.column
+    column, type_ = target.quote(name), target.columns(table)[name]
+    time = time_of(target.time_ms)
+    verb = f"UPDATE {target.ref(table)} SET {column}"
+    if target.family == "sqlite":
+        parameters = (target.stored(time, type_),)
+        target.connection.exec_driver_sql(f"{verb} = ? WHERE {column} IS NULL", parameters)
+    else:
+        target.run(f"{verb} = {target.literal(time, type_)} WHERE {column} IS NULL")
+
+
+def rename_table(target: Target, table: TargetTable, new: TargetTable) -> bool:
+    """Whether it was renamed: not where it was already, or was never there."""
+    if table == new or not target.exists(table):
+        return False
+    if target.exists(new):
+        # The second time that the statement comes, or a table that the target had by itself.
+        log.warning("ddl_table_not_renamed", table=target.ref(table), to=target.ref(new), because="it exists")
+        return False
+    target.make_schema(new)
+    if target.family == "mysql":
+        target.run(f"RENAME TABLE {target.ref(table)} TO {target.ref(new)}")
+        return True
+    if table.schema != new.schema:
+        schema = new.schema or target.connection.dialect.default_schema_name or ""
+        target.alter(table, f"SET SCHEMA {target.quote(schema)}")
+        table = table._replace(schema=new.schema)
+    if table.name != new.name:
+        target.alter(table, f"RENAME TO {target.quote(new.name)}")
+    return True

@@ -1,0 +1,171 @@
+"""The tables of the target, as DDL sees and changes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from handlers.api import Rejected
+from handlers.mysql.ddl import ANY_DATABASE, TableName
+from handlers.sql.deletes import Deletes
+from handlers.sql.kept import Kept
+from handlers.sql.naming import NameUnfit, Naming, check_name, check_names
+from handlers.sql.target.known_tables import own_name
+from handlers.sql.types.values import encode, kind_of
+
+__all__ = ["Target", "TargetTable"]
+
+
+class TargetTable(NamedTuple):
+    schema: str | None
+    """None: the connection's own."""
+    name: str
+
+
+@dataclass(slots=True)
+class Target:
+    """One connection's view. Nothing is remembered: what DDL asks for was changed by DDL a moment ago."""
+
+    kept: Kept
+    naming: Naming
+    time_ms: int
+    """When the source ran the statement, milliseconds since 1970 in UTC."""
+    deletes: Deletes
+    done: list[str]
+    """Every statement that was executed."""
+    is_again: bool = False
+    """The operation was begun before, by a worker that did not come to its end."""
+
+    @property
+    def connection(self) -> sa.Connection:
+        return self.kept.connection
+
+    @property
+    def family(self) -> str:
+        """`postgresql`, `mysql` (MariaDB, too) or `sqlite`."""
+        name = self.connection.dialect.name
+        return "mysql" if name == "mariadb" else name
+
+    # ---- names
+
+    def table(self, name: TableName) -> TargetTable:
+        """The target's table for a source table, whether it is there or not. Raises Rejected for one that
+        the handler needs for itself, or of a name that the target does not take."""
+        table = TargetTable(*self.naming.target(name.database, name.table))
+        try:
+            check_names((table.schema or None, table.name), self.family)
+        except NameUnfit as error:
+            raise Rejected(f"{name}: {error}") from error
+        why_not = self.kept.own_tables.why_not(table)
+        if why_not:
+            raise Rejected(f"{name}: {why_not}")
+        return table
+
+    def named(self, name: TableName, own: TableName) -> TableName:
+        """The source table that a statement means: in ANY_DATABASE, the one that the handler keeps and that
+        is there, if any. `own`: that of the statement's record. Raises Rejected where several could be
+        meant."""
+        if name.database != ANY_DATABASE:
+            return name
+        databases = set(self.kept.databases_of(name.table))
+        if name.table == own.table:
+            databases.add(own.database)
+        known = [TableName(database, name.table) for database in sorted(databases)]
+        found = [one for one in known if self.exists(self.table(one))]
+        if len({self.table(one) for one in found}) > 1:
+            listed = ", ".join(map(str, found))
+            raise Rejected(f"the statement does not say which database's {name.table} it means: {listed}")
+        return found[0] if found else name
+
+    # ---- spelling
+
+    def quote(self, name: str) -> str:
+        """Raises Rejected for a name that the target would cut, or that cannot be read back from it."""
+        # Not SQLAlchemy's, which doubles a percent sign for statements with parameters.
+        mark = "`" if self.family == "mysql" else '"'
+        try:
+            check_name(name, self.family)
+        except NameUnfit as error:
+            raise Rejected(str(error)) from error
+        return mark + name.replace(mark, mark * 2) + mark
+
+    def ref(self, table: TargetTable) -> str:
+        """Its name in a statement."""
+        return ".".join(self.quote(part) for part in table if part is not None)
+
+    def spell(self, type_: sa.types.TypeEngine[Any]) -> str:
+        return type_.compile(dialect=self.connection.dialect)
+
+    def stored(self, value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
+        """A value of a change as the target's driver takes it for a column of this type."""
+        return encode([value], kind_of(type_), self.connection.dialect.name)[0]
+
+    def literal(self, value: Any, type_: sa.types.TypeEngine[Any]) -> str:
+        """A value of a change in a statement, where no parameter can stand. For PostgreSQL and MySQL."""
+        found = self.stored(value, type_)
+        if self.family == "postgresql":
+            return "'" + str(found).replace("'", "''") + "'"
+        if isinstance(found, bytes):
+            return f"x'{found.hex()}'"
+        driver: Any = self.connection.connection.driver_connection
+        return str(driver.escape(found, driver.encoders))
+
+    # ---- what there is
+
+    def exists(self, table: TargetTable) -> bool:
+        # ANY_DATABASE where no database has such a table: '' is the name of none.
+        return table.schema != "" and sa.inspect(self.connection).has_table(table.name, schema=table.schema)
+
+    def columns(self, table: TargetTable) -> dict[str, sa.types.TypeEngine[Any]]:
+        """Column -> its type; none where there is no table."""
+        if not self.exists(table):
+            return {}
+        found = sa.inspect(self.connection).get_columns(table.name, schema=table.schema)
+        return {self._name(column["name"]): column["type"] for column in found}
+
+    def column(self, table: TargetTable, name: str) -> str | None:
+        """The column in the target's spelling (MySQL's names know no case); None: there is none."""
+        names = list(self.columns(table))
+        if name in names:
+            return name
+        return next((one for one in names if one.casefold() == name.casefold()), None)
+
+    def key(self, table: TargetTable) -> tuple[str, ...]:
+        found = sa.inspect(self.connection).get_pk_constraint(table.name, schema=table.schema)
+        return tuple(map(self._name, found["constrained_columns"]))
+
+    def _name(self, reflected: str) -> str:
+        return own_name(reflected, self.connection.dialect.name)
+
+    def key_name(self, table: TargetTable) -> str:
+        """Of the constraint; '' where it has none."""
+        return sa.inspect(self.connection).get_pk_constraint(table.name, schema=table.schema)["name"] or ""
+
+    # ---- changing it
+
+    def run(self, sql: str, *, is_change: bool = True) -> sa.CursorResult[Any]:
+        """Execute a statement as it stands: no parameters, `%` and `:` are themselves."""
+        if is_change:
+            self.done.append(sql)
+        return self.connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
+
+    def alter(self, table: TargetTable, *clauses: str) -> None:
+        self.run(f"ALTER TABLE {self.ref(table)} {', '.join(clauses)}")
+
+    def make_schema(self, table: TargetTable) -> None:
+        """The schema (MySQL's database) that a new table needs, if it is not there."""
+        if table.schema is None or table.schema in sa.inspect(self.connection).get_schema_names():
+            return
+        if self.family == "postgresql":
+            # IF NOT EXISTS fails when another session is making the same.
+            self.run("SELECT pg_advisory_xact_lock(hashtext('binlane schemas'))", is_change=False)
+        kind = "SCHEMA" if self.family == "postgresql" else "DATABASE"
+        self.run(f"CREATE {kind} IF NOT EXISTS {self.quote(table.schema)}")
+
+    def any_row(self, table: TargetTable, where: str) -> bool:
+        return (
+            self.run(f"SELECT 1 FROM {self.ref(table)} WHERE {where} LIMIT 1", is_change=False).first()
+            is not None
+        )

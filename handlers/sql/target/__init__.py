@@ -1,0 +1,1 @@
+"""The database written to: connections, its tables as they are, new ones, and what its errors mean."""

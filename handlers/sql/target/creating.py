@@ -1,0 +1,131 @@
+"""What the target lacks and the source's changes tell: schemas, tables, columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import sqlalchemy as sa
+
+from handlers.api import Change
+from handlers.logs import get_logger
+from handlers.sql.naming import check_names, exact, exact_table
+from handlers.sql.target.known_tables import TableName, own_name
+from handlers.sql.types.column_types import sql_type
+from handlers.sql.types.inferred_types import inferred_type
+
+__all__ = ["ColumnsMissing", "TableMissing", "create", "wanted_columns"]
+
+log = get_logger("handlers.sql")
+
+
+class TableMissing(Exception):
+    """The table has to be made first."""
+
+    def __init__(self, name: TableName, columns: Mapping[str, str], key: tuple[str, ...]) -> None:
+        super().__init__(f"there is no table {name[1]}")
+        self.name = name
+        self.columns = columns
+        """Column -> source type text."""
+        self.key = key
+
+
+class ColumnsMissing(Exception):
+    """Columns have to be added first."""
+
+    def __init__(self, name: TableName, columns: Mapping[str, str]) -> None:
+        super().__init__(f"the table {name[1]} lacks {', '.join(columns)}")
+        self.name = name
+        self.columns = columns
+
+
+def wanted_columns(changes: Iterable[Change]) -> dict[str, str]:
+    """Column -> type text, as the changes tell it; by their values where they do not."""
+    wanted: dict[str, str] = {}
+    told: set[int] = set()
+    without: dict[str, Any] = {}
+    for change in changes:
+        if change.types is not None and id(change.types) not in told:
+            told.add(id(change.types))
+            wanted.update(change.types)
+        for row in (change.before, change.after):
+            for column, value in (row or {}).items():
+                if column not in wanted and without.get(column) is None:
+                    without[column] = value
+    return {**wanted, **{name: inferred_type(value) for name, value in without.items() if name not in wanted}}
+
+
+def create(
+    connection: sa.Connection,
+    missing: TableMissing | ColumnsMissing,
+    making: Callable[[], AbstractContextManager[None]],
+) -> None:
+    """Make what is missing; a table within `making`. Raises NameUnfit."""
+    schema, table = missing.name
+    check_names((schema, table, *missing.columns), connection.dialect.name)
+    if isinstance(missing, TableMissing):
+        _create_table(connection, missing, making)
+    else:
+        _add_columns(connection, missing)
+
+
+def _create_table(
+    connection: sa.Connection, missing: TableMissing, making: Callable[[], AbstractContextManager[None]]
+) -> None:
+    schema, name = missing.name
+    inspector = sa.inspect(connection)
+    if schema is not None and not inspector.has_schema(schema):
+        if connection.dialect.name == "postgresql":
+            # IF NOT EXISTS fails when another session is making the same.
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('binlane schemas'))")
+        connection.execute(sa.schema.CreateSchema(exact(schema), if_not_exists=True))
+    if inspector.has_table(name, schema=schema):
+        return
+    untold = [column for column in missing.key if column not in missing.columns]
+    columns = {**dict.fromkeys(untold, "longtext"), **missing.columns}
+    table = sa.Table(
+        exact(name),
+        sa.MetaData(),
+        *(_column(connection, column, text, missing.key) for column, text in columns.items()),
+        sa.PrimaryKeyConstraint(*missing.key),
+        schema=None if schema is None else exact(schema),
+        mysql_charset="utf8mb4",
+        mysql_collate=_collation(connection.dialect),
+        mysql_engine="InnoDB",
+    )
+    with making():
+        table.create(connection)
+    log.info("table_created", table=".".join(filter(None, missing.name)))
+
+
+def _add_columns(connection: sa.Connection, missing: ColumnsMissing) -> None:
+    schema, name = missing.name
+    found = sa.inspect(connection).get_columns(name, schema=schema)
+    known = {own_name(column["name"], connection.dialect.name) for column in found}
+    preparer = connection.dialect.identifier_preparer
+    table = preparer.format_table(exact_table(schema, name))
+    for column, text in missing.columns.items():
+        if column in known:
+            continue
+        made = sa.schema.CreateColumn(_column(connection, column, text, ())).compile(
+            dialect=connection.dialect
+        )
+        connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {made}")
+        log.info("column_added", table=".".join(filter(None, missing.name)), column=column, type=text)
+
+
+def _column(connection: sa.Connection, name: str, text: str, key: tuple[str, ...]) -> sa.Column[Any]:
+    is_key = name in key
+    type_ = sql_type(text, connection.dialect.name, key_parts=len(key) if is_key else 0)
+    # Not its NOT NULL: a date that no calendar has is None, and a change may carry some columns only.
+    return sa.Column(exact(name), type_, nullable=not is_key, autoincrement=False)
+
+
+def _collation(dialect: Any) -> str:
+    """Texts differ when a character differs, at the end also by spaces: keys that the source holds to be two
+    are two here as well."""
+    if dialect.is_mariadb if hasattr(dialect, "is_mariadb") else False:
+        return "utf8mb4_nopad_bin"
+    version = getattr(dialect, "server_version_info", None) or ()
+    return "utf8mb4_0900_bin" if version >= (8, 0, 17) else "utf8mb4_bin"

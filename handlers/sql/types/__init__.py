@@ -1,0 +1,1 @@
+"""The target's column types: for a type that the source told, for values alone, and how values fit them."""

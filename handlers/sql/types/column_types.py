@@ -1,0 +1,250 @@
+"""Source column types as each database keeps them: a MySQL type text -> a SQLAlchemy type.
+
+docs/handlers/sql.md has the whole table. No type loses a value: where the target has no such type, the next
+one that holds every value is taken, and text where nothing else is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.types import TypeEngine, UserDefinedType
+
+from handlers.mysql.types import INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
+
+__all__ = ["KEY_BYTES", "Unsigned64", "sql_type"]
+
+KEY_BYTES = 3072
+"""InnoDB's longest key (https://dev.mysql.com/doc/refman/8.0/en/innodb-limits.html), 4 bytes a character."""
+
+_LONG_VARCHAR = 4000
+"""InnoDB rows end at 65,535 bytes, texts not counted; longer columns become texts."""
+
+Type = TypeEngine[Any]
+Maker = Callable[[MySQLType], Type]
+
+
+class Unsigned64(UserDefinedType[int]):
+    """SQLite's integers end at 2^63 - 1; beyond, the digits are kept as text.
+
+    A column whose type name holds BLOB (and not INT) keeps each value as it is given
+    (https://www.sqlite.org/datatype3.html#determination_of_column_affinity), where any other would make a
+    rounded float of such digits.
+    """
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "UNSIGNED64_BLOB"
+
+
+_ALIASES = {**SYNONYMS, "bool": "tinyint", "double precision": "double", "datetimeoffset": "timestamp"}
+_BLOBS = ("tinyblob", "blob", "mediumblob", "longblob", "vector", *SHAPES)
+
+
+def sql_type(type_text: str, dialect: str, *, key_parts: int = 0) -> Type:
+    """The column type in `dialect` (postgresql, mysql, mariadb, sqlite) for a source type text.
+
+    `type_text` is MySQL's spelling (`decimal(10,2) unsigned`), also `boolean` and `uuid`. `key_parts`: how
+    many columns its primary key has, for a column of one; MySQL bounds the length of keys.
+    """
+    return _sql_type(type_text, "mysql" if dialect == "mariadb" else dialect, key_parts)
+
+
+@lru_cache(maxsize=10_000)
+def _sql_type(type_text: str, dialect: str, key_parts: int) -> Type:
+    read = read_type(type_text)
+    # `double precision` and the like, which read_type takes for a name and an attribute.
+    name = " ".join(type_text.lower().split()[:2]) if type_text.lower().startswith("double ") else read.name
+    read = read._replace(name=_ALIASES.get(name, name))
+    made = _MAKERS[dialect].get(read.name)
+    result = _TEXTS[dialect] if made is None else made(read)
+    return _key_type(result, key_parts) if key_parts and dialect == "mysql" else result
+
+
+def _key_type(type_: Type, parts: int) -> Type:
+    """MySQL takes no text of any length into a key."""
+    most = KEY_BYTES // parts
+    if isinstance(type_, sa.Text | mysql.MEDIUMTEXT | mysql.LONGTEXT):
+        return mysql.VARCHAR(most // 4)
+    if isinstance(type_, sa.types._Binary) and not isinstance(type_, mysql.VARBINARY | mysql.BINARY):
+        return mysql.VARBINARY(most)
+    return type_
+
+
+def _size(read: MySQLType, default: int | None = None) -> int | None:
+    return read.sizes[0] if read.sizes else default
+
+
+def _scale(read: MySQLType) -> int:
+    return read.sizes[1] if len(read.sizes) > 1 else 0
+
+
+def _is_double(read: MySQLType) -> bool:
+    # FLOAT(25) to FLOAT(53) are doubles; FLOAT(7,4) is not, its numbers are digits.
+    return len(read.sizes) == 1 and read.sizes[0] > 24
+
+
+def _bits(read: MySQLType) -> int:
+    return read.sizes[0] if read.sizes else 1
+
+
+# ---- PostgreSQL: https://www.postgresql.org/docs/current/datatype.html
+
+_NUMERIC20: Type = sa.NUMERIC(20, 0)
+
+
+def _pg_bit(read: MySQLType) -> Type:
+    bits = _bits(read)
+    return (
+        sa.SMALLINT()
+        if bits < 16
+        else sa.INTEGER()
+        if bits < 32
+        else sa.BIGINT()
+        if bits < 64
+        else _NUMERIC20
+    )
+
+
+def _pg_decimal(read: MySQLType) -> Type:
+    return sa.NUMERIC(read.sizes[0], _scale(read)) if read.sizes else sa.NUMERIC()
+
+
+def _pg_varchar(read: MySQLType) -> Type:
+    # Not CHAR(n): PostgreSQL pads it with spaces, which MySQL takes off.
+    size = _size(read, 1 if read.name == "char" else None)
+    return sa.VARCHAR(size) if size else sa.TEXT()
+
+
+_POSTGRESQL: dict[str, Maker] = {
+    "tinyint": lambda _: sa.SMALLINT(),
+    "smallint": lambda read: sa.INTEGER() if read.unsigned else sa.SMALLINT(),
+    "mediumint": lambda _: sa.INTEGER(),
+    "int": lambda read: sa.BIGINT() if read.unsigned else sa.INTEGER(),
+    "bigint": lambda read: _NUMERIC20 if read.unsigned else sa.BIGINT(),
+    "serial": lambda _: _NUMERIC20,
+    "bit": _pg_bit,
+    "year": lambda _: sa.SMALLINT(),
+    "decimal": _pg_decimal,
+    "float": lambda read: sa.DOUBLE_PRECISION() if _is_double(read) else sa.REAL(),
+    "double": lambda _: sa.DOUBLE_PRECISION(),
+    "date": lambda _: sa.DATE(),
+    # All six digits, whatever the source says: PostgreSQL would round without a word.
+    "datetime": lambda _: postgresql.TIMESTAMP(timezone=False),
+    "timestamp": lambda _: postgresql.TIMESTAMP(timezone=True),
+    # MySQL's TIME runs from -838:59:59 to 838:59:59.
+    "time": lambda _: postgresql.INTERVAL(),
+    "char": _pg_varchar,
+    "varchar": _pg_varchar,
+    # Keeps the text as it is; jsonb would respell numbers, drop repeated keys and refuse \u0000.
+    "json": lambda _: postgresql.JSON(),
+    "set": lambda _: postgresql.ARRAY(sa.TEXT()),
+    "boolean": lambda _: sa.BOOLEAN(),
+    "uuid": lambda _: postgresql.UUID(as_uuid=False),
+    **dict.fromkeys(("binary", "varbinary", *_BLOBS), lambda _: postgresql.BYTEA()),
+}
+
+# ---- MySQL and MariaDB: https://dev.mysql.com/doc/refman/8.0/en/data-types.html
+
+_LONGTEXT: Type = mysql.LONGTEXT()
+
+
+def _my_integer(kind: Callable[..., Type]) -> Maker:
+    return lambda read: kind(unsigned=read.unsigned)
+
+
+def _my_decimal(read: MySQLType) -> Type:
+    if not read.sizes or read.sizes[0] > 65 or _scale(read) > 30:
+        return mysql.DECIMAL(65, 30)
+    return mysql.DECIMAL(read.sizes[0], _scale(read), unsigned=read.unsigned)
+
+
+def _my_char(read: MySQLType) -> Type:
+    size = _size(read, 1) or 1
+    return mysql.CHAR(size) if size <= 255 else _my_varchar(read)
+
+
+def _my_varchar(read: MySQLType) -> Type:
+    size = _size(read)
+    return mysql.VARCHAR(size) if size and size <= _LONG_VARCHAR else _LONGTEXT
+
+
+def _my_binary(read: MySQLType) -> Type:
+    size = _size(read, 1) or 1
+    return mysql.BINARY(size) if size <= 255 else _my_varbinary(read)
+
+
+def _my_varbinary(read: MySQLType) -> Type:
+    size = _size(read)
+    return mysql.VARBINARY(size) if size and size <= 4 * _LONG_VARCHAR else mysql.LONGBLOB()
+
+
+_MYSQL: dict[str, Maker] = {
+    "tinyint": _my_integer(mysql.TINYINT),
+    "smallint": _my_integer(mysql.SMALLINT),
+    "mediumint": _my_integer(mysql.MEDIUMINT),
+    "int": _my_integer(mysql.INTEGER),
+    "bigint": _my_integer(mysql.BIGINT),
+    "serial": lambda _: mysql.BIGINT(unsigned=True),
+    "bit": lambda read: mysql.BIT(_bits(read)),
+    "year": lambda _: mysql.YEAR(),
+    "decimal": _my_decimal,
+    "float": lambda read: mysql.DOUBLE() if _is_double(read) else mysql.FLOAT(),
+    "double": lambda _: mysql.DOUBLE(),
+    "date": lambda _: sa.DATE(),
+    "datetime": lambda read: mysql.DATETIME(fsp=_size(read)),
+    "timestamp": lambda read: mysql.TIMESTAMP(fsp=_size(read)),
+    "time": lambda read: mysql.TIME(fsp=_size(read)),
+    "char": _my_char,
+    "varchar": _my_varchar,
+    # One size up: the target's utf8mb4 takes more bytes than the source's own character set may.
+    "tinytext": lambda _: mysql.TEXT(),
+    "text": lambda _: mysql.MEDIUMTEXT(),
+    "json": lambda _: mysql.JSON(),
+    # Not ENUM and SET: a label that the source gets later would be refused, where no DDL tells of it.
+    "enum": lambda _: mysql.VARCHAR(255),
+    "set": lambda _: mysql.TEXT(),
+    "boolean": lambda _: mysql.TINYINT(1),
+    "uuid": lambda _: mysql.CHAR(36),
+    "binary": _my_binary,
+    "varbinary": _my_varbinary,
+    **dict.fromkeys(_BLOBS, lambda _: mysql.LONGBLOB()),
+    "tinyblob": lambda _: mysql.TINYBLOB(),
+    "blob": lambda _: mysql.BLOB(),
+    "mediumblob": lambda _: mysql.MEDIUMBLOB(),
+}
+
+# ---- SQLite: https://www.sqlite.org/datatype3.html
+
+
+def _lite_integer(read: MySQLType) -> Type:
+    return Unsigned64() if read.name == "bigint" and read.unsigned else sa.BIGINT()
+
+
+def _lite_varchar(read: MySQLType) -> Type:
+    return sa.VARCHAR(_size(read)) if read.sizes else sa.TEXT()
+
+
+_SQLITE: dict[str, Maker] = {
+    **dict.fromkeys(INTEGERS, _lite_integer),
+    "year": lambda _: sa.SMALLINT(),
+    "serial": lambda _: Unsigned64(),
+    "bit": lambda read: Unsigned64() if _bits(read) == 64 else sa.BIGINT(),
+    **dict.fromkeys(("float", "double"), lambda _: sa.REAL()),
+    # Not DECIMAL: SQLite would make a float of the digits. Nor JSON: it would make a number of '5'.
+    **dict.fromkeys(("decimal", "json", "time"), lambda _: sa.TEXT()),
+    "date": lambda _: sa.DATE(),
+    "datetime": lambda _: sa.DATETIME(),
+    "timestamp": lambda _: sa.TIMESTAMP(),
+    **dict.fromkeys(("char", "varchar"), _lite_varchar),
+    "boolean": lambda _: sa.BOOLEAN(),
+    **dict.fromkeys(("binary", "varbinary", *_BLOBS), lambda _: sa.BLOB()),
+}
+
+_MAKERS: Mapping[str, Mapping[str, Maker]] = {"postgresql": _POSTGRESQL, "mysql": _MYSQL, "sqlite": _SQLITE}
+_TEXTS: Mapping[str, Type] = {"postgresql": sa.TEXT(), "mysql": _LONGTEXT, "sqlite": sa.TEXT()}

@@ -1,0 +1,62 @@
+"""Rows into MySQL and MariaDB: one statement with many rows, as pymysql writes it (at most 1 MB each)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from handlers.sql.target.known_tables import KnownColumn, KnownTable
+from handlers.sql.writers.writer import Columns, Rows, Writer, names
+
+__all__ = ["MySQLWriter"]
+
+_KEYS = 1000
+"""In one DELETE."""
+
+
+class MySQLWriter(Writer):
+    def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
+        own = frozenset(column.name for column in key)
+        if rows.table.uniques - {own}:
+            # ON DUPLICATE KEY looks at every unique key: it would change the row of another one.
+            self.merge(connection, rows, key)
+        else:
+            super().upsert(connection, rows, key)
+
+    def upsert_sql(self, table: KnownTable, columns: Columns, key: Columns) -> str:
+        return _upsert(table, columns, key)
+
+    def delete(self, connection: sa.Connection, keys: Rows) -> None:
+        rows = keys.by_row()
+        for start in range(0, len(rows), _KEYS):
+            piece = rows[start : start + _KEYS]
+            parameters = tuple(value for row in piece for value in row)
+            connection.exec_driver_sql(_delete(keys.table, keys.columns, len(piece)), parameters)
+
+    def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
+        return f"{verb} WHERE {' AND '.join(map(_same, columns))} LIMIT 1"
+
+
+def _same(column: KnownColumn) -> str:
+    # MySQL's JSON equals no text; MariaDB's is one.
+    given = "CAST(%s AS JSON)" if isinstance(column.sql_type, mysql.JSON) else "%s"
+    return f"{column.quoted} <=> {given}"
+
+
+@lru_cache(maxsize=1000)
+def _upsert(table: KnownTable, columns: Columns, key: Columns) -> str:
+    # VALUES(): MySQL prefers an alias for the row, which MariaDB does not know.
+    sets = [f"{one.quoted} = VALUES({one.quoted})" for one in columns if one not in key]
+    sets = sets or [f"{key[0].quoted} = VALUES({key[0].quoted})"]
+    values = ", ".join(["%s"] * len(columns))
+    into = f"INSERT INTO {table.quoted} ({names(columns)}) VALUES ({values})"
+    return f"{into} ON DUPLICATE KEY UPDATE {', '.join(sets)}"
+
+
+@lru_cache(maxsize=1000)
+def _delete(table: KnownTable, key: Columns, count: int) -> str:
+    one = "%s" if len(key) == 1 else f"({', '.join(['%s'] * len(key))})"
+    left = key[0].quoted if len(key) == 1 else f"({names(key)})"
+    return f"DELETE FROM {table.quoted} WHERE {left} IN ({', '.join([one] * count)})"

@@ -1,0 +1,121 @@
+"""Rows into PostgreSQL: arrays of each column's values, taken apart by the server.
+
+Nearly as fast as COPY into a staging table (benchmarks/sql.py), and no tables come and go in the catalog.
+Pieces of a batch go one after the other without waiting (the pipeline of the protocol): the server works on
+one while the next is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from handlers.sql.target.known_tables import KnownColumn, KnownTable
+from handlers.sql.types.values import Kind
+from handlers.sql.writers.writer import Columns, Rows, Writer, insert_into, names, on_conflict
+
+__all__ = ["PostgreSQLWriter"]
+
+_PIECE = 500
+"""Rows of one statement."""
+
+_NONES = frozenset((type(None),))
+_NUMBERS = frozenset((int, float, Decimal)) | _NONES
+# What JSON spells so that PostgreSQL reads the same from it, and without any escape.
+_AS_JSON: Mapping[Kind, frozenset[type]] = {
+    Kind.INTEGER: frozenset((int,)) | _NONES,
+    Kind.DECIMAL: _NUMBERS,
+    Kind.FLOAT: _NUMBERS,
+    Kind.BOOLEAN: frozenset((bool,)) | _NONES,
+    Kind.DATE: frozenset((date,)) | _NONES,
+    Kind.DATETIME: frozenset((datetime, date)) | _NONES,
+}
+_json = msgspec.json.Encoder().encode
+
+_NEXT, _NONE = "\0,", "\0N"
+
+
+class PostgreSQLWriter(Writer):
+    """Every value comes as text: the server reads it by the column's type."""
+
+    def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
+        self._in_pieces(connection, _upsert(rows.table, rows.columns, key), rows)
+
+    def insert(self, connection: sa.Connection, rows: Rows) -> None:
+        self._in_pieces(connection, _insert(rows.table, rows.columns), rows)
+
+    def delete(self, connection: sa.Connection, keys: Rows) -> None:
+        self._in_pieces(connection, _delete(keys.table, keys.columns), keys)
+
+    def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
+        # A row's place is its name where there is no key; the table's, too, for one with partitions.
+        same = " AND ".join(f"{_comparable(one)} IS NOT DISTINCT FROM %s" for one in columns)
+        place = f"SELECT tableoid, ctid FROM {table.quoted} WHERE {same} LIMIT 1"
+        return f"{verb} WHERE (tableoid, ctid) = ({place})"
+
+    def _in_pieces(self, connection: sa.Connection, sql: str, rows: Rows) -> None:
+        driver: Any = connection.connection.driver_connection
+        with driver.pipeline(), driver.cursor() as cursor:
+            for start in range(0, rows.count, _PIECE):
+                pieces = [values[start : start + _PIECE] for values in rows.values]
+                cursor.execute(sql, list(map(_array, rows.columns, pieces)))
+
+
+def _array(column: KnownColumn, values: Sequence[Any]) -> str:
+    """An array as PostgreSQL reads it: https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
+
+    Raises UnfitColumn.
+    """
+    types = set(map(type, values))
+    if types <= _AS_JSON.get(column.kind, frozenset()):
+        # One call for all values: many times as quick as making a text of each.
+        encoded = _json(values)
+        if encoded.count(b"null") == (values.count(None) if types & _NONES else 0):  # it makes null of NaN
+            column.refuse_loss(values)
+            return "{" + encoded[1:-1].decode() + "}"
+    texts = column.encode(values, types)
+    has_none = type(None) in types
+    # No value has a NUL in it, so what begins with one is our own.
+    text = _NEXT.join([_NONE if one is None else one for one in texts] if has_none else texts)
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    if '"' in text:
+        text = text.replace('"', '\\"')
+    text = text.replace(_NEXT, '","')
+    if has_none:
+        return ('{"' + text + '"}').replace(f'"{_NONE}"', "NULL")
+    return '{"' + text + '"}'
+
+
+def _comparable(column: KnownColumn) -> str:
+    """json has no equality; its text has."""
+    return f"{column.quoted}::text" if isinstance(column.sql_type, sa.JSON) else column.quoted
+
+
+def _escaped(type_name: str) -> str:
+    return type_name.replace("%", "%%")
+
+
+@lru_cache(maxsize=1000)
+def _insert(table: KnownTable, columns: Columns) -> str:
+    # Side by side in SELECT they are taken apart row by row; in FROM each would be written down whole first.
+    given = [f"unnest(%s::{_escaped(one.array_type)}){_escaped(one.cast)}" for one in columns]
+    return f"{insert_into(table, columns)} SELECT {', '.join(given)}"
+
+
+@lru_cache(maxsize=1000)
+def _upsert(table: KnownTable, columns: Columns, key: Columns) -> str:
+    return f"{_insert(table, columns)} {on_conflict(columns, key)}"
+
+
+@lru_cache(maxsize=1000)
+def _delete(table: KnownTable, key: Columns) -> str:
+    arrays = ", ".join(f"%s::{_escaped(column.array_type)}" for column in key)
+    equal = " AND ".join(f"target.{column.quoted} = given.{column.quoted}" for column in key)
+    return f"DELETE FROM {table.quoted} AS target USING unnest({arrays}) AS given({names(key)}) WHERE {equal}"

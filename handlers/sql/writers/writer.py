@@ -1,0 +1,166 @@
+"""How rows are written: what every database can do, and the order of the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+
+from handlers.sql.target.known_tables import KnownColumn, KnownTable
+
+__all__ = ["Rows", "Writer"]
+
+Columns = tuple[KnownColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a table that set the same columns."""
+
+    table: KnownTable
+    columns: Columns
+    values: Sequence[Sequence[Any]]
+    """Of each column, those of all rows, as they came."""
+    count: int
+
+    def by_row(self) -> list[tuple[Any, ...]]:
+        """All rows as the driver takes them. Raises UnfitColumn."""
+        return list(zip(*map(KnownColumn.encode, self.columns, self.values), strict=True))
+
+    def only(self, columns: Columns) -> Rows:
+        """The same rows with these of their columns, in this order."""
+        found = dict(zip(self.columns, self.values, strict=True))
+        return Rows(self.table, columns, [found[column] for column in columns], self.count)
+
+
+class Writer:
+    """The statements of one database. `key` is a unique key of the table, whose columns the rows set.
+
+    Every method raises SQLAlchemy's errors or the driver's, and UnfitColumn.
+    """
+
+    placeholder: ClassVar[str] = "%s"
+
+    def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
+        """Insert the rows, or set their columns where the key is there."""
+        self.many(connection, self.upsert_sql(rows.table, rows.columns, key), rows.by_row())
+
+    def upsert_sql(self, table: KnownTable, columns: Columns, key: Columns) -> str:
+        return _upsert(table, columns, key, self.placeholder)
+
+    def merge(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
+        """Set the columns of each row that is there, one by one; insert the others."""
+        rest = tuple(column for column in rows.columns if column not in key)
+        update = _update(rows.table, rest, key, self.placeholder)
+        exists = _exists(rows.table, key, self.placeholder)
+        set_values = rows.only(rest + key).by_row() if rest else rows.only(key).by_row()
+        missing = []
+        for place, parameters in enumerate(set_values):
+            if rest:
+                found = connection.exec_driver_sql(update, parameters).rowcount > 0
+            else:
+                found = connection.exec_driver_sql(exists, parameters).first() is not None
+            if not found:
+                missing.append(place)
+        if missing:
+            values = [[column[place] for place in missing] for column in rows.values]
+            self.insert(connection, Rows(rows.table, rows.columns, values, len(missing)))
+
+    def insert(self, connection: sa.Connection, rows: Rows) -> None:
+        """Insert the rows as new ones."""
+        self.many(connection, _insert(rows.table, rows.columns, self.placeholder), rows.by_row())
+
+    def delete(self, connection: sa.Connection, keys: Rows) -> None:
+        """Delete the rows with these keys, as far as they are there."""
+        self.many(connection, _delete(keys.table, keys.columns, self.placeholder), keys.by_row())
+
+    def exists(self, connection: sa.Connection, key: Rows) -> bool:
+        """Whether there is a row with the one key of `key`."""
+        sql = _exists(key.table, key.columns, self.placeholder)
+        return connection.exec_driver_sql(sql, key.by_row()[0]).first() is not None
+
+    def move(self, connection: sa.Connection, old: Rows, new: Rows) -> None:
+        """Give the row with the one key of `old` that of `new`."""
+        sql = _update(old.table, new.columns, old.columns, self.placeholder)
+        connection.exec_driver_sql(sql, new.by_row()[0] + old.by_row()[0])
+
+    def copy(self, connection: sa.Connection, old: Rows, new: Rows) -> None:
+        """Insert the one row of `new`; columns that it does not set are those of the row with the one key of
+        `old`."""
+        sql = _copy(old.table, new.columns, old.columns, self.placeholder)
+        connection.exec_driver_sql(sql, new.by_row()[0] + old.by_row()[0])
+
+    def delete_one(self, connection: sa.Connection, old: Rows) -> bool:
+        """Delete one row that equals the one row of `old`; False: there is none."""
+        sql = self.one_sql(old.table, f"DELETE FROM {old.table.quoted}", old.columns)
+        return connection.exec_driver_sql(sql, old.by_row()[0]).rowcount > 0
+
+    def update_one(self, connection: sa.Connection, old: Rows, new: Rows) -> bool:
+        """Set the columns of one row that equals the one row of `old`; False: there is none."""
+        sets = ", ".join(f"{column.quoted} = {self.placeholder}" for column in new.columns)
+        sql = self.one_sql(old.table, f"UPDATE {old.table.quoted} SET {sets}", old.columns)
+        return connection.exec_driver_sql(sql, new.by_row()[0] + old.by_row()[0]).rowcount > 0
+
+    def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
+        """`verb` for one row that equals the parameters."""
+        raise TypeError(f"{type(self).__name__} cannot tell rows apart")
+
+    def many(self, connection: sa.Connection, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """The statement for each row."""
+        connection.exec_driver_sql(sql, list(rows))
+
+
+def names(columns: Columns) -> str:
+    return ", ".join(column.quoted for column in columns)
+
+
+@lru_cache(maxsize=1000)
+def _insert(table: KnownTable, columns: Columns, placeholder: str) -> str:
+    return f"{insert_into(table, columns)} VALUES ({', '.join([placeholder] * len(columns))})"
+
+
+def insert_into(table: KnownTable, columns: Columns) -> str:
+    overriding = " OVERRIDING SYSTEM VALUE" if table.numbers_always else ""
+    return f"INSERT INTO {table.quoted} ({names(columns)}){overriding}"
+
+
+@lru_cache(maxsize=1000)
+def _copy(table: KnownTable, columns: Columns, key: Columns, placeholder: str) -> str:
+    rest = tuple(one for one in table.columns.values() if one not in columns and not one.is_generated)
+    values = ", ".join([placeholder] * len(columns) + [one.quoted for one in rest])
+    into = insert_into(table, columns + rest)
+    return f"{into} SELECT {values} FROM {table.quoted} WHERE {_equal(key, placeholder)}"
+
+
+@lru_cache(maxsize=1000)
+def _upsert(table: KnownTable, columns: Columns, key: Columns, placeholder: str) -> str:
+    return f"{_insert(table, columns, placeholder)} {on_conflict(columns, key)}"
+
+
+def on_conflict(columns: Columns, key: Columns) -> str:
+    """As PostgreSQL and SQLite write it."""
+    sets = ", ".join(f"{one.quoted} = excluded.{one.quoted}" for one in columns if one not in key)
+    return f"ON CONFLICT ({names(key)}) DO {f'UPDATE SET {sets}' if sets else 'NOTHING'}"
+
+
+@lru_cache(maxsize=1000)
+def _update(table: KnownTable, columns: Columns, key: Columns, placeholder: str) -> str:
+    sets = ", ".join(f"{column.quoted} = {placeholder}" for column in columns)
+    return f"UPDATE {table.quoted} SET {sets} WHERE {_equal(key, placeholder)}"
+
+
+@lru_cache(maxsize=1000)
+def _delete(table: KnownTable, key: Columns, placeholder: str) -> str:
+    return f"DELETE FROM {table.quoted} WHERE {_equal(key, placeholder)}"
+
+
+@lru_cache(maxsize=1000)
+def _exists(table: KnownTable, key: Columns, placeholder: str) -> str:
+    return f"SELECT 1 FROM {table.quoted} WHERE {_equal(key, placeholder)}"
+
+
+def _equal(key: Columns, placeholder: str) -> str:
+    return " AND ".join(f"{column.quoted} = {placeholder}" for column in key)

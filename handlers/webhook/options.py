@@ -1,0 +1,121 @@
+"""The options of the `webhook` handler."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from handlers.options.templates import Template, TemplateError
+from handlers.options.values import PositiveDuration, duration, not_allowed
+
+__all__ = ["SignatureOptions", "TlsOptions", "WebhookOptions", "address", "literal_start"]
+
+_URLS = "a URL such as https://HOST/path, in which {database} and {table} may stand"
+# https://www.rfc-editor.org/rfc/rfc9110#name-tokens, #name-field-values
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
+_OWNED = frozenset(("content-length", "host", "transfer-encoding", "connection", "idempotency-key"))
+
+
+class SignatureOptions(BaseModel):
+    """`signature:` says how the receiver can tell that a request is ours."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    secret: str = Field(min_length=1, description="What both sides know.")
+    header: str = Field(default="X-Binlane-Signature", description="The header of the signature.")
+    timestamp_header: str = Field(
+        default="X-Binlane-Timestamp", description="The header of the time that is signed with the body."
+    )
+
+    @field_validator("header", "timestamp_header")
+    @classmethod
+    def _are_names(cls, name: str) -> str:
+        return _header_name(name)
+
+
+class TlsOptions(BaseModel):
+    """`tls:` for services with certificates of their own. Paths start at the configuration file's folder."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    verify: bool = Field(default=True, description="Whether the service must prove who it is.")
+    ca: str | None = Field(
+        default=None, min_length=1, description="A file of certificates (PEM) to trust beside the usual ones."
+    )
+    certificate: str | None = Field(
+        default=None, min_length=1, description="Our own certificate (PEM), for services that ask for one."
+    )
+    key: str | None = Field(
+        default=None, min_length=1, description="Its private key, if the certificate's file does not hold it."
+    )
+
+
+class WebhookOptions(BaseModel):
+    """The keys of a `type: webhook` entry."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str = Field(description="Where to send to; {database} and {table} are replaced.")
+    method: Literal["POST", "PUT", "PATCH"] = Field(default="POST", description="The HTTP method.")
+    headers: dict[str, str] = Field(default={}, description="More headers, such as Authorization.")
+    format: Literal["json", "ndjson"] = Field(
+        default="json", description="A JSON object with a list of changes, or a change on each line."
+    )
+    max_changes: int = Field(default=500, ge=1, le=100_000, description="Changes in one request, at most.")
+    timeout: PositiveDuration = duration(
+        "30s", "How long to wait for a connection, and for each part of the answer."
+    )
+    signature: SignatureOptions | None = Field(default=None, description="Sign each request (HMAC-SHA256).")
+    tls: TlsOptions = Field(default=TlsOptions(), description="Certificates.")
+
+    @field_validator("url")
+    @classmethod
+    def _url_is_usable(cls, url: str) -> str:
+        try:
+            template = Template(url, row=False)
+            whole, start = httpx.URL(address(template, "d", "t")), httpx.URL(literal_start(template))
+        except TemplateError as error:
+            raise ValueError(str(error)) from None
+        except httpx.InvalidURL:
+            raise not_allowed(_URLS) from None
+        # No table may choose the host.
+        if whole.scheme not in ("http", "https") or not whole.host or start.netloc != whole.netloc:
+            raise not_allowed(_URLS)
+        return url
+
+    @field_validator("headers")
+    @classmethod
+    def _headers_are_usable(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name, value in headers.items():
+            if _header_name(name).lower() in _OWNED:
+                raise ValueError(f"the handler sets {name} itself: remove it")
+            if not _HEADER_VALUE.fullmatch(value):
+                raise ValueError(f"the value of {name} cannot stand in a header (ASCII, no line breaks)")
+        return headers
+
+
+def literal_start(template: Template) -> str:
+    """What comes before the first name of a table."""
+    first = template.parts[0] if template.parts else ""
+    return first if isinstance(first, str) else ""
+
+
+def address(template: Template, database: str, table: str) -> str:
+    """The URL for a table, its names percent-encoded."""
+    return template.of_table(database, table, encode=_encoded)
+
+
+def _encoded(name: str) -> str:
+    # `..` would be a way up.
+    return name.replace(".", "%2E") if set(name) <= {"."} else quote(name, safe="")
+
+
+def _header_name(name: str) -> str:
+    if not _HEADER_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a header")
+    return name

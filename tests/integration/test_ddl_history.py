@@ -1,0 +1,123 @@
+"""What DDL topics told before is read to its end, whatever becomes of their offsets meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from structlog.testing import capture_logs
+
+from worker.configuration import Configuration
+from worker.configuration.kafka_properties import consumer_settings
+from worker.fetching import ddl_history
+from worker.fetching.ddl_history import DDLHistory
+from worker.formats.choice import FormatChoice
+from worker.local.broker import Broker
+from worker.running.worker import Worker
+
+RECORD = b'{"source":{},"ddl":"x","databaseName":"s"}'
+
+
+class Disturbed(DDLHistory):
+    """Something happens each time, between the look at the offsets and the fetch; `pauses`: and no record is
+    ever fetched."""
+
+    happens: Callable[[], object] = staticmethod(lambda: None)
+    pauses = False
+
+    def _look(self, consumer: Consumer, alive: Callable[[], None]) -> Any:
+        found = super()._look(consumer, alive)
+        self.happens()
+        return found
+
+    def _begin(self, consumer: Consumer, *rest: Any) -> None:
+        super()._begin(consumer, *rest)
+        if self.pauses:
+            consumer.pause([TopicPartition(*place) for place in self._unread])
+
+
+def settings(broker: Broker, ddl: str, **sections: Any) -> Configuration:
+    kafka = {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "group_id": ddl,
+        "topics": [f"{ddl}.rows"],
+        "ddl_topics": [ddl],
+    }
+    tables = [{"match": "*", "handlers": [{"type": "log"}]}]
+    return Configuration.model_validate({"kafka": kafka, "format": "debezium", "tables": tables, **sections})
+
+
+@pytest.fixture
+def history(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> Disturbed:
+    """Of a topic that holds ten records."""
+    monkeypatch.setattr(ddl_history, "_LOOK_SECONDS", 0.5)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for _ in range(10):
+        producer.produce(topic, RECORD, partition=0)
+    assert producer.flush(10) == 0
+    configuration = settings(broker, topic)
+    formats = FormatChoice(configuration.format)
+    return Disturbed(
+        consumer_settings(configuration), lambda name: name == topic, formats.of, stopping=threading.Event()
+    )
+
+
+def test_records_that_retention_deletes_meanwhile_keep_no_worker_from_its_start(
+    broker: Broker, topic: str, history: Disturbed
+) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+    def retention() -> None:
+        for done in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+            done.result(10)
+
+    history.happens = retention
+    assert history.read(lambda: None) == 5
+    assert history.waits is history.reason is None
+
+
+def test_a_topic_that_is_deleted_meanwhile_keeps_no_worker_from_its_start(
+    broker: Broker, topic: str, history: Disturbed
+) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+    def deleted() -> None:
+        history.happens = lambda: None
+        for done in admin.delete_topics([topic]).values():
+            done.result(10)
+
+    history.happens = deleted
+    history.read(lambda: None)
+    assert history.waits is None
+
+
+def test_definitions_that_do_not_come_are_told_and_fail_the_probes(
+    broker: Broker, topic: str, history: Disturbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ddl_history, "_SAY_SECONDS", 1.0)
+    history.pauses = True
+    worker = Worker(settings(broker, topic, http=None, checkpoint={"directory": str(tmp_path)}))
+    worker.components.history = history
+    worker._state = "running"
+    answers = []
+
+    def alive() -> None:
+        if history.reason is not None:
+            answers.append((worker.health(), worker.ready()))
+            history._stopping.set()
+
+    with capture_logs() as logs:
+        history.read(alive)
+    reason, ready = answers[0]
+    assert reason is not None
+    assert ready is not None
+    assert f"of {topic}[0]" in reason
+    assert f"kafka.ddl_topics) of {topic}[0]" in ready
+    assert [each["partitions"] for each in logs if each["event"] == "ddl_history_standstill"] == [
+        f"{topic}[0]"
+    ]

@@ -1,0 +1,267 @@
+"""One handler's way through one batch: attempts, backoff, splitting until the failing change stands alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from handlers import Handler, PartialFailure, Rejected, StopWorker, TargetUnavailable
+from worker.attempts.backoff import backoff, seconds_to_wait, text_of
+from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import Circuit
+from worker.attempts.steps import MustHalt, MustWait, Step, Tried, Watch
+
+__all__ = ["HandlerRun", "rebound"]
+
+Work = TypeVar("Work", bound=Tried)
+
+
+class _Fate(NamedTuple):
+    """Why a change is not given to the handler any more."""
+
+    error: BaseException
+    attempts: int
+
+
+class HandlerRun:
+    """How far one handler is with one batch.
+
+    The changes before `done` are through: applied, skipped or dead-lettered. `ends` is a stack: the piece
+    being tried ends at its top, and what was split off waits below.
+    """
+
+    __slots__ = (
+        "_condemned",
+        "attempt",
+        "circuit",
+        "delay",
+        "done",
+        "ends",
+        "error",
+        "handler",
+        "name",
+        "seconds",
+        "splitting",
+        "turn",
+    )
+
+    def __init__(self, name: str, handler: Handler, total: int, circuit: Circuit | None = None) -> None:
+        self.name = name
+        self.handler = handler
+        self.circuit = Circuit() if circuit is None else circuit
+        self.done = 0
+        self.ends = [total] if total else []
+        self.attempt = 1
+        self.splitting = False
+        """The attempts of this batch are used up."""
+        self.delay = 0.0
+        self.error: BaseException | None = None
+        self.turn = 0
+        """The circuit's, when the call under way was admitted."""
+        self.seconds: list[float] = []
+        """How long each call took, until the processor has counted them."""
+        self._condemned: dict[int, _Fate] = {}
+        """The changes that failed for good and are not settled yet, by their place."""
+
+    @property
+    def finished(self) -> bool:
+        return not self.ends
+
+    def bind(self, bound: BoundHandler, lane: int) -> None:
+        """Go on with the handler's object for this lane."""
+        self.handler, self.circuit = bound.of(lane), bound.circuit
+
+    def begin_anew(self) -> None:
+        """The rule or the handler is another one: what is not through gets all its attempts again."""
+        self.attempt, self.splitting, self.delay, self.error = 1, False, 0.0, None
+        self._condemned.clear()
+
+    def step(
+        self,
+        work: Work,
+        watch: Watch[Work],
+        random: Callable[[], float],
+        raised: BaseException | None = None,
+    ) -> Step:
+        """Go on until the batch is done, must wait, or cannot go on. Raises StopWorker only.
+
+        `raised`: what the first call has raised, if it was made already (on `turn`)."""
+        while self.ends:
+            end = self.ends[-1]
+            if raised is None:
+                if watch.called_off(work):
+                    return Step.STOPPED
+                if self.done in self._condemned:
+                    step = self._settle(work, watch)
+                    if step is not None:
+                        return step
+                    continue
+                self.turn, wait = self.circuit.admit(_delays(work, random))
+                if wait > 0:
+                    return self._wait_for_target(wait)
+                raised = self._call(work, end, watch)
+            if isinstance(raised, StopWorker):
+                raise raised
+            step = self._judge(work, end, raised, watch, random)
+            raised = None
+            if step is not None:
+                return step
+        self.error = None
+        return Step.DONE
+
+    def _call(self, work: Work, end: int, watch: Watch[Work]) -> BaseException | None:
+        try:
+            watch.call(work, self, work.batch(self.done, end, self.attempt))
+        except BaseException as raised:  # whatever a handler raises, SystemExit too, is its batch's failure
+            return raised
+        return None
+
+    def _wait_for_target(self, wait: float) -> Step:
+        down = self.circuit.down()
+        self.delay = wait if down is not None else 0.0
+        self.error = TargetUnavailable(down.reason if down is not None else "it was down until now")
+        return Step.BLOCKED
+
+    def _judge(
+        self,
+        work: Work,
+        end: int,
+        raised: BaseException | None,
+        watch: Watch[Work],
+        random: Callable[[], float],
+    ) -> Step | None:
+        """What follows from a call up to `end`. None: go on."""
+        error, known = raised, False
+        if isinstance(raised, PartialFailure):
+            known = self._advance(end, raised)
+            error = None if self.done == end else raised.cause or raised
+        if error is not None:
+            watch.failed(self.name, error)
+            self.error = error
+        if isinstance(error, TargetUnavailable):
+            return self._unavailable(work, error, watch, random)
+        down = self.circuit.answered(self.turn)
+        if down is not None:
+            watch.target_up(self.name, down)
+        if error is None:
+            self._pass(end)
+            return None
+        if isinstance(error, Rejected):
+            at = 0 if known else None if isinstance(raised, PartialFailure) else _index(error.at)
+            self._reject(end, at, error)
+            return None
+        if known and isinstance(raised, PartialFailure) and raised.done:
+            self.attempt = 0
+        return self._after_failure(work, end, error, random)
+
+    def _advance(self, end: int, raised: PartialFailure) -> bool:
+        """Count what a partial failure says is done. False: it says what cannot be."""
+        done = _index(raised.done)
+        if done is None or done > end - self.done:
+            return False
+        self.done += done
+        if done:
+            # Another change is the first one now: its attempts begin anew.
+            self.attempt = 1
+            self.splitting = False
+        return True
+
+    def _unavailable(
+        self, work: Work, error: TargetUnavailable, watch: Watch[Work], random: Callable[[], float]
+    ) -> Step:
+        asked = seconds_to_wait(error.retry_after)
+        refusal = self.circuit.failed(self.turn, text_of(error), _delays(work, random), asked)
+        if refusal.opened:
+            watch.target_down(self.name, error)
+        self.delay = refusal.wait
+        return Step.BLOCKED
+
+    def _reject(self, end: int, at: int | None, error: Rejected) -> None:
+        """The change `at` from `done` on is not tried again; with none named, look for it by halves."""
+        count = end - self.done
+        if at is None or at >= count:
+            if count > 1:
+                self.ends.append(self.done + count // 2)
+                return
+            at = 0
+        place = self.done + at
+        self._condemned[place] = _Fate(error, self.attempt)
+        if place + 1 < end:
+            self.ends.append(place + 1)
+        if at:
+            self.ends.append(place)
+
+    def _after_failure(
+        self, work: Tried, end: int, error: BaseException, random: Callable[[], float]
+    ) -> Step | None:
+        rule = work.rule
+        attempt, self.attempt = self.attempt, self.attempt + 1
+        if not self.splitting:
+            most = rule.retry.max_attempts
+            if most is None or attempt < most:
+                self.delay = backoff(rule.retry, max(attempt, 1), random)
+                return Step.RETRY
+            self.splitting = True
+        if end - self.done > 1:
+            self.ends.append(self.done + (end - self.done) // 2)
+        else:
+            self._condemned[self.done] = _Fate(error, attempt)
+        return None
+
+    def _settle(self, work: Work, watch: Watch[Work]) -> Step | None:
+        """The change at `done` failed for good: do as the table's rule says. None: it is through."""
+        place = self.done
+        error, attempts = self._condemned[place]
+        rule = work.rule
+        # Looking for the change by halves is no attempt of its own.
+        attempts = min(attempts, rule.retry.max_attempts or attempts)
+        halt = error if rule.on_failure == "halt" else None
+        try:
+            if rule.on_failure == "skip":
+                watch.skipped(work, self.name, place, error)
+            elif rule.on_failure == "dead_letter":
+                watch.dead_letter(work, self.name, place, error, attempts)
+        except MustHalt as flood:
+            halt = flood
+        except MustWait as fault:
+            self.error, self.delay = fault, fault.wait
+            return Step.BLOCKED
+        # A table that goes on after a halt has had its cause mended: the change is tried again.
+        del self._condemned[place]
+        if halt is not None:
+            self.error = halt
+            return Step.HALT
+        self._pass(place + 1)
+        return None
+
+    def _pass(self, end: int) -> None:
+        self.done = end
+        while self.ends and self.ends[-1] <= end:
+            self.ends.pop()
+
+
+def _index(found: object) -> int | None:
+    """A number of changes, or None for what cannot be one."""
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+
+
+def rebound(
+    handlers: Sequence[BoundHandler], total: int, known: list[tuple[BoundHandler, HandlerRun]]
+) -> list[HandlerRun]:
+    """One run for each of a table's handlers: where the same one, or one of its name, was, it goes on."""
+    runs = []
+    for bound in handlers:
+        same = [pair for pair in known if pair[0].name == bound.name]
+        if same:
+            own = min(same, key=lambda pair: pair[0] is not bound)
+            known.remove(own)
+            own[1].begin_anew()
+            runs.append(own[1])
+        else:
+            runs.append(HandlerRun(bound.name, bound.of(0), total, bound.circuit))
+    return runs
+
+
+def _delays(work: Tried, random: Callable[[], float]) -> Callable[[int], float]:
+    return partial(backoff, work.rule.retry, random=random)

@@ -1,0 +1,114 @@
+"""What a usable configuration says that will probably not do what is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from handlers.options.matching import covers
+from handlers.options.units import format_size
+from worker.configuration.checks.spark_locations import doubtful_locations
+
+if TYPE_CHECKING:
+    from worker.configuration.model import Configuration
+    from worker.configuration.table_rules import TableRule
+
+__all__ = ["doubts", "single_worker"]
+
+
+def doubts(configuration: Configuration) -> Iterator[str]:
+    """A sentence for each."""
+    yield from _behind_wider_rules(configuration.tables)
+    for number, rule in enumerate(configuration.tables):
+        yield from _twins(number, rule)
+        yield from _unfilled(number, rule, configuration)
+    yield from _unused_sections(configuration)
+    yield from doubtful_locations(configuration)
+    yield from _unreachable_warehouse(configuration)
+    reason = single_worker(configuration)
+    if reason is not None:
+        yield (
+            f"{reason}: run one worker at any moment (in Kubernetes replicas: 1 and the strategy Recreate; a "
+            f"rolling update runs two for a while)"
+        )
+
+
+def single_worker(configuration: Configuration) -> str | None:
+    """Why only one worker may run with this configuration; None: several share the work."""
+    if configuration.kafka.ddl_topics:
+        return "with kafka.ddl_topics one worker must read all partitions"
+    if configuration.spark.get("single_writer") is True and _keeps_spark_tables(configuration):
+        return "spark.single_writer promises that one worker at a time writes the tables"
+    return None
+
+
+def _behind_wider_rules(rules: list[TableRule]) -> Iterator[str]:
+    for number, rule in enumerate(rules):
+        for before, wider in enumerate(rules[:number]):
+            if covers(wider.match, rule.match):
+                yield (
+                    f"tables[{number}] ({rule.match}) is never used: the first match wins, and "
+                    f"tables[{before}] ({wider.match}) takes all of its tables; put the narrower rule first"
+                )
+                break
+
+
+def _twins(number: int, rule: TableRule) -> Iterator[str]:
+    names = [entry.name for entry in rule.handlers]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield (
+                f"tables[{number}]: {names.count(name)} handlers are called {name}: metrics show them as "
+                f"one, and a dead letter of one is replayed to all; give each a name of its own"
+            )
+
+
+def _unused_sections(configuration: Configuration) -> Iterator[str]:
+    formats = configuration.format
+    used = set(formats.values()) if isinstance(formats, dict) else {formats}
+    for section, field in (("debezium", "debezium"), ("json", "json_layout")):
+        if section not in used and field in configuration.model_fields_set:
+            yield (
+                f"{section} tells about records of the format {section}, and format "
+                f"({', '.join(sorted(used))}) gives no topic that one: set it there, or take {section} out"
+            )
+
+
+def _unfilled(number: int, rule: TableRule, configuration: Configuration) -> Iterator[str]:
+    lanes, batch = configuration.lanes, rule.batch
+    waits = " and waits for max_wait each time" if batch.max_wait else ""
+    if lanes.max_records < batch.max_records:
+        yield (
+            f"tables[{number}].batch.max_records ({batch.max_records}) is more than a lane holds "
+            f"(lanes.max_records, {lanes.max_records}): a batch never fills{waits}"
+        )
+    if lanes.max_bytes < batch.max_bytes:
+        yield (
+            f"tables[{number}].batch.max_bytes ({format_size(batch.max_bytes)}) is more than all lanes hold "
+            f"(lanes.max_bytes, {format_size(lanes.max_bytes)}): a batch never fills{waits}"
+        )
+
+
+def _unreachable_warehouse(configuration: Configuration) -> Iterator[str]:
+    spark = configuration.spark
+    if not _keeps_spark_tables(configuration) or urlsplit(str(spark.get("warehouse", "lake"))).scheme not in (
+        "",
+        "file",
+    ):
+        return
+    master, remote = str(spark.get("master", "local[2]")), spark.get("remote")
+    where = "the Connect server" if remote else f"the executors of {master}"
+    if remote or not master.startswith("local"):
+        yield (
+            f"spark.warehouse ({spark.get('warehouse', 'lake')}) is a folder: {where} must have it at "
+            f"the same path, as on a volume that all mount; or give it a place that all reach, as hdfs://..."
+        )
+
+
+def _keeps_spark_tables(configuration: Configuration) -> bool:
+    return any(
+        entry.type == "spark" and entry.options.get("mode") != "function"
+        for rule in configuration.tables
+        for entry in rule.handlers
+    )

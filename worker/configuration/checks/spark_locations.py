@@ -1,0 +1,98 @@
+"""Spark handlers that would keep two tables in one place, as far as the configuration alone can tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from string import Formatter
+from typing import TYPE_CHECKING, Any
+
+from worker.configuration.faults import KeyPath
+
+if TYPE_CHECKING:
+    from worker.configuration.model import Configuration
+
+__all__ = ["doubtful_locations", "reserved_locations", "shared_locations"]
+
+_LOGS = "_binlane"
+"""As handlers.spark.locations has it, which takes a while to import."""
+
+_WILDCARDS = re.compile(r"[*?\[]")
+
+
+def shared_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
+    """(path of a handler's entry, what is wrong) of each that keeps its tables where another one of the same
+    rule keeps them."""
+    for number, rule in enumerate(configuration.tables):
+        seen: dict[str, int] = {}
+        for place, entry in enumerate(rule.handlers):
+            if entry.type != "spark" or entry.options.get("mode") == "function":
+                continue
+            target = _target(configuration, entry.options)
+            first = seen.setdefault(target, place)
+            if first != place:
+                yield (
+                    ("tables", number, "handlers", place),
+                    f"tables[{number}].handlers[{first}] keeps its tables in the same place, {target}, "
+                    f"and each would take the other's changes for its own: give one of them a path of its "
+                    f"own, such as lake/{entry.name}/{{database}}/{{table}}",
+                )
+
+
+def reserved_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
+    """(path of a rule's pattern, what is wrong) of each that names tables which a handler would keep where
+    the Spark handler keeps its logs."""
+    for number, rule in enumerate(configuration.tables):
+        if rule.match.startswith("/"):
+            continue
+        names = dict(zip(("database", "table"), rule.match.partition(".")[::2], strict=True))
+        for entry in rule.handlers:
+            if entry.type != "spark" or entry.options.get("mode") == "function" or entry.options.get("table"):
+                continue
+            template = _target(configuration, entry.options)
+            before = template.partition("{")[0].rpartition("/")[0]
+            folder = template.removeprefix(f"{before}/").partition("/")[0]
+            literal = all(_WILDCARDS.search(names.get(field, "*")) is None for field in _fields(folder))
+            if literal and folder.format(**names) == _LOGS:
+                yield (
+                    ("tables", number, "match"),
+                    f"found {rule.match}; the handler {entry.name} would keep these tables in "
+                    f"{before}/{_LOGS}, which is for what binlane puts there itself: give it a path such as "
+                    f"{before}/of/{{database}}/{{table}}",
+                )
+
+
+def doubtful_locations(configuration: Configuration) -> Iterator[str]:
+    """A sentence for each handler whose place does not tell the database where its rule may meet several."""
+    for number, rule in enumerate(configuration.tables):
+        if not _may_meet_several(rule.match):
+            continue
+        for place, entry in enumerate(rule.handlers):
+            text = entry.options.get("path") or entry.options.get("table")
+            if entry.type == "spark" and isinstance(text, str) and "database" not in _fields(text):
+                yield (
+                    f"tables[{number}].handlers[{place}]: {text} does not hold {{database}}, and the rule "
+                    f"may meet tables of one name in several databases, which cannot share a place"
+                )
+
+
+def _target(configuration: Configuration, options: Mapping[str, Any]) -> str:
+    """Where a handler's tables are: a template."""
+    if options.get("table"):
+        return str(options["table"])
+    warehouse = str(configuration.spark.get("warehouse", "lake")).rstrip("/")
+    braced = warehouse.replace("{", "{{").replace("}", "}}")
+    path = str(options.get("path") or f"{braced}/{{database}}/{{table}}").rstrip("/")
+    return re.sub(r"(?<!:)//+", "/", path.removeprefix("./"))
+
+
+def _may_meet_several(match: str) -> bool:
+    """Whether a pattern may match tables of several databases; a regular expression counts as one of several
+    where it does not begin with a database's plain name."""
+    if match.startswith("/"):
+        return re.match(r"/\^?[A-Za-z0-9_\-]+\\\.", match) is None
+    return _WILDCARDS.search(match.partition(".")[0]) is not None
+
+
+def _fields(template: str) -> set[str]:
+    return {field for _, field, _, _ in Formatter().parse(template) if field}

@@ -1,0 +1,109 @@
+"""The rules of tables: which handlers, in which batches, and what happens when they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr
+
+from handlers.options.matching import table_matcher
+from handlers.options.section import Section
+from handlers.options.values import (
+    Duration,
+    PositiveDuration,
+    PositiveSize,
+    TablePattern,
+    duration,
+    not_allowed,
+    size,
+)
+
+__all__ = ["BatchRule", "HandlerEntry", "OnFailure", "RetryRule", "TableRule"]
+
+OnFailure = Literal["halt", "skip", "dead_letter"]
+
+
+class BatchRule(Section):
+    """How much a handler is given at once."""
+
+    max_records: int = Field(default=1000, ge=1)
+    """Kafka records in a batch, at most."""
+    max_bytes: PositiveSize = size("16MiB")
+    """Bytes of a batch's records, at most; one larger record makes a batch of its own."""
+    max_wait: Duration = duration("0s")
+    """How long the first record may wait for more; 0s: take what is there."""
+
+    def over(self, default: BatchRule) -> BatchRule:
+        """This rule, with the keys that were not given taken from `default`."""
+        return default.model_copy(update={key: getattr(self, key) for key in self.model_fields_set})
+
+
+class RetryRule(Section):
+    """When a failed batch is tried again: after initial_delay, then multiplier times longer each time."""
+
+    max_attempts: Annotated[int, Field(ge=1)] | None = 10
+    """How often a batch is tried, the first time included; null: for ever."""
+    initial_delay: Duration = duration("100ms")
+    """Wait before the second attempt."""
+    max_delay: Duration = duration("30s")
+    """The longest wait between two attempts."""
+    multiplier: float = Field(default=2.0, ge=1)
+    """How much longer each wait is than the one before."""
+    jitter: float = Field(default=0.2, ge=0, le=1)
+    """Each wait is longer or shorter by up to this share of it, at random."""
+
+
+def _open_schema(schema: dict[str, Any]) -> None:
+    """In a file the options stand beside type and name, whatever they are called."""
+    del schema["properties"]["options"]
+    schema["additionalProperties"] = True
+
+
+class HandlerEntry(Section):
+    """One handler of a table."""
+
+    model_config = ConfigDict(json_schema_extra=_open_schema)
+
+    type: str = Field(min_length=1)
+    """A built-in handler's name, or an import path such as my_package.module:MyHandler."""
+    name: str = Field(default_factory=lambda data: str(data.get("type", "")), min_length=1)
+    """Its name in metrics; default: the type."""
+    options: dict[str, Any] = Field(default={})
+    """All other keys."""
+
+
+def _with_options(entry: object) -> object:
+    if isinstance(entry, HandlerEntry):
+        return entry
+    if not isinstance(entry, Mapping):
+        raise not_allowed("a mapping with the handler's type and options, such as {type: log}")
+    own = {key: entry[key] for key in ("type", "name") if key in entry}
+    return {**own, "options": {str(key): value for key, value in entry.items() if key not in own}}
+
+
+class TableRule(Section):
+    """What is done with the tables that a pattern matches."""
+
+    match: TablePattern
+    """A glob on database.table (shop.*), or /regular expression/; the whole name must match."""
+    handlers: list[Annotated[HandlerEntry, BeforeValidator(_with_options)]] = Field(min_length=1)
+    """All run in parallel on the same batch, and all must finish."""
+    batch: BatchRule = Field(default_factory=BatchRule)
+    """Keys that are not given are the ones of the default `batch`."""
+    retry: RetryRule = Field(default_factory=RetryRule)
+    """When a failed batch is tried again."""
+    on_failure: OnFailure = "halt"
+    """What happens when the attempts are used up."""
+    slow_after: PositiveDuration = duration("60s")
+    """A handler's call that takes longer is reported in the log, with what it is doing."""
+
+    _matches: Callable[[str], bool] = PrivateAttr()
+
+    def model_post_init(self, _context: object, /) -> None:
+        """Prepare the pattern once: `matches` is asked for every new table."""
+        self._matches = table_matcher(self.match)
+
+    def matches(self, table: str) -> bool:
+        """Whether the rule's pattern takes `table` ("database.table")."""
+        return self._matches(table)

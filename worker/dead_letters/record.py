@@ -1,0 +1,192 @@
+"""A dead letter: the original record with headers that say where it comes from and why it is here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from offsets.types import TopicPartition
+from worker.formats.interface import Record
+
+__all__ = ["DeadLetter", "Header", "OriginalRecord", "headers_of", "read_letter"]
+
+Header = tuple[str, bytes | None]
+
+_PREFIX = "binlane."
+_FIRST = "binlane.topic"
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """What the headers of a dead letter say. All but the record's place may be unknown (None)."""
+
+    place: TopicPartition
+    """Of the letter itself."""
+    offset: int
+    topic: str | None
+    """Where the record comes from, with `partition` and `source_offset`."""
+    partition: int | None
+    source_offset: int | None
+    index: int | None
+    """The place of the failing change within the record; None: the whole record."""
+    table: str | None
+    handler: str | None
+    """None: for all handlers of the table."""
+    error: str | None
+    attempts: int | None
+    time: str | None
+    """ISO 8601, UTC."""
+    worker: str | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    """The original ones."""
+    timestamp: tuple[int, int]
+    """The original record's: (kind, milliseconds since 1970), as confluent_kafka tells it."""
+
+    @property
+    def name(self) -> str:
+        """`partition:offset`, as commands take it."""
+        return f"{self.place.partition}:{self.offset}"
+
+    @property
+    def stood_at(self) -> tuple[str, int, int] | None:
+        """Topic, partition and offset of the record; None: not known."""
+        if self.topic is None or self.partition is None or self.source_offset is None:
+            return None
+        return self.topic, self.partition, self.source_offset
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        """Equal for letters of the same failure: a crash between a letter and the checkpoint behind it makes
+        a second one."""
+        if self.stood_at is None:
+            return self.place, self.offset
+        record = (self.stood_at, self.timestamp, self.key, self.value)
+        return *record, self.index, self.table, self.handler, self.worker
+
+    @property
+    def source(self) -> str:
+        """`topic[partition] offset n row i`, as logs tell it."""
+        if self.stood_at is None:
+            return "unknown"
+        topic, partition, offset = self.stood_at
+        row = "" if self.index is None else f" row {self.index}"
+        return f"{topic}[{partition}] offset {offset}{row}"
+
+    def original(self) -> OriginalRecord:
+        """The record as it was, for its format."""
+        return OriginalRecord(self)
+
+
+class OriginalRecord:
+    """The record of a dead letter as its source topic had it; see `worker.formats.interface.Record`."""
+
+    def __init__(self, letter: DeadLetter) -> None:
+        self._letter = letter
+
+    def value(self) -> bytes | None:
+        return self._letter.value
+
+    def key(self) -> bytes | None:
+        return self._letter.key
+
+    def headers(self) -> list[Header] | None:
+        return list(self._letter.headers) or None
+
+    def topic(self) -> str:
+        return self._letter.place.topic if self._letter.topic is None else self._letter.topic
+
+    def partition(self) -> int:
+        return 0 if self._letter.partition is None else self._letter.partition
+
+    def offset(self) -> int:
+        return 0 if self._letter.source_offset is None else self._letter.source_offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return self._letter.timestamp
+
+    def __len__(self) -> int:
+        return len(self._letter.value or b"")
+
+
+def headers_of(
+    record: Record,
+    *,
+    table: str,
+    handler: str | None,
+    index: int | None,
+    error: str,
+    attempts: int,
+    time: datetime,
+    worker: str,
+) -> list[Header]:
+    """The record's own headers, then those of its letter."""
+    kind, milliseconds = record.timestamp()
+    own: list[tuple[str, Any]] = [
+        (_FIRST, record.topic()),
+        ("binlane.partition", record.partition()),
+        ("binlane.offset", record.offset()),
+        ("binlane.index", index),
+        ("binlane.table", table),
+        ("binlane.handler", handler),
+        ("binlane.error", error),
+        ("binlane.attempts", attempts),
+        ("binlane.time", time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")),
+        ("binlane.worker", worker),
+        ("binlane.timestamp", f"{kind} {milliseconds}"),
+    ]
+    return [
+        *(record.headers() or ()),
+        *((name, str(value).encode("utf-8", "backslashreplace")) for name, value in own if value is not None),
+    ]
+
+
+def read_letter(record: Record) -> DeadLetter:
+    """A record of the dead-letter topic. What its headers do not say, or say wrong, is None."""
+    headers = record.headers() or []
+    begin = _own_begin(headers)
+    own = {name.removeprefix(_PREFIX): _text(value) for name, value in headers[begin:]}
+    return DeadLetter(
+        place=TopicPartition(record.topic(), record.partition()),
+        offset=record.offset(),
+        topic=own.get("topic"),
+        partition=_number(own.get("partition")),
+        source_offset=_number(own.get("offset")),
+        index=_number(own.get("index")),
+        table=own.get("table"),
+        handler=own.get("handler"),
+        error=own.get("error"),
+        attempts=_number(own.get("attempts")),
+        time=own.get("time"),
+        worker=own.get("worker"),
+        key=record.key(),
+        value=record.value(),
+        headers=tuple(headers[:begin]),
+        timestamp=_timestamp(own.get("timestamp")) or record.timestamp(),
+    )
+
+
+def _own_begin(headers: Sequence[Header]) -> int:
+    """Where the headers of the letter begin: a letter that was sent in again has those of both times."""
+    found = [place for place, (name, _) in enumerate(headers) if name == _FIRST]
+    return found[-1] if found else len(headers)
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode("utf-8", "replace")
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None
+
+
+def _timestamp(text: str | None) -> tuple[int, int] | None:
+    numbers = (text or "").split()
+    try:
+        kind, milliseconds = map(int, numbers)
+    except ValueError:
+        return None
+    return kind, milliseconds

@@ -1,0 +1,226 @@
+"""Reading the dead-letter topic from outside, and remembering which of its letters were replayed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Generator, Iterable, Iterator
+from datetime import datetime
+from typing import cast
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from offsets.stores import CheckpointError
+from offsets.stores.commits import CommitTexts, commit_now
+from offsets.stores.kafka import load_committed, text_of
+from offsets.types import Checkpoint, OffsetRange, TopicPartition
+from worker.configuration import Configuration
+from worker.configuration.kafka_properties import admin_settings, consumer_settings
+from worker.dead_letters.record import DeadLetter, read_letter
+from worker.formats.interface import Record
+from worker.kafka.connection import reach_kafka
+
+__all__ = ["DeadLetterError", "DeadLetterTopic", "open_topic", "with_offset"]
+
+_SECONDS = 10.0
+_POLL_RECORDS, _POLL_SECONDS = 500, 0.2
+
+
+class DeadLetterError(Exception):
+    """One sentence for people: what cannot be read or remembered, and why."""
+
+
+@contextlib.contextmanager
+def open_topic(configuration: Configuration) -> Iterator[DeadLetterTopic]:
+    """The dead-letter topic of a configuration.
+
+    Raises:
+        DeadLetterError: there is none, or Kafka cannot be reached.
+    """
+    if configuration.dead_letter is None:
+        raise DeadLetterError("the configuration has no dead_letter.topic")
+    reached = reach_kafka(configuration, _SECONDS)[0]
+    if reached.error is not None:
+        raise DeadLetterError(f"{reached.target}: {reached.error}")
+    settings = consumer_settings(configuration)
+    settings.pop("group.instance.id", None)
+    # A group of its own, without members: it only keeps what was replayed.
+    settings["group.id"] = f"{configuration.kafka.group_id}.dead-letters"
+    topic = configuration.dead_letter.topic
+    silent = logging.Logger("dead-letters", level=logging.CRITICAL + 1)
+    topic_id = _id_of(topic, AdminClient(admin_settings(configuration), logger=silent))
+    consumer = Consumer(settings, logger=silent)
+    try:
+        yield DeadLetterTopic(topic, consumer, topic_id)
+    finally:
+        consumer.close()
+
+
+def _id_of(topic: str, admin: AdminClient) -> str | None:
+    try:
+        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_SECONDS)
+        found = asked[topic].result(_SECONDS).topic_id
+    except (KafkaException, TimeoutError):
+        return None  # it is not there yet, or the account may not see it
+    return None if found is None else str(found)
+
+
+class DeadLetterTopic:
+    """Made by `open_topic`. All methods raise DeadLetterError when Kafka does not do what it is asked."""
+
+    def __init__(self, topic: str, consumer: Consumer, topic_id: str | None) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        """Kafka's id of it, as text; None where the brokers do not tell it."""
+        self._consumer = consumer
+        self._bounds = self._look()
+        self._replayed = self._load()
+
+    def read(self, since: datetime | None = None) -> Iterator[DeadLetter]:
+        """All letters that are there now, each partition in order. `since`: by Kafka's time of a letter."""
+        begins = {partition: first for partition, (first, end) in self._bounds.items() if first < end}
+        if since is not None:
+            begins = self._at(since, begins)
+        yield from self._letters(begins)
+
+    def read_new(self) -> Iterator[DeadLetter]:
+        """As `read`, those that were not replayed."""
+        return (letter for letter in self.read() if not self.is_replayed(letter))
+
+    def get(self, partition: int, offset: int) -> DeadLetter:
+        """One letter."""
+        place = TopicPartition(self.topic, partition)
+        if place not in self._bounds:
+            raise DeadLetterError(f"there is no partition {partition} of topic {self.topic}")
+        first, end = self._bounds[place]
+        found = None
+        if first <= offset < end:
+            with contextlib.closing(self._letters({place: offset})) as letters:
+                found = next(letters, None)
+        if found is None or found.offset != offset:
+            raise DeadLetterError(f"{place} has no record at offset {offset}: it has {first} to {end - 1}")
+        return found
+
+    def is_replayed(self, letter: DeadLetter) -> bool:
+        """Whether `remember` was told of it, now or in an earlier run."""
+        known = self._replayed.get(letter.place)
+        if known is None:
+            return False
+        ahead = any(first <= letter.offset < end for first, end in known.ahead)
+        return letter.offset < known.offset or ahead
+
+    def remember(self, letter: DeadLetter) -> None:
+        """It was replayed. `save` makes it last."""
+        known = self._replayed.get(letter.place)
+        if known is None:
+            known = Checkpoint(self._bounds[letter.place][0])
+        self._replayed[letter.place] = with_offset(known, letter.offset)
+
+    def save(self, places: Iterable[TopicPartition]) -> None:
+        """Keep what was remembered of these partitions in Kafka."""
+        checkpoints = {place: self._replayed[place] for place in places if place in self._replayed}
+        if not checkpoints:
+            return
+        try:
+            commit_now(self._consumer, checkpoints, CommitTexts())
+        except CheckpointError as error:
+            raise DeadLetterError(f"cannot remember what was replayed: {error}") from None
+
+    def _look(self) -> dict[TopicPartition, tuple[int, int]]:
+        try:
+            found = self._consumer.list_topics(self.topic, timeout=_SECONDS).topics[self.topic]
+            if found.error is not None:
+                if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    return {}  # it is made with the first letter
+                raise DeadLetterError(f"topic {self.topic}: {found.error.str()}")
+            bounds = {}
+            for number in sorted(found.partitions):
+                asked = confluent_kafka.TopicPartition(self.topic, number)
+                bounds[TopicPartition(self.topic, number)] = self._consumer.get_watermark_offsets(
+                    asked, timeout=_SECONDS
+                )
+        except KafkaException as error:
+            raise DeadLetterError(f"topic {self.topic}: {text_of(error)}") from None
+        return bounds
+
+    def _load(self) -> dict[TopicPartition, Checkpoint]:
+        try:
+            known = load_committed(self._consumer, self._bounds, _SECONDS)
+        except CheckpointError as error:
+            raise DeadLetterError(str(error)) from None
+        return {place: each.checkpoint for place, each in known.items()}
+
+    def _at(self, since: datetime, begins: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        asked = [confluent_kafka.TopicPartition(*place, int(since.timestamp() * 1000)) for place in begins]
+        try:
+            found = self._consumer.offsets_for_times(asked, timeout=_SECONDS) if asked else []
+        except KafkaException as error:
+            raise DeadLetterError(f"cannot look up {since.isoformat()}: {text_of(error)}") from None
+        places = {TopicPartition(each.topic, each.partition): each.offset for each in found}
+        # A negative offset: nothing is that new.
+        return {
+            place: max(offset, begins[place])
+            for place, offset in places.items()
+            if 0 <= offset < self._bounds[place][1]
+        }
+
+    def _letters(self, begins: dict[TopicPartition, int]) -> Generator[DeadLetter]:
+        left = {place: self._bounds[place][1] for place in begins}
+        if not left:
+            return
+        self._consumer.assign(
+            [confluent_kafka.TopicPartition(*place, offset) for place, offset in begins.items()]
+        )
+        last = time.monotonic()
+        try:
+            while left:
+                for message in self._consumer.consume(_POLL_RECORDS, _POLL_SECONDS):
+                    last = time.monotonic()
+                    letter = self._letter(message, left)
+                    if letter is not None:
+                        yield letter
+                if time.monotonic() - last > _SECONDS:
+                    raise DeadLetterError(f"no answer from Kafka within {_SECONDS:g} s")
+        finally:
+            self._consumer.unassign()
+
+    def _letter(self, message: confluent_kafka.Message, left: dict[TopicPartition, int]) -> DeadLetter | None:
+        """Takes the partition out of `left` (place -> end) when it has been read."""
+        place = TopicPartition(cast(str, message.topic()), cast(int, message.partition()))
+        error = message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                left.pop(place, None)
+                return None
+            raise DeadLetterError(f"cannot read {place}: {error.str()}")
+        offset = cast(int, message.offset())
+        if place not in left or offset >= left[place]:
+            left.pop(place, None)
+            return None
+        if offset + 1 >= left[place]:
+            del left[place]
+        return read_letter(cast(Record, message))
+
+
+def with_offset(known: Checkpoint, offset: int) -> Checkpoint:
+    """The checkpoint with one more finished offset.
+
+    >>> with_offset(Checkpoint(3, (OffsetRange(5, 7),)), 8)[:2]
+    (3, (OffsetRange(first=5, end=7), OffsetRange(first=8, end=9)))
+    >>> with_offset(Checkpoint(3, (OffsetRange(4, 5),)), 3)[:2]
+    (5, ())
+    """
+    ranges = sorted([*known.ahead, OffsetRange(offset, offset + 1)])
+    reached = known.offset
+    ahead: list[OffsetRange] = []
+    for first, end in ranges:
+        if not ahead and first <= reached:
+            reached = max(reached, end)
+        elif ahead and first <= ahead[-1].end:
+            ahead[-1] = OffsetRange(ahead[-1].first, max(end, ahead[-1].end))
+        else:
+            ahead.append(OffsetRange(first, end))
+    return Checkpoint(reached, tuple(ahead))

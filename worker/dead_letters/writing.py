@@ -1,0 +1,249 @@
+"""Writing dead letters: delivered before their record counts as finished, and never a flood of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from handlers.kafka.librdkafka import client_logger
+from handlers.logs import get_logger
+from worker.attempts.backoff import backoff
+from worker.attempts.circuit import Circuit
+from worker.attempts.steps import MustHalt, MustWait
+from worker.configuration import DeadLetterRule, RetryRule
+from worker.dead_letters.record import Header, headers_of
+from worker.formats.interface import Record
+from worker.observing.metrics import Metrics
+
+__all__ = ["DEAD_LETTER_TARGET", "WINDOW", "DeadLetters", "Flood"]
+
+log = get_logger("dead_letters")
+
+WINDOW = 1_000
+"""Finished records over which `max_ratio` is counted."""
+DEAD_LETTER_TARGET = "__dead_letter__"
+"""The dead-letter topic among the targets of the status and of `binlane_target_up`."""
+
+_WRITE_SECONDS = 10.0
+"""How long one letter may take; librdkafka gives it up by then."""
+_POLL_SECONDS = 0.1
+_REFUSED_SECONDS = 5.0
+"""Until a letter that was refused for what it is is tried again."""
+
+# The letter is refused, not the topic: others may well be taken.
+_OF_THE_LETTER = frozenset(
+    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
+)
+_RULE = RetryRule()
+
+
+class Flood:
+    """How many of the last 1,000 finished records became dead letters. Not for several threads at once.
+
+    Each letter is noted with how many records the worker had finished by then; it counts until 1,000 more
+    are finished. The window is never shorter, so a single early failure is no flood.
+    """
+
+    def __init__(self, max_ratio: float) -> None:
+        self.allow(max_ratio)
+        self._letters: list[int] = []
+
+    def allow(self, max_ratio: float) -> None:
+        # Rounded: 0.57 x 1,000 is 569.9999... in floating point.
+        self._most = None if max_ratio >= 1 else int(round(max_ratio * WINDOW, 6))
+        self.max_ratio = max_ratio
+
+    def exceeds(self, finished: int) -> int | None:
+        """How many letters one more would make, if that is too many."""
+        self._letters = [each for each in self._letters if each > finished - WINDOW]
+        count = len(self._letters) + 1
+        return count if self._most is not None and count > self._most else None
+
+    def note(self, finished: int) -> None:
+        """A letter was written."""
+        self._letters.append(finished)
+
+
+class DeadLetters:
+    """The dead-letter topic, as processors see it. Any thread; letters are written one at a time."""
+
+    def __init__(
+        self,
+        rule: DeadLetterRule,
+        settings: dict[str, Any],
+        *,
+        worker: str,
+        finished: Callable[[], int],
+        redact: Callable[[str], str],
+        metrics: Metrics,
+        back: Callable[[], None],
+        random: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`settings`: the producer's. `finished`: how many records the worker has finished so far. `back` is
+        called when the topic takes letters again after it did not."""
+        self.topic = rule.topic
+        self.circuit = Circuit(clock)
+        self._settings = settings
+        self._worker = worker
+        self._finished = finished
+        self._redact = redact
+        self._metrics = metrics
+        self._back = back
+        self._random = random
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._lock = threading.Lock()  # guards the producer, what it was told, and the flood's count
+        self._flood = Flood(rule.max_ratio)
+        self._producer: Producer | None = None
+        self._trouble: KafkaError | None = None
+
+    def allow(self, max_ratio: float) -> None:
+        """Another share of dead letters from now on."""
+        with self._lock:
+            self._flood.allow(max_ratio)
+
+    def send(
+        self,
+        record: Record,
+        *,
+        table: str,
+        handler: str | None,
+        index: int | None,
+        error: str,
+        attempts: int,
+        before: int = 0,
+    ) -> str:
+        """Write the record as a dead letter, and return its place when the brokers have it.
+
+        `before`: records of its batch that come before it; they count as finished for `max_ratio`.
+
+        Raises:
+            MustHalt: it would be one too many.
+            MustWait: it cannot be written now.
+        """
+        self._give_way(self.circuit.waiting())  # while somebody tries the topic, nobody waits for the lock
+        headers = headers_of(
+            record,
+            table=table,
+            handler=handler,
+            index=index,
+            error=self._redact(error),
+            attempts=attempts,
+            time=datetime.fromtimestamp(self._wall_clock(), UTC),
+            worker=self._worker,
+        )
+        with self._lock:
+            # Asked under the lock: whoever waited for it learns what became of the letter before.
+            count = self._finished() + before
+            letters = self._flood.exceeds(count)
+            if letters is not None:
+                raise MustHalt(
+                    f"dead_letter.max_ratio {self._flood.max_ratio:g}: this would be dead letter number "
+                    f"{letters} within the last {WINDOW:,} finished records; it was not written. It failed "
+                    f"with {error}"
+                )
+            place = self._guarded(record, headers)
+            self._flood.note(count)
+        self._metrics.dead_letter(table)
+        log.error(
+            "dead_letter",
+            table=table,
+            handler=handler,
+            position=f"{record.topic()}[{record.partition()}] offset {record.offset()}"
+            + ("" if index is None else f" row {index}"),
+            error=error,
+            attempts=attempts,
+            written_to=place,
+        )
+        return place
+
+    def _give_way(self, wait: float) -> None:
+        if wait > 0:
+            down = self.circuit.down()
+            raise MustWait(down.reason if down is not None else "it could not be written until now", wait)
+
+    def _guarded(self, record: Record, headers: list[Header]) -> str:
+        turn, wait = self.circuit.admit()
+        self._give_way(wait)
+        fault: KafkaError | None = None
+        try:
+            message = self._write(record, headers)
+        except _Failed as failed:
+            fault = failed.error
+            reason = f"the dead-letter topic {self.topic} cannot be written: {failed}"
+        if fault is None or fault.code() in _OF_THE_LETTER:
+            down_seconds = self.circuit.answered(turn)
+            if down_seconds is not None:
+                log.info("dead_letters_possible_again", topic=self.topic, down_seconds=round(down_seconds, 1))
+                self._back()
+        if fault is None:
+            return f"{message.topic()}[{message.partition()}] offset {message.offset()}"
+        if fault.code() in _OF_THE_LETTER:
+            raise MustWait(f"{reason}. See max.message.bytes of the topic", _REFUSED_SECONDS)
+        refusal = self.circuit.failed(turn, reason, lambda failures: backoff(_RULE, failures, self._random))
+        if refusal.opened:
+            log.error(
+                "dead_letters_impossible",
+                error=reason,
+                hint="what should become a dead letter waits and is not finished; trying again",
+            )
+        raise MustWait(reason, refusal.wait)
+
+    def _write(self, record: Record, headers: list[Header]) -> Message:
+        """Raises _Failed."""
+        if self._producer is None:
+            settings = {
+                **self._settings,
+                "message.timeout.ms": int(_WRITE_SECONDS * 1000),
+                # Shorter: that there is no such topic shall be told, not that time ran out.
+                "topic.metadata.propagation.max.ms": int(_WRITE_SECONDS * 300),
+            }
+            try:
+                self._producer = Producer(settings, error_cb=self._on_error, logger=client_logger())
+            except KafkaException as error:  # a file that it names is gone since the worker's start
+                raise self._failed(error.args[0]) from None
+        producer, self._trouble = self._producer, None
+        outcome: list[tuple[KafkaError | None, Message]] = []
+        try:
+            producer.produce(
+                self.topic,
+                value=record.value(),
+                key=record.key(),
+                headers=cast(list[tuple[str, str | bytes | None]], headers),  # a list of less is no such list
+                on_delivery=lambda error, message: outcome.append((error, message)),
+            )
+        except KafkaException as error:
+            raise self._failed(error.args[0]) from None
+        end = self._clock() + 2 * _WRITE_SECONDS
+        while not outcome:
+            if self._clock() > end:
+                self._producer = None
+                raise self._failed(KafkaError(KafkaError._TIMED_OUT))
+            producer.poll(_POLL_SECONDS)
+        fault, message = outcome[0]
+        if fault is not None:
+            raise self._failed(fault)
+        return message
+
+    def _failed(self, error: KafkaError) -> _Failed:
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            self._producer = None  # librdkafka takes nothing more with it
+        why = self._trouble if error.code() == KafkaError._MSG_TIMED_OUT and self._trouble else error
+        return _Failed(error, why.str())
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or self._trouble is None:
+            self._trouble = error
+
+
+class _Failed(Exception):
+    def __init__(self, error: KafkaError, text: str) -> None:
+        super().__init__(text)
+        self.error = error

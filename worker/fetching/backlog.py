@@ -1,0 +1,55 @@
+"""What was routed and the lanes have not taken yet."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from worker.lanes.lanes import Lanes
+from worker.units.assignment import Assignment
+from worker.units.delivery import Delivery
+from worker.units.unit import Unit
+
+__all__ = ["Backlog"]
+
+
+class Backlog:
+    """Deliveries in their order, each small enough for the bounds. The fetcher's own but for `units`."""
+
+    def __init__(self, lanes: Lanes, max_records: int, max_bytes: int) -> None:
+        self._lanes = lanes
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._waiting: deque[Delivery] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, delivery: Delivery) -> bool:
+        """Offer it after all that is held. True when the lanes have taken everything."""
+        self._waiting.extend(delivery.pieces(self._max_records, self._max_bytes))
+        return self.offer()
+
+    def offer(self) -> bool:
+        """True when the lanes have taken everything."""
+        while self._waiting and self._lanes.offer(self._waiting[0]):
+            self._waiting.popleft()
+        return not self._waiting
+
+    def units(self) -> set[Unit]:
+        """The tables that something waits for. Any thread: what is not told here any more is in the lanes."""
+        return {unit for delivery in tuple(self._waiting) for unit, _ in delivery.parts}
+
+    def bound(self, max_records: int, max_bytes: int) -> None:
+        """Other bounds from now on, and tables have other home lanes."""
+        self._max_records, self._max_bytes = max_records, max_bytes
+        for delivery in self._waiting:
+            delivery.recount()
+
+    def leave(self, gone: set[Assignment]) -> None:
+        """Forget what belongs to partitions that left."""
+        self._waiting = deque(rest for each in self._waiting if (rest := each.without(gone)).parts)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._waiting.clear()
+        self._lanes.forget_refused()

@@ -1,0 +1,152 @@
+"""The table definitions that DDL topics tell, read before the first record is decoded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError
+
+from handlers.kafka.librdkafka import client_logger
+from handlers.logs import get_logger
+from worker.formats.decoding import learn
+from worker.formats.interface import Format, Record, SeparateDDL
+from worker.kafka.errors import Stopping, until_answered
+
+__all__ = ["DDLHistory"]
+
+log = get_logger("ddl_history")
+
+_LOOKUP_SECONDS = 10.0
+_POLL_RECORDS, _POLL_SECONDS = 1_000, 0.2
+_LOOK_SECONDS, _REFUSED_SECONDS = 10.0, 1.0
+"""Without a record for so long, or so long after an error, what is left is looked up again."""
+_SAY_SECONDS = 60.0
+
+Place = tuple[str, int]
+
+
+class DDLHistory:
+    """Reads the DDL topics from their beginning to their end, each time a worker starts.
+
+    A row is decoded by the definition that its table had at its place in the log, and that may have been told
+    long before the committed offset. A consumer of its own, which joins no group and commits nothing.
+    """
+
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        has_ddl: Callable[[str], bool],
+        format_of: Callable[[str], Format],
+        *,
+        stopping: threading.Event,
+    ) -> None:
+        """`settings`: of the worker's consumer. `has_ddl`: whether a topic carries DDL."""
+        self._settings = {name: value for name, value in settings.items() if name != "group.instance.id"}
+        self._has_ddl = has_ddl
+        self._format_of = format_of
+        self._stopping = stopping
+        self._ends: dict[Place, tuple[int, int]] = {}
+        self._unread: dict[Place, int] = {}  # where each goes on that is not read to its end
+        self._error = ""
+        self.waits: str | None = None
+        """What is read still; None: nothing. Any thread."""
+        self.reason: str | None = None
+        """Which partitions bring nothing although Kafka answers; None: none. Any thread."""
+
+    def read(self, alive: Callable[[], None]) -> int:
+        """Let the formats learn; returns how many records there were. Goes on until Kafka answers or the
+        worker stops; `alive` is called while it goes on."""
+        consumer = Consumer(self._settings, logger=client_logger())
+        try:
+            records = self._learn(consumer, alive)
+        except Stopping:
+            return 0
+        finally:
+            self.waits = self.reason = None
+            consumer.close()
+        if self._ends:
+            log.info("ddl_history_read", partitions=len(self._ends), records=records)
+        return records
+
+    def _look(self, consumer: Consumer, alive: Callable[[], None]) -> dict[Place, tuple[int, int]]:
+        """(topic, partition) -> (first offset, end) of all that holds something."""
+        found = {}
+        for name, topic in consumer.list_topics(timeout=_LOOKUP_SECONDS).topics.items():
+            if not self._has_ddl(name) or not isinstance(self._format_of(name), SeparateDDL):
+                continue
+            for number in topic.partitions:
+                alive()
+                place = confluent_kafka.TopicPartition(name, number)
+                first, end = consumer.get_watermark_offsets(place, _LOOKUP_SECONDS)
+                if first < end:
+                    found[name, number] = first, end
+        return found
+
+    def _begin(self, consumer: Consumer, alive: Callable[[], None], places: Iterable[Place] | None) -> None:
+        """Fetch these (None: all) by their offsets as they are now: retention deletes records, and a topic
+        may be deleted or made anew, while it is read."""
+        self._ends = until_answered(lambda: self._look(consumer, alive), alive=alive, stopping=self._stopping)
+        left = {}
+        for place in self._ends if places is None else places:
+            first, end = self._ends.get(place, (0, 0))
+            begin = self._unread.get(place, first)
+            begin = begin if first <= begin <= end else first
+            if begin < end:
+                left[place] = begin
+        self._unread = left
+        consumer.assign([confluent_kafka.TopicPartition(*place, begin) for place, begin in left.items()])
+
+    def _learn(self, consumer: Consumer, alive: Callable[[], None]) -> int:
+        self._unread = {}
+        self._begin(consumer, alive, None)
+        count, quiet, look_at = 0, 0.0, _LOOK_SECONDS  # seconds in which Kafka could have brought something
+        while self._unread and not self._stopping.is_set():
+            alive()
+            began = time.monotonic()
+            messages = consumer.consume(_POLL_RECORDS, _POLL_SECONDS)
+            quiet += time.monotonic() - began
+            for message in messages:
+                place = (cast(str, message.topic()), cast(int, message.partition()))
+                error, offset = message.error(), cast(int, message.offset())
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    log.warning("kafka_error", error=error.str(), topic=place[0])
+                    self._error = error.str()
+                    look_at = min(look_at, quiet + _REFUSED_SECONDS)
+                    continue
+                if place not in self._unread:
+                    continue
+                quiet, look_at = 0.0, min(look_at, _LOOK_SECONDS)
+                self._error = ""
+                if error is None:
+                    learn(cast(SeparateDDL, self._format_of(place[0])), cast(Record, message))
+                    count += 1
+                    self._unread[place] = offset + 1
+                # Behind the last record may lie transaction markers: the end comes as a message of its own.
+                if error is not None or offset + 1 >= self._ends[place][1]:
+                    del self._unread[place]
+            self._tell(quiet)
+            if quiet >= look_at:
+                self._begin(consumer, alive, list(self._unread))
+                look_at = quiet + _LOOK_SECONDS
+        return count
+
+    def _tell(self, quiet: float) -> None:
+        names = ", ".join(f"{topic}[{number}]" for topic, number in list(self._unread)[:5])
+        told = f": {self._error}" if self._error else ""
+        self.waits = f"reading the table definitions (kafka.ddl_topics) of {names}{told}" if names else None
+        if quiet < _SAY_SECONDS or not names:
+            self.reason = None
+            return
+        if self.reason is None:
+            log.error(
+                "ddl_history_standstill",
+                partitions=names,
+                error=self._error or None,
+                found="Kafka answers and has records there, and none comes",
+                hint="no row is read before their table definitions; see the Read ACL of kafka.ddl_topics",
+            )
+        self.reason = f"no table definition (kafka.ddl_topics) came for {quiet:.0f} s of {names}{told}"

@@ -1,0 +1,62 @@
+"""What the consumer gives, and what of it could not be routed yet."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import cast
+
+from confluent_kafka import Consumer, Message
+
+from offsets.types import TopicPartition
+from worker.fetching.poll_size import MOST_RECORDS, PollSize
+
+__all__ = ["POLL_SECONDS", "Polls"]
+
+POLL_SECONDS = 0.1
+_FILL_SECONDS = 0.005
+"""How long a poll waits for more once something came: fuller polls cost less for each record."""
+
+
+class Polls:
+    """The fetcher's own. A rebalance may come inside each call of the consumer."""
+
+    def __init__(self, consumer: Consumer, max_records: int, max_bytes: int) -> None:
+        self._consumer = consumer
+        self.size = PollSize(max_records, max_bytes)
+        self.waiting: deque[list[Message]] = deque()
+        """To be routed before what comes next."""
+        self._revoked: set[TopicPartition] = set()  # what left during the poll under way
+
+    def next(self) -> list[Message]:
+        """Waits for a first record, then a moment for more."""
+        first = self._consumer.poll(POLL_SECONDS)
+        if first is None:
+            return []
+        if self.size.records == 1:
+            return [first]
+        self._revoked.clear()
+        more = self._consumer.consume(self.size.records - 1, _FILL_SECONDS)
+        return more if self._revoked and _place(first) in self._revoked else [first, *more]
+
+    def stay(self, seconds: float) -> None:
+        """In the group, that is: paused partitions give nothing but what was under way."""
+        before, self._revoked = self._revoked, set()
+        late = self._consumer.consume(MOST_RECORDS, seconds)
+        if late := [m for m in late if _place(m) not in self._revoked]:
+            self.waiting.append(late)
+        self._revoked |= before
+
+    def leave(self, revoked: set[TopicPartition]) -> None:
+        """A record fetched before must not count as fetched by a later assignment of its partition."""
+        self._revoked |= revoked
+        for poll in self.waiting:
+            poll[:] = [m for m in poll if _place(m) not in revoked]
+
+    @property
+    def some_revoked(self) -> bool:
+        """Whether partitions left during the last poll."""
+        return bool(self._revoked)
+
+
+def _place(message: Message) -> TopicPartition:
+    return TopicPartition(cast(str, message.topic()), cast(int, message.partition()))

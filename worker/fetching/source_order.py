@@ -1,0 +1,278 @@
+"""Records of several topics put in the order of their source's log.
+
+Tools such as Debezium and Maxwell write rows and DDL to different topics, and Kafka keeps no order between
+topics. Where `kafka.ddl_topics` names those with DDL, the partitions are merged: DDL, and truncates, come
+after all rows that precede them in the log and before all that follow. Rows between two such barriers are not
+interleaved: each table's own partition orders them.
+
+A record may go on once no partition of its stream can still bring something that belongs before it: each has
+brought something later, or is read to its end. The end is taken for an end only `grace` seconds after the
+record came, since answers of several brokers may overtake each other. (Kafka Streams merges its inputs so,
+with `max.task.idle.ms`: KIP-695.)
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, TopicPartition
+
+from handlers.logs import get_logger
+from worker.formats.decoding import learn, log_position_of
+from worker.formats.interface import Record, SeparateDDL
+from worker.units.assignment import Assignment
+from worker.units.chunk import RECORD_OVERHEAD
+
+__all__ = ["GRACE_SECONDS", "SourceOrder", "ends_told_by"]
+
+log = get_logger("source_order")
+
+GRACE_SECONDS = 0.1
+
+Key = tuple[tuple[int, ...], int]
+"""(place in the log, Kafka's timestamp in ms): the timestamp decides where the records tell no place."""
+Run = tuple[Assignment, list[Record]]
+
+_BEFORE_ALL: Key = ((), -1)
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    key: Key
+    barrier: bool
+    message: Record
+    came: float
+
+
+@dataclass(slots=True, eq=False)
+class _Input:
+    """One partition."""
+
+    assignment: Assignment
+    format: SeparateDDL
+    has_ddl: bool
+    number: int
+    held: deque[_Held] = field(default_factory=deque)
+    bytes: int = 0
+    stream: str | None = None
+    """None until a record told it."""
+    reached: Key = _BEFORE_ALL
+    """Of its last record."""
+    next_offset: int = 0
+    end: int | None = None
+    """The offset of its end, while it is read to its end."""
+    high: int | None = None
+    """The broker's end of it at that moment: when it has grown, something is under way."""
+
+
+class SourceOrder:
+    """Holds records back until their turn comes. The fetcher's own: one thread."""
+
+    def __init__(
+        self,
+        has_ddl: Callable[[str], bool],
+        *,
+        high: Callable[[Assignment], int | None],
+        max_bytes: int,
+        clock: Callable[[], float],
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        """`has_ddl`: whether a topic carries DDL. `high`: where a partition ends as the last fetch told.
+        `max_bytes`: what the lanes may hold (see `bound`)."""
+        self._has_ddl = has_ddl
+        self._high = high
+        self.bound(max_bytes)
+        self._clock = clock
+        self._grace = grace
+        self._inputs: dict[Assignment, _Input] = {}
+        self._numbers = itertools.count()
+
+    def __bool__(self) -> bool:
+        """Whether anything is held back."""
+        return any(each.held for each in self._inputs.values())
+
+    def bound(self, max_bytes: int) -> None:
+        """A quarter of what the lanes may hold is held back beside them before partitions that are ahead are
+        to pause; with half of it nothing waits any longer for a partition that tells nothing."""
+        self._max_bytes = max_bytes // 4
+
+    def watch(self, assignments: Iterable[Assignment]) -> None:
+        """These partitions came."""
+        for assignment in assignments:
+            if isinstance(assignment.format, SeparateDDL):
+                has_ddl = self._has_ddl(assignment.partition.topic)
+                self._inputs[assignment] = _Input(
+                    assignment, assignment.format, has_ddl, number=next(self._numbers)
+                )
+
+    def forget(self, gone: Iterable[Assignment]) -> None:
+        """These partitions left; what is held of them was never registered and comes again elsewhere."""
+        for assignment in gone:
+            self._inputs.pop(assignment, None)
+
+    def add(self, assignment: Assignment, messages: list[Record]) -> list[Run]:
+        """Take a poll's records of one partition. Returns what need not wait: all of a format without DDL
+        topics."""
+        one = self._inputs.get(assignment)
+        if one is None:
+            return [(assignment, messages)]
+        one.end = None
+        now = self._clock()
+        for message in messages:
+            if one.has_ddl:
+                learn(one.format, message)
+            place = log_position_of(one.format, message)
+            barrier = False
+            if place is not None:
+                one.stream = place.stream
+                one.reached = (place.order or one.reached[0], message.timestamp()[1])
+                barrier = place.barrier
+            one.bytes += len(message) + RECORD_OVERHEAD
+            one.held.append(_Held(one.reached, barrier, message, now))
+        one.next_offset = messages[-1].offset() + 1
+        return []
+
+    def at_end(self, assignment: Assignment, offset: int) -> bool:
+        """The partition is read to its end, the next record will have `offset`. False: records before it are
+        held back still, so it must not count as reached."""
+        one = self._inputs.get(assignment)
+        if one is None:
+            return True
+        if offset >= one.next_offset:  # not told before something that is here already
+            one.end, one.high = offset, self._high(assignment)
+        return not one.held
+
+    def due(self) -> list[Run]:
+        """What may go on now, in its order: runs of records of one partition, each with DDL alone."""
+        now = self._clock()
+        at_end = {
+            one
+            for one in self._inputs.values()
+            if one.end is not None and one.high == self._high(one.assignment)
+        }
+        counts = {one: self._free(one, at_end, now) for one in self._inputs.values() if one.held}
+        # What waits, even for the grace only, keeps back what follows it in the log.
+        waiting = [(one.held[count], one) for one, count in counts.items() if count < len(one.held)]
+        ready = []
+        for one, count in counts.items():
+            first = min(
+                (held for held, other in waiting if other is not one and _same_log(other, one)),
+                key=lambda held: (held.key, not held.barrier),
+                default=None,
+            )
+            passed = count if first is None else _before(one, count, first)
+            if passed:
+                ready.append((one, _take(one, passed)))
+        if not ready and self._overfull():
+            ready = self._first_of_all()
+        return list(_in_order(ready))
+
+    def let_go(self, assignment: Assignment) -> list[Run]:
+        """All that is held of one partition, at once: its offsets may begin anew."""
+        one = self._inputs.get(assignment)
+        if one is None:
+            return []
+        one.next_offset, one.end, one.high = 0, None, None
+        return list(_in_order([(one, _take(one, len(one.held)))]))
+
+    def ahead(self) -> list[Assignment]:
+        """The partitions that hold more than their share: they should be paused."""
+        share = self._max_bytes // max(1, len(self._inputs))
+        return [assignment for assignment, one in self._inputs.items() if one.bytes > share]
+
+    def ends(self) -> list[tuple[Assignment, int]]:
+        """Partitions of which nothing is held any more and that are read to their end, with that offset."""
+        return [(a, one.end) for a, one in self._inputs.items() if one.end is not None and not one.held]
+
+    def _free(self, one: _Input, at_end: set[_Input], now: float) -> int:
+        """How many of its first records nothing can precede any more that has not come yet."""
+        # Every other partition has told all up to this key; of one with DDL an equal key may still follow.
+        limit, strict, ends = None, False, False
+        for other in self._inputs.values():
+            if other is one or not _same_log(other, one):
+                continue
+            if other in at_end:
+                ends = True
+            elif limit is None or other.reached < limit or (other.reached == limit and other.has_ddl):
+                limit, strict = other.reached, other.has_ddl
+        count = 0
+        for held in one.held:
+            if limit is not None and (
+                held.key > limit or (strict and not held.barrier and held.key == limit)
+            ):
+                break
+            if ends and now < held.came + self._grace:
+                break
+            count += 1
+        return count
+
+    def _overfull(self) -> bool:
+        return sum(one.bytes for one in self._inputs.values()) > 2 * self._max_bytes
+
+    def _first_of_all(self) -> list[tuple[_Input, list[_Held]]]:
+        """More is held than may be, and nothing is due: a partition tells nothing although it is no at its
+        end. Going on is better than standing still."""
+        one = min((o for o in self._inputs.values() if o.held), key=lambda o: o.held[0].key)
+        log.warning(
+            "source_order_given_up",
+            partition=str(one.assignment.partition),
+            records=len(one.held),
+            hint="a partition of the same source did not come along; its DDL may come too late",
+        )
+        return [(one, _take(one, len(one.held)))]
+
+
+def ends_told_by(consumer: Consumer) -> Callable[[Assignment], int | None]:
+    """Where a partition ends as the last fetch told; asks no broker. Only for the thread that polls."""
+
+    def high(assignment: Assignment) -> int | None:
+        place = TopicPartition(*assignment.partition)
+        end = consumer.get_watermark_offsets(place, cached=True)[1]
+        return end if end >= 0 else None
+
+    return high
+
+
+def _same_log(one: _Input, other: _Input) -> bool:
+    return one.stream is None or other.stream is None or one.stream == other.stream
+
+
+def _before(one: _Input, count: int, first: _Held) -> int:
+    """How many of its first `count` records do not come after `first`."""
+    for number, held in enumerate(itertools.islice(one.held, count)):
+        if held.key > first.key or (held.key == first.key and first.barrier and not held.barrier):
+            return number
+    return count
+
+
+def _take(one: _Input, count: int) -> list[_Held]:
+    taken = [one.held.popleft() for _ in range(count)]
+    one.bytes -= sum(len(held.message) + RECORD_OVERHEAD for held in taken)
+    return taken
+
+
+def _in_order(ready: list[tuple[_Input, list[_Held]]]) -> Iterator[Run]:
+    """Barriers in order, and before each of them, partition by partition, the rows that precede it."""
+    rows: dict[Assignment, list[Record]] = {}
+    # Barriers first among equals: a snapshot's DDL has the place of its rows.
+    merged = heapq.merge(
+        *(
+            [
+                (held.key, not (held.barrier or one.has_ddl), one.number, n, held, one)
+                for n, held in enumerate(helds)
+            ]
+            for one, helds in ready
+        )
+    )
+    for _key, _row, _number, _n, held, one in merged:
+        if held.barrier:
+            yield from rows.items()
+            rows = {}
+            yield one.assignment, [held.message]
+        else:
+            rows.setdefault(one.assignment, []).append(held.message)
+    yield from rows.items()

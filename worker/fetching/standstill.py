@@ -1,0 +1,266 @@
+"""Partitions that are not read although there is more to read and nothing keeps the worker from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import confluent_kafka
+import msgspec
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException
+
+from handlers.logs import get_logger
+from offsets.tracker import OffsetTracker
+from worker.partitions.pausing import Pauses
+from worker.partitions.refetching import Refetching
+from worker.units.assignment import Assignment, Assignments
+
+__all__ = ["Standstill"]
+
+log = get_logger("standstill")
+
+_LOOK_SECONDS = 1.0
+_LONGEST_SECONDS = 2.0
+"""Of the time between two looks that counts: the process may have been stopped in between."""
+_ASK_SECONDS = 10.0
+"""A partition that brings nothing for so long is asked for its end, and then as often again."""
+_ANSWER_SECONDS = 1.0
+_SAY_SECONDS = 60.0
+_FAIL_SECONDS = 90.0
+_REFUSED_SECONDS = 30.0
+"""How long an error of a partition explains that nothing comes: librdkafka tells one that lasts again."""
+_TOLD_ONCE = KafkaError.TOPIC_AUTHORIZATION_FAILED
+"""What librdkafka tells only when it begins."""
+
+
+class _Fetched(msgspec.Struct):
+    """How far librdkafka has fetched a partition, and how many records it found there."""
+
+    next_offset: int = -1
+    rxmsgs: int = 0
+
+
+class _FetchedTopic(msgspec.Struct):
+    partitions: dict[int, _Fetched] = {}
+
+
+class _Statistics(msgspec.Struct):
+    """What is of use here of librdkafka's statistics."""
+
+    topics: dict[str, _FetchedTopic] = {}
+
+
+_decoder = msgspec.json.Decoder(_Statistics)
+
+
+@dataclass(slots=True)
+class _Watched:
+    tracker: OffsetTracker
+    """What it counts by: with another one the offsets below are of a log that is no more."""
+    progress: tuple[int | None, int, int, int] = (None, 0, -1, -1)
+    read_to: int = -1
+    """Where the broker told its end: behind the last record may lie transaction markers."""
+    fetched: _Fetched = field(default_factory=_Fetched)
+    passed_over: int = -1
+    """How far librdkafka came through what brings no record, as aborted transactions."""
+    refused: float = 0.0
+    """How many seconds what Kafka told last still explains that nothing comes."""
+    quiet: float = 0.0
+    """Seconds without progress in which the worker would have taken something."""
+    since: float | None = None
+    """How long it had been quiet when Kafka first told that there is more; None: there is not."""
+    position: int | None = None
+    end: int = 0
+    said: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """How long it has stood still; 0 when it does not."""
+        return 0.0 if self.since is None else self.quiet - self.since
+
+    def reset(self) -> None:
+        self.quiet, self.since, self.said = 0.0, None, False
+
+
+class Standstill:
+    """Says so after a minute and begins to fetch the partition anew; `/healthz` fails if that does not help.
+
+    Time counts while Kafka answers, the lanes have room and the worker itself has not paused the partition:
+    an outage, a blocked table and a transaction that stays open are no standstill. The fetcher's own;
+    `reason` and `seconds` any thread.
+    """
+
+    def __init__(
+        self, consumer: Consumer, assignments: Assignments, pauses: Pauses, refetching: Refetching
+    ) -> None:
+        self._consumer = consumer
+        self._assignments = assignments
+        self._pauses = pauses
+        self._refetching = refetching
+        self._watched: dict[Assignment, _Watched] = {}
+        self._silent: dict[Assignment, None] = {}
+        """Those that Kafka did not answer for when they were asked last, the longest ago first."""
+        self._looked: float | None = None
+        self._ask_due = 0.0
+        self._hindered = 0.0  # seconds since the last look
+        self._hindered_since: float | None = None
+        self.reason: str | None = None
+        """Which partitions stand still for good; None: none."""
+
+    def seconds(self, assignment: Assignment) -> float:
+        """How long it has stood still; 0 when it does not."""
+        watched = self._watched.get(assignment)
+        return 0.0 if watched is None else watched.seconds
+
+    def read_to_end(self, assignment: Assignment, offset: int) -> None:
+        """The broker told that this is the partition's end, and that it is reached."""
+        self._of(assignment).read_to = offset
+
+    def refused(self, assignment: Assignment, error: KafkaError) -> None:
+        """The broker told an error of this partition, which is logged."""
+        self._of(assignment).refused = math.inf if error.code() == _TOLD_ONCE else _REFUSED_SECONDS
+
+    def statistics(self, text: str) -> None:
+        """librdkafka's `stats_cb`. Only they show that it reads what holds no record to be handed on."""
+        for topic, told in _decoder.decode(text).topics.items():
+            for number, fetched in told.partitions.items():
+                assignment = self._assignments.get(topic, number)
+                if assignment is None:
+                    continue
+                watched = self._of(assignment)
+                before, watched.fetched = watched.fetched, fetched
+                if fetched.next_offset > before.next_offset >= 0 and fetched.rxmsgs == before.rxmsgs:
+                    watched.passed_over = fetched.next_offset
+
+    def look(self, now: float, *, hindered: bool = False) -> None:
+        """To be called often; looks once a second. `hindered`: the worker takes nothing until the next call,
+        as while its lanes are full."""
+        if self._hindered_since is not None:
+            self._hindered += now - self._hindered_since
+        self._hindered_since = now if hindered else None
+        if self._looked is not None and now < self._looked + _LOOK_SECONDS:
+            return
+        passed = 0.0 if self._looked is None else min(now - self._looked - self._hindered, _LONGEST_SECONDS)
+        self._looked, self._hindered = now, 0.0
+        current = self._assignments.current()
+        self._refresh_ends(current)
+        for assignment in current:
+            self._count(assignment, passed)
+        for gone in self._watched.keys() - set(current):
+            del self._watched[gone]
+            self._silent.pop(gone, None)
+        if now >= self._ask_due:
+            self._ask_due = now + _ASK_SECONDS
+            self._ask([each for each in current if self._of(each).quiet >= _ASK_SECONDS])
+        self._judge()
+
+    def _refresh_ends(self, assignments: list[Assignment]) -> None:
+        """As the last fetch told them: asks no broker."""
+        for assignment in assignments:
+            place = confluent_kafka.TopicPartition(*assignment.partition)
+            end = self._consumer.get_watermark_offsets(place, cached=True)[1]
+            if end >= 0:
+                assignment.end = end
+
+    def _count(self, assignment: Assignment, passed: float) -> None:
+        watched = self._of(assignment)
+        progress = (
+            assignment.tracker.next_offset,
+            assignment.consumed,
+            watched.read_to,
+            watched.passed_over,
+        )
+        if progress != watched.progress:
+            if watched.said:
+                log.info(
+                    "standstill_over", partition=str(assignment.partition), seconds=round(watched.seconds)
+                )
+            watched.progress = progress
+            watched.refused = 0.0
+            watched.reset()
+        elif watched.refused > 0:
+            watched.refused -= passed
+        elif not self._pauses.holds(assignment):
+            watched.quiet += passed
+
+    def _ask(self, quiet: list[Assignment]) -> None:
+        """Whether Kafka has more of them. One that it does not answer for cannot be read either."""
+        together = [each for each in quiet if each not in self._silent]
+        if together and not self._told_ends(together):
+            self._ask_singly(together)
+        self._ask_singly([each for each in self._silent if each in quiet])
+
+    def _ask_singly(self, asked: list[Assignment]) -> None:
+        """A question about several has no answer if one of them has none. Waits for one such at most."""
+        for number, assignment in enumerate(asked):
+            self._silent.pop(assignment, None)
+            if not self._told_ends([assignment]):
+                self._silent[assignment] = None  # behind the others
+                for unknown in asked[number:]:
+                    self._of(unknown).reset()
+                return
+
+    def _told_ends(self, quiet: list[Assignment]) -> bool:
+        """Whether Kafka answered for these."""
+        places = [confluent_kafka.TopicPartition(*each.partition) for each in quiet]
+        reached = self._consumer.position(places)
+        try:
+            # By the consumer's isolation level: what an open transaction keeps back does not count.
+            ends = self._consumer.offsets_for_times(
+                [confluent_kafka.TopicPartition(*each.partition, OFFSET_END) for each in quiet],
+                timeout=_ANSWER_SECONDS,
+            )
+        except KafkaException:
+            return False
+        for assignment, place, end in zip(quiet, reached, ends, strict=True):
+            watched = self._of(assignment)
+            known = (assignment.tracker.next_offset, watched.read_to, place.offset)
+            watched.position = max((each for each in known if each is not None and each >= 0), default=None)
+            if end.error is not None or end.offset < 0 or end.offset <= (watched.position or 0):
+                watched.reset()
+            else:
+                watched.end = end.offset
+                if watched.since is None:
+                    watched.since = watched.quiet
+        return True
+
+    def _judge(self) -> None:
+        failed = []
+        for assignment, watched in self._watched.items():
+            if watched.seconds >= _SAY_SECONDS and not watched.said:
+                watched.said = True
+                log.error(
+                    "standstill",
+                    partition=str(assignment.partition),
+                    seconds=round(watched.seconds),
+                    position=watched.position,
+                    end=watched.end,
+                    found="Kafka has more records, the lanes have room, nothing is paused, and none comes",
+                    hint="the worker begins to fetch it anew; if that does not help, /healthz fails",
+                )
+                self._fetch_anew(assignment, watched)
+            elif watched.seconds >= _FAIL_SECONDS:
+                at = "its beginning" if watched.position is None else watched.position
+                failed.append(
+                    f"{assignment.partition} has not been read for {watched.seconds:.0f} s: "
+                    f"it stands at {at}, Kafka has records up to {watched.end}, "
+                    "the lanes have room and nothing is paused"
+                )
+        self.reason = "; ".join(failed) or None
+
+    def _fetch_anew(self, assignment: Assignment, watched: _Watched) -> None:
+        try:
+            begin = watched.position
+            self._refetching.restart(
+                assignment, self._refetching.position(assignment) if begin is None else begin
+            )
+        except KafkaException as error:  # as in the middle of a rebalance
+            log.error("standstill_not_mended", partition=str(assignment.partition), error=str(error))
+        finally:
+            self._pauses.came(self._assignments.current())
+
+    def _of(self, assignment: Assignment) -> _Watched:
+        watched = self._watched.get(assignment)
+        if watched is None or watched.tracker is not assignment.tracker:
+            watched = self._watched[assignment] = _Watched(assignment.tracker)
+        return watched

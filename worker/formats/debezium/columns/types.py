@@ -1,0 +1,163 @@
+"""MySQL's column types as Debezium tells them: in schema-change records, and in the schemas of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from handlers.mysql.types import INTEGERS, SYNONYMS
+from worker.formats.debezium.connect.schema import Field, unquoted_list
+from worker.formats.debezium.connect.values import bits_of
+from worker.formats.debezium.postgres.types import sized_decimal
+
+__all__ = ["Column", "type_of_column", "type_of_field"]
+
+# After the size: INT(10) UNSIGNED.
+_ATTRIBUTES = ("unsigned", "signed", "zerofill")
+# Other spellings of types that are known by one name.
+_SPELLINGS = {
+    "boolean": "tinyint(1)",
+    "bool": "tinyint(1)",
+    "character": "char",
+    "character varying": "varchar",
+    "char varying": "varchar",
+    "nchar": "char",
+    "nvarchar": "varchar",
+    "national char": "char",
+    "national character": "char",
+    "national varchar": "varchar",
+    "national character varying": "varchar",
+    "nchar varchar": "varchar",
+    "double precision": "double",
+    "long varchar": "mediumtext",
+    "long": "mediumtext",
+    "long varbinary": "mediumblob",
+    "char byte": "binary",
+    "serial": "bigint unsigned",
+}
+_SIZED = frozenset(
+    (
+        *INTEGERS,
+        *("char", "varchar", "binary", "varbinary", "bit", "decimal", "float", "double", "vector"),
+        *("datetime", "timestamp", "time", "year"),
+    )
+)
+
+
+class Column(msgspec.Struct, gc=False):
+    """A column of `tableChanges`: io.debezium.relational.history.ConnectTableChangeSerializer."""
+
+    name: str
+    type_name: str = msgspec.field(name="typeName", default="")
+    type_expression: str | None = msgspec.field(name="typeExpression", default=None)
+    length: int | None = None
+    scale: int | None = None
+    enum_values: Sequence[str] | None = msgspec.field(name="enumValues", default=None)
+    """Of an enum or a set, each in quotes."""
+
+
+def type_of_column(column: Column) -> str:
+    """`BIGINT UNSIGNED` of length 20 -> `bigint(20) unsigned`."""
+    name = column.type_expression or column.type_name
+    return _type_text(name, column.length, column.scale, column.enum_values)
+
+
+def _type_text(name: str, length: int | None, scale: int | None, labels: Sequence[str] | None) -> str:
+    words = name.lower().split()
+    end = len(words)
+    while end > 1 and words[end - 1] in _ATTRIBUTES:
+        end -= 1
+    base, attributes = " ".join(words[:end]), "".join(f" {word}" for word in words[end:])
+    base = _SPELLINGS.get(base, base)
+    if base in ("enum", "set"):
+        return f"{base}({','.join(labels)})" if labels else base
+    if SYNONYMS.get(base, base) not in _SIZED or length is None or length < 0:
+        return base + attributes
+    size = f"{length},{scale}" if scale is not None else str(length)
+    return f"{base}({size}){attributes}"
+
+
+# ---- what the schema of a row tells
+
+_TYPES: Mapping[str, str] = {
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "float": "float",
+    "double": "double",
+    "string": "longtext",
+    "bytes": "longblob",
+}
+_MEANINGS: Mapping[str, str] = {
+    "io.debezium.time.Date": "date",
+    "io.debezium.time.Timestamp": "datetime(3)",
+    "io.debezium.time.MicroTimestamp": "datetime(6)",
+    "io.debezium.time.NanoTimestamp": "datetime(6)",
+    "io.debezium.time.Time": "time(3)",
+    "io.debezium.time.MicroTime": "time(6)",
+    "io.debezium.time.NanoTime": "time(6)",
+    "io.debezium.time.ZonedTimestamp": "timestamp(6)",
+    "io.debezium.time.ZonedTime": "time(6)",
+    "io.debezium.time.Year": "year",
+    "io.debezium.time.IsoDate": "date",
+    "io.debezium.time.IsoTime": "time(6)",
+    "io.debezium.time.IsoTimestamp": "datetime(6)",
+    "org.apache.kafka.connect.data.Date": "date",
+    "org.apache.kafka.connect.data.Time": "time(3)",
+    "org.apache.kafka.connect.data.Timestamp": "datetime(3)",
+    "io.debezium.data.VariableScaleDecimal": "decimal",
+    "io.debezium.data.Json": "json",
+    "io.debezium.data.Uuid": "uuid",
+    "io.debezium.data.geometry.Geometry": "geometry",
+    "io.debezium.data.geometry.Geography": "geometry",
+    "io.debezium.data.geometry.Point": "point",
+}
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_SOURCE = "__debezium.source.column."
+
+
+def type_of_field(field: Field, *, is_mysql: bool) -> str | None:  # noqa: PLR0911 - one return a kind
+    """The type text of a column as far as its schema tells it; None where it tells none (arrays, intervals).
+
+    With `column.propagate.source.type` or `datatype.propagate.source.type` it is MySQL's own type; without,
+    the narrowest type that holds all values of the Connect type.
+    """
+    labels = _labels(field)
+    own = field.parameter(f"{_SOURCE}type") if is_mysql else None
+    if own is not None:
+        length, scale = (_number(field.parameter(_SOURCE + part)) for part in ("length", "scale"))
+        return _type_text(own, length, scale, labels)
+    if labels is not None:
+        return f"{'set' if field.name == 'io.debezium.data.EnumSet' else 'enum'}({','.join(labels)})"
+    if field.name == _DECIMAL:
+        return _decimal(field)
+    if field.name == "io.debezium.data.Bits":
+        length = bits_of(field)
+        return f"bit({length})" if length <= 64 else "longblob"
+    if field.type == "boolean":
+        return "bit(1)" if is_mysql else "boolean"
+    if (field.name or "").endswith(("Duration", "Interval")):
+        return None
+    return _MEANINGS.get(field.name or "") or _TYPES.get(field.type)
+
+
+def _decimal(field: Field) -> str:
+    precision, scale = field.parameter("connect.decimal.precision"), field.parameter("scale") or ""
+    if not precision or not precision.isdecimal() or not scale.removeprefix("-").isdecimal():
+        return "decimal"
+    places = int(scale)
+    # The connector forgets the sign: see connect_values.
+    return sized_decimal(int(precision), places - 2048 if places > 1000 else places)
+
+
+def _labels(field: Field) -> list[str] | None:
+    if field.name not in ("io.debezium.data.Enum", "io.debezium.data.EnumSet"):
+        return None
+    labels = unquoted_list(field.parameter("allowed") or "")
+    return ["'" + label.replace("\\", "\\\\").replace("'", "''") + "'" for label in labels]
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

@@ -1,0 +1,163 @@
+"""Columns of Debezium's rows: by their Connect schema, by the table's MySQL types, or by both.
+
+The schema says in which form a value travels, the MySQL type what it means: a DECIMAL may come as bytes, as
+text or as a double, a BIGINT UNSIGNED as a negative number. Without schemas the form is that of the
+connector's default settings; of decimals and bytes as text, the configuration or the value tells it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, cast
+
+from handlers.mysql.types import BYTES, DECIMALS, INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
+from handlers.mysql.values import Converter, converter_of
+from worker.formats.debezium.connect.schema import Field
+from worker.formats.debezium.connect.text_forms import any_decimal, bytes_from_text
+from worker.formats.debezium.connect.values import (
+    AS_IT_IS,
+    Reader,
+    connect_reader,
+    digits_of,
+    enum_of,
+    set_of,
+    unscaled,
+)
+
+__all__ = ["reader_of"]
+
+_INTEGERS = ("year", *INTEGERS, *(name for name, stands_for in SYNONYMS.items() if stands_for in INTEGERS))
+_BLOBS = {"binary": 1, "tinyblob": 255}
+"""Their longest values in bytes, where no size says it."""
+_TEXT = Field("string")
+_ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
+_read_integer = cast(Converter, converter_of("bigint")).read
+_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def reader_of(  # noqa: PLR0911 - one return a kind of type
+    field: Field | None, type_text: str | None, *, binary: str | None, decimals: str | None
+) -> Reader:
+    """How a column of MySQL is read. `field`: its schema, if the record has one; `type_text`: its type, if
+    known; `binary` and `decimals`: of the configuration."""
+    if field is not None and field.name == _ZONED_TIMESTAMP:
+        return _timestamp(connect_reader(field))
+    if type_text is None:
+        return AS_IT_IS if field is None else _boolean(connect_reader(field))
+    mysql_type = read_type(type_text)
+    name = mysql_type.name
+    if mysql_type.labels:
+        return (enum_of if name == "enum" else set_of)(mysql_type.labels)
+    if name in DECIMALS:
+        return _decimal(field, type_text, mysql_type, decimals)
+    if name == "bit" or name in _INTEGERS:
+        return _integer(field or _default_field(mysql_type), mysql_type)
+    if name in BYTES and (field is None or field.type == "string"):
+        size = mysql_type.sizes[0] if mysql_type.sizes else _BLOBS.get(name)
+        return Reader(str, bytes_from_text(binary, size, is_padded=name == "binary"))
+    if name == "vector":
+        return Reader(list[float], lambda values: struct.pack(f"<{len(values)}f", *values))
+    if field is not None and field.type == "string" and field.name is None:
+        field = None if name == "json" else field
+    field = field or _default_field(mysql_type)
+    return _timestamp(connect_reader(field)) if field.name == _ZONED_TIMESTAMP else connect_reader(field)
+
+
+def _default_field(mysql_type: MySQLType) -> Field:  # noqa: PLR0911 - one return a type
+    """What the connector's default settings make of a type (`time.precision.mode`: adaptive microseconds)."""
+    name, sizes = mysql_type.name, mysql_type.sizes
+    fraction = sizes[0] if sizes else 0
+    if name in _INTEGERS:
+        return Field("int64")
+    if name == "bit":
+        return Field("bytes", name="io.debezium.data.Bits") if fraction > 1 else Field("boolean")
+    if name in ("float", "float4"):
+        return Field("double" if len(sizes) == 1 and fraction > 24 else "float")
+    if name in ("double", "real", "float8"):
+        return Field("double")
+    if name == "date":
+        return Field("int32", name="io.debezium.time.Date")
+    if name == "datetime":
+        unit = "MicroTimestamp" if fraction > 3 else "Timestamp"
+        return Field("int64", name=f"io.debezium.time.{unit}")
+    if name == "timestamp":
+        return Field("string", name=_ZONED_TIMESTAMP)
+    if name == "time":
+        return Field("int64", name="io.debezium.time.MicroTime")
+    if name == "json":
+        return Field("string", name="io.debezium.data.Json")
+    if name in ("geomcollection", *SHAPES):
+        return Field("struct", name="io.debezium.data.geometry.Geometry")
+    return _TEXT
+
+
+# ---- integers
+
+
+def _boolean(reader: Reader) -> Reader:
+    """MySQL has no boolean type: BIT(1) travels as one."""
+    return Reader(bool, int) if reader.json_type is bool else reader
+
+
+def _integer(field: Field, mysql_type: MySQLType) -> Reader:
+    reader = _boolean(connect_reader(field))
+    if field.type == "string":  # of a converter or a transform of the connector: its digits are meant
+        reader = Reader(int | str, _whole, _whole)
+    if field.name == "org.apache.kafka.connect.data.Decimal":  # bigint.unsigned.handling.mode: precise
+        return Reader(bytes, unscaled)
+    if mysql_type.name in ("bigint", "int8") and mysql_type.unsigned:
+        other = reader.other or _whole
+
+        def unsigned(value: int | str) -> int:
+            number: int = value if type(value) is int else other(value)
+            return number if number >= 0 else number + (1 << 64)
+
+        return Reader(int | str, unsigned, other)
+    return reader
+
+
+def _whole(value: Any) -> int:
+    """Of digits in a text."""
+    if isinstance(value, str):
+        number: int = _read_integer(value)
+        return number
+    if type(value) is int:
+        return value
+    raise ValueError("no integer")
+
+
+# ---- timestamps
+
+
+def _timestamp(reader: Reader) -> Reader:
+    """MySQL's TIMESTAMP begins at 1970-01-01 00:00:01; the second before it is its zero date."""
+
+    def none_of_zero(read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+        def finish(value: Any) -> Any:
+            moment = value if read is None else read(value)
+            return None if moment == _ZERO else moment
+
+        return finish
+
+    other = None if reader.other is None else none_of_zero(reader.other)
+    return Reader(reader.json_type, none_of_zero(reader.finish), other)
+
+
+# ---- decimals
+
+
+def _decimal(field: Field | None, type_text: str, mysql_type: MySQLType, decimals: str | None) -> Reader:
+    converter = converter_of(type_text)
+    assert converter is not None
+    from_text: Callable[[str], Decimal] = converter.read
+    scale = mysql_type.sizes[1] if len(mysql_type.sizes) > 1 else 0
+    if field is None:
+        return any_decimal(decimals, mysql_type.sizes[0] if mysql_type.sizes else 10, scale, from_text)
+    if field.type == "bytes":
+        return connect_reader(field)._replace(other=lambda value: from_text(digits_of(value)))
+    if field.type == "string":
+        return Reader(str, from_text)
+    return Reader(float, lambda value: from_text(repr(value)))

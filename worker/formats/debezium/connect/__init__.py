@@ -1,0 +1,1 @@
+"""Kafka Connect's JSON: schemas and the values they describe."""

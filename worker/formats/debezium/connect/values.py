@@ -1,0 +1,278 @@
+"""Values of Kafka Connect's JSON as Python values, by the column's schema.
+
+Debezium's own types are described at https://debezium.io/documentation/reference/stable/connectors/mysql.html
+(data type mappings) and on the page of the PostgreSQL connector. docs/formats.md has the table.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Context, Decimal
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from handlers.decimals import MOST_FRACTION, MOST_ZEROS, BeyondBounds, bounded
+from handlers.mysql.values import single
+from worker.formats.debezium.connect.schema import Field, unquoted_list
+from worker.formats.debezium.connect.times import (
+    beyond_calendar,
+    date_of,
+    in_utc,
+    length_of,
+    moment_of,
+    of_nanos,
+    temporal_text,
+    zoned_time,
+)
+
+__all__ = [
+    "AS_IT_IS",
+    "Reader",
+    "array_of",
+    "bits_of",
+    "compact",
+    "connect_reader",
+    "digits_of",
+    "enum_of",
+    "scaled",
+    "set_of",
+    "unscaled",
+]
+
+
+class Reader(NamedTuple):
+    """How the JSON values of one column become Python values."""
+
+    json_type: Any
+    """What msgspec decodes the value as."""
+    finish: Callable[[Any], Any] | None = None
+    """What is left to do with it, unless it is None. Raises ValueError."""
+    other: Callable[[Any], Any] | None = None
+    """Of a value that is not of `json_type`, as plain JSON gives it. Raises ValueError or TypeError."""
+
+    def read(self, value: Any) -> Any:
+        """The whole way from plain JSON. Raises ValueError, TypeError or ArithmeticError."""
+        try:
+            value = msgspec.convert(value, self.json_type)
+        except msgspec.ValidationError:
+            if self.other is None:
+                raise
+            return self.other(value)
+        return value if value is None or self.finish is None else self.finish(value)
+
+
+class _Geometry(msgspec.Struct, gc=False):
+    wkb: bytes | None = None
+    srid: int | None = None
+
+
+class _AnyScale(msgspec.Struct, gc=False):
+    scale: int
+    value: bytes
+
+
+AS_IT_IS = Reader(Any)
+_MILLI, _MICRO = timedelta(milliseconds=1), timedelta(microseconds=1)
+# Wide enough for PostgreSQL's longest numbers.
+_EXACT = Context(prec=150_000)
+_MOST_PLACES = 1000
+"""Digits after the point, of PostgreSQL's numeric."""
+_LONGEST_BITS = 64
+"""That are one number; longer ones are bytes, the last first."""
+_LENGTH_DIGITS = 10
+_OTHER_SPACE = re.compile(r"[\t\r\n]")
+
+
+# ---- numbers
+
+
+def unscaled(value: bytes) -> int:
+    """A two's complement, big endian: java.math.BigInteger."""
+    return int.from_bytes(value, "big", signed=True)
+
+
+def scaled(scale: int) -> Callable[[bytes], Decimal]:
+    """Of `org.apache.kafka.connect.data.Decimal`: exact, with `scale` digits after the point.
+
+    Raises BeyondBounds for a scale that no source has."""
+    if not -MOST_ZEROS <= scale <= MOST_FRACTION:
+        raise BeyondBounds(f"a decimal with a scale of {scale}")
+    times, from_bytes, unit = _EXACT.multiply, int.from_bytes, Decimal(1).scaleb(-scale)
+    return lambda value: times(unit, from_bytes(value, "big", signed=True))
+
+
+def _any_scale(value: _AnyScale) -> Decimal:
+    return scaled(value.scale)(value.value)
+
+
+def _decimal(field: Field) -> Reader:
+    """Also of `decimal.format=NUMERIC`: a JSON number."""
+    scale = field.parameter("scale") or "0"
+    places = int(scale) if scale.removeprefix("-").isdecimal() else 0
+    if places <= _MOST_PLACES:
+        return Reader(bytes, scaled(places), lambda value: Decimal(digits_of(value)))
+    # PostgreSQL counts scales in eleven bits, of which the connector forgets the sign: 2046 is -2.
+    from_bytes, whole = scaled(places), Decimal(1)
+    return Reader(bytes, lambda value: from_bytes(value).quantize(whole, context=_EXACT))
+
+
+def digits_of(value: Any) -> str:
+    """A JSON number's own digits, as plain JSON gives it. Raises ValueError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise ValueError("no number")  # noqa: TRY004 - as for any value of the wrong type here
+    if isinstance(value, Decimal):
+        return str(bounded(value))
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _bits(value: bytes) -> int:
+    return int.from_bytes(value, "little")
+
+
+# ---- text
+
+
+def compact(text: str) -> str:
+    """JSON without spaces; the order of keys and the spelling of numbers stay."""
+    if " " not in text and not _OTHER_SPACE.search(text):
+        return text
+    try:
+        return msgspec.json.format(text, indent=-1)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+def enum_of(labels: Sequence[str]) -> Reader:
+    """Debezium's stream (not its snapshot) writes a comma in a label as `\\,`."""
+    known = frozenset(labels)
+
+    def label(value: str) -> str:
+        if "\\" not in value or value in known:
+            return value
+        plain = value.replace("\\,", ",")
+        return plain if plain in known else value
+
+    return Reader(str, label if any("," in label for label in labels) else None)
+
+
+def set_of(labels: Sequence[str]) -> Reader:
+    """The labels joined by commas: a tuple in the type's order."""
+    places = {label: place for place, label in enumerate(labels)}
+
+    def chosen(value: str) -> tuple[str, ...]:
+        if not value:
+            return ()
+        parts = value.split(",")
+        try:
+            return tuple(sorted(parts, key=places.__getitem__)) if len(parts) > 1 else (value,)
+        except KeyError:
+            return tuple(parts)
+
+    return Reader(str, chosen)
+
+
+# ---- bytes
+
+
+def _geometry(value: _Geometry) -> bytes | None:
+    """As MySQL keeps it: the SRID, then the WKB."""
+    if value.wkb is None:
+        return None
+    try:
+        return (value.srid or 0).to_bytes(4, "little") + value.wkb
+    except OverflowError:
+        raise ValueError(f"no geometry: SRID {value.srid}") from None
+
+
+def _float_text(value: Any) -> float:
+    """Connect writes NaN and the infinities as text."""
+    if value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)
+    raise ValueError("no number")
+
+
+def _integer_other(value: Any) -> int:
+    """A whole number in another form: true and false, or a number's bytes."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str):
+        try:
+            return unscaled(binascii.a2b_base64(value, strict_mode=True))
+        except binascii.Error:
+            pass
+    raise ValueError("no integer")
+
+
+def array_of(item: Reader) -> Reader:
+    def from_json(values: list[Any]) -> list[Any]:
+        return [None if value is None else item.read(value) for value in values]
+
+    return Reader(list[Any], None if item is AS_IT_IS else from_json)
+
+
+_DATE = Reader(int, date_of, temporal_text("date"))
+_ZONED_TIMESTAMP = Reader(Annotated[datetime, msgspec.Meta(tz=True)], in_utc, beyond_calendar)
+_MILLIS = Reader(int, moment_of(_MILLI), temporal_text("datetime(6)"))
+_TIME_MILLIS = Reader(int, length_of(_MILLI), temporal_text("time(6)"))
+_SHAPE = Reader(_Geometry, _geometry)
+
+_BY_MEANING: Mapping[str, Reader] = {
+    "io.debezium.time.Date": _DATE,
+    "io.debezium.time.Timestamp": _MILLIS,
+    "io.debezium.time.MicroTimestamp": Reader(int, moment_of(_MICRO), temporal_text("datetime(6)")),
+    "io.debezium.time.NanoTimestamp": Reader(int, of_nanos(moment_of(_MICRO))),
+    "io.debezium.time.Time": _TIME_MILLIS,
+    "io.debezium.time.MicroTime": Reader(int, length_of(_MICRO), temporal_text("time(6)")),
+    "io.debezium.time.NanoTime": Reader(int, of_nanos(length_of(_MICRO))),
+    "io.debezium.time.MicroDuration": Reader(int, length_of(_MICRO)),
+    "io.debezium.time.NanoDuration": Reader(int, of_nanos(length_of(_MICRO))),
+    "io.debezium.time.ZonedTimestamp": _ZONED_TIMESTAMP,
+    "io.debezium.time.ZonedTime": Reader(str, zoned_time),
+    "io.debezium.time.IsoDate": Reader(str, temporal_text("date")),
+    "io.debezium.time.IsoTime": Reader(str, temporal_text("time(6)")),
+    "io.debezium.time.IsoTimestamp": Reader(str, temporal_text("datetime(6)")),
+    "org.apache.kafka.connect.data.Date": _DATE,
+    "org.apache.kafka.connect.data.Time": _TIME_MILLIS,
+    "org.apache.kafka.connect.data.Timestamp": _MILLIS,
+    "io.debezium.data.VariableScaleDecimal": Reader(_AnyScale, _any_scale),
+    "io.debezium.data.Bits": Reader(bytes, _bits),
+    "io.debezium.data.Json": Reader(str, compact),
+    "io.debezium.data.geometry.Geometry": _SHAPE,
+    "io.debezium.data.geometry.Geography": _SHAPE,
+    "io.debezium.data.geometry.Point": _SHAPE,
+}
+_BY_TYPE: Mapping[str, Reader] = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), Reader(int, None, _integer_other)),
+    "float": Reader(float, single, _float_text),
+    "double": Reader(float, None, _float_text),
+    "boolean": Reader(bool),
+    "string": Reader(str),
+    "bytes": Reader(bytes),
+}
+
+
+def bits_of(field: Field) -> int:
+    """How many bits a column of `io.debezium.data.Bits` has at most: 2^31 - 1 without a length."""
+    length = field.parameter("length") or ""
+    return int(length) if length.isdecimal() and len(length) <= _LENGTH_DIGITS else _LONGEST_BITS
+
+
+def connect_reader(field: Field) -> Reader:
+    """How a column with this schema is read. What the schema leaves open stays as JSON has it."""
+    if field.name == "io.debezium.data.Bits" and bits_of(field) > _LONGEST_BITS:
+        return Reader(bytes)
+    reader = _BY_MEANING.get(field.name or "")
+    if reader is not None:
+        return reader
+    if field.name == "org.apache.kafka.connect.data.Decimal" and field.type == "bytes":
+        return _decimal(field)
+    if field.name in ("io.debezium.data.Enum", "io.debezium.data.EnumSet"):
+        labels = unquoted_list(field.parameter("allowed") or "")
+        return (enum_of if field.name.endswith("Enum") else set_of)(labels)
+    if field.type == "array" and field.items is not None:
+        return array_of(connect_reader(field.items))
+    return _BY_TYPE.get(field.type, AS_IT_IS)

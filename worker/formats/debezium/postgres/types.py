@@ -1,0 +1,150 @@
+"""PostgreSQL's column types: the form in which Debezium's default settings send them, their names here.
+
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from worker.formats.debezium.connect.schema import Field
+
+__all__ = ["PostgresType", "postgres_type", "sized_decimal"]
+
+
+class PostgresType(NamedTuple):
+    """A column type."""
+
+    field: Field
+    """As the schema would have it."""
+    type_text: str | None
+    """In MySQL's spelling; None for those that it has none for."""
+    is_bit: bool = False
+    """bit(1), which travels as a boolean."""
+
+
+_ALIASES = {
+    "int2": "smallint",
+    "smallserial": "smallint",
+    "int": "integer",
+    "int4": "integer",
+    "serial": "integer",
+    "int8": "bigint",
+    "bigserial": "bigint",
+    "decimal": "numeric",
+    "float4": "real",
+    "float8": "double precision",
+    "bool": "boolean",
+    "character varying": "varchar",
+    "character": "char",
+    "bpchar": "char",
+    "timestamp without time zone": "timestamp",
+    "timestamp with time zone": "timestamptz",
+    "time without time zone": "time",
+    "time with time zone": "timetz",
+    "bit varying": "varbit",
+    "jsonb": "json",
+}
+_PLAIN: Mapping[str, PostgresType] = {
+    "smallint": PostgresType(Field("int16"), "smallint"),
+    "integer": PostgresType(Field("int32"), "int"),
+    "bigint": PostgresType(Field("int64"), "bigint"),
+    "oid": PostgresType(Field("int64"), "bigint"),
+    "real": PostgresType(Field("float"), "float"),
+    "double precision": PostgresType(Field("double"), "double"),
+    "boolean": PostgresType(Field("boolean"), "boolean"),
+    "bytea": PostgresType(Field("bytes"), "longblob"),
+    "date": PostgresType(Field("int32", name="io.debezium.time.Date"), "date"),
+    "timestamptz": PostgresType(Field("string", name="io.debezium.time.ZonedTimestamp"), "timestamp(6)"),
+    "timetz": PostgresType(Field("string", name="io.debezium.time.ZonedTime"), "time(6)"),
+    "interval": PostgresType(Field("int64", name="io.debezium.time.MicroDuration"), None),
+    "json": PostgresType(Field("string", name="io.debezium.data.Json"), "json"),
+    "hstore": PostgresType(Field("string", name="io.debezium.data.Json"), "json"),
+    "uuid": PostgresType(Field("string", name="io.debezium.data.Uuid"), "uuid"),
+    "point": PostgresType(Field("struct", name="io.debezium.data.geometry.Point"), "point"),
+    "geometry": PostgresType(Field("struct", name="io.debezium.data.geometry.Geometry"), "geometry"),
+    "geography": PostgresType(Field("struct", name="io.debezium.data.geometry.Geography"), "geometry"),
+    **dict.fromkeys(
+        (
+            *("text", "citext", "name", "xml", "inet", "cidr", "macaddr", "macaddr8", "tsvector", "ltree"),
+            *("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"),
+        ),
+        PostgresType(Field("string"), "longtext"),
+    ),
+}
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_TEXT = re.compile(
+    r"([a-z_][a-z_0-9 ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\))?((?: with(?:out)? time zone)?)"
+)
+_MILLIS = 3
+_LONGEST_BITS = 64
+
+
+def postgres_type(text: str) -> PostgresType | None:  # noqa: PLR0911 - one return a kind
+    """The type written so: `numeric(12,2)`, `character varying(10)[]`, `timestamptz`; None for another."""
+    text = " ".join(text.lower().split())
+    if text.endswith("[]"):
+        item = postgres_type(text.removesuffix("[]"))
+        return None if item is None else PostgresType(Field("array", items=_item(item.field)), None)
+    if re.match(r"interval\b", text):  # interval day to second(3)
+        return _PLAIN["interval"]
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        return None
+    name = _ALIASES.get(found[1] + found[4], found[1] + found[4])
+    first, second = (None if part is None else int(part) for part in (found[2], found[3]))
+    match name:
+        case "numeric":
+            return _numeric(first, second or 0)
+        case "money":
+            return PostgresType(Field("bytes", name=_DECIMAL, parameters={"scale": "2"}), "decimal(19,2)")
+        case "char" | "varchar":
+            return PostgresType(Field("string"), f"{name}({first})" if first else "longtext")
+        case "bit" | "varbit":
+            return _bits(first or (1 if name == "bit" else 0), is_fixed=name == "bit")
+        case "timestamp":
+            unit = "Timestamp" if first is not None and first <= _MILLIS else "MicroTimestamp"
+            digits = 6 if first is None else first
+            return PostgresType(Field("int64", name=f"io.debezium.time.{unit}"), f"datetime({digits})")
+        case "time":
+            digits = 6 if first is None else first
+            unit, width = ("Time", "int32") if digits <= _MILLIS else ("MicroTime", "int64")
+            return PostgresType(Field(width, name=f"io.debezium.time.{unit}"), f"time({digits})")
+    return _PLAIN.get(name)
+
+
+def sized_decimal(precision: int, scale: int) -> str:
+    """A decimal's type text where every target has one: PostgreSQL's numeric(3,5) has five digits after the
+    point, numeric(5,-2) seven before it.
+
+    >>> sized_decimal(3, 5), sized_decimal(5, -2)
+    ('decimal(5,5)', 'decimal(7,0)')
+    """
+    return f"decimal({precision - scale},0)" if scale < 0 else f"decimal({max(precision, scale)},{scale})"
+
+
+def _numeric(precision: int | None, scale: int) -> PostgresType:
+    if precision is None:
+        return PostgresType(Field("struct", name="io.debezium.data.VariableScaleDecimal"), "decimal")
+    # The connector counts scales in eleven bits, and forgets the sign.
+    parameters = {"scale": str(scale % 2048), "connect.decimal.precision": str(precision)}
+    return PostgresType(Field("bytes", name=_DECIMAL, parameters=parameters), sized_decimal(precision, scale))
+
+
+def _bits(length: int, *, is_fixed: bool) -> PostgresType:
+    if is_fixed and length == 1:
+        return PostgresType(Field("boolean"), "bit(1)", is_bit=True)
+    is_short = 0 < length <= _LONGEST_BITS
+    field = Field("bytes", name="io.debezium.data.Bits", parameters={"length": str(length or 2**31 - 1)})
+    return PostgresType(field, f"bit({length})" if is_short else "longblob")
+
+
+def _item(field: Field) -> Field:
+    """An array's times are in microseconds, whatever its size."""
+    if field.name == "io.debezium.time.Time":
+        return Field("int64", name="io.debezium.time.MicroTime")
+    if field.name == "io.debezium.time.Timestamp":
+        return Field("int64", name="io.debezium.time.MicroTimestamp")
+    return field

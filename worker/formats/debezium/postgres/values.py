@@ -1,0 +1,71 @@
+"""Columns of PostgreSQL's rows: by their Connect schema, the type that the configuration gives, or both."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from worker.formats.debezium.connect.schema import Field
+from worker.formats.debezium.connect.text_forms import any_decimal, bytes_from_text, decimal_from_text
+from worker.formats.debezium.connect.values import (
+    AS_IT_IS,
+    Reader,
+    array_of,
+    connect_reader,
+    digits_of,
+)
+from worker.formats.debezium.postgres.types import postgres_type
+
+__all__ = ["postgres_reader"]
+
+_MONEY = 19  # digits
+_DECIMALS = ("org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal")
+
+
+def postgres_reader(
+    field: Field | None, type_text: str | None, *, binary: str | None, decimals: str | None
+) -> Reader:
+    """How a column is read. `field`: its schema, if the record has one; `type_text`: its type, if it was
+    given; `binary` and `decimals`: of the configuration."""
+    told = None if type_text is None else postgres_type(type_text)
+    if told is None:
+        return AS_IT_IS if field is None else connect_reader(field)
+    if told.is_bit:
+        return Reader(bool, int)
+    return _reader(field, told.field, binary, decimals)
+
+
+def _reader(field: Field | None, told: Field, binary: str | None, decimals: str | None) -> Reader:
+    if told.items is not None:
+        items = None if field is None else field.items
+        return array_of(_reader(items, told.items, binary, decimals))
+    if told.name in _DECIMALS:
+        return _decimal(field, told, decimals)
+    if told == _BYTES and (field is None or field.type == "string"):
+        return Reader(str, bytes_from_text(binary))
+    if field is None or (field.type == "string" and field.name is None):
+        return connect_reader(told)
+    return connect_reader(field)
+
+
+def _decimal(field: Field | None, told: Field, decimals: str | None) -> Reader:
+    kind = None if field is None else field.type
+    if kind in ("bytes", "struct"):
+        assert field is not None
+        return connect_reader(field)
+    if kind == "string" or (kind is None and decimals == "string"):
+        return Reader(str, decimal_from_text)
+    if kind in ("double", "float") or (kind is None and decimals == "double"):
+        return Reader(Any, _from_json)
+    precision, scale = told.parameter("connect.decimal.precision"), int(told.parameter("scale") or "0")
+    if told.name != _DECIMALS[0] or scale:  # base64 has no point, and text has one
+        return connect_reader(told)._replace(other=_from_json)
+    return any_decimal(decimals, int(precision or _MONEY), scale, decimal_from_text)
+
+
+def _from_json(value: Any) -> Decimal:
+    """Of a number, or of digits as text."""
+    return decimal_from_text(value if isinstance(value, str) else digits_of(value))
+
+
+_BYTES = Field("bytes")

@@ -1,0 +1,162 @@
+"""The `json:` section: where records of the format json hold what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainValidator, PrivateAttr, WithJsonSchema
+
+from handlers.mysql.types import read_type
+from handlers.options.matching import table_matcher
+from handlers.options.section import Section
+from handlers.options.values import TablePattern, not_allowed
+from worker.formats.own_json.columns import TYPE_NAMES
+from worker.formats.own_json.paths import InKey, InValue, read_source
+
+__all__ = ["JsonLayout", "JsonOperation", "JsonTable", "TimeUnit"]
+
+JsonOperation = Literal["insert", "update", "delete", "snapshot", "skip"]
+TimeUnit = Literal["s", "ms", "us", "ns", "iso8601"]
+
+_DEFAULT_OPERATIONS: dict[str, JsonOperation] = {
+    "c": "insert",
+    "u": "update",
+    "d": "delete",
+    "r": "snapshot",
+    "insert": "insert",
+    "update": "update",
+    "delete": "delete",
+    "snapshot": "snapshot",
+    "INSERT": "insert",
+    "UPDATE": "update",
+    "DELETE": "delete",
+}
+_ROW = "a path in the value, such as payload.after, or . for the whole value"
+_KEY = "a list of column names, or a path to an object or to such a list, such as source.key or $key"
+_TYPE = "a column type such as bigint unsigned, decimal(12,2), datetime(6) or json"
+_MEANINGS = "a mapping of what the records say to insert, update, delete, snapshot or skip"
+
+
+def _source(value: object) -> str:
+    text = _text(value)
+    try:
+        read_source(text)
+    except ValueError as error:
+        raise not_allowed(str(error)) from None
+    return text
+
+
+def _row(value: object) -> str:
+    text = _text(value)
+    try:
+        if isinstance(read_source(text), InValue):
+            return text
+    except ValueError:
+        pass
+    raise not_allowed(_ROW)
+
+
+def _key(value: object) -> str | list[str]:
+    if isinstance(value, list) and all(isinstance(name, str) and name for name in value):
+        return value
+    if isinstance(value, str):
+        try:
+            if isinstance(read_source(value), InValue | InKey):
+                return value
+        except ValueError:
+            pass
+    raise not_allowed(_KEY, f"[{value}]" if isinstance(value, str) and value.isidentifier() else None)
+
+
+def _type(value: object) -> str:
+    name = read_type(value).name if isinstance(value, str) else ""
+    if name not in TYPE_NAMES:
+        near = get_close_matches(name, TYPE_NAMES, n=1)
+        raise not_allowed(_TYPE, near[0] if near else None)
+    return str(value)
+
+
+def _operations(value: object) -> object:
+    if not isinstance(value, Mapping) or not value:
+        raise not_allowed(_MEANINGS)
+    return {_said(said): meaning for said, meaning in value.items()}
+
+
+def _said(key: object) -> str:
+    """As JSON writes it: YAML's key may be a number, true, false or null."""
+    if key is None:
+        return "null"
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise not_allowed("text")
+    return value
+
+
+_text_schema = WithJsonSchema({"type": "string", "minLength": 1})
+_key_schema = WithJsonSchema(
+    {"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string"}}]}
+)
+
+JsonSource = Annotated[str, PlainValidator(_source), _text_schema]
+JsonRow = Annotated[str, PlainValidator(_row), _text_schema]
+JsonKey = Annotated[str | list[str], PlainValidator(_key), _key_schema]
+ColumnTypes = dict[str, Annotated[str, PlainValidator(_type), _text_schema]]
+Operations = Annotated[dict[str, JsonOperation], BeforeValidator(_operations)]
+
+
+class JsonTable(Section):
+    """What only the tables have that a pattern matches."""
+
+    match: TablePattern
+    """A glob on database.table (shop.*), or /regular expression/; the whole name must match."""
+    key: JsonKey | None = None
+    """Instead of the layout's `key`."""
+    columns: ColumnTypes = Field(default={})
+    """More types, which go before those of the layout."""
+
+    _matches: Callable[[str], bool] = PrivateAttr()
+
+    def model_post_init(self, _context: Any, /) -> None:
+        """Prepare the pattern once."""
+        self._matches = table_matcher(self.match)
+
+    def matches(self, table: str) -> bool:
+        """Whether the pattern takes `table` ("database.table")."""
+        return self._matches(table)
+
+
+class JsonLayout(Section):
+    """Where records of the format json hold what; see docs/formats.md for how a place is written."""
+
+    database: JsonSource
+    """The database's name: a path, =constant, $topic, $topic.1, $key.name or $header.name."""
+    table: JsonSource
+    """The table's name, likewise."""
+    operation: JsonSource | None = None
+    """What happened, by `operations`; without it before and after tell: a record with after alone is an
+    insert."""
+    operations: Operations = Field(default=_DEFAULT_OPERATIONS)
+    """What the records say, and what it means: insert, update, delete, snapshot, or skip."""
+    key: JsonKey | None = None
+    """The primary key: a list of column names, or a path to an object of them ($key: the record's key)."""
+    before: JsonRow | None = None
+    """The row as it was before an update or a delete."""
+    after: JsonRow = "."
+    """The row as it is after the change; `.` is the whole value."""
+    exclude: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
+    """Members of the rows that are no columns."""
+    time: JsonSource | None = None
+    """When it happened; without it, Kafka's time of the record."""
+    time_unit: TimeUnit = "ms"
+    """What `time` counts since 1970, or iso8601."""
+    transaction: JsonSource | None = None
+    """The source's transaction."""
+    columns: ColumnTypes = Field(default={})
+    """Types of columns, in MySQL's words; values of other columns stay as JSON has them."""
+    tables: list[JsonTable] = Field(default=[])
+    """Keys and types of some tables; the first match wins."""

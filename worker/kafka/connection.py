@@ -1,0 +1,171 @@
+"""Reaching what a configuration names, without changing it: Kafka, and every handler's target."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+
+from handlers import HandlerContext
+from handlers.loading.registry import HandlerTypeError, OptionsError, create
+from handlers.options.matching import topic_matcher
+from worker.configuration import Configuration, HandlerEntry
+from worker.configuration.kafka_properties import admin_settings
+from worker.formats.choice import entry_for
+
+__all__ = ["Reached", "reach_handlers", "reach_kafka"]
+
+KAFKA_SECONDS = 10.0
+HANDLER_SECONDS = 60.0
+"""A Java process may have to start."""
+
+# Trying longer does not help against these.
+_FINAL = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What came of one attempt; `error` is None when it was reached."""
+
+    target: str
+    detail: str = ""
+    error: str | None = None
+
+
+def reach_kafka(configuration: Configuration, seconds: float = KAFKA_SECONDS) -> list[Reached]:
+    """Ask the brokers for their topics, for at most `seconds`; one answer for each entry of `kafka.topics`
+    and `kafka.ddl_topics`, and one for the dead-letter topic.
+
+    Topics are never created by asking.
+    """
+    servers = configuration.kafka.bootstrap_servers
+    try:
+        metadata = _metadata(configuration, seconds)
+    except _Unreachable as fault:
+        return [Reached(f"kafka {servers}", error=str(fault))]
+    answers = [Reached(f"kafka {servers}", f"{len(metadata.brokers)} brokers")]
+    patterns = dict.fromkeys([*configuration.kafka.topics, *configuration.kafka.ddl_topics])
+    formats = configuration.format
+    entries = ("^",) if isinstance(formats, str) else tuple(formats)
+    answers += [_topic(metadata, pattern, entries) for pattern in patterns]
+    if configuration.dead_letter is not None:
+        answers.append(_dead_letter_topic(configuration, metadata, configuration.dead_letter.topic))
+    return answers
+
+
+class _Unreachable(Exception):
+    pass
+
+
+def _metadata(configuration: Configuration, seconds: float) -> Any:
+    """The cluster's metadata, as confluent_kafka.admin describes it (the package exports no type of it)."""
+    errors: list[KafkaError] = []
+    silent = logging.Logger("connection", level=logging.CRITICAL + 1)
+    settings: dict[str, Any] = {**admin_settings(configuration), "error_cb": errors.append}
+    admin = AdminClient(settings, logger=silent)
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return admin.list_topics(timeout=1)
+        except KafkaException as error:
+            last: KafkaError = error.args[0]
+        # The reason comes to the callback; the call itself only times out.
+        admin.poll(0)
+        final = next((error for error in errors if error.code() in _FINAL), None)
+        if final is not None:
+            kind = "TLS failed" if final.code() == KafkaError._SSL else "authentication failed"
+            raise _Unreachable(f"{kind}: {final.str()}")
+        if time.monotonic() >= end:
+            reasons = [error for error in errors if error.code() != KafkaError._ALL_BROKERS_DOWN]
+            raise _Unreachable(f"no answer within {seconds:g} s: {(reasons or [last])[-1].str()}")
+
+
+def _topic(metadata: Any, pattern: str, formats: tuple[str, ...]) -> Reached:
+    matches = topic_matcher(pattern)
+    found = {name: topic for name, topic in metadata.topics.items() if matches(name)}
+    if not found:
+        what = "no topic matches it yet" if pattern.startswith("^") else "there is no such topic"
+        return Reached(f"topic {pattern}", error=what)
+    denied = [f"{name}: {topic.error.str()}" for name, topic in found.items() if topic.error is not None]
+    if denied:
+        return Reached(f"topic {pattern}", error="; ".join(denied))
+    unread = [name for name in sorted(found) if entry_for(name, formats) is None]
+    if unread:
+        return Reached(
+            f"topic {pattern}",
+            error=f"no entry of format: matches {', '.join(unread)}: nothing of it is read",
+        )
+    told = ", ".join(f"{name} ({len(topic.partitions)} partitions)" for name, topic in sorted(found.items()))
+    return Reached(f"topic {pattern}", told)
+
+
+def _dead_letter_topic(configuration: Configuration, metadata: Any, name: str) -> Reached:
+    """It may be missing where the brokers make it when the first letter is written."""
+    target = f"dead-letter topic {name}"
+    topic = metadata.topics.get(name)
+    if topic is not None:
+        if topic.error is not None:
+            return Reached(target, error=topic.error.str())
+        return Reached(target, f"{len(topic.partitions)} partitions")
+    silent = logging.Logger("connection", level=logging.CRITICAL + 1)
+    broker = ConfigResource(ConfigResource.Type.BROKER, str(next(iter(metadata.brokers))))
+    try:
+        admin = AdminClient(admin_settings(configuration), logger=silent)
+        found = admin.describe_configs([broker], request_timeout=KAFKA_SECONDS)[broker].result(KAFKA_SECONDS)
+        makes = found["auto.create.topics.enable"].value == "true"
+    except (KafkaException, KeyError, TimeoutError):
+        return Reached(target, "not there yet, and the brokers do not say whether they would make it")
+    if makes:
+        return Reached(target, "not there yet; the brokers make it when the first letter is written")
+    return Reached(target, error="there is no such topic, and the brokers make none: create it")
+
+
+def reach_handlers(configuration: Configuration, seconds: float = HANDLER_SECONDS) -> Iterator[Reached]:
+    """Let every handler reach its target (`Handler.check`): equal ones once, each for at most `seconds`."""
+    seen: list[HandlerEntry] = []
+    for rule in configuration.tables:
+        for entry in rule.handlers:
+            if entry not in seen:
+                seen.append(entry)
+                yield _reach(configuration, entry, seconds)
+
+
+def _reach(configuration: Configuration, entry: HandlerEntry, seconds: float) -> Reached:
+    target = f"handler {entry.name}"
+    outcome: list[str | None] = []
+
+    def attempt() -> None:
+        try:
+            create(entry, configuration.folder).check(_context(configuration, entry))
+        except (HandlerTypeError, OptionsError) as error:
+            outcome.append(str(error))
+        except BaseException as error:  # SystemExit, too
+            outcome.append(f"{type(error).__name__}: {error}")
+        else:
+            outcome.append(None)
+
+    # A check that hangs must not hold the command: its thread ends with the process.
+    thread = threading.Thread(target=attempt, name=f"check-{entry.name}", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not outcome:
+        return Reached(target, error=f"no answer within {seconds:g} s")
+    return Reached(target, error=outcome[0])
+
+
+def _context(configuration: Configuration, entry: HandlerEntry) -> HandlerContext:
+    return HandlerContext(
+        start_timeout=HANDLER_SECONDS - 5,  # what it has begun is to be ended by then
+        worker=configuration.name,
+        handler=entry.name,
+        lanes=configuration.lanes.count,
+        folder=configuration.folder,
+        spark=configuration.spark,
+    )

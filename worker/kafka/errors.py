@@ -1,0 +1,118 @@
+"""Kafka's errors, told to people: once in a while, with what to do about them. Questions are asked again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from handlers.logs import get_logger
+from offsets.stores.interface import CheckpointError
+
+__all__ = [
+    "ANSWER_SECONDS",
+    "NOWHERE",
+    "KafkaErrors",
+    "Stopping",
+    "answered",
+    "until_answered",
+]
+
+Answer = TypeVar("Answer")
+
+log = get_logger("kafka")
+
+_AGAIN_SECONDS = 10.0
+_ASK_AGAIN_SECONDS = 1.0
+
+ANSWER_SECONDS = 2.0
+"""What a question about one partition may take while the others wait."""
+NOWHERE = 2**62
+"""An offset that no log has: once the partition can be read, the broker says that it is out of range."""
+
+_HINTS = {
+    KafkaError._ALL_BROKERS_DOWN: "no broker can be reached; trying again. See kafka.bootstrap_servers",
+    KafkaError._TRANSPORT: "the broker cannot be reached; trying again. See kafka.bootstrap_servers",
+    KafkaError._RESOLVE: "the broker's name is not known; trying again. See kafka.bootstrap_servers",
+    KafkaError._AUTHENTICATION: "the broker refuses the credentials; see sasl.* in kafka.properties",
+    KafkaError._SSL: "TLS failed; see ssl.* and security.protocol in kafka.properties",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "there is no such topic yet; see kafka.topics and kafka.ddl_topics",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user may not read the topic; it needs the ACL Read on it",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "the user may not join the group; it needs the ACL Read on it",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "the broker refuses the credentials; see sasl.* in properties",
+    KafkaError._MAX_POLL_EXCEEDED: "the group went on without this worker; it joins again",
+}
+
+
+class Stopping(Exception):
+    """The worker is to stop, so nobody needs the answer any more."""
+
+
+def until_answered(
+    ask: Callable[[], Answer], *, alive: Callable[[], None], stopping: threading.Event
+) -> Answer:
+    """Kafka's answer, however long it is away: it is asked again, and `alive` called each time.
+
+    Raises:
+        Stopping: `stopping` was set before there was an answer.
+    """
+    while not stopping.is_set():
+        alive()
+        try:
+            return ask()
+        except (KafkaException, CheckpointError) as error:
+            log.error("kafka_does_not_answer", error=str(error), hint="trying again")
+            stopping.wait(_ASK_AGAIN_SECONDS)
+    raise Stopping
+
+
+def answered(ask: Callable[[], Answer], partition: object) -> Answer | None:
+    """Kafka's answer about one partition; None, which is told, if there is none: nobody else waits for it."""
+    try:
+        return ask()
+    except KafkaException as error:
+        log.error(
+            "offset_not_told",
+            partition=str(partition),
+            error=str(error),
+            hint="the partition is not read until its leader tells its offsets; the others are",
+        )
+        return None
+
+
+class KafkaErrors:
+    """Logs errors, the same one again after ten seconds at the earliest, and remembers what holds the
+    worker up."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        # Guards `_last` and `_trouble`: librdkafka's callbacks and the fetcher report, others look.
+        self._lock = threading.Lock()
+        self._last: dict[tuple[int, str | None], float] = {}
+        self._trouble: dict[str | None, str] = {}
+
+    def report(self, error: KafkaError, topic: str | None = None) -> None:
+        """Log the error unless it was just logged. The consumer's `error_cb`, too."""
+        code = error.code()
+        hint = _HINTS.get(code, "librdkafka goes on trying" if error.retriable() else None)
+        with self._lock:
+            now = self._clock()
+            key = (code, topic)
+            if now - self._last.get(key, -_AGAIN_SECONDS) < _AGAIN_SECONDS:
+                return
+            self._last[key] = now
+            self._trouble[topic] = f"{topic + ': ' if topic else ''}{error.str()}"
+        log.error("kafka_error", error=error.str(), code=error.name(), topic=topic, hint=hint)
+
+    def settled(self) -> None:
+        """The group has given this worker its partitions: what was reported before is over."""
+        with self._lock:
+            self._trouble = {topic: text for topic, text in self._trouble.items() if topic is not None}
+
+    def trouble(self, reading: set[str]) -> str | None:
+        """What the last errors were that still hold up a topic that is not among those being read."""
+        with self._lock:
+            texts = [text for topic, text in self._trouble.items() if topic is None or topic not in reading]
+        return "; ".join(texts) or None

@@ -1,0 +1,346 @@
+"""Lanes: bounded queues between the fetcher and the processors, work conserving and in order per unit.
+
+put (`offer`), `take`, `finish`, `give_back`: the four verbs of the interface. A unit (a table; with order by
+row a shard of one) has at most one batch running; an idle processor takes a whole ready unit from the fullest
+lane, so that one hot lane never leaves the others idle.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from worker.formats.decoding import SMALL
+from worker.lanes.lane import Lane, Room
+from worker.lanes.lane_changes import give_tables, resize
+from worker.lanes.schedule import Schedule
+from worker.lanes.snapshot import LanesView, look
+from worker.units.assignment import Assignment
+from worker.units.delivery import Delivery
+from worker.units.rows.spreading import Spread
+from worker.units.unit import Unit, UnitState
+from worker.units.work import Work
+
+if TYPE_CHECKING:
+    from worker.configuration import LanesRule
+    from worker.units.table import Table
+
+__all__ = ["Lanes"]
+
+
+class Lanes:
+    """All lanes of a worker. Bounds: `max_records` queued and running of each lane, `max_bytes` of all
+    together."""
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        max_records: int,
+        max_bytes: int,
+        work_stealing: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        # Guards every lane, every unit's queue and state, the schedule, and what stands below. Held for
+        # microseconds: handlers never run under it.
+        self._lock = threading.Lock()
+        self.lanes = [Lane(number, self._lock) for number in range(count)]
+        self._space = threading.Condition(self._lock)  # told when the refused delivery fits
+        self._settled = threading.Condition(self._lock)  # told when a batch ends while partitions leave
+        self._room = Room(self.lanes, max_records, max_bytes)
+        self._stealing = work_stealing
+        self._clock = clock
+        self._schedule = Schedule(self.lanes, self._room, stealing=work_stealing)
+        self._refused: Delivery | None = None  # the delivery that did not fit
+        self._halted: dict[Unit, None] = {}  # those that halted, until somebody asks: some went on since
+        self._withdrawing = False
+        self._stopping = False
+
+    @property
+    def most_decoded(self) -> int:
+        """Bytes that one record may take when it is decoded."""
+        return max(self._room.max_bytes, SMALL)
+
+    # -- the fetcher's side
+
+    def offer(self, delivery: Delivery) -> bool:
+        """Queue a whole delivery; False, and nothing taken, when it does not fit now."""
+        with self._lock:
+            schedule = self._schedule
+            if not self._room.fits(delivery):
+                self._refused = delivery
+                schedule.pressed = True
+                schedule.let_run(schedule.timers.waiting())
+                return False
+            self._refused = None
+            schedule.pressed = False
+            self._room.take(delivery)
+            now = self._clock()
+            woken = 0
+            for unit, chunk in delivery.parts:
+                chunk.enqueued = unit.used = now
+                unit.push(chunk)
+                if unit.state in (UnitState.IDLE, UnitState.GATHERING):
+                    woken += schedule.arrange(unit)
+            schedule.idle.wake(woken)
+            return True
+
+    def wait_for_space(self, timeout: float) -> bool:
+        """True as soon as the delivery that was refused would fit; False after `timeout` seconds."""
+        with self._lock:
+            if self._refused is None or self._room.fits(self._refused):
+                return True
+            return self._space.wait(timeout)
+
+    def forget_refused(self) -> None:
+        """The refused delivery is not coming back."""
+        with self._lock:
+            self._refused = None
+            self._schedule.pressed = False
+
+    def withdraw(self, units: Iterable[Unit], gone: set[Assignment], timeout: float) -> list[str]:
+        """Forget what the units hold of partitions that leave, marked closed before, and wait until their
+        running batches ended. Returns the tables still running after `timeout` seconds.
+
+        The fetcher's thread only: nothing is offered meanwhile."""
+        with self._lock:
+            units = [unit for unit in units if not unit.at_rest]
+            self._schedule.idle.wake(self._schedule.drop(units, gone))
+            self._withdrawing = True
+            end = self._clock() + timeout
+            while (running := self._running_of(gone)) and (left := end - self._clock()) > 0:
+                self._settled.wait(left)
+            self._withdrawing = False
+            self._schedule.idle.wake(self._schedule.forget(units, gone))
+            return running
+
+    def resize(self, rule: LanesRule, home: Callable[[Unit], int], units: Iterable[Unit]) -> list[int]:
+        """Other lanes and bounds, while batches run. `home`: the lane of a table; `units`: all of them.
+
+        Returns the lanes that need a processor. The fetcher's thread only: what it holds must be counted anew
+        (`Delivery.recount`)."""
+        with self._lock:
+            self._stealing = rule.work_stealing
+            free = resize(
+                self.lanes, rule, self._room, self._schedule, home=home, units=units, lock=self._lock
+            )
+            self._space.notify_all()
+            return free
+
+    def give_tables(self, changed: Iterable[tuple[Unit, Table]]) -> None:
+        """Other rules and handlers: for a batch that runs from its next attempt on."""
+        with self._lock:
+            give_tables(changed, self._schedule)
+
+    def at_rest(self, units: Iterable[Unit]) -> list[Unit]:
+        """Those that hold and run nothing. The fetcher's thread: it stays so until that offers something."""
+        with self._lock:
+            return [unit for unit in units if unit.at_rest]
+
+    def running(self) -> list[Work]:
+        """The batches that run."""
+        with self._lock:
+            return [lane.running for lane in self.lanes if lane.running]
+
+    def stop(self) -> None:
+        """Let no further batch begin; `take` returns None from now on."""
+        with self._lock:
+            self._stopping = True
+            for lane in self.lanes:
+                lane.condition.notify_all()
+            self._space.notify_all()
+
+    # -- the processors' side
+
+    def take(self, number: int, finished: Work | None = None) -> Work | None:
+        """The next batch for this lane's processor; waits for one. None when the lanes are stopped.
+
+        `finished`: the batch before, when it is done (as `finish`, at one go)."""
+        lane = self.lanes[number]
+        with self._lock:
+            if finished is not None:
+                self._finish(number, finished)
+            schedule = self._schedule
+            timers = schedule.timers
+            while not self._stopping:
+                if number >= schedule.count:
+                    schedule.retire(lane)
+                    return None
+                now = self._clock()
+                if timers:
+                    schedule.let_run(dict.fromkeys(timers.due(now)))
+                if lane.ready or (schedule.ready and self._stealing):
+                    unit = schedule.next_ready(lane)
+                    work = schedule.cut(unit)
+                    schedule.turns = schedule.ready > 0 and work.shortened
+                    unit.state = UnitState.RUNNING
+                    lane.running = work
+                    lane.since = now
+                    if timers:
+                        schedule.idle.left_for_work()
+                    return work
+                schedule.idle.wait(lane, now)
+            return None
+
+    def finish(self, number: int, work: Work) -> None:
+        """The batch is done: release what it held, queue its unit again if more is there."""
+        with self._lock:
+            self._finish(number, work)
+
+    def give_back(self, number: int, work: Work, *, delay: float, error: str | None = None) -> None:
+        """The batch is not done: keep it, and offer it again after `delay` seconds. The processor is free."""
+        with self._lock:
+            unit = work.unit
+            self._leave(number)
+            unit.error = error
+            self._schedule.kept[unit] = work
+            unit.due = self._clock() + delay
+            unit.state = UnitState.BACKOFF
+            if work.withdrawn:
+                self._wake(self._schedule.unfold(unit))
+            else:
+                if delay > 0:
+                    self._schedule.set_timer(unit)
+                else:  # its lane may be another's by now
+                    self._schedule.let_run((unit,))
+                self._wake(self._schedule.let_others_go_on(unit))
+            self._tell()
+
+    def halt(self, number: int, work: Work, error: str) -> None:
+        """A change of it failed for good: its unit stops here, still counting against the bounds."""
+        with self._lock:
+            unit = work.unit
+            self._leave(number)
+            unit.error = error
+            self._schedule.kept[unit] = work
+            unit.state = UnitState.HALTED
+            self._halted[unit] = None
+            withdrawn, schedule = work.withdrawn, self._schedule
+            self._wake(schedule.unfold(unit) if withdrawn else schedule.let_others_go_on(unit))
+            self._tell()
+
+    def unblock(self) -> None:
+        """A target is back: whoever waits for one may look again at once."""
+        with self._lock:
+            self._schedule.let_run(self._schedule.timers.blocked())
+
+    def shorten(self, number: int, work: Work, records: int) -> Work:
+        """Cut a running batch after its first `records`; the rest goes back to the front of its queue."""
+        with self._lock:
+            self._schedule.put_back(work.unit, work.unfinished_chunks(records))
+            self.lanes[number].running = first = work.head(records)
+            return first
+
+    def spread(self, number: int, work: Work, spread: Spread) -> None:
+        """The batch of a table in row order is decoded: queue its rows in their shards."""
+        with self._lock:
+            unit, schedule = work.unit, self._schedule
+            self._leave(number)
+            unit.mended()
+            self._room.release(unit, spread.records, spread.bytes)
+            woken = schedule.spread(unit, spread.parts)
+            unit.state = UnitState.IDLE  # not before its shards have what it had: see Unit.at_rest
+            schedule.put_back(unit, spread.rest)
+            self._wake(woken + schedule.arrange(unit))
+            self._tell()
+
+    @property
+    def count(self) -> int:
+        """Lanes in use."""
+        return self._schedule.count
+
+    @property
+    def queued(self) -> int:
+        """Records queued and running, of all lanes, at about this moment."""
+        return sum(lane.records for lane in self.lanes)
+
+    @property
+    def spread_bytes(self) -> int:
+        """Of records whose rows wait or run in shards, as they were fetched."""
+        return self._room.spread
+
+    @property
+    def pressed(self) -> bool:
+        """A delivery waits because it does not fit."""
+        return self._refused is not None
+
+    @property
+    def finished_records(self) -> int:
+        """Of all tables so far, at about this moment."""
+        return sum(lane.finished_records for lane in self.lanes) + self._schedule.finished_records
+
+    def halted(self) -> list[str]:
+        """The tables of which a change failed for good."""
+        with self._lock:
+            self._halted = {unit: None for unit in self._halted if unit.state is UnitState.HALTED}
+            return list(dict.fromkeys(unit.table.label for unit in self._halted))
+
+    def snapshot(self, units: Sequence[Unit], most: int) -> LanesView:
+        """Lanes and tables as they are now; of the tables at most so many. Any thread."""
+        return look(
+            self.lanes,
+            units,
+            self._schedule.kept,
+            count=self.count,
+            now=self._clock(),
+            lock=self._lock,
+            most=most,
+        )
+
+    def dead_end(self) -> bool:
+        """A delivery waits for room that only halted tables could give."""
+        with self._lock:
+            if self._refused is None or self._room.fits(self._refused):
+                return False
+            return self._schedule.quiescent
+
+    def worked_off(self) -> bool:
+        """All that came is done, but for halted tables. Nobody waits any longer for a fuller batch."""
+        with self._lock:
+            self._schedule.let_run(self._schedule.timers.waiting())
+            return self._refused is None and self._schedule.quiescent
+
+    @property
+    def lock(self) -> threading.Lock:
+        """For those who look at several lanes or units at one moment."""
+        return self._lock
+
+    # -- under the lock
+
+    def _finish(self, number: int, work: Work) -> None:
+        unit = work.unit
+        unit.turns.ran(work.records, self._leave(number), shortened=work.shortened)
+        if unit.error is not None:
+            unit.mended()
+        unit.state = UnitState.IDLE
+        if unit.shard is not None or work.chunks[0].alone:
+            self._wake(self._schedule.settle(unit, work))
+        else:  # as most are, at the least cost
+            self._room.release(unit, work.records, work.bytes)
+            if unit.chunks:
+                self._wake(self._schedule.arrange(unit))
+        if self._withdrawing or self._refused is not None:
+            self._tell()
+
+    def _wake(self, units: int) -> None:
+        """So many units became ready by what a processor did, which looks for work itself now."""
+        if units > self._stealing:
+            self._schedule.idle.wake(units - self._stealing)
+
+    def _leave(self, number: int) -> float:
+        lane = self.lanes[number]
+        lane.running = None
+        elapsed = self._clock() - lane.since
+        lane.busy_seconds += elapsed
+        return elapsed
+
+    def _tell(self) -> None:
+        if self._withdrawing:
+            self._settled.notify_all()
+        if self._refused is not None and self._room.fits(self._refused):
+            self._space.notify_all()
+
+    def _running_of(self, gone: set[Assignment]) -> list[str]:
+        running = [lane.running.unit for lane in self.lanes if lane.running and lane.works_on(gone)]
+        return list(dict.fromkeys(unit.table.label for unit in running))

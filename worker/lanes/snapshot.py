@@ -1,0 +1,229 @@
+"""What the lanes and tables hold at one moment, for those who tell of it, however many tables there are."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from worker.lanes.lane import Lane
+from worker.units.chunk import Chunk
+from worker.units.unit import Unit, UnitState
+from worker.units.work import Work
+
+__all__ = ["LaneView", "LanesView", "Part", "TableState", "TableView", "look"]
+
+TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
+
+_STATES: dict[UnitState, TableState] = {
+    UnitState.IDLE: "idle",
+    UnitState.GATHERING: "queued",
+    UnitState.WAITING_FOR_OTHERS: "queued",
+    UnitState.READY: "queued",
+    UnitState.RUNNING: "running",
+    UnitState.BACKOFF: "retrying",
+    UnitState.HALTED: "blocked",
+}
+_LOUDEST: tuple[TableState, ...] = ("blocked", "retrying", "running", "queued", "idle")
+"""Of the states of a table's shards, the first of these is the table's."""
+
+_AT_ONCE = 500
+"""So many parts of tables are copied under the lock at a time: about 0.5 ms."""
+_BREATH_SECONDS = 0.0002
+"""Who waits for the lock gets it meanwhile: it is not handed on by itself."""
+
+
+class LaneView(NamedTuple):
+    number: int
+    records: int
+    bytes: int
+    running_table: str | None
+    running_seconds: float | None
+    busy_seconds: float
+
+
+class Part(NamedTuple):
+    """A table's own unit or one of its shards."""
+
+    state: TableState
+    error: str | None
+    records: int
+    """Queued, or kept to be tried again."""
+    failed_batches: int
+    work: Work | None
+    """The batch that it runs or keeps."""
+    chunks: tuple[Chunk, ...]
+    """What is queued behind it."""
+
+    def held(self) -> list[Chunk]:
+        """What is unfinished of all that."""
+        return [*(self.work.unfinished_chunks() if self.work else ()), *self.chunks]
+
+
+class TableView(NamedTuple):
+    unit: Unit
+    parts: Sequence[Part]
+    finished_records: int
+    failed_batches: int
+
+    @property
+    def state(self) -> TableState:
+        return min((part.state for part in self.parts), key=_LOUDEST.index)
+
+
+class LanesView(NamedTuple):
+    lanes: list[LaneView]
+    tables: list[TableView]
+    """As many as were asked for: if not all, first those in trouble, then the busy ones, then those that were
+    used last."""
+    finished: list[tuple[str, int]]
+    """(label, records finished) of each table that ever had a record."""
+    blocked: int
+    """Tables, shown or not."""
+    halted: int
+    """Those of them of which a change failed for good."""
+    further: list[Chunk]
+    """What busy tables hold that are not shown."""
+
+
+def look(
+    lanes: Sequence[Lane],
+    units: Sequence[Unit],
+    kept: Mapping[Unit, Work],
+    *,
+    count: int,
+    now: float,
+    lock: threading.Lock,
+    most: int,
+) -> LanesView:
+    """At most `most` of the tables; `kept`: their batches that are to be tried again; `count`: lanes in use.
+
+    Each table is seen at one moment, and all that are busy at the same one unless they are hundreds: then
+    the lock of `Lanes` is taken for some at a time."""
+    idle: list[Unit] = []
+    busy: list[Unit] = []
+    for unit in units:
+        (idle if unit.at_rest else busy).append(unit)
+    states = {unit: _state_of(unit) for unit in busy}
+    shown, rest = busy, []
+    if len(units) > most:
+        ranked = sorted(busy, key=lambda unit: (_LOUDEST.index(states[unit]), -unit.records))
+        shown, rest = ranked[:most], ranked[most:]
+    rows: dict[Unit, TableView] = {}
+    finished: dict[Unit, int] = {}
+    waiting = deque([*shown, *(unit for unit in rest if unit.shards is not None)])
+    seen_lanes: list[LaneView] = []
+    works: dict[Unit, Work] = {}
+    while True:
+        with lock:
+            works = {**kept, **{lane.running.unit: lane.running for lane in lanes if lane.running}}
+            if not seen_lanes:
+                seen_lanes = [_lane(lane, now) for lane in lanes if lane.number < count or lane.running]
+            room = _AT_ONCE
+            while waiting and room > 0:
+                unit = waiting.popleft()
+                finished[unit] = unit.finished_in_all
+                room -= len(unit.members())
+                if len(rows) < len(shown):
+                    rows[unit] = _table(unit, works, kept)
+                    room -= sum(len(part.chunks) for part in rows[unit].parts) // 100
+        if not waiting:
+            break
+        time.sleep(_BREATH_SECONDS)
+    further = [chunk for unit in rest for chunk in _chunks(unit, works)]
+    for unit in idle:
+        finished[unit] = unit.finished_in_all
+    if len(units) <= most:  # in the order in which they were met
+        chosen: Iterable[Unit] = units
+    else:
+        chosen = [*shown, *heapq.nlargest(most - len(shown), idle, key=lambda unit: unit.used)]
+    return LanesView(
+        seen_lanes,
+        [rows[unit] if unit in rows else _idle(unit) for unit in chosen],
+        [
+            (unit.table.label, records)
+            for unit in units
+            if (records := finished.get(unit, unit.finished_records)) or _has_records(unit)
+        ],
+        sum(state == "blocked" for state in states.values()),
+        sum(states[unit] == "blocked" and _is_halted(unit) for unit in busy),
+        further,
+    )
+
+
+def _lane(lane: Lane, now: float) -> LaneView:
+    if lane.running is None:
+        return LaneView(lane.number, lane.records, lane.bytes, None, None, lane.busy_seconds)
+    seconds = now - lane.since
+    label = lane.running.unit.table.label
+    return LaneView(lane.number, lane.records, lane.bytes, label, seconds, lane.busy_seconds + seconds)
+
+
+def _table(unit: Unit, works: Mapping[Unit, Work], kept: Mapping[Unit, Work]) -> TableView:
+    parts = []
+    for each in unit.members():
+        again = kept.get(each)
+        parts.append(
+            Part(
+                _state(each),
+                each.error,
+                each.records + (again.records if again else 0),
+                each.failed_batches,
+                works.get(each),
+                tuple(each.chunks),
+            )
+        )
+    failed = sum(part.failed_batches for part in parts)
+    if unit.shards is not None:
+        failed += unit.shards.failed_batches
+    return TableView(unit, parts, unit.finished_in_all, failed)
+
+
+def _idle(unit: Unit) -> TableView:
+    """A table that holds nothing, without the lock."""
+    failed = unit.failed_batches + (unit.shards.failed_batches if unit.shards is not None else 0)
+    part = Part("idle", None, 0, unit.failed_batches, None, ())
+    return TableView(unit, (part,), unit.finished_in_all, failed)
+
+
+def _state(unit: Unit) -> TableState:
+    if unit.blocked and unit.error:
+        return "blocked"
+    if unit.error and unit.state in (UnitState.READY, UnitState.RUNNING):
+        return "retrying"
+    return _STATES[unit.state]
+
+
+def _state_of(unit: Unit) -> TableState:
+    """The table's, without the lock."""
+    if unit.shards is None:
+        return _state(unit)
+    return min(map(_state, unit.members()), key=_LOUDEST.index)
+
+
+def _is_halted(unit: Unit) -> bool:
+    """Whether a change of it failed for good, without the lock."""
+    return any(each.state is UnitState.HALTED for each in unit.members())
+
+
+def _has_records(unit: Unit) -> bool:
+    """Whether it holds any; it may also hold no more than its place in a statement about several tables."""
+    return not unit.at_rest and (unit.records > 0 or unit.state is not UnitState.WAITING_FOR_OTHERS)
+
+
+def _chunks(unit: Unit, works: Mapping[Unit, Work]) -> Iterator[Chunk]:
+    """What each part of a table holds, without the lock."""
+    for each in unit.members():
+        work = works.get(each)
+        if work is not None:
+            yield from work.unfinished_chunks()
+        while True:
+            try:
+                queued = tuple(each.chunks)
+                break
+            except RuntimeError:  # it changed meanwhile
+                continue
+        yield from queued

@@ -1,0 +1,1 @@
+"""A real Kafka on this machine, for development, demos and tests."""

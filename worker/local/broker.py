@@ -1,0 +1,261 @@
+"""A real single-node Kafka for development, demos and tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+import weakref
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from handlers.spark.runtime.jars import kafka_jars
+from handlers.spark.runtime.java import find_java
+from worker.local import broker_guard
+from worker.local.broker_settings import (
+    HOST,
+    JVM_OPTIONS,
+    NODE,
+    accepts_connections,
+    free_port,
+    is_free,
+    write_settings,
+)
+
+__all__ = ["HOST", "Broker", "BrokerError"]
+
+_START_SECONDS = 120
+_STOP_SECONDS = 15
+_ANSWER_SECONDS = 30
+_POLL_SECONDS = 0.05
+_LOG_LINES = 5
+
+
+class BrokerError(RuntimeError):
+    """The broker cannot start, or does not do as asked; the message says why, for people."""
+
+
+class Broker:
+    """One Kafka node (KRaft) in a process of its own, on 127.0.0.1.
+
+    `directory` holds its data, settings and log, and keeps them between starts; without it there is a
+    temporary folder, removed by `close` or when this process ends. `port` is any free one unless given, and
+    stays the same over restarts. `overrides` are broker settings by Kafka's names. A context manager: starts,
+    then closes.
+
+    The Java process ends with this one, however this one ends (see `worker.local.broker_guard`). A broker
+    belongs to one thread.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        port: int | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        self.port = port or free_port()
+        self._overrides = dict(overrides or {})
+        self._temporary = directory is None
+        self._directory = (directory or Path(tempfile.mkdtemp(prefix="binlane-broker-"))).absolute()
+        # At the latest when this process ends; when it is killed, the guard does it.
+        self._remove = weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
+        if directory is not None:
+            self._remove.detach()
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._pid: int | None = None
+        self._log_begin = 0
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`127.0.0.1:PORT`, known before the start too."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def directory(self) -> Path:
+        return self._directory
+
+    @property
+    def log_path(self) -> Path:
+        """The broker's own log: warnings and errors of every start."""
+        return self._directory / "broker.log"
+
+    @property
+    def pid(self) -> int:
+        """The Java process. Raises BrokerError when the broker was not started."""
+        if self._pid is None:
+            raise BrokerError("the broker is not running")
+        return self._pid
+
+    @property
+    def running(self) -> bool:
+        return self._guard is not None and self._guard.poll() is None
+
+    def start(self) -> None:
+        """Returns when the broker answers.
+
+        Raises BrokerError (with the last telling lines of its log), JavaError or JarsError.
+        """
+        if self.running:
+            raise BrokerError(f"the broker at {self.bootstrap_servers} is running already")
+        self._let_go()
+        if not is_free(self.port):
+            raise BrokerError(
+                f"port {self.port} of {HOST} is in use: choose another, or stop what listens there"
+            )
+        java = [str(find_java().executable), *JVM_OPTIONS, "-cp", os.pathsep.join(map(str, kafka_jars()))]
+        log_settings = write_settings(self._directory, self.port, self._overrides)
+        java.append(f"-Dlog4j2.configurationFile={log_settings}")
+        self._log_begin = self.log_path.stat().st_size if self.log_path.exists() else 0
+        with self.log_path.open("ab") as log:
+            if not (self._directory / "data" / "meta.properties").exists():
+                self._format(java, log.fileno())
+            self._spawn([*java, "kafka.Kafka", "server.properties"], log.fileno())
+        try:
+            self._wait_until_it_answers()
+        except BrokerError as fault:
+            self.stop()
+            raise BrokerError(f"{fault}: {self.telling_log_lines()}") from None
+
+    def stop(self) -> None:
+        """Ends the broker cleanly, after 15 s by force. Nothing happens when it does not run."""
+        self._let_go()
+
+    def kill(self) -> None:
+        """Ends the broker as a power cut would (SIGKILL). Its data stays for the next start."""
+        if self.running:
+            os.kill(self.pid, signal.SIGKILL)
+        self._let_go()
+
+    def restart(self) -> None:
+        """Stops and starts again, at the same address and with the same data. Raises as `start` does."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stops, and removes the folder if it is a temporary one."""
+        self.stop()
+        self._remove()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> str:
+        """Makes a topic and waits until every partition can be written; returns its name.
+
+        `config` are the topic's settings by Kafka's names, with `_` for each dot:
+        `cleanup_policy="compact"`. Raises BrokerError.
+        """
+        admin = self._admin()
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        try:
+            admin.create_topics([topic], operation_timeout=_ANSWER_SECONDS)[name].result(_ANSWER_SECONDS)
+            while time.monotonic() < deadline:
+                found = admin.list_topics(name, timeout=_ANSWER_SECONDS).topics[name].partitions
+                if len(found) == partitions and all(part.leader == NODE for part in found.values()):
+                    return name
+                time.sleep(_POLL_SECONDS)
+        except KafkaException as fault:
+            raise BrokerError(f"topic {name!r} cannot be made: {fault.args[0].str()}") from fault
+        raise BrokerError(f"topic {name!r} has partitions without a leader after {_ANSWER_SECONDS} s")
+
+    def telling_log_lines(self) -> str:
+        """What the log of the last start ends with: errors if there are any. One line, for people."""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_begin)
+            return _telling(log.read().decode(errors="replace"))
+
+    def _admin(self) -> AdminClient:
+        # log_level 0: that a broker which is starting refuses connections is no news.
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    def _format(self, java: list[str], log: int) -> None:
+        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        command = [*java, "kafka.tools.StorageTool", "format"]
+        command += ["--cluster-id", f"i{cluster[1:]}", "--config", "server.properties"]
+        run = subprocess.run(
+            command, cwd=self._directory, stdout=log, stderr=subprocess.PIPE, text=True, check=False
+        )
+        if run.returncode:
+            raise BrokerError(f"{self._directory} cannot be made a Kafka folder: {_telling(run.stderr)}")
+
+    def _spawn(self, command: list[str], log: int) -> None:
+        guard = broker_guard.__file__
+        temporary_folder = str(self._directory) if self._temporary else ""
+        self._guard = subprocess.Popen(
+            # -I and -S: the guard needs the standard library alone, and starts in a few milliseconds.
+            [sys.executable, "-I", "-S", guard, str(_STOP_SECONDS), temporary_folder, *command],
+            bufsize=0,
+            cwd=self._directory,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,  # a terminal's Ctrl-C is for this process, which then stops the broker
+        )
+        assert self._guard.stdout is not None
+        answer = self._guard.stdout.readline()
+        self._guard.stdout.close()
+        self._pid = int(answer) if answer else None
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            if not self.running:
+                raise BrokerError("Kafka ended while it started")
+            if accepts_connections(self.port):
+                with contextlib.suppress(KafkaException):
+                    if self._admin().list_topics(timeout=1).brokers:
+                        return
+            time.sleep(_POLL_SECONDS)
+        raise BrokerError(f"Kafka does not answer at {self.bootstrap_servers} after {_START_SECONDS} s")
+
+    def _let_go(self) -> None:
+        """Tells the guard to end Java, and waits until both have ended."""
+        guard, self._guard, self._pid = self._guard, None, None
+        if guard is None:
+            return
+        assert guard.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # the guard has ended, and so has Java
+            guard.stdin.write(broker_guard.KEEP)
+        guard.stdin.close()
+        try:
+            guard.wait(_STOP_SECONDS + 5)
+        except subprocess.TimeoutExpired:
+            guard.kill()  # and the kernel kills Java
+            guard.wait()
+
+
+def _telling(output: str) -> str:
+    """The lines that say what is wrong: errors and causes, else the last ones."""
+    lines = [line.strip() for line in output.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("at ")]  # without the stack traces
+    wrong = [line for line in lines if re.search(r"ERROR|FATAL|Exception|Error:", line)]
+    return " | ".join((wrong or lines)[-_LOG_LINES:]) or "it says nothing"

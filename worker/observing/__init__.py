@@ -1,0 +1,1 @@
+"""What the worker tells of itself: logs, metrics, and the shape of its status."""

@@ -1,0 +1,118 @@
+"""The metrics that handlers report: what they count, and what their status tells."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import Counter, Histogram
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.samples import Sample
+
+from worker.observing.histogram import BOUNDS
+from worker.observing.metric_definitions import definition
+from worker.observing.table_labels import TableLabels
+
+__all__ = ["HandlerMeters"]
+
+_SPARK_RESULTS = ("success", "failure")
+
+
+class HandlerMeters:
+    """What `HandlerContext.metrics` is in a worker. A metric shows from its first value on: a worker without
+    Spark has no metrics of Spark. Any thread."""
+
+    def __init__(self, tables: TableLabels) -> None:
+        self._tables = tables
+        self._meters: dict[str, Counter | Histogram] = {}
+        self._lock = threading.Lock()  # guards _meters
+
+    def count(self, metric: str, amount: float = 1, **labels: str) -> None:
+        """See HandlerMetrics. Raises KeyError, and ValueError for other labels than the metric's own."""
+        counter = self._meter(metric, "counter")
+        assert isinstance(counter, Counter)
+        (counter.labels(**self._labels(labels)) if labels else counter).inc(amount)
+
+    def observe(self, metric: str, value: float, **labels: str) -> None:
+        """See HandlerMetrics. Raises KeyError, and ValueError for other labels than the metric's own."""
+        histogram = self._meter(metric, "histogram")
+        assert isinstance(histogram, Histogram)
+        (histogram.labels(**self._labels(labels)) if labels else histogram).observe(value)
+
+    def collect(self, statuses: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+        """The families of now; `statuses` as `WorkerStatus.handlers` has them."""
+        of_spark = [status for status in statuses if "spark" in status]
+        if of_spark:
+            for result in _SPARK_RESULTS:  # a counter that begins at 1 shows no increase
+                self.count("binlane_spark_merges_total", 0, result=result)
+            yield self._gauge(of_spark, "binlane_spark_waiting_rows", "waiting_rows", sum)
+            yield self._gauge(of_spark, "binlane_spark_waiting_seconds", "waiting_seconds", max)
+            yield _spark_up(of_spark)
+        with self._lock:
+            meters = list(self._meters.values())
+        for meter in meters:
+            for family in meter.collect():
+                samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+                by_table = isinstance(meter, Counter) and bool(samples) and "table" in samples[0].labels
+                family.samples = self._tables.fold(samples) if by_table else samples
+                yield family
+
+    def _gauge(
+        self,
+        statuses: Iterable[Mapping[str, Any]],
+        metric: str,
+        key: str,
+        combine: Callable[[Iterable[float]], float],
+    ) -> Metric:
+        """One figure of the tables' statuses; handlers that have the same table are `combine`d."""
+        found: dict[str, list[float]] = {}
+        for table in _tables(statuses):
+            label = self._tables.label(str(table.get("table", "")))
+            found.setdefault(label, []).append(float(table.get(key) or 0))
+        entry = definition(metric)
+        family = GaugeMetricFamily(entry.family, entry.help, labels=entry.labels)
+        samples = [Sample(entry.name, {"table": label}, combine(each)) for label, each in found.items()]
+        family.samples = self._tables.fold(samples, combine)
+        return family
+
+    def _meter(self, metric: str, kind: str) -> Counter | Histogram:
+        entry = definition(metric)
+        if entry.by != "handler" or entry.kind != kind:
+            raise KeyError(f"{metric} is no {kind} that handlers report")
+        with self._lock:
+            meter = self._meters.get(metric)
+            if meter is None:
+                if kind == "counter":
+                    meter = Counter(entry.family, entry.help, entry.labels, registry=None)
+                else:
+                    meter = Histogram(entry.family, entry.help, entry.labels, registry=None, buckets=BOUNDS)
+                self._meters[metric] = meter
+            return meter
+
+    def _labels(self, labels: Mapping[str, str]) -> dict[str, str]:
+        return {
+            name: self._tables.label(value) if name == "table" else value for name, value in labels.items()
+        }
+
+
+def _spark_up(statuses: Iterable[Mapping[str, Any]]) -> Metric:
+    """Handlers of one name as one: not up while one of them is not."""
+    found: dict[str, bool] = {}
+    for status in statuses:
+        up = status["spark"].get("up") if isinstance(status["spark"], Mapping) else None
+        if up is not None:
+            name = str(status.get("handler", ""))
+            found[name] = found.get(name, True) and bool(up)
+    entry = definition("binlane_spark_up")
+    family = GaugeMetricFamily(entry.family, entry.help, labels=entry.labels)
+    for name, up in found.items():
+        family.add_metric([name], up)
+    return family
+
+
+def _tables(statuses: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for status in statuses:
+        tables = status.get("tables")
+        if isinstance(tables, Sequence):
+            yield from (table for table in tables if isinstance(table, Mapping))

@@ -1,0 +1,133 @@
+"""Logging: one way out for the worker's own events and for the libraries' (uvicorn, py4j, librdkafka)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any, Literal, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor
+
+from handlers.logs import get_logger
+from worker.observing.visible_text import visible
+
+__all__ = ["configure", "get_logger", "log_unhandled"]
+
+Redact = Callable[[str], str]
+
+# They tell of every call at info; only what goes wrong matters here.
+_TALKATIVE = ("py4j", "httpx", "httpcore")
+
+
+def configure(
+    level: str = "info",
+    format: Literal["auto", "json", "console"] = "auto",
+    stream: TextIO | None = None,
+    *,
+    redact: Redact | None = None,
+) -> None:
+    """Log to `stream` (standard error) from now on, and nowhere else.
+
+    JSON lines hold `timestamp` (ISO 8601, UTC), `level`, `logger`, `event`, the event's own fields, and
+    `exception` where there is one. `auto` means console for a terminal, else JSON. `redact` is applied to
+    every text of an event: `Configuration.secrets.redact` takes the configuration's secrets out.
+
+    Calling it again replaces what was set before, also for loggers that exist already.
+    """
+    stream = sys.stderr if stream is None else stream
+    as_json = format == "json" or (format == "auto" and not stream.isatty())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    # The exception becomes text before the secrets go: a message may hold one.
+    last: list[Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+    ]
+    if redact is not None:
+        last.append(_redacting(redact))
+    last += [_ordered, _json()] if as_json else [_visible, _console(stream)]
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()], processors=last
+        )
+    )
+    least = getattr(logging, level.upper())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(least)
+    logging.captureWarnings(capture=True)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(max(least, logging.WARNING))
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        # Loggers are made when modules are imported, before the configuration is known.
+        cache_logger_on_first_use=False,
+    )
+
+
+def log_unhandled(error: BaseException) -> bool:
+    """Log what nobody has caught, without secrets; False when it is not known yet where to."""
+    if not logging.getLogger().handlers:
+        return False
+    get_logger("binlane").critical("unhandled_error", exc_info=error)
+    return True
+
+
+def _ordered(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Lines are read by people too: what happened comes before its details."""
+    first = ("timestamp", "level", "logger", "event")
+    return {key: event[key] for key in first if key in event} | dict(event)
+
+
+def _visible(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Texts of records and of errors may hold what a terminal would obey."""
+    return {
+        key: visible(value, lines=True) if isinstance(value, str) else value for key, value in event.items()
+    }
+
+
+def _json() -> Processor:
+    return structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
+
+
+def _console(stream: TextIO) -> Processor:
+    return structlog.dev.ConsoleRenderer(
+        colors=stream.isatty(),
+        pad_event_to=30,
+        # The exception is text by now.
+        exception_formatter=structlog.dev.plain_traceback,
+    )
+
+
+def _redacting(redact: Redact) -> Processor:
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            return redact(value)
+        if isinstance(value, dict):
+            return {clean(key): clean(inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [clean(inner) for inner in value]
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        # An exception or a path, say: what would be printed of it.
+        return redact(str(value))
+
+    def processor(_logger: Any, _method: str, event: EventDict) -> EventDict:
+        return {key: clean(value) for key, value in event.items()}
+
+    return processor

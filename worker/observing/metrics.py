@@ -1,0 +1,193 @@
+"""The worker's Prometheus metrics.
+
+What happens rarely is counted here as it happens. What happens for every batch is not: lanes, tables and
+partitions are read from the worker's status when Prometheus scrapes, handler times from `HandlerTimes`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.metrics_core import (
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from worker import __version__
+from worker.observing.handler_metrics import HandlerMeters
+from worker.observing.histogram import HandlerTimes, merge
+from worker.observing.metric_definitions import definition
+from worker.observing.status import Look
+from worker.observing.status_metrics import of_status
+from worker.observing.table_labels import MAX_TABLE_LABELS, OTHER_TABLES, TableLabels
+
+__all__ = ["MAX_TABLE_LABELS", "OTHER_TABLES", "CommitResult", "Metrics", "RebalanceKind", "ReloadResult"]
+
+CommitResult = Literal["success", "failure"]
+ReloadResult = Literal["success", "refused"]
+RebalanceKind = Literal["assign", "revoke", "lost"]
+
+
+class Metrics:
+    """All metrics of one worker, in a registry of their own.
+
+    Every method may be called from any thread.
+    """
+
+    def __init__(self, version: str = __version__) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._version = version
+        self._look: Callable[[], Look] | None = None
+        self.tables = TableLabels(MAX_TABLE_LABELS)
+        self.handlers = HandlerMeters(self.tables)
+        """What handlers report."""
+        self._times: dict[int, HandlerTimes] = {}
+        self._times_lock = threading.Lock()  # guards _times: lanes are added while a scrape reads
+
+        self._consumed = _counter("binlane_records_consumed_total")
+        self._skipped = _counter("binlane_records_skipped_total")
+        self._handler_failures = _counter("binlane_handler_failures_total")
+        self._retries = _counter("binlane_retries_total")
+        self._dead_letters = _counter("binlane_dead_letters_total")
+        self._backpressure = _counter("binlane_backpressure_seconds_total")
+        self._commits = _counter("binlane_commits_total")
+        self._rebalances = _counter("binlane_rebalances_total")
+        self._reloads = _counter("binlane_reloads_total")
+        self._last_reload = _gauge("binlane_last_reload_successful")
+        self._last_reload.set(1)
+        self._last_commit = _gauge("binlane_last_commit_timestamp_seconds")
+        # Those that alerts watch begin at 0: a counter that begins at 1 shows no increase.
+        for reason in ("failed", "undecodable", "unmatched"):
+            self._skipped.labels(reason)
+        for result in ("success", "refused"):
+            self._reloads.labels(result)
+        for kind in ("assign", "revoke", "lost"):
+            self._rebalances.labels(kind)
+
+        self.registry.register(_Scrape(self._collect))
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+
+    def attach(self, look: Callable[[], Look]) -> None:
+        """Say where lanes, tables and partitions are read from at each scrape."""
+        self._look = look
+
+    def consumed(self, topic: str, partition: int, records: int) -> None:
+        self._consumed.labels(topic, partition).inc(records)
+
+    def skipped(self, reason: str, records: int = 1) -> None:
+        self._skipped.labels(reason).inc(records)
+
+    def handler_failure(self, handler: str) -> None:
+        self._handler_failures.labels(handler).inc()
+
+    def retry(self, table: str) -> None:
+        self._retries.labels(self.tables.label(table)).inc()
+
+    def dead_letter(self, table: str, records: int = 1) -> None:
+        self._dead_letters.labels(self.tables.label(table)).inc(records)
+
+    def reload(self, result: ReloadResult) -> None:
+        self._reloads.labels(result).inc()
+        self._last_reload.set(result == "success")
+
+    def commit(self, store: str, result: CommitResult) -> None:
+        # Both results exist from the first commit on, likewise.
+        for known in ("success", "failure"):
+            self._commits.labels(store, known)
+        self._commits.labels(store, result).inc()
+        if result == "success":
+            self._last_commit.labels(store).set_to_current_time()
+
+    def rebalance(self, kind: RebalanceKind) -> None:
+        self._rebalances.labels(kind).inc()
+
+    def backpressure(self, seconds: float) -> None:
+        self._backpressure.inc(seconds)
+
+    def handler_times(self, lane: int) -> HandlerTimes:
+        """The times of one lane, always the same object; to be written by that lane's thread alone."""
+        with self._times_lock:
+            return self._times.setdefault(lane, HandlerTimes())
+
+    def _collect(self) -> Iterator[Metric]:
+        info = definition("binlane_info")
+        yield InfoMetricFamily(info.family, info.help, {"version": self._version})
+
+        with self._times_lock:
+            parts = list(self._times.values())
+        entry = definition("binlane_handler_seconds")
+        times = HistogramMetricFamily(entry.family, entry.help, labels=entry.labels)
+        for handler, histogram in merge(parts).items():
+            times.add_metric([handler], histogram.cumulative(), histogram.total)
+            self._handler_failures.labels(handler)
+        yield times
+
+        look = None if self._look is None else self._look()
+        status = look.status if look is not None else None
+        if look is not None and status is not None:
+            # A table's first retry or dead letter must show as an increase, so both begin at 0.
+            for table, _ in look.finished:
+                label = self.tables.label(table)
+                self._retries.labels(label)
+                self._dead_letters.labels(label)
+            yield from of_status(look, self.tables)
+        yield from self.handlers.collect(status.handlers if status is not None else ())
+
+        counters: tuple[Counter | Gauge, ...] = (
+            self._consumed,
+            self._skipped,
+            self._handler_failures,
+            self._backpressure,
+            self._commits,
+            self._rebalances,
+            self._reloads,
+            self._last_reload,
+            self._last_commit,
+        )
+        for counter in counters:
+            yield from _families(counter)
+        for by_table in (self._retries, self._dead_letters):
+            for family in _families(by_table):
+                family.samples = self.tables.fold(family.samples)
+                yield family
+
+
+class _Scrape(Collector):
+    """What the registry asks at each scrape."""
+
+    def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
+        self._collect = collect
+
+    def collect(self) -> Iterator[Metric]:
+        return self._collect()
+
+
+def _counter(name: str) -> Counter:
+    entry = definition(name)
+    return Counter(entry.family, entry.help, entry.labels, registry=None)
+
+
+def _gauge(name: str) -> Gauge:
+    entry = definition(name)
+    return Gauge(entry.family, entry.help, entry.labels, registry=None)
+
+
+def _families(counter: Counter | Gauge) -> Iterator[Metric]:
+    """The counter without the library's `_created` series: one more series each that nobody asks for."""
+    for family in counter.collect():
+        family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+        yield family

@@ -1,0 +1,128 @@
+"""What the worker tells of itself: the shape of `/api/status`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = [
+    "CheckpointStatus",
+    "KafkaStatus",
+    "LaneStatus",
+    "Look",
+    "PartitionStatus",
+    "TableStatus",
+    "TargetStatus",
+    "WorkerState",
+    "WorkerStatus",
+]
+
+WorkerState = Literal["starting", "running", "draining", "halted", "stopped"]
+TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
+
+
+class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    partition: int
+    position: int | None
+    """The next offset to be fetched."""
+    committed: int | None
+    """The next offset to be read after a restart, as Kafka counts it; None: nothing committed yet."""
+    unfinished: int
+    finished_ahead: int
+    lag: int | None
+    """Records between the committed offset and the partition's end; None: not known yet."""
+    paused: bool
+    delay_seconds: float | None = None
+    standstill_seconds: float = 0.0
+    """How long it has not been read although there is more and nothing keeps the worker from it."""
+    source_time_ms: int | None = None
+    """When the newest change that was fetched happened in its source; None: not told."""
+
+
+class KafkaStatus(msgspec.Struct, frozen=True, kw_only=True):
+    up: bool | None
+    """Whether a broker can be reached; None: not known."""
+    quiet_seconds: float
+    """Since the last poll that brought a record, or the end of a partition."""
+
+
+class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
+    lane: int
+    queued_records: int
+    queued_bytes: int
+    running_table: str | None
+    running_seconds: float | None
+    busy_seconds: float = 0.0
+
+
+class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
+    table: str
+    lane: int
+    finished_records: int
+    failed_batches: int
+    state: TableState
+    error: str | None
+    delay_seconds: float | None
+    queued_records: int = 0
+    attempt: int = 0
+    """Attempts so far of the batch that is being retried."""
+
+
+class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):
+    handler: str
+    """`__dead_letter__`: the dead-letter topic."""
+    up: bool
+    error: str | None = None
+    """What the handler said of its target when it found it down last."""
+    down_seconds: float | None = None
+
+
+class CheckpointStatus(msgspec.Struct, frozen=True, kw_only=True):
+    last_success: str | None
+    """ISO 8601, UTC."""
+    last_error: str | None
+
+
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    state: WorkerState
+    version: str
+    uptime_seconds: float
+    partitions: list[PartitionStatus]
+    lanes: list[LaneStatus]
+    tables: list[TableStatus]
+    checkpoint: CheckpointStatus
+    kafka: KafkaStatus | None = None
+    targets: list[TargetStatus] = []
+    handlers: list[dict[str, Any]] = []
+    """`{"handler", "type"}` and what the handler tells of itself (`Handler.status`), if it does."""
+    error: str | None = None
+    tables_omitted: int = 0
+    """How many more tables there are: `tables` holds 1,000 at most, first those in trouble, then the busy
+    ones, then those that were used last."""
+    finished_records: int | None = None
+    """By all tables since the worker started."""
+    unmatched_records: int = 0
+    """Of tables that no rule matches, since the worker started: passed over, and finished."""
+    lane_max_records: int | None = None
+    """How many records a lane may hold (`lanes.max_records`): what its queue is measured against."""
+    max_bytes: int | None = None
+    """How many bytes the lanes may hold together (`lanes.max_bytes`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The status, and what is counted of all tables at that moment, told or not."""
+
+    status: WorkerStatus
+    finished: Sequence[tuple[str, int]]
+    """(table, records finished) of each that ever had a record; of those let go of, by the name that they
+    count under."""
+    blocked: int
+    """Tables that stand still."""
+    halted: int = 0
+    """Those of them of which a change failed for good; the others wait for a target."""

@@ -1,0 +1,2 @@
+"""The partitions that the worker owns: where each begins, what is paused, what is committed, how one
+leaves."""

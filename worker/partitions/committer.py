@@ -1,0 +1,224 @@
+"""The committer: every interval, what is finished goes to the local file, then to Kafka."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Protocol
+
+from handlers.logs import get_logger
+from offsets.stores.commits import GroupMovedOn
+from offsets.stores.interface import CheckpointError
+from offsets.stores.polled import CommitInterrupted
+from offsets.tracker import checkpoints
+from offsets.types import Checkpoint, Mark, TopicPartition
+from worker.attempts.backoff import describe
+from worker.observing.metrics import Metrics
+from worker.observing.status import CheckpointStatus
+from worker.units.assignment import Assignment, Assignments
+
+__all__ = ["Committer", "LocalStore"]
+
+log = get_logger("committer")
+
+_RETRY_SECONDS = 5.0
+_TRACKER = "tracker"  # beside the stores' names: what is finished could not be told
+
+
+class LocalStore(Protocol):
+    """A store beside Kafka, which also remembers what Kafka has acknowledged."""
+
+    @property
+    def name(self) -> str: ...
+
+    def save(
+        self,
+        checkpoints: Mapping[TopicPartition, Checkpoint],
+        acknowledged: Mapping[TopicPartition, Mark] | None = None,
+    ) -> object: ...
+
+
+class GroupStore(Protocol):
+    """Kafka, which tells each commit from any other."""
+
+    @property
+    def name(self) -> str: ...
+
+    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> Mapping[TopicPartition, Mark]: ...
+
+
+class Committer(threading.Thread):
+    """Commits on its own thread every `interval` seconds, and on any other thread that asks for it.
+
+    A store that fails does not keep the other from being written; what failed is tried again.
+    """
+
+    def __init__(
+        self,
+        assignments: Assignments,
+        local: LocalStore,
+        kafka: GroupStore,
+        *,
+        interval: float,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__(name="committer", daemon=True)
+        self._assignments = assignments
+        self._local = local
+        self._kafka = kafka
+        self._interval = interval
+        self._metrics = metrics
+        self._clock = clock
+        self._fail = fail
+        # One commit at a time: an older position must not overtake a newer one.
+        self._lock = threading.Lock()
+        self._ended = False
+        self._woken = threading.Event()
+        self._last_success: datetime | None = None
+        self._errors: dict[str, str] = {}
+        self._begun = clock()  # the last commit of this thread
+        self.beat = clock()
+        """When the thread last went round."""
+
+    def run(self) -> None:
+        try:
+            while not self._ended:
+                self._woken.wait(self._pause())
+                self._woken.clear()
+                self.beat = self._clock()
+                if not self._ended and (self._errors or self.beat >= self._begun + self._interval):
+                    self._begun = self.beat
+                    self.commit()
+        except BaseException as error:
+            self._fail(error)
+
+    def _pause(self) -> float:
+        # A long interval is slept in pieces, so that the thread shows that it lives.
+        due = self._begun + self._interval
+        left = self._interval if self._errors else max(due - self._clock(), 0.0)
+        return min(left, _RETRY_SECONDS)
+
+    def stop(self) -> None:
+        """End the thread; it commits nothing more."""
+        self._ended = True
+        self._woken.set()
+
+    def pace(self, interval: float) -> None:
+        """Commit every so many seconds from now on, counted from the last commit. Any thread."""
+        self._interval = interval
+        self._woken.set()
+
+    def commit(self, leaving: Iterable[Assignment] | None = None) -> bool:
+        """Commit what is finished of `leaving`, by default of all partitions. True when Kafka has it.
+
+        Raises nothing: what goes wrong is an error of this commit, told and tried again with the next."""
+        with self._lock:
+            found = self._finished(self._assignments.current() if leaving is None else list(leaving))
+            everything = leaving is None
+            on_disk = self._save_locally(found, everything=everything)
+            in_kafka = self._save_in_kafka(found, everything=everything)
+            if on_disk and in_kafka:
+                self._save_locally(found, everything=everything)  # that Kafka has it
+            if in_kafka and not self._errors:
+                self._last_success = datetime.now(UTC)
+            return in_kafka
+
+    @property
+    def in_kafka(self) -> bool:
+        """Whether no commit to Kafka waits to be tried again."""
+        return self._kafka.name not in self._errors
+
+    def status(self) -> CheckpointStatus:
+        last = self._last_success
+        return CheckpointStatus(
+            last_success=last.isoformat(timespec="milliseconds") if last else None,
+            last_error="; ".join(self._errors.values()) or None,
+        )
+
+    def _finished(self, assignments: list[Assignment]) -> dict[Assignment, Checkpoint]:
+        """What may be committed of each; one of which that cannot be told keeps no other from its commit."""
+        faults: list[str] = []
+        try:
+            told = checkpoints([each.tracker for each in assignments])
+        except Exception:
+            told = [self._alone(each, faults) for each in assignments]
+        self._errors.pop(_TRACKER, "")
+        if faults:
+            self._errors[_TRACKER] = "; ".join(faults)
+        return {
+            each: checkpoint._replace(topic_id=each.topic_id, began_with=each.began_with)
+            for each, checkpoint in zip(assignments, told, strict=True)
+            if checkpoint is not None
+        }
+
+    def _alone(self, assignment: Assignment, faults: list[str]) -> Checkpoint | None:
+        try:
+            return assignment.tracker.checkpoint()
+        except Exception as error:
+            log.exception("checkpoint_failed", partition=str(assignment.partition))
+            faults.append(f"{assignment.partition}: {describe(error)}")
+            return None
+
+    def _save_locally(self, found: Mapping[Assignment, Checkpoint], *, everything: bool) -> bool:
+        """Whether the file holds these, and what Kafka has acknowledged.
+
+        `everything`: they are all that is assigned."""
+        new = {
+            a: (checkpoint, a.mark) for a, checkpoint in found.items() if a.on_disk != (checkpoint, a.mark)
+        }
+        if new:
+            try:
+                self._local.save(
+                    {a.partition: checkpoint for a, (checkpoint, _) in new.items()},
+                    {a.partition: mark for a, (_, mark) in new.items() if mark is not None},
+                )
+            except Exception as error:
+                self._failed(self._local.name, error)
+                return False
+            if any(a.on_disk is None or a.on_disk[0] != saved[0] for a, saved in new.items()):
+                self._metrics.commit(self._local.name, "success")
+            for assignment, saved in new.items():
+                assignment.on_disk = saved
+        if new or everything:
+            self._works_again(self._local.name)
+        return True
+
+    def _save_in_kafka(self, found: Mapping[Assignment, Checkpoint], *, everything: bool) -> bool:
+        """Whether Kafka holds these. `everything`: they are all that is assigned."""
+        new = {a: checkpoint for a, checkpoint in found.items() if a.in_kafka != checkpoint}
+        if new:
+            try:
+                marks = self._kafka.save({a.partition: checkpoint for a, checkpoint in new.items()})
+            except CommitInterrupted as error:
+                log.debug("commit_interrupted", reason=str(error))
+                return False
+            except Exception as error:
+                self._failed(self._kafka.name, error)
+                return False
+            self._metrics.commit(self._kafka.name, "success")
+            for assignment, checkpoint in new.items():
+                assignment.in_kafka = checkpoint
+                assignment.committed = checkpoint.offset
+                assignment.mark = marks[assignment.partition]
+        if new or everything:
+            self._works_again(self._kafka.name)
+        return True
+
+    def _works_again(self, store: str) -> None:
+        # What failed before is saved now, or belonged to partitions that left: it comes again elsewhere.
+        if self._errors.pop(store, ""):
+            log.info("checkpoint_works_again", store=store)
+
+    def _failed(self, store: str, error: Exception) -> None:
+        told = str(error) if isinstance(error, CheckpointError) else describe(error)
+        self._errors[store] = told
+        self._metrics.commit(store, "failure")
+        # The text of a CheckpointError says it all; anything else needs its place in the code.
+        exc_info = None if isinstance(error, CheckpointError) else error
+        # In most rebalances of a busy worker one commit comes too late, and the next one covers it.
+        level = logging.INFO if isinstance(error, GroupMovedOn) else logging.ERROR
+        log.log(level, "checkpoint_failed", store=store, error=told, exc_info=exc_info)

@@ -1,0 +1,75 @@
+"""Topics made anew, and records that were fetched of the former ones: nobody can fetch them again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from handlers.logs import get_logger
+from offsets.types import Checkpoint
+from worker.lanes.lanes import Lanes
+from worker.units.assignment import Assignment, with_earlier
+
+__all__ = ["FormerRecords", "told_anew"]
+
+log = get_logger("former")
+
+_LOOK_SECONDS = 0.01
+
+
+class FormerRecords:
+    """They are handled before their partitions leave, and before the worker stops. What is not is told."""
+
+    def __init__(self, lanes: Lanes, clock: Callable[[], float]) -> None:
+        self._lanes = lanes
+        self._clock = clock
+        self._told: set[Assignment] = set()
+        self.lost = 0
+        """Records that were not handled, and never will be."""
+
+    def work_off(
+        self, assignments: Iterable[Assignment], seconds: float, offer: Callable[[], object] = lambda: None
+    ) -> None:
+        """Wait until what came before these, of topics since made anew, is done, but for halted tables.
+        `offer`: hands the lanes what they had no room for; else another thread does."""
+        former, end = self._before(assignments), self._clock() + seconds
+        while self._clock() < end and any(not each.forgotten and each.tracker.unfinished for each in former):
+            offer()
+            if self._lanes.worked_off() or self._lanes.dead_end():
+                return
+            time.sleep(_LOOK_SECONDS)
+
+    def tell(self, assignments: Iterable[Assignment]) -> None:
+        """Nothing more of these is handled: log what is lost by it."""
+        for assignment in self._before(assignments):
+            count = assignment.tracker.unfinished
+            if not count:
+                continue
+            self._told.add(assignment)
+            self.lost += count
+            log.error(
+                "former_records_lost",
+                partition=str(assignment.partition),
+                topic_id=assignment.topic_id,
+                records_lost=count,
+                hint="they were fetched before the topic was made anew, and not handled before the partition "
+                "left or the worker stopped: Kafka no longer has them",
+            )
+
+    def _before(self, assignments: Iterable[Assignment]) -> set[Assignment]:
+        found = set(assignments)
+        return with_earlier(found) - found - self._told
+
+
+def told_anew(assignment: Assignment, earlier: Checkpoint) -> None:
+    """Log that the topic is not the one that was read before."""
+    log.error(
+        "topic_made_anew",
+        partition=str(assignment.partition),
+        earlier_id=earlier.topic_id,
+        id=assignment.topic_id,
+        read_up_to=earlier.offset,
+        goes_on_at="earliest",
+        records_lost=None,
+        hint="Kafka cannot tell what the earlier topic held from there on; all of the new one is read",
+    )

@@ -1,0 +1,71 @@
+"""Which partitions the consumer is to fetch nothing from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import confluent_kafka
+from confluent_kafka import Consumer
+
+from handlers.logs import get_logger
+from worker.formats.choice import NO_FORMAT
+from worker.units.assignment import Assignment, Assignments
+
+__all__ = ["Pauses"]
+
+log = get_logger("fetcher")
+
+
+class Pauses:
+    """All partitions while the lanes are full, single ones while they are ahead, for good those of a topic
+    without a format. The fetcher's own.
+
+    librdkafka keeps a flag of each partition, which outlives the partition's assignment: one that left while
+    it was paused comes back paused, one that comes for the first time is not. So each that comes is told.
+    """
+
+    def __init__(self, consumer: Consumer, assignments: Assignments) -> None:
+        self._consumer = consumer
+        self._assignments = assignments
+        self._ahead: set[Assignment] = set()
+        self.everything = False
+        """Whether all partitions are paused."""
+
+    def holds(self, assignment: Assignment) -> bool:
+        """Whether nothing is to be fetched from this partition. Any thread."""
+        return self.everything or assignment in self._ahead or assignment.format is NO_FORMAT
+
+    def pause(self) -> None:
+        """Fetch nothing from any partition."""
+        if not self.everything:
+            self.everything = True
+            self._tell(self._assignments.current())
+
+    def resume(self) -> None:
+        """Fetch again from all but those that are ahead."""
+        if self.everything:
+            self.everything = False
+            self._tell(self._assignments.current())
+
+    def came(self, added: Iterable[Assignment]) -> None:
+        """These were assigned, for the first time or again: what librdkafka knows of them does not count."""
+        self._tell(added)
+
+    def ahead(self, ahead: Iterable[Assignment]) -> None:
+        """Fetch nothing from exactly these, for they are ahead of the others."""
+        now = set(ahead)
+        before, self._ahead = self._ahead, now
+        if not self.everything and now != before:
+            self._tell((now ^ before) & set(self._assignments.current()))
+
+    def _tell(self, partitions: Iterable[Assignment]) -> None:
+        paused: list[confluent_kafka.TopicPartition] = []
+        running: list[confluent_kafka.TopicPartition] = []
+        for each in partitions:
+            places = paused if self.holds(each) else running
+            places.append(confluent_kafka.TopicPartition(*each.partition))
+        if paused:
+            self._consumer.pause(paused)
+        if running:
+            self._consumer.resume(running)  # does nothing to one that is not paused
+        log.debug("pauses_told", paused=len(paused), running=len(running))

@@ -1,0 +1,306 @@
+"""Partitions come and go: where each begins, and how one leaves with everything finished committed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import TypeVar
+
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, Consumer
+
+from handlers.logs import get_logger
+from handlers.options.matching import topics_matcher
+from offsets.forced import ForcedStart
+from offsets.restore import Start, choose_starts, needs_the_rest_of
+from offsets.stores import FileStore, PolledKafkaStore
+from offsets.topic_ids import TopicIds
+from offsets.types import Checkpoint, Mark, TopicPartition
+from worker.configuration import Configuration
+from worker.formats.interface import Format
+from worker.kafka.errors import ANSWER_SECONDS, NOWHERE, Stopping, answered, until_answered
+from worker.lanes.lanes import Lanes
+from worker.observing.metrics import Metrics
+from worker.partitions.committer import Committer
+from worker.partitions.former_topics import FormerRecords, told_anew
+from worker.units.assignment import Assignment, Assignments, with_earlier
+from worker.units.table_book import TableBook
+
+__all__ = ["LOOKUP_SECONDS", "Rebalancer"]
+
+Answer = TypeVar("Answer")
+
+log = get_logger("rebalance")
+
+LOOKUP_SECONDS = 5.0
+_ID_SECONDS = 2.0
+_COMMIT_SECONDS = 180.0
+"""What a commit may take while the coordinator does not answer: librdkafka waits for the answer as long as
+`socket.timeout.ms`, and then for a coordinator as long as `session.timeout.ms`."""
+
+
+class Rebalancer:
+    """The consumer's rebalance callbacks. They run on the fetcher's thread, inside its polls."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        assignments: Assignments,
+        book: TableBook,
+        lanes: Lanes,
+        former: FormerRecords,
+        committer: Committer,
+        local: FileStore,
+        kafka: PolledKafkaStore,
+        topic_ids: TopicIds,
+        format_of: Callable[[str], Format],
+        metrics: Metrics,
+        incremental: bool,
+        release: Callable[[Collection[tuple[str, int]], float], None],
+        settled: Callable[[], None],
+        stopping: threading.Event,
+    ) -> None:
+        """`incremental`: the group's protocol adds and takes single partitions.
+        `release`: tells the handlers that partitions leave, and waits so many seconds for them.
+        `settled`: told when the group has given this member its share."""
+        self.configuration = configuration
+        self._assignments = assignments
+        self._book = book
+        self._lanes = lanes
+        self._former = former
+        self._committer = committer
+        self._local = local
+        self._kafka = kafka
+        self._topic_ids = topic_ids
+        self._format_of = format_of
+        self._metrics = metrics
+        self._incremental = incremental
+        self.changed: Callable[[set[Assignment], list[Assignment]], None] = lambda gone, added: None
+        """Told, while nothing is polled, (those that left, those that came)."""
+        self.offer: Callable[[], object] = lambda: None
+        """Hands the lanes what they had no room for, if they have now."""
+        self.alive: Callable[[float], None] = lambda allowance: None
+        """Told while this takes long, with the seconds that the next step may take."""
+        self._release = release
+        self._settled = settled
+        self._stopping = stopping
+        self._forced = ForcedStart()
+
+    def begin(self, consumer: Consumer) -> None:
+        """Before the group is joined. Raises Stopping."""
+        if not self.configuration.checkpoint.force:
+            return
+        wanted = topics_matcher(self.configuration.kafka.topics)
+        topics = self.asked(lambda: consumer.list_topics(timeout=LOOKUP_SECONDS)).topics
+        places = [
+            TopicPartition(name, number)
+            for name in topics
+            if wanted(name)
+            for number in topics[name].partitions
+        ]
+        committed = self.asked(lambda: self._kafka.load_committed(places))
+        ids = self.topic_ids({place.topic for place in places})
+        self._forced.begin({place: committed.get(place) for place in places}, ids)
+
+    def on_assign(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        try:
+            self._assign(consumer, [TopicPartition(p.topic, p.partition) for p in partitions])
+        except Stopping:
+            log.info("partitions_not_taken", partitions=len(partitions), reason="the worker stops")
+
+    def _assign(self, consumer: Consumer, wanted: list[TopicPartition]) -> None:
+        self._metrics.rebalance("assign")
+        self._kafka.interrupt()
+        topic_ids = self.topic_ids({partition.topic for partition in wanted})
+        starts, marks = self._starts(consumer, wanted, topic_ids)
+        epoch = self._assignments.next_epoch()
+        added: list[Assignment] = []
+        places: list[confluent_kafka.TopicPartition] = []
+        for partition in wanted:
+            start = starts[partition]
+            offset = self.offset(consumer, partition, start)
+            if 0 <= offset < NOWHERE:  # a kill before the first record must not begin at a later end
+                start = replace(start, offset=offset)
+            assignment = Assignment(partition, epoch, start, self._format_of(partition.topic))
+            assignment.topic_id = start.topic_id  # what is remembered is never replaced by nothing
+            assignment.mark = marks.get(partition)
+            added.append(assignment)
+            places.append(confluent_kafka.TopicPartition(*partition, offset))
+            log.info(
+                "partition_assigned",
+                partition=str(partition),
+                start=str(start.offset),
+                finished_ahead=sum(end - first for first, end in start.ahead),
+                source=start.source,
+                reason=start.reason,
+            )
+            if start.earlier is not None:
+                self._made_anew(assignment, start.earlier)
+        if self._incremental:
+            consumer.incremental_assign(places)
+        else:
+            consumer.assign(places)
+        self._assignments.add(added)
+        self._assignments.balanced = True
+        self._settled()
+        self.changed(set(), added)
+        # Before anything is fetched: from now on no other worker takes its own file for what Kafka last got.
+        self.alive(_COMMIT_SECONDS)
+        self._committer.commit(added)
+
+    def on_revoke(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        """Stop taking, but for what nobody can fetch again; wait for what runs, commit, forget the rest."""
+        self.alive(self.configuration.revoke_timeout + _COMMIT_SECONDS)
+        end = time.monotonic() + self.configuration.revoke_timeout
+        self._metrics.rebalance("revoke")
+        self._kafka.interrupt()
+        self._former.work_off(self._assigned(partitions), self.configuration.revoke_timeout, self.offer)
+        gone = self._close(partitions)
+        self.changed(with_earlier(gone), [])
+        left = max(0.0, end - time.monotonic())
+        running = self._lanes.withdraw(self._book.all(), with_earlier(gone), left)
+        if running:
+            log.warning(
+                "revoke_timeout",
+                tables=running,
+                seconds=self.configuration.revoke_timeout,
+                hint="their unfinished records come again to the next owner",
+            )
+        self._former.tell(gone)
+        committed = self._committer.commit(gone) if gone else True
+        self._assignments.remove(assignment.partition for assignment in gone)
+        if gone:
+            self._release([a.partition for a in gone], max(0.0, end - time.monotonic()))
+        log.info("partitions_revoked", partitions=[str(a.partition) for a in gone], committed=committed)
+
+    def on_lost(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        """Another member may own them already: forget everything, commit nothing."""
+        self._metrics.rebalance("lost")
+        self._kafka.interrupt()
+        gone = self._close(partitions)
+        self.changed(with_earlier(gone), [])
+        self._lanes.withdraw(self._book.all(), with_earlier(gone), 0.0)
+        self._former.tell(gone)
+        self._assignments.remove(assignment.partition for assignment in gone)
+        if gone:
+            self._release([a.partition for a in gone], 0.0)
+        log.warning(
+            "partitions_lost",
+            partitions=[str(a.partition) for a in gone],
+            hint="the group went on without this worker; what was not committed comes again elsewhere",
+        )
+
+    def succeed(self, assignment: Assignment, topic_id: str) -> Assignment:
+        """The topic was made anew while it was read: its partition, from the beginning of the new one. What
+        the earlier one brought goes on under the assignment that it had."""
+        tracker = assignment.tracker
+        known = assignment.in_kafka or Checkpoint(tracker.next_offset or 0)
+        earlier = known._replace(offset=tracker.next_offset or known.offset, topic_id=assignment.topic_id)
+        start = Start("earliest", (), "new topic", "the topic was made anew while it was read", earlier, 0)
+        new = Assignment(
+            assignment.partition,
+            self._assignments.next_epoch(),
+            start,
+            self._format_of(assignment.partition.topic),
+        )
+        new.topic_id = topic_id
+        new.before = assignment
+        self._made_anew(new, earlier)
+        self._assignments.add([new])
+        return new
+
+    def _made_anew(self, assignment: Assignment, earlier: Checkpoint) -> None:
+        """The topic is not the one that was read before."""
+        if earlier.topic_id is not None:
+            self._topic_ids.former(assignment.partition.topic, earlier.topic_id)
+        told_anew(assignment, earlier)
+
+    def _assigned(self, partitions: Iterable[confluent_kafka.TopicPartition]) -> list[Assignment]:
+        return [a for p in partitions if (a := self._assignments.get(p.topic, p.partition)) is not None]
+
+    def _close(self, partitions: Iterable[confluent_kafka.TopicPartition]) -> list[Assignment]:
+        gone = self._assigned(partitions)
+        for assignment in with_earlier(gone):
+            assignment.closed = True
+            if assignment.committed is not None:
+                self._forced.over(assignment.partition)
+        return gone
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Kafka's ids of these topics, as far as the brokers tell them soon."""
+        return self._topic_ids.now(topics, _ID_SECONDS, lambda: self.alive(0.0))
+
+    def _starts(
+        self, consumer: Consumer, partitions: list[TopicPartition], topic_ids: Mapping[str, str]
+    ) -> tuple[dict[TopicPartition, Start], dict[TopicPartition, Mark]]:
+        """Where each begins, and what tells the commit that Kafka holds of it from any other."""
+        entries = self._local.load_entries(partitions)
+        committed = self.asked(lambda: self._kafka.load_committed(partitions))
+        checkpoint = self.configuration.checkpoint
+        counts: dict[str, int] = {}
+        for topic in needs_the_rest_of(partitions, checkpoint.initial, entries, committed):
+            counts[topic] = self._count(consumer, topic)
+            others = [
+                other
+                for number in range(counts[topic])
+                if (other := TopicPartition(topic, number)) not in partitions
+            ]
+            entries |= self._local.load_entries(others)
+            committed |= self.asked(partial(self._kafka.load_committed, others))
+        starts = choose_starts(
+            partitions,
+            forced=lambda partition: (
+                checkpoint.force
+                and self._forced.applies(partition, committed.get(partition), topic_ids.get(partition.topic))
+            ),
+            initial=checkpoint.initial,
+            file=entries,
+            kafka=committed,
+            topic_ids=topic_ids,
+            counts=counts,
+        )
+        if checkpoint.force:
+            since = "checkpoint.force does not count: committed since this worker began, or not there then"
+            for partition, start in starts.items():
+                if start.source != "force":
+                    starts[partition] = replace(start, reason=f"{start.reason}; {since}")
+        return starts, {partition: each.mark for partition, each in committed.items()}
+
+    def _count(self, consumer: Consumer, topic: str) -> int:
+        """How many partitions the topic has."""
+        found = self.asked(lambda: consumer.list_topics(topic, timeout=LOOKUP_SECONDS)).topics
+        return len(found[topic].partitions) if topic in found else 0
+
+    def offset(self, consumer: Consumer, partition: TopicPartition, start: Start) -> int:
+        """The start as librdkafka takes it; NOWHERE if Kafka does not tell it soon."""
+        place = start.offset
+        if isinstance(place, int):
+            return place
+        if place == "earliest":
+            return OFFSET_BEGINNING
+        where = confluent_kafka.TopicPartition(*partition)
+
+        def ask() -> int:
+            if isinstance(place, datetime):
+                where.offset = int(place.timestamp() * 1000)
+                found = consumer.offsets_for_times([where], timeout=ANSWER_SECONDS)[0]
+                if found.offset >= 0:
+                    return int(found.offset)
+            return consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS)[1]
+
+        self.alive(0.0)
+        found = answered(ask, partition)
+        return NOWHERE if found is None else found
+
+    def asked(self, ask: Callable[[], Answer]) -> Answer:
+        """Kafka's answer. Where to go on cannot be guessed, so this goes on until Kafka gives one.
+
+        Raises:
+            Stopping
+        """
+        return until_answered(ask, alive=lambda: self.alive(0.0), stopping=self._stopping)

@@ -1,0 +1,177 @@
+"""Partitions that librdkafka no longer fetches, as their offset was not there, and that are fetched again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError
+
+from handlers.logs import get_logger
+from offsets.restore import Initial
+from offsets.topic_ids import TopicIds
+from worker.kafka.errors import ANSWER_SECONDS, NOWHERE, answered
+from worker.partitions.rebalance import LOOKUP_SECONDS, Rebalancer
+from worker.units.assignment import Assignment, Assignments
+
+__all__ = ["Refetching"]
+
+log = get_logger("refetching")
+
+_LOOK_SECONDS = 5.0
+"""How often the ids of the topics being read are looked up."""
+
+_CUT = re.compile(r"broker end offset is (\d+)")
+"""librdkafka's words for where a log was cut off."""
+
+
+class Refetching:
+    """Only on the fetcher's thread, between polls. Who calls it then tells librdkafka what is paused."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        assignments: Assignments,
+        rebalancer: Rebalancer,
+        *,
+        topic_ids: TopicIds,
+        initial: Initial,
+        incremental: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        """`incremental`: the group's protocol adds and takes single partitions."""
+        self._consumer = consumer
+        self._assignments = assignments
+        self._rebalancer = rebalancer
+        self._topic_ids = topic_ids
+        self._initial = initial
+        self._clock = clock
+        self._look_due = 0.0
+        self._incremental = incremental
+
+    def look(self) -> None:
+        """Have Kafka asked for the ids of the topics being read, unless it was just done. Does not wait."""
+        now = self._clock()
+        if now >= self._look_due:
+            self._look_due = now + _LOOK_SECONDS
+            topics = {each.partition.topic for each in self._assignments.current()}
+            self._topic_ids.look(topics, LOOKUP_SECONDS)
+
+    def suspect(self) -> None:
+        """An error says that a topic is not what it was: look at once."""
+        self._look_due = self._clock()
+
+    def made_anew(self) -> list[tuple[Assignment, str]]:
+        """Those whose topic is no longer the one that they were assigned of, with its id of today, as far as
+        the brokers have told. One whose id nobody knew has it from now on."""
+        found = []
+        for assignment in self._assignments.current():
+            seen = self._topic_ids.seen(assignment.partition.topic)
+            if seen is not None and assignment.topic_id is None:
+                assignment.topic_id = seen
+            elif seen is not None and seen != assignment.topic_id:
+                found.append((assignment, seen))
+        return found
+
+    def other_id(self, assignment: Assignment) -> str | None:
+        """The topic's id, if it is not the one that the partition was assigned of. Asks, and waits."""
+        topic = assignment.partition.topic
+        if assignment.topic_id is None:
+            return None
+        found = self._rebalancer.topic_ids([topic]).get(topic)
+        return None if found == assignment.topic_id else found
+
+    def begin_anew(self, assignment: Assignment, topic_id: str) -> Assignment:
+        """The topic has another id now: read it from its beginning, as a new assignment.
+
+        Raises:
+            KafkaException: librdkafka refuses it.
+            Stopping: the worker is to stop, and Kafka did not answer.
+        """
+        new = self._rebalancer.succeed(assignment, topic_id)
+        self.restart(new, OFFSET_BEGINNING)
+        return new
+
+    def out_of_range(self, assignment: Assignment, error: KafkaError) -> None:
+        """The broker does not have the offset: go on at the next one it has, and say what that means.
+
+        Raises:
+            KafkaException: librdkafka refuses it.
+            Stopping: the worker is to stop, and Kafka did not answer.
+        """
+        where = confluent_kafka.TopicPartition(*assignment.partition)
+        tracker = assignment.tracker
+        position = tracker.next_offset if tracker.next_offset is not None else assignment.start.offset
+        self._rebalancer.alive(0.0)
+        ends = answered(
+            lambda: self._consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS), assignment.partition
+        )
+        if ends is None:  # librdkafka waits for the leader, and then this comes again
+            self.restart(assignment, position if isinstance(position, int) else NOWHERE)
+            return
+        low, high = ends
+        cut = _CUT.search(error.str())
+        lost = None
+        if not isinstance(position, int):
+            begin = self._rebalancer.offset(self._consumer, assignment.partition, assignment.start)
+            if 0 <= begin < NOWHERE:  # a kill before the first record must not begin at a later end
+                assignment.restart_at(begin)
+            what = "could not be looked up: it is looked up again"
+        elif position > high:
+            begin = high if self._initial == "latest" else low
+            assignment.restart_at(begin)
+            what = "is beyond the partition's end: the topic was made anew or cut; counting begins anew"
+        elif position < low:
+            begin = low
+            tracker.reach(low)
+            what = "has expired: Kafka's retention deleted it before it was read"
+            lost = low - position
+        elif cut is not None and low <= int(cut[1]) < position:
+            begin = int(cut[1])
+            assignment.restart_at(begin)
+            what = "is beyond where the log was cut off: what was written from there on is read"
+        else:
+            begin = position
+            what = "was not there and is there now: it is asked for again"
+        log.error(
+            "offset_out_of_range",
+            partition=str(assignment.partition),
+            offset=position,
+            found=what,
+            first=low,
+            end=high,
+            goes_on_at=begin,
+            records_lost=lost,
+            error=error.str(),
+        )
+        self.restart(assignment, begin)
+
+    def restart(self, assignment: Assignment, offset: int) -> None:
+        """Fetch the partition from `offset` on. librdkafka has stopped it, and a stopped partition cannot be
+        sought in: it has to be assigned anew.
+
+        Raises:
+            KafkaException: librdkafka refuses it.
+            Stopping: the worker is to stop, and Kafka did not answer.
+        """
+        place = confluent_kafka.TopicPartition(*assignment.partition, offset)
+        if self._incremental:
+            self._consumer.incremental_unassign([place])
+            self._consumer.incremental_assign([place])
+            return
+        # The eager protocol takes whole assignments only: the others go on where they are.
+        others = [other for other in self._assignments.current() if other is not assignment]
+        places = [confluent_kafka.TopicPartition(*other.partition) for other in others]
+        places = self._consumer.position(places) if places else []
+        for other, reached in zip(others, places, strict=True):
+            if reached.offset < 0:  # nothing has come since it was assigned last
+                reached.offset = self.position(other)
+        self._consumer.assign([place, *places])
+
+    def position(self, assignment: Assignment) -> int:
+        """Where the partition is to be read on, as librdkafka takes it. Raises Stopping."""
+        known = assignment.tracker.next_offset
+        if known is not None:
+            return known
+        return self._rebalancer.offset(self._consumer, assignment.partition, assignment.start)

@@ -1,0 +1,43 @@
+"""Where a change of a batch comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from worker.formats.interface import Record
+
+if TYPE_CHECKING:
+    from worker.units.work import Work
+
+__all__ = ["origin_of", "record_of", "record_origin"]
+
+
+def origin_of(work: Work, place: int) -> str:
+    """`topic[partition] offset n row i` of the change at `place` of a decoded batch."""
+    changes = work.changes or ()
+    if place >= len(changes):
+        return "its end"
+    change = changes[place]
+    return f"{change.topic}[{change.partition}] offset {change.offset} row {change.index}"
+
+
+def record_origin(work: Work, number: int) -> str:
+    """`topic[partition] offset n` of the work's record."""
+    for count, (chunk, message) in enumerate(work.messages()):
+        if count >= number:
+            return f"{chunk.assignment.partition} offset {message.offset()}"
+    return "its end"
+
+
+def record_of(work: Work, place: int) -> tuple[Record, int, int]:
+    """The record of the change at `place` of a decoded batch, how many records of the batch come before it,
+    and the change's row."""
+    change = (work.changes or ())[place]
+    for count, (_, message) in enumerate(work.messages()):
+        if (
+            message.offset() == change.offset
+            and message.partition() == change.partition
+            and message.topic() == change.topic
+        ):
+            return message, count, change.index
+    raise LookupError(f"no record of the batch is at {origin_of(work, place)}")

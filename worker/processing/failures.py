@@ -1,0 +1,192 @@
+"""What is done about what fails: told, counted, passed over, dead-lettered, halted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from handlers import Batch
+from handlers.loading.calls import refuse_unrun
+from handlers.logs import get_logger
+from worker.attempts.backoff import describe, text_of
+from worker.attempts.steps import Caller, MustHalt
+from worker.configuration.table_rules import OnFailure
+from worker.dead_letters.writing import DeadLetters
+from worker.formats.decoding import explained
+from worker.formats.interface import Record, UndecodableRecord
+from worker.lanes.lanes import Lanes
+from worker.observing.metrics import Metrics
+from worker.processing.change_origins import origin_of, record_of
+from worker.processing.slow_calls import RunningCalls
+
+if TYPE_CHECKING:
+    from worker.attempts.bound_handler import BoundHandler
+    from worker.attempts.handler_run import HandlerRun
+    from worker.units.work import Work
+
+__all__ = ["FailureRules", "Failures"]
+
+log = get_logger("processor")
+
+
+class FailureRules:
+    """What all processors share to deal with failures."""
+
+    def __init__(
+        self,
+        *,
+        on_undecodable: OnFailure = "halt",
+        dead_letters: DeadLetters | None = None,
+        calls: RunningCalls | None = None,
+    ) -> None:
+        """`dead_letters`: None without a dead-letter topic."""
+        self.on_undecodable: OnFailure = on_undecodable
+        self.dead_letters = dead_letters
+        self.calls = RunningCalls() if calls is None else calls
+
+
+class Failures:
+    """One processor's `Watch`. Its handlers' threads may call it at the same time."""
+
+    def __init__(
+        self, rules: FailureRules, lanes: Lanes, metrics: Metrics, clock: Callable[[], float]
+    ) -> None:
+        self._rules = rules
+        self._lanes = lanes
+        self._metrics = metrics
+        self._clock = clock
+        self._begin_call = rules.calls.begin
+        self._end_call = rules.calls.end
+        self.stopping = False
+        """Begin nothing more."""
+
+    @property
+    def buries_undecodable(self) -> bool:
+        return self._rules.on_undecodable == "dead_letter"
+
+    # -- Watch
+
+    def called_off(self, work: Work) -> bool:
+        return self.stopping or work.withdrawn
+
+    def call(self, work: Work, run: Caller, batch: Batch) -> None:
+        begin = self._clock()
+        self._begin_call(run.name, work, run.done, begin)
+        try:
+            answer: object = run.handler.handle(batch)  # type: ignore[func-returns-value]
+            if answer is not None:
+                refuse_unrun(answer, run.handler)
+        finally:
+            self._end_call()
+            run.seconds.append(self._clock() - begin)
+
+    def failed(self, handler: str, error: BaseException) -> None:
+        self._metrics.handler_failure(handler)
+        log.debug("handler_failed", handler=handler, error=describe(error))
+
+    def target_down(self, handler: str, error: BaseException) -> None:
+        log.error(
+            "target_down",
+            handler=handler,
+            error=text_of(error),
+            hint="its tables wait, one batch at a time tries; no attempt is used up",
+        )
+
+    def target_up(self, handler: str, seconds: float) -> None:
+        log.info("target_up", handler=handler, down_seconds=round(seconds, 1))
+        self._lanes.unblock()
+
+    def skipped(self, work: Work, handler: str, place: int, error: BaseException) -> None:
+        self._metrics.skipped("failed")
+        log.error(
+            "change_skipped",
+            table=work.unit.table.label,
+            handler=handler,
+            position=origin_of(work, place),
+            error=describe(error),
+        )
+
+    def dead_letter(self, work: Work, handler: str, place: int, error: BaseException, attempts: int) -> None:
+        record, before, index = record_of(work, place)
+        self._letters().send(
+            record,
+            table=work.unit.table.label,
+            handler=handler,
+            index=index,
+            error=describe(error),
+            attempts=attempts,
+            before=max(0, before - work.finished),
+        )
+
+    # -- of the processor itself
+
+    def passes_over(self, message: Record, fault: UndecodableRecord) -> bool:
+        """Whether an undecodable record counts as finished as it is."""
+        if self._rules.on_undecodable != "skip":
+            return False
+        self._metrics.skipped("undecodable")
+        log.error(
+            "record_skipped",
+            position=f"{message.topic()}[{message.partition()}] offset {message.offset()}",
+            error=str(fault),
+        )
+        return True
+
+    def answered(self, bound: BoundHandler, turn: int) -> None:
+        """A call of this handler, admitted on the circuit's `turn`, went well."""
+        seconds = bound.circuit.answered(turn)
+        if seconds is not None:
+            self.target_up(bound.name, seconds)
+
+    def why_undecodable(self, work: Work, number: int) -> str:
+        """What its format says of the record; that was not kept when it was routed."""
+        chunk, message = next(islice(work.messages(), number, None))
+        try:
+            explained(chunk.assignment.format, message)
+        except UndecodableRecord as fault:
+            return str(fault)
+        return "its table cannot be told"
+
+    def bury_undecodable(self, work: Work, number: int, reason: str) -> None:
+        """Write the work's record as a dead letter of all handlers. Raises MustHalt and MustWait."""
+        _, message = next(islice(work.messages(), number, None))
+        self._letters().send(
+            message,
+            table=work.unit.table.label,
+            handler=None,
+            index=None,
+            error=f"undecodable record: {reason}",
+            attempts=0,
+            before=max(0, number - work.finished),
+        )
+
+    def retried(self, work: Work, failing: list[HandlerRun], delay: float, reason: str) -> None:
+        table, error = work.unit.table.label, failing[0].error
+        attempt = max(run.attempt for run in failing) - 1
+        self._metrics.retry(table)
+        # What the built-in handlers raise says where and why; of another's error the first place is enough.
+        is_told = type(error).__module__.partition(".")[0] == "handlers"
+        log.warning(
+            "batch_failed",
+            table=table,
+            handlers=[run.name for run in failing],
+            attempt=attempt,
+            error=reason,
+            retry_in_seconds=round(delay, 3),
+            exc_info=error if attempt == 1 and not is_told else None,
+        )
+
+    def halted(self, work: Work, position: str, reason: str) -> None:
+        log.error(
+            "table_halted",
+            table=work.unit.table.label,
+            position=position,
+            error=reason,
+            hint="its later changes wait; mend the cause and restart, or change its rule (on_failure: skip)",
+        )
+
+    def _letters(self) -> DeadLetters:
+        if self._rules.dead_letters is None:
+            raise MustHalt("dead_letter is asked for, and dead_letter.topic is not set")
+        return self._rules.dead_letters

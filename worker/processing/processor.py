@@ -1,0 +1,273 @@
+"""Processors: one thread a lane that decodes batches and runs their table's handlers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from handlers import StopWorker
+from handlers.loading.calls import refuse_unrun
+from worker.attempts.backoff import describe, text_of
+from worker.attempts.handler_run import HandlerRun
+from worker.attempts.steps import MustHalt, MustWait, Step
+from worker.lanes.lanes import Lanes
+from worker.observing.histogram import HandlerTimes
+from worker.observing.metrics import Metrics
+from worker.processing.change_origins import origin_of, record_origin
+from worker.processing.failures import FailureRules, Failures
+from worker.units.rows.spreading import spread
+from worker.units.unit import Unit
+from worker.units.work import Work
+
+__all__ = ["Processor"]
+
+_MOST_HANDLERS = 64  # of one table at once; a thread is made only when it is needed
+
+Outcome = tuple[HandlerRun, Step]
+
+
+class Processor(threading.Thread):
+    """Takes batches from the lanes until they are stopped.
+
+    `fail` is told the error that must stop the worker: a handler's StopWorker, or a fault of this thread
+    itself.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        lanes: Lanes,
+        metrics: Metrics,
+        *,
+        rules: FailureRules,
+        clock: Callable[[], float],
+        random: Callable[[], float],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__(name=f"processor-{number}", daemon=True)
+        self._number = number
+        self._lanes = lanes
+        self._lane = lanes.lanes[number]
+        self._times: HandlerTimes = metrics.handler_times(number)
+        self._failures = Failures(rules, lanes, metrics, clock)
+        self._begin_call = rules.calls.begin
+        self._end_call = rules.calls.end
+        self._clock = clock
+        self._random = random
+        self._fail = fail
+        self._pool: ThreadPoolExecutor | None = None
+        self.dismissed = False
+        """It has ended, because its lane was given up or the lanes were stopped."""
+
+    def call_off(self) -> None:
+        """Begin no further attempt; a handler that is running goes on to its end."""
+        self._failures.stopping = True
+
+    def run(self) -> None:
+        finished: Work | None = None
+        try:
+            while (work := self._lanes.take(self._number, finished)) is not None:
+                finished = self._work(work)
+            self.dismissed = True
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(wait=False)
+
+    def _work(self, work: Work) -> Work | None:
+        """The work if it is done; None when it was given back, or its unit halted."""
+        if self._failures.called_off(work):
+            self._lanes.give_back(self._number, work, delay=0.0, error=work.unit.error)
+            return None
+        table = work.table
+        if not table.handlers:
+            return self._bury_all(work)
+        if not work.runs:
+            prepared = self._decoded(work)
+            if prepared is None or prepared.finished == prepared.records:
+                return prepared
+            work = prepared
+            if work.spreads:
+                self._spread(work)
+                return None
+        return self._handle(work)
+
+    def _handle(self, work: Work) -> Work | None:
+        try:
+            outcomes = self._try_alone(work) if work.table.sole and not work.runs else self._step(work)
+        except StopWorker as error:
+            # Halted, not given back: until the worker stops another lane would begin it anew.
+            self._lanes.halt(self._number, work, describe(error))
+            raise
+        if outcomes is None or all(run.finished for run in work.runs):
+            self._count_finished(work.unit, work.finish_records(work.records))
+            return work
+        self._count_finished(work.unit, work.finish_changes(min(run.done for run in work.runs)))
+        self._not_done(work, outcomes)
+        return None
+
+    def _spread(self, work: Work) -> None:
+        """Hand the rows of a table in row order to its shards."""
+        result = spread(work)
+        self._count_finished(work.unit, result.records)
+        self._lanes.spread(self._number, work, result)
+
+    def _count_finished(self, unit: Unit, records: int) -> None:
+        """Before the lanes are told of it: a table that has nothing left to do may be let go of."""
+        unit.finished_records += records
+        self._lane.finished_records += records
+
+    def _decoded(self, work: Work) -> Work | None:
+        """The batch, decoded up to its first bad record. None: that is the first one, and must be waited for.
+
+        Finished already: it was the bad record alone, which is a dead letter now."""
+        fault = work.decode(self._failures.passes_over, self._lanes.most_decoded)
+        if fault is None:
+            return work
+        place, reason = fault
+        if place:
+            # What comes before the bad record is handled first; the rest has its turn then.
+            work = self._lanes.shorten(self._number, work, place)
+            work.decode(self._failures.passes_over, self._lanes.most_decoded)
+            return work
+        if not self._failures.buries_undecodable:
+            self._halt(work, record_origin(work, 0), f"undecodable record: {reason}")
+            return None
+        if work.records > 1:
+            work = self._lanes.shorten(self._number, work, 1)
+        return work if self._bury(work, 0, reason) else None
+
+    def _bury_all(self, work: Work) -> Work | None:
+        """Records whose table cannot be told: dead letters, one after the other."""
+        for number in range(work.finished, work.records):
+            if not self._bury(work, number, self._failures.why_undecodable(work, number)):
+                return None
+        return work
+
+    def _bury(self, work: Work, number: int, reason: str) -> bool:
+        """Finish the work's record as a dead letter. False: it must wait, or the unit halted."""
+        unit = work.unit
+        try:
+            self._failures.bury_undecodable(work, number, reason)
+        except MustHalt as halt:
+            self._halt(work, record_origin(work, number), str(halt))
+            return False
+        except MustWait as fault:
+            self._give_back(work, fault.wait, text_of(fault), blocked=True)
+            return False
+        self._count_finished(unit, work.finish_records(number + 1))
+        return True
+
+    def _try_alone(self, work: Work) -> list[Outcome] | None:
+        """The first call of a table's only handler, at the least cost. None: it is done."""
+        if not work.total:
+            return None
+        bound = work.table.handlers[0]
+        turn, wait = bound.circuit.admit()
+        if wait > 0:
+            return self._step(work)
+        handler = bound.of(self._number)
+        raised = None
+        begin = self._clock()
+        self._begin_call(bound.name, work, 0, begin)
+        try:
+            answer: object = handler.handle(work.batch(0, work.total, 1))  # type: ignore[func-returns-value]
+            if answer is not None:
+                refuse_unrun(answer, handler)
+        except BaseException as error:
+            raised = error
+        finally:
+            self._end_call()
+            self._times.observe(bound.name, self._clock() - begin)
+        if raised is None:
+            self._failures.answered(bound, turn)
+            return None
+        run = HandlerRun(bound.name, handler, work.total, bound.circuit)
+        run.turn = turn
+        work.runs = [run]
+        try:
+            step = run.step(work, self._failures, self._random, raised)
+        finally:
+            raised = None  # else it would hold this frame, and this frame it
+            self._count(run)
+        return [(run, step)]
+
+    def _step(self, work: Work) -> list[Outcome]:
+        """Let every handler that is not through go on, in parallel; all are waited for."""
+        if not work.runs:
+            work.runs = [
+                HandlerRun(each.name, each.of(self._number), work.total, each.circuit)
+                for each in work.table.handlers
+            ]
+        else:  # another lane may have begun it, and the table's handlers may have changed since
+            for run, bound in zip(work.runs, work.table.handlers, strict=True):
+                run.bind(bound, self._number)
+        runs = [run for run in work.runs if not run.finished]
+        steps: list[Step] = []
+        try:
+            if len(runs) > 1:
+                steps = self._side_by_side(runs, work)
+            elif runs:
+                steps = [runs[0].step(work, self._failures, self._random)]
+        finally:
+            for run in runs:
+                self._count(run)
+        return list(zip(runs, steps, strict=True))
+
+    def _side_by_side(self, runs: list[HandlerRun], work: Work) -> list[Step]:
+        pool = self._pool
+        if pool is None:
+            name = f"{self.name}-handler"
+            pool = self._pool = ThreadPoolExecutor(max_workers=_MOST_HANDLERS, thread_name_prefix=name)
+        futures = [pool.submit(run.step, work, self._failures, self._random) for run in runs[1:]]
+        try:
+            first = runs[0].step(work, self._failures, self._random)
+        finally:
+            errors = [future.exception() for future in futures]
+        for error in errors:
+            if error is not None:
+                raise error
+        return [first, *(future.result() for future in futures)]
+
+    def _count(self, run: HandlerRun) -> None:
+        """Handler times belong to this thread, so calls in other threads are counted when they are over."""
+        for seconds in run.seconds:
+            self._times.observe(run.name, seconds)
+        run.seconds.clear()
+
+    def _not_done(self, work: Work, outcomes: list[Outcome]) -> None:
+        unit = work.unit
+        halted = next((run for run, step in outcomes if step is Step.HALT), None)
+        failing = [run for run, step in outcomes if step is Step.RETRY]
+        blocked = [run for run, step in outcomes if step is Step.BLOCKED]
+        if halted is not None:
+            unit.failed_batches += 1
+            self._halt(work, origin_of(work, halted.done), f"{_words(halted)} (handler {halted.name})")
+        elif failing:
+            unit.failed_batches += 1
+            delay = max(run.delay for run in failing)
+            reason = _words(failing[0])
+            self._failures.retried(work, failing, delay, reason)
+            self._give_back(work, delay, reason, blocked=bool(blocked))
+        elif blocked:
+            reason = f"{_words(blocked[0])} (handler {blocked[0].name})"
+            self._give_back(work, min(run.delay for run in blocked), reason, blocked=True)
+        else:  # called off, or to go on at once
+            self._give_back(work, 0.0, unit.error, blocked=unit.blocked)
+
+    def _give_back(self, work: Work, delay: float, reason: str | None, *, blocked: bool) -> None:
+        work.unit.blocked = blocked
+        self._lanes.give_back(self._number, work, delay=delay, error=reason)
+
+    def _halt(self, work: Work, position: str, reason: str) -> None:
+        self._failures.halted(work, position, reason)
+        work.unit.blocked = False
+        self._lanes.halt(self._number, work, reason)
+
+
+def _words(run: HandlerRun) -> str:
+    if run.error is None:
+        return ""
+    return text_of(run.error) if isinstance(run.error, MustHalt | MustWait) else describe(run.error)

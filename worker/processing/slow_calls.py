@@ -1,0 +1,87 @@
+"""Handlers' calls under way, and a word about those that take long: which, and what they are doing."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from handlers.logs import get_logger
+from worker.processing.change_origins import origin_of
+
+if TYPE_CHECKING:
+    from worker.units.work import Work
+
+__all__ = ["Call", "RunningCalls", "SlowCalls"]
+
+log = get_logger("slow_calls")
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call of a handler, which runs in the thread that made it."""
+
+    handler: str
+    work: Work
+    first: int
+    """The place of its first change in the work."""
+    since: float
+    reported: int = 0
+    """How often it was reported. The watcher's own."""
+
+
+class RunningCalls:
+    """The calls under way, one a thread. Each thread begins and ends its own; any thread may look.
+
+    No lock: a dict changes and is copied in one step each.
+    """
+
+    def __init__(self) -> None:
+        self._of_thread: dict[int, Call] = {}
+
+    def begin(self, handler: str, work: Work, first: int, now: float) -> None:
+        self._of_thread[threading.get_ident()] = Call(handler, work, first, now)
+
+    def end(self) -> None:
+        self._of_thread.pop(threading.get_ident(), None)
+
+    def current(self) -> dict[int, Call]:
+        """Thread -> its call."""
+        return self._of_thread.copy()
+
+
+class SlowCalls:
+    """Reports each call that runs longer than its table's `slow_after`, and again at every doubling."""
+
+    def __init__(self, calls: RunningCalls, clock: Callable[[], float]) -> None:
+        self._calls = calls
+        self._clock = clock
+
+    def look(self) -> None:
+        """Report what has become slow since the last look. One thread."""
+        now = self._clock()
+        for thread, call in self._calls.current().items():
+            seconds = now - call.since
+            if seconds < call.work.unit.table.rule.slow_after * 2**call.reported:
+                continue
+            stack = _stack_of(thread)
+            if self._calls.current().get(thread) is not call:
+                continue  # it ended meanwhile, so the stack is another's
+            while seconds >= call.work.unit.table.rule.slow_after * 2**call.reported:
+                call.reported += 1
+            log.warning(
+                "handler_slow",
+                handler=call.handler,
+                table=call.work.unit.table.label,
+                position=origin_of(call.work, call.first),
+                seconds=round(seconds, 1),
+                stack_of_handler=stack,
+            )
+
+
+def _stack_of(thread: int) -> str:
+    frame = sys._current_frames().get(thread)
+    return "".join(traceback.format_stack(frame)) if frame is not None else ""

@@ -1,0 +1,1 @@
+"""The worker as a whole: made of its components, started, watched, reloaded, drained, ended."""

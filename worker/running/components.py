@@ -1,0 +1,206 @@
+"""The components of a worker, made and joined from its configuration; nothing is started."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+
+from handlers.kafka.librdkafka import client_logger
+from handlers.options.matching import topics_matcher
+from offsets.stores import FileStore, PolledKafkaStore
+from offsets.topic_ids import TopicIds
+from worker.attempts.circuit import Circuit
+from worker.configuration import Configuration
+from worker.configuration.kafka_properties import admin_settings, consumer_settings, producer_settings
+from worker.dead_letters.writing import DEAD_LETTER_TARGET, DeadLetters
+from worker.fetching.ddl_history import DDLHistory
+from worker.fetching.fetcher import Fetcher
+from worker.fetching.routing import Router
+from worker.fetching.source_order import SourceOrder, ends_told_by
+from worker.formats.choice import FormatChoice
+from worker.kafka.brokers import Brokers
+from worker.kafka.errors import KafkaErrors
+from worker.kafka.leaving import close_stays
+from worker.lanes.lanes import Lanes
+from worker.observing.metrics import Metrics
+from worker.partitions.committer import Committer
+from worker.partitions.former_topics import FormerRecords
+from worker.partitions.rebalance import Rebalancer
+from worker.partitions.refetching import Refetching
+from worker.partitions.whole_share import WholeShare
+from worker.processing.failures import FailureRules
+from worker.processing.processor import Processor
+from worker.processing.slow_calls import RunningCalls
+from worker.running.ending import KAFKA_SECONDS
+from worker.running.handler_set import HandlerSet
+from worker.units.assignment import Assignments
+from worker.units.table_book import TableBook
+
+__all__ = ["Components"]
+
+_STATISTICS_MS = "10000"
+"""How often librdkafka tells how far it has fetched; 0.1 ms of CPU each time for a hundred partitions."""
+
+
+class Components:
+    """Every object that docs/architecture.md draws, joined to the others."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        clock: Callable[[], float],
+        fail: Callable[[BaseException], None],
+        stop: threading.Event,
+    ) -> None:
+        """`fail` is told the error of a thread that cannot go on; `stop` is set when the worker is to end.
+
+        Raises SettingsError, KafkaException, HandlerTypeError, OptionsError.
+        """
+        lanes, checkpoint = configuration.lanes, configuration.checkpoint
+        self.metrics = Metrics()
+        self.assignments = Assignments()
+        self.handlers = HandlerSet(
+            configuration,
+            fail=fail,
+            metrics=self.metrics.handlers,
+            partitions=lambda: [assignment.partition for assignment in self.assignments.current()],
+        )
+        self.errors = KafkaErrors(clock)
+        self.brokers = Brokers()
+        self.book = TableBook(configuration, self.handlers.of, self.metrics.tables.label)
+        self.local = FileStore(checkpoint.directory, configuration.kafka.group_id)
+        self.kafka = PolledKafkaStore(KAFKA_SECONDS)
+        self.lanes = Lanes(
+            lanes.count,
+            max_records=lanes.max_records,
+            max_bytes=lanes.max_bytes,
+            work_stealing=lanes.work_stealing,
+            clock=clock,
+        )
+        self.calls = RunningCalls()
+        self.dead_letters = None
+        if configuration.dead_letter is not None:
+            self.dead_letters = DeadLetters(
+                configuration.dead_letter,
+                producer_settings(configuration),
+                worker=configuration.name,
+                finished=lambda: self.lanes.finished_records,
+                redact=configuration.secrets.redact,
+                metrics=self.metrics,
+                back=self.lanes.unblock,
+                random=random.random,
+                clock=clock,
+            )
+        rules = FailureRules(
+            on_undecodable=configuration.on_undecodable, dead_letters=self.dead_letters, calls=self.calls
+        )
+        self._processor = partial(
+            Processor,
+            lanes=self.lanes,
+            metrics=self.metrics,
+            rules=rules,
+            clock=clock,
+            random=random.random,
+            fail=fail,
+        )
+        self.processors = [self._processor(number) for number in range(lanes.count)]
+        self.committer = Committer(
+            self.assignments,
+            self.local,
+            self.kafka,
+            interval=checkpoint.interval,
+            metrics=self.metrics,
+            clock=clock,
+            fail=fail,
+        )
+        formats = FormatChoice(configuration.format, configuration.json_layout, configuration.debezium)
+        settings = consumer_settings(configuration)
+        strategy = str(settings.get("partition.assignment.strategy", ""))
+        incremental = "cooperative" in strategy or settings.get("group.protocol") == "consumer"
+        admin = AdminClient(admin_settings(configuration), logger=client_logger())
+        topic_ids = TopicIds(admin)
+        self.former = FormerRecords(self.lanes, clock)
+        self.rebalancer = Rebalancer(
+            configuration,
+            assignments=self.assignments,
+            book=self.book,
+            lanes=self.lanes,
+            former=self.former,
+            committer=self.committer,
+            local=self.local,
+            kafka=self.kafka,
+            topic_ids=topic_ids,
+            format_of=formats.of_assigned,
+            metrics=self.metrics,
+            incremental=incremental,
+            release=self.handlers.release,
+            settled=self.errors.settled,
+            stopping=stop,
+        )
+        self.consumer = consumer = Consumer(
+            {"statistics.interval.ms": _STATISTICS_MS, **settings},
+            error_cb=self.errors.report,
+            on_commit=self.kafka.answered,
+            stats_cb=self._statistics,
+            logger=client_logger(),
+        )
+        self.refetching = Refetching(
+            consumer,
+            self.assignments,
+            self.rebalancer,
+            topic_ids=topic_ids,
+            initial=checkpoint.initial,
+            incremental=incremental,
+            clock=clock,
+        )
+        order, self.history, self.share = None, None, None
+        if configuration.kafka.ddl_topics:
+            has_ddl = topics_matcher(configuration.kafka.ddl_topics)
+            order = SourceOrder(has_ddl, high=ends_told_by(consumer), max_bytes=lanes.max_bytes, clock=clock)
+            merged = topics_matcher([*configuration.kafka.topics, *configuration.kafka.ddl_topics])
+            self.share = WholeShare(consumer, self.assignments, merged, configuration.kafka.ddl_topics)
+            self.history = DDLHistory(settings, has_ddl, formats.of_assigned, stopping=stop)
+        self.fetcher = Fetcher(
+            consumer,
+            list(dict.fromkeys([*configuration.kafka.topics, *configuration.kafka.ddl_topics])),
+            assignments=self.assignments,
+            router=Router(self.book, self.metrics, on_undecodable=configuration.on_undecodable),
+            rebalancer=self.rebalancer,
+            refetching=self.refetching,
+            lanes=self.lanes,
+            errors=self.errors,
+            store=self.kafka,
+            metrics=self.metrics,
+            order=order,
+            share=self.share,
+            prepare=self.history.read if self.history is not None else None,
+            max_records=lanes.max_records,
+            max_bytes=lanes.max_bytes,
+            leaves=close_stays(settings),
+            clock=clock,
+            fail=fail,
+        )
+
+    def man(self, lanes: Iterable[int]) -> None:
+        """Start a processor for each of these lanes. Those whose lanes were given up end by themselves."""
+        new = [self._processor(number) for number in lanes]
+        self.processors = [each for each in self.processors if not each.dismissed] + new
+        for processor in new:
+            processor.start()
+
+    def circuits(self) -> list[tuple[str, Circuit]]:
+        """What is known of each target, by the handler's name; last the dead-letter topic."""
+        found = list(self.handlers.circuits())
+        if self.dead_letters is not None:
+            found.append((DEAD_LETTER_TARGET, self.dead_letters.circuit))
+        return found
+
+    def _statistics(self, text: str) -> None:
+        self.fetcher.standstill.statistics(text)
+        self.brokers.statistics(text)

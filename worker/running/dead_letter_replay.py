@@ -1,0 +1,241 @@
+"""Sending dead letters back through the handlers of their tables, one at a time."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from handlers import Batch, Change, Handler, HandlerContext, PartialFailure, StopWorker
+from handlers.loading.calls import refuse_unrun
+from handlers.loading.registry import HandlerTypeError, OptionsError, create
+from handlers.options.matching import topics_matcher
+from handlers.rows import with_own_rows
+from worker.attempts.backoff import describe
+from worker.configuration import Configuration, HandlerEntry
+from worker.configuration.kafka_properties import consumer_settings
+from worker.dead_letters.record import DeadLetter
+from worker.fetching.ddl_history import DDLHistory
+from worker.formats.choice import FormatChoice, NoFormatError
+from worker.formats.decoding import decoded, explained
+from worker.formats.interface import Skip, UndecodableRecord
+from worker.running.handler_set import handles
+
+__all__ = ["Plan", "Reader", "Replay", "ReplayFault", "by_failure", "in_order", "replayed_topic"]
+
+_LONGEST_TOPIC = 249
+
+
+class ReplayFault(Exception):
+    """Why a letter was not applied, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What replaying a letter would do."""
+
+    letter: DeadLetter
+    database: str
+    name: str
+    changes: tuple[Change, ...]
+    entries: tuple[HandlerEntry, ...] = ()
+    skipped: str | None = None
+    """Why its record holds no change, so that there is nothing to do."""
+
+    @property
+    def table(self) -> str:
+        return f"{self.database}.{self.name}"
+
+    @property
+    def rows(self) -> frozenset[str] | None:
+        """The rows that it is about; None: the whole table, or rows without a key."""
+        keys = [change.key for change in self.changes]
+        return None if any(key is None for key in keys) else frozenset(map(repr, keys))
+
+
+def replayed_topic(letter: DeadLetter) -> str:
+    """The topic of a replayed change: one for each letter.
+
+    Targets that keep how far each partition was applied thus know each letter by itself: they apply one that
+    comes after a later one, and pass over one that comes again.
+    """
+    own = f"@{letter.offset}"
+    return letter.place.topic[: _LONGEST_TOPIC - len(own)] + own
+
+
+class Reader:
+    """Letters by the present configuration: their table, changes and handlers."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._formats = FormatChoice(configuration.format, configuration.json_layout, configuration.debezium)
+        if configuration.kafka.ddl_topics:
+            has_ddl = topics_matcher(configuration.kafka.ddl_topics)
+            settings = consumer_settings(configuration)
+            history = DDLHistory(settings, has_ddl, self._formats.of_assigned, stopping=threading.Event())
+            history.read(lambda: None)
+
+    def changes(self, letter: DeadLetter) -> Plan:
+        """Its table and changes, in terms of the letter's own place. Raises ReplayFault."""
+        if letter.topic is None:
+            raise ReplayFault("its headers do not say which topic it comes from")
+        record = letter.original()
+        found: list[Change] = []
+        try:
+            format_ = self._formats.of(letter.topic)
+            route = explained(format_, record)
+            if isinstance(route, Skip):
+                return Plan(letter, "", letter.table or "", (), skipped=route.reason)
+            decoded(format_, record, found)
+        except NoFormatError as error:
+            raise ReplayFault(str(error)) from None
+        except UndecodableRecord as fault:
+            raise ReplayFault(f"undecodable record: {fault}") from None
+        if letter.index is not None:
+            found = [change for change in found if change.index == letter.index]
+            if not found:
+                raise ReplayFault(f"its record has no row {letter.index}")
+        own = {
+            "topic": replayed_topic(letter),
+            "partition": letter.place.partition,
+            "offset": letter.offset,
+        }
+        changes = tuple(msgspec.structs.replace(change, **own) for change in found)
+        return Plan(letter, route.database, route.table, changes)
+
+    def plan(self, letter: DeadLetter) -> Plan:
+        """What replaying it does. Raises ReplayFault."""
+        plan = self.changes(letter)
+        if plan.skipped is not None:
+            return plan
+        rule = self._configuration.rule_for(plan.table)
+        if rule is None:
+            raise ReplayFault(f"no rule of tables: matches {plan.table}")
+        entries = [entry for entry in rule.handlers if letter.handler in (None, entry.name)]
+        if not entries:
+            names = ", ".join(entry.name for entry in rule.handlers)
+            raise ReplayFault(f"{plan.table} has no handler {letter.handler} now; it has {names}")
+        return Plan(letter, plan.database, plan.name, plan.changes, tuple(entries))
+
+
+@dataclass
+class _Failed:
+    """What must not be overtaken: rows of a table whose letter failed, None for all of them."""
+
+    rows: dict[str, list[tuple[str, frozenset[str] | None]]] = field(default_factory=dict)
+
+    def add(self, plan: Plan) -> None:
+        self.rows.setdefault(plan.table, []).append((plan.letter.name, plan.rows))
+
+    def before(self, plan: Plan) -> str | None:
+        """The letter that this one has to wait for."""
+        for name, rows in self.rows.get(plan.table, ()):
+            if rows is None or plan.rows is None or rows & plan.rows:
+                return name
+        return None
+
+
+class Replay:
+    """Opens the handlers that letters need, and closes them at its end. One thread."""
+
+    def __init__(self, configuration: Configuration, topic_id: str | None = None) -> None:
+        """`topic_id`: of the dead-letter topic; one that was made anew has other letters at its offsets."""
+        self._configuration = configuration
+        self._topic_id = topic_id
+        self._handlers: list[tuple[HandlerEntry, Handler]] = []
+        self._failed = _Failed()
+        self._stopped: list[BaseException] = []  # what threads of handlers cannot go on without
+
+    def apply(self, plan: Plan) -> None:
+        """Give the letter's changes to its handlers. Raises ReplayFault, and StopWorker."""
+        if self._stopped:
+            raise StopWorker(str(self._stopped[0])) from self._stopped[0]
+        earlier = self._failed.before(plan)
+        if earlier is not None:
+            self._failed.add(plan)
+            raise ReplayFault(f"not tried: {earlier}, which failed, has an earlier change of its row")
+        try:
+            for entry in plan.entries:
+                self._handle(entry, plan)
+        except ReplayFault:
+            self._failed.add(plan)
+            raise
+
+    def close(self) -> Iterator[tuple[str, BaseException]]:
+        """Close the handlers; (name, what it raised) of each that could not be closed."""
+        while self._handlers:
+            entry, handler = self._handlers.pop()
+            try:
+                handler.close()
+            except (Exception, SystemExit) as error:
+                yield entry.name, error
+
+    def _handle(self, entry: HandlerEntry, plan: Plan) -> None:
+        handler = self._opened(entry)
+        letter = plan.letter
+        topic = replayed_topic(letter)
+        batch = Batch(
+            plan.table,
+            with_own_rows(plan.changes),
+            database=plan.database,
+            name=plan.name,
+            positions={(topic, letter.place.partition): (letter.offset, letter.offset)},
+            records=1,
+            topic_ids={} if self._topic_id is None else {topic: self._topic_id},
+            replay_of=letter.stood_at,
+        )
+        try:
+            refuse_unrun(handler.handle(batch), handler)  # type: ignore[func-returns-value]
+        except StopWorker:
+            raise
+        except PartialFailure as failure:
+            if failure.done != len(plan.changes):
+                raise ReplayFault(f"handler {entry.name}: {describe(failure.cause or failure)}") from failure
+        except (Exception, SystemExit) as error:
+            raise ReplayFault(f"handler {entry.name}: {describe(error)}") from error
+
+    def _opened(self, entry: HandlerEntry) -> Handler:
+        for known, handler in self._handlers:
+            if known is entry:
+                return handler
+        configuration = self._configuration
+        try:
+            made = create(entry, configuration.folder)
+            made.open(
+                HandlerContext(
+                    worker=configuration.name,
+                    handler=entry.name,
+                    lane=0 if made.per_lane else None,
+                    folder=configuration.folder,
+                    start_timeout=configuration.start_timeout,
+                    spark=configuration.spark,
+                    stop_worker=self._stopped.append,
+                    handles=partial(handles, configuration, entry),
+                )
+            )
+        except (HandlerTypeError, OptionsError) as error:
+            raise ReplayFault(f"handler {entry.name}: {error}") from None
+        except (Exception, SystemExit) as error:
+            raise ReplayFault(f"handler {entry.name} could not open: {describe(error)}") from error
+        self._handlers.append((entry, made))
+        return made
+
+
+def in_order(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
+    """By the time they were written, within a partition always as they stand."""
+    by_partition: dict[int, list[DeadLetter]] = {}
+    for letter in letters:
+        by_partition.setdefault(letter.place.partition, []).append(letter)
+    return list(heapq.merge(*by_partition.values(), key=lambda letter: letter.time or ""))
+
+
+def by_failure(letters: Iterable[DeadLetter]) -> list[list[DeadLetter]]:
+    """Letters of the same failure together, where the first of them is: it stands for the others."""
+    found: dict[tuple[object, ...], dict[str, DeadLetter]] = {}
+    for letter in letters:
+        found.setdefault(letter.about, {}).setdefault(letter.name, letter)
+    return [list(alike.values()) for alike in found.values()]

@@ -1,0 +1,317 @@
+"""The configured handlers: made, opened, changed while the worker runs, closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from handlers import Handler, HandlerContext
+from handlers.bounded import Bounded, GivenUp
+from handlers.loading.registry import BUILT_IN, create
+from handlers.logs import get_logger
+from handlers.metrics import NO_METRICS, HandlerMetrics
+from worker.attempts.backoff import describe
+from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import Circuit
+from worker.configuration import Configuration, HandlerEntry, TableRule
+from worker.running.handler_closing import (
+    LONGEST_CLOSE,
+    close_all,
+    close_timeout,
+    most_seconds,
+    release,
+    waitable,
+)
+from worker.running.handler_status import statuses
+from worker.running.open_handler import OpenHandler
+
+__all__ = ["OPENING_SECONDS", "HandlerOpenError", "HandlerPlan", "HandlerSet", "TargetOpenError", "handles"]
+
+log = get_logger("handlers")
+
+OPENING_SECONDS = 10.0
+"""Beyond `start_timeout`, for an `open` that is bounded by itself."""
+_LATE_SECONDS = 1.0  # beyond `close_timeout`, for a close that is bounded by itself
+
+
+class HandlerOpenError(Exception):
+    """A handler's `open` raised."""
+
+
+class TargetOpenError(HandlerOpenError):
+    """A built-in handler's `open` raised: the text says what of its target."""
+
+
+@dataclass(slots=True)
+class _Rule:
+    """A rule of the configuration with its handlers, entry by entry."""
+
+    rule: TableRule
+    bound: list[BoundHandler]
+
+
+@dataclass(slots=True)
+class HandlerPlan:
+    """The handlers of another configuration: those that stay, and new ones that are open already."""
+
+    configuration: Configuration
+    rules: list[_Rule] = field(default_factory=list)
+    opened: list[OpenHandler] = field(default_factory=list)
+    grown: list[tuple[BoundHandler, tuple[Handler, ...]]] = field(default_factory=list)
+    """Objects for lanes that are new."""
+    given_up: bool = False
+    """Nobody waits for it any more."""
+
+
+class HandlerSet:
+    """One object for each configured handler; one for each lane where the class says `per_lane`.
+
+    The main thread's own, but for `of`, `circuits` and `statuses`; `open` and `plan` run in a thread that it
+    waits for, unless the worker stops.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        fail: Callable[[BaseException], None] | None = None,
+        metrics: HandlerMetrics = NO_METRICS,
+        partitions: Callable[[], Collection[tuple[str, int]]] | None = None,
+    ) -> None:
+        """`fail`, `metrics` and `partitions` are what handlers are given as `stop_worker`, `metrics` and
+        `partitions`.
+
+        Raises HandlerTypeError and OptionsError."""
+        self._configuration = configuration
+        self._fail = fail
+        self._metrics = metrics
+        self._partitions = partitions
+        self._rules = [
+            _Rule(rule, [_bind(configuration, entry) for entry in rule.handlers])
+            for rule in configuration.tables
+        ]
+        self._opened: list[OpenHandler] = []
+        self._retired: list[BoundHandler] = []
+        # Opened for a plan that is not adopted yet.
+        self._plan = HandlerPlan(configuration)
+        self._opening: tuple[str, float] = "", 0.0  # the handler, and until when
+        # Of handlers that have left: what the worker did not wait for, and until when it may take.
+        self._late: list[tuple[Bounded[bool], float]] = []
+        self._leaving: list[Handler] = []  # being closed, for they are not configured any more
+        self._ended = False
+
+    def of(self, rule: TableRule) -> list[BoundHandler]:
+        return next(known.bound for known in self._rules if known.rule is rule)
+
+    def circuits(self) -> Iterator[tuple[str, Circuit]]:
+        """Each configured handler's name and what is known of its target."""
+        for bound in self._all():
+            yield bound.name, bound.circuit
+
+    def statuses(self) -> list[dict[str, Any]]:
+        """What each open handler tells of itself. Any thread."""
+        return statuses(self._opened, self._configuration.secrets.redact)
+
+    def open(self) -> None:
+        """Open every handler. Raises HandlerOpenError; those opened before are closed again by `close`."""
+        begun = HandlerPlan(self._configuration, opened=self._opened)
+        self._begin_opening(begun)
+        for known in self._rules:
+            for entry, bound in _pairs(known):
+                self._open(begun, entry, bound.objects, 0)
+
+    def plan(self, configuration: Configuration) -> HandlerPlan:
+        """Make and open what another configuration has beside the handlers that are there; they stay where
+        type, name and options are the same. Nothing is changed yet.
+
+        Raises HandlerTypeError, OptionsError, HandlerOpenError; what was opened is closed again. What a plan
+        that is not adopted has opened is closed by `close`."""
+        self._plan = plan = HandlerPlan(configuration)
+        self._begin_opening(plan)
+        free = [(entry, bound) for known in self._rules for entry, bound in _pairs(known)]
+        try:
+            for rule in configuration.tables:
+                plan.rules.append(_Rule(rule, [self._take(plan, entry, free) for entry in rule.handlers]))
+        except Exception:
+            close_all(plan.opened)
+            raise
+        return plan
+
+    def give_up_plan(self) -> None:
+        """Close what the plan has opened that is still under way; what it opens yet is closed at once."""
+        self._plan.given_up = True
+        close_all(self._plan.opened)
+
+    @property
+    def opening(self) -> str:
+        """The handler that was begun to be opened last."""
+        return self._opening[0]
+
+    def adopt(self, plan: HandlerPlan) -> None:
+        """The planned handlers are the configured ones from now on."""
+        staying = {id(bound) for known in plan.rules for bound in known.bound}
+        self._retired += [bound for bound in self._all() if id(bound) not in staying]
+        for bound, objects in plan.grown:
+            bound.objects = (*bound.objects, *objects)
+        self._rules = plan.rules
+        self._configuration = plan.configuration
+        self._opened += plan.opened
+        self._plan = HandlerPlan(plan.configuration)
+
+    def close_retired(self, in_use: Collection[BoundHandler], *, stopped: Callable[[], bool]) -> None:
+        """Close the handlers that are not configured any more, but for those still in use. Once the worker is
+        `stopped`, that is waited for by `close`."""
+        used = {id(bound) for bound in in_use}
+        gone = [bound for bound in self._retired if id(bound) not in used]
+        for bound in gone:
+            self._retired.remove(bound)
+            own = [each for each in self._opened if any(each.handler is one for one in bound.objects)]
+            self._opened = [each for each in self._opened if each not in own]
+            end = time.monotonic() + most_seconds(each.handler for each in own) + _LATE_SECONDS
+            leaving = [each.handler for each in own]
+            self._leaving += leaving
+            closing = Bounded(f"close-left-{bound.name}", partial(close_all, own))
+            try:
+                closing.unless(stopped)
+            except GivenUp:
+                self._late.append((closing, end))
+            else:
+                self._leaving = [each for each in self._leaving if each not in leaving]
+                log.info("handler_closed", handler=bound.name)
+
+    @property
+    def has_retired(self) -> bool:
+        """Whether handlers that are not configured any more wait to be closed."""
+        return bool(self._retired)
+
+    @property
+    def close_seconds(self) -> float:
+        """The longest that `close` may take."""
+        objects = [handler for bound in [*self._all(), *self._retired] for handler in bound.objects]
+        objects += self._leaving
+        return most_seconds([*objects, *(each.handler for each in list(self._plan.opened))])
+
+    def release(self, partitions: Collection[tuple[str, int]], seconds: float) -> None:
+        """Tell the handlers that partitions leave, and wait so long for them. Any thread; raises nothing."""
+        end = time.monotonic() + seconds
+        told = [
+            (each, Bounded(f"release-{each.name}", partial(release, each, partitions)))
+            for each in list(self._opened)
+            if getattr(type(each.handler), "release", None) not in (None, Handler.release)
+        ]
+        for each, call in told:
+            try:
+                call.within(end - time.monotonic())
+            except TimeoutError as error:
+                if seconds > 0:
+                    log.warning(
+                        "handler_release_timeout",
+                        handler=each.name,
+                        seconds=round(seconds, 1),
+                        error=str(error),
+                        hint="it still works for partitions that another worker may have now",
+                    )
+
+    def close(self) -> bool:
+        """Close what was opened; False if one of them raised, or took longer than it may."""
+        self._ended = True
+        opened = [*self._opened, *self._plan.opened]
+        self._opened.clear()
+        self._plan.opened.clear()
+        clean = close_all(opened)
+        while self._late:
+            closing, end = self._late.pop()
+            try:
+                clean &= closing.within(end - time.monotonic())
+            except TimeoutError as error:
+                clean = False
+                log.error("handler_close_failed", error=describe(error))
+        return clean
+
+    def _handles(self, entry: HandlerEntry, table: str) -> bool:
+        return handles(self._configuration, entry, table)
+
+    def _all(self) -> Iterator[BoundHandler]:
+        for known in self._rules:
+            yield from known.bound
+
+    def _take(
+        self, plan: HandlerPlan, entry: HandlerEntry, free: list[tuple[HandlerEntry, BoundHandler]]
+    ) -> BoundHandler:
+        for place, (known, bound) in enumerate(free):
+            if known == entry:
+                del free[place]
+                self._grow(plan, entry, bound)
+                return bound
+        bound = _bind(plan.configuration, entry)
+        self._open(plan, entry, bound.objects, 0)
+        return bound
+
+    def _grow(self, plan: HandlerPlan, entry: HandlerEntry, bound: BoundHandler) -> None:
+        have, wanted = len(bound.objects), plan.configuration.lanes.count
+        if not bound.objects[0].per_lane or have >= wanted:
+            return
+        more = tuple(create(entry, plan.configuration.folder) for _ in range(wanted - have))
+        self._open(plan, entry, more, have)
+        plan.grown.append((bound, more))
+
+    def _begin_opening(self, plan: HandlerPlan) -> None:
+        self._opening = "", time.monotonic() + plan.configuration.start_timeout
+
+    def _open(
+        self, plan: HandlerPlan, entry: HandlerEntry, objects: tuple[Handler, ...], first_lane: int
+    ) -> None:
+        configuration, opened, end = plan.configuration, plan.opened, self._opening[1]
+        self._opening = entry.name, end
+        for number, handler in enumerate(objects, first_lane):
+            lane = number if handler.per_lane else None
+            context = HandlerContext(
+                worker=configuration.name,
+                handler=entry.name,
+                lane=lane,
+                lanes=configuration.lanes.count,
+                folder=configuration.folder,
+                start_timeout=max(0.0, end - time.monotonic()),
+                spark=configuration.spark,
+                stop_worker=self._fail,
+                metrics=self._metrics,
+                handles=partial(self._handles, entry),
+                partitions=self._partitions,
+            )
+            try:
+                handler.open(context)
+            except (Exception, SystemExit) as error:
+                kind = TargetOpenError if entry.type in BUILT_IN else HandlerOpenError
+                raise kind(f"handler {entry.name} could not open: {describe(error)}") from error
+            if not waitable(seconds := close_timeout(handler)):
+                log.warning(
+                    "handler_close_timeout_unusable",
+                    handler=entry.name,
+                    found=str(seconds),
+                    allowed=f"seconds, 0 to {LONGEST_CLOSE:.0f}",
+                    used=Handler.close_timeout,
+                )
+            opened.append(OpenHandler(entry.name, entry.type, lane, handler))
+            if self._ended or plan.given_up:  # what was known was closed meanwhile
+                close_all(opened)
+                raise GivenUp(f"nobody waited any more while handler {entry.name} was opened")
+
+
+def handles(configuration: Configuration, entry: HandlerEntry, table: str) -> bool:
+    """Whether the rule of this table ("database.table") leads to the handler."""
+    rule = configuration.rule_for(table)
+    return rule is not None and entry in rule.handlers
+
+
+def _pairs(known: _Rule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:
+    return zip(known.rule.handlers, known.bound, strict=True)
+
+
+def _bind(configuration: Configuration, entry: HandlerEntry) -> BoundHandler:
+    first = create(entry, configuration.folder)
+    more = configuration.lanes.count - 1 if first.per_lane else 0
+    others = [create(entry, configuration.folder) for _ in range(more)]
+    return BoundHandler(entry.name, (first, *others))

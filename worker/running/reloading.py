@@ -1,0 +1,137 @@
+"""A changed configuration taken over by the running worker: what can change does, what cannot is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from handlers.bounded import Bounded, GivenUp
+from handlers.loading.registry import HandlerTypeError, OptionsError
+from worker.attempts.backoff import describe
+from worker.attempts.bound_handler import BoundHandler
+from worker.configuration import Configuration, ConfigurationError, load
+from worker.configuration.changes import compare, merge
+from worker.configuration.checks.agreement import disagreements
+from worker.configuration.faults import key_path
+from worker.configuration.file.watching import FileWatch
+from worker.observing import logs
+from worker.running.components import Components
+from worker.running.handler_set import OPENING_SECONDS, HandlerOpenError, HandlerPlan
+from worker.units.table import home_lane
+
+__all__ = ["Reloader"]
+
+log = logs.get_logger("reload")
+
+
+class Reloader:
+    """Looks at the configuration file, and takes it over when it has changed. The main thread's own.
+
+    A new file that is broken, or whose handlers cannot be opened, changes nothing. What runs code of handlers
+    (their import, `open`, `close`) has a thread of its own: a stop does not wait for it. What changes in
+    lanes and tables is a request to the fetcher's thread, between two polls, when nothing is routed.
+    """
+
+    def __init__(
+        self, configuration: Configuration, components: Components, *, stopped: Callable[[], bool]
+    ) -> None:
+        self.configuration = configuration
+        """What the worker goes by now."""
+        self._components = components
+        self._stopped = stopped
+        self._watch = FileWatch(configuration.path)
+        self._wanted = False
+
+    def want(self) -> None:
+        """Read the file at the next look, changed or not (SIGHUP)."""
+        self._wanted = True
+
+    def look(self) -> bool:
+        """True when the configuration has changed by it."""
+        if self._components.handlers.has_retired:
+            self._components.handlers.close_retired(self._in_use(), stopped=self._stopped)
+        if self._wanted:
+            self._watch.taken()
+        elif not self._watch.changed():
+            return False
+        self._wanted = False
+        try:
+            taken = self._reload()
+        except GivenUp as error:
+            log.warning("reload_given_up", reason=str(error))
+            return False
+        self._components.metrics.reload("success" if taken is not None else "refused")
+        return bool(taken)
+
+    def _reload(self) -> bool | None:
+        """True: something has changed, False: nothing had to, None: it was refused."""
+        old = self.configuration
+        try:
+            new = Bounded("reload-read", lambda: load(old.path)).unless(self._stopped)
+        except ConfigurationError as error:
+            for fault in error.faults:
+                log.error("reload_refused", fault=str(fault), hint="the worker goes on as it was")
+            return None
+        # Before anything of it is told: a handler that cannot open may quote its new password.
+        old.secrets.learn(new.secrets)
+        changes = compare(old, new)
+        now = merge(old, new)
+        for path, problem in disagreements(now):
+            log.error(
+                "reload_refused",
+                fault=f"{key_path(path)}: {problem}",
+                hint="with what needs a restart left out, the keys do not agree; restart the worker",
+            )
+            return None
+        if changes.live:
+            try:
+                plan = self._opened(now)
+            except (HandlerTypeError, OptionsError, HandlerOpenError) as error:
+                log.error("reload_refused", fault=describe(error), hint="the worker goes on as it was")
+                return None
+            if not self._components.fetcher.requests.ask(lambda: self._adopt(plan), give_up=self._stopped):
+                return None  # the worker stops; nothing of it matters any more
+            log.info("reloaded", changed=changes.live)
+        elif not changes.restart:
+            log.info("reload_found_no_changes")
+        if changes.restart:
+            log.warning(
+                "reload_needs_restart", keys=changes.restart, hint="these stay as they were until then"
+            )
+        return bool(changes.live)
+
+    def _opened(self, now: Configuration) -> HandlerPlan:
+        handlers = self._components.handlers
+        opening = Bounded("reload-open", lambda: handlers.plan(now))
+        try:
+            return opening.unless(self._stopped, now.start_timeout + OPENING_SECONDS)
+        except TimeoutError as error:
+            handlers.give_up_plan()
+            raise HandlerOpenError(f"handler {handlers.opening} has not opened ({error})") from None
+
+    def _adopt(self, plan: HandlerPlan) -> None:
+        """Between two polls, on the fetcher's thread: nothing is routed or offered meanwhile."""
+        components, now, old = self._components, plan.configuration, self.configuration
+        components.handlers.adopt(plan)
+        changed = components.book.adopt(now)
+        components.lanes.give_tables(changed)
+        if now.lanes != old.lanes:
+            count = now.lanes.count
+            free = components.lanes.resize(
+                now.lanes, lambda unit: home_lane(unit.table.label, count), components.book.all()
+            )
+            components.fetcher.bound(now.lanes.max_records, now.lanes.max_bytes)
+            components.man(free)
+        if now.dead_letter is not None and components.dead_letters is not None:
+            components.dead_letters.allow(now.dead_letter.max_ratio)
+        components.committer.pace(now.checkpoint.interval)
+        components.rebalancer.configuration = now
+        if now.logging.level != old.logging.level:
+            logs.configure(now.logging.level, now.logging.format, redact=now.secrets.redact)
+        self.configuration = now
+
+    def _in_use(self) -> set[BoundHandler]:
+        """Handlers that a table still has, or a batch that runs."""
+        components = self._components
+        used = {bound for work in components.lanes.running() for bound in work.table.handlers}
+        busy = components.book.busy(components.fetcher.waiting, components.lanes.at_rest)
+        return used | {bound for unit in busy for bound in unit.table.handlers}

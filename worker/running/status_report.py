@@ -1,0 +1,193 @@
+"""The worker's status put together: from lanes, units, assignments and the committer, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from offsets.types import TopicPartition
+from worker import __version__
+from worker.configuration import Configuration
+from worker.formats.decoding import source_time
+from worker.formats.interface import Format, Record
+from worker.lanes.snapshot import LaneView, TableView
+from worker.observing.status import (
+    KafkaStatus,
+    LaneStatus,
+    Look,
+    PartitionStatus,
+    TableStatus,
+    TargetStatus,
+    WorkerState,
+    WorkerStatus,
+)
+from worker.running.components import Components
+from worker.units.assignment import Assignment
+from worker.units.chunk import Chunk
+
+__all__ = ["SHOWN_TABLES", "StatusReport"]
+
+Heads = dict[TopicPartition, tuple[Format, Record]]
+SHOWN_TABLES = 1_000
+"""The status tells of so many at most."""
+
+
+class StatusReport:
+    """Makes a WorkerStatus when asked. Any thread."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        components: Components,
+        *,
+        state: Callable[[], WorkerState],
+        error: Callable[[], str | None],
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self.configuration = configuration
+        self._redact = configuration.secrets.redact
+        self._assignments = components.assignments
+        self._lanes = components.lanes
+        self._book = components.book
+        self._committer = components.committer
+        self._fetcher = components.fetcher
+        self._brokers = components.brokers
+        self._circuits = components.circuits
+        self._handlers = components.handlers
+        self._state = state
+        self._error = error
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._begun = clock()
+
+    def __call__(self) -> WorkerStatus:
+        return self.look().status
+
+    def look(self) -> Look:
+        units, gone = self._book.counted()
+        seen = self._lanes.snapshot(units, SHOWN_TABLES)
+        delays: dict[TopicPartition, float] = {}
+        rows = []
+        for table in seen.tables:
+            found = self._delays(chunk for part in table.parts for chunk in part.held())
+            rows.append(self._table(table, max(found.values(), default=None)))
+            _keep_longest(delays, found)
+        _keep_longest(delays, self._delays(seen.further))
+        status = WorkerStatus(
+            name=self.configuration.name,
+            state=self._state(),
+            version=__version__,
+            uptime_seconds=round(self._clock() - self._begun, 3),
+            partitions=[
+                self._partition(a, delays.get(a.partition))
+                for a in sorted(self._assignments.current(), key=lambda a: a.partition)
+            ],
+            lanes=[_lane(lane) for lane in seen.lanes],
+            tables=rows,
+            tables_omitted=len(units) - len(rows),
+            finished_records=self._lanes.finished_records,
+            unmatched_records=self._book.unmatched.records,
+            checkpoint=self._committer.status(),
+            kafka=KafkaStatus(
+                up=self._brokers.up, quiet_seconds=round(self._clock() - self._fetcher.brought, 3)
+            ),
+            targets=self._targets(),
+            handlers=self._handlers.statuses(),
+            error=self._redacted(self._error()),
+            lane_max_records=self.configuration.lanes.max_records,
+            max_bytes=self.configuration.lanes.max_bytes,
+        )
+        return Look(status, [*gone.items(), *seen.finished], seen.blocked, seen.halted)
+
+    def _targets(self) -> list[TargetStatus]:
+        """Handlers of one name as one: down while one of them is."""
+        found: dict[str, TargetStatus] = {}
+        for name, circuit in self._circuits():
+            down = circuit.down()
+            if down is not None:
+                error = self._redact(down.reason)
+                found[name] = TargetStatus(
+                    handler=name, up=False, error=error, down_seconds=round(down.seconds, 3)
+                )
+            else:
+                found.setdefault(name, TargetStatus(handler=name, up=True))
+        return list(found.values())
+
+    def _delays(self, chunks: Iterable[Chunk]) -> dict[TopicPartition, float]:
+        """For each partition: seconds since the oldest of these changes happened in its source."""
+        delays = {}
+        for partition, (format_, record) in _heads(chunks).items():
+            happened = source_time(format_, record)
+            if happened is not None:
+                delays[partition] = max(0.0, self._wall_clock() - happened / 1000)
+        return delays
+
+    def _table(self, table: TableView, delay: float | None) -> TableStatus:
+        works = [part.work for part in table.parts]
+        return TableStatus(
+            table=table.unit.table.label,
+            lane=table.unit.lane,
+            finished_records=table.finished_records,
+            failed_batches=table.failed_batches,
+            state=table.state,
+            error=self._redacted(next((part.error for part in table.parts if part.error), None)),
+            delay_seconds=None if delay is None else round(delay, 3),
+            queued_records=sum(part.records for part in table.parts),
+            attempt=max(work.runs[0].attempt - 1 if work and work.runs else 0 for work in works),
+        )
+
+    def _redacted(self, text: str | None) -> str | None:
+        return None if text is None else self._redact(text)
+
+    def _partition(self, assignment: Assignment, delay: float | None) -> PartitionStatus:
+        tracker = assignment.tracker
+        checkpoint = tracker.checkpoint()
+        finished = checkpoint.offset if checkpoint else None
+        end = assignment.end
+        committed = assignment.committed
+        reached = finished if committed is None else committed
+        return PartitionStatus(
+            topic=assignment.partition.topic,
+            partition=assignment.partition.partition,
+            position=tracker.next_offset,
+            committed=committed,
+            unfinished=tracker.unfinished,
+            finished_ahead=sum(last - first for first, last in checkpoint.ahead) if checkpoint else 0,
+            lag=None if end is None or reached is None else max(0, end - reached),
+            paused=self._fetcher.pauses.holds(assignment),
+            standstill_seconds=round(self._fetcher.standstill.seconds(assignment), 3),
+            delay_seconds=None if delay is None else round(delay, 3),
+            source_time_ms=assignment.last_source_ms(),
+        )
+
+
+def _lane(lane: LaneView) -> LaneStatus:
+    return LaneStatus(
+        lane=lane.number,
+        queued_records=lane.records,
+        queued_bytes=lane.bytes,
+        running_table=lane.running_table,
+        running_seconds=None if lane.running_seconds is None else round(lane.running_seconds, 3),
+        busy_seconds=lane.busy_seconds,
+    )
+
+
+def _keep_longest(delays: dict[TopicPartition, float], found: Mapping[TopicPartition, float]) -> None:
+    for partition, seconds in found.items():
+        delays[partition] = max(seconds, delays.get(partition, 0.0))
+
+
+def _heads(chunks: Iterable[Chunk]) -> Heads:
+    """The oldest of these records of each partition."""
+    first: dict[TopicPartition, int] = {}
+    heads: Heads = {}
+    for chunk in chunks:
+        if not chunk.messages:  # a barrier's place
+            continue
+        head, partition = chunk.messages[0], chunk.assignment.partition
+        offset = head.offset()
+        known = first.get(partition)
+        if known is None or offset < known:
+            first[partition] = offset
+            heads[partition] = (chunk.assignment.format, head)
+    return heads

@@ -1,0 +1,1 @@
+"""`binlane status` in a terminal: once, and as a live view."""

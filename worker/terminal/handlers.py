@@ -1,0 +1,141 @@
+"""What handlers tell of themselves, in a terminal: where Spark runs, and what waits for its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from worker.observing.status import WorkerStatus
+from worker.observing.visible_text import count, duration, printable, size
+from worker.terminal.times import moment
+
+__all__ = ["WaitingTable", "handler_alarms", "handler_lines", "waiting_grid", "waiting_tables"]
+
+_SHOWN_APART = frozenset(("handler", "type", "lane", "spark", "tables", "error"))
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingTable:
+    """A table that a handler brings in behind its batches."""
+
+    table: str
+    handler: str
+    rows: float
+    bytes: float
+    seconds: float | None
+    """How long the oldest row has waited; None: none does."""
+    merged: datetime | None
+    """The source time that the table has reached."""
+    error: str | None
+
+
+def waiting_tables(status: WorkerStatus) -> list[WaitingTable]:
+    """Trouble first, then those that wait longest."""
+    found = [
+        WaitingTable(
+            str(table.get("table", "")),
+            str(handler.get("handler", "")),
+            _number(table.get("waiting_rows")) or 0.0,
+            _number(table.get("waiting_bytes")) or 0.0,
+            _number(table.get("waiting_seconds")),
+            moment(_number(table.get("merged_source_time_ms"))),
+            str(table["error"]) if table.get("error") else None,
+        )
+        for handler in status.handlers
+        for table in _mappings(handler.get("tables"))
+    ]
+    return sorted(found, key=lambda each: (each.error is None, -(each.seconds or 0.0), each.table))
+
+
+def handler_lines(status: WorkerStatus) -> list[Text]:
+    """One line for each Spark (handlers of a worker share it), and for each other handler that tells of
+    itself."""
+    lines: list[Text] = []
+    sparks: dict[tuple[str, str, str], None] = {}
+    for handler in status.handlers:
+        spark = handler.get("spark")
+        if isinstance(spark, Mapping):
+            master, version, ui = (str(spark.get(key) or "") for key in ("master", "version", "ui"))
+            sparks[master, version, ui] = None
+        rest = {key: value for key, value in handler.items() if key not in _SHOWN_APART}
+        if rest:
+            lines.append(
+                _line(str(handler.get("handler", "")), [f"{key} {_told(rest[key])}" for key in rest])
+            )
+    waiting = _waiting(waiting_tables(status))
+    for master, version, ui in sparks:
+        lines.insert(0, _line(f"Spark {version}".rstrip(), [master, waiting, ui and f"UI {ui}"]))
+    return lines
+
+
+def handler_alarms(status: WorkerStatus) -> list[str]:
+    lines = [
+        f"handler {handler.get('handler')}: {handler['error']}"
+        for handler in status.handlers
+        if handler.get("error")
+    ]
+    return lines + [
+        f"{table.table} (handler {table.handler}): {table.error}"
+        for table in waiting_tables(status)
+        if table.error
+    ]
+
+
+def waiting_grid(tables: Sequence[WaitingTable], as_of: datetime, lines: box.Box | None) -> Table:
+    grid = Table(
+        box=lines, expand=lines is None, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False
+    )
+    grid.add_column("Spark tables", ratio=1 if lines is None else None, no_wrap=True, overflow="ellipsis")
+    for title in ("Waiting rows", "Waiting bytes", "Oldest waits", "Table is behind"):
+        grid.add_column(title, justify="right", no_wrap=True)
+    for table in tables:
+        behind = None if table.merged is None else max(0.0, (as_of - table.merged).total_seconds())
+        grid.add_row(
+            Text(printable(table.table), style="red" if table.error else ""),
+            count(table.rows),
+            size(table.bytes),
+            duration(table.seconds),
+            # Nothing newer is known of a table for which nothing waits.
+            duration(behind) if table.rows else "-",
+        )
+    return grid
+
+
+def _waiting(tables: Sequence[WaitingTable]) -> str:
+    waiting = [table for table in tables if table.rows]
+    if not waiting:
+        return "nothing waits" if tables else ""
+    rows, octets = sum(each.rows for each in waiting), sum(each.bytes for each in waiting)
+    oldest = max(each.seconds or 0.0 for each in waiting)
+    word = "table" if len(waiting) == 1 else "tables"
+    return (
+        f"{count(rows)} rows ({size(octets)}) wait for {len(waiting):,} {word}, the oldest {duration(oldest)}"
+    )
+
+
+def _line(name: str, parts: Sequence[str]) -> Text:
+    text = Text(printable(name), style="bold", no_wrap=True, overflow="ellipsis")
+    for part in filter(None, parts):
+        text.append(" · ", "dim").append(printable(part), "not bold")
+    return text
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, list):
+        yield from (item for item in value if isinstance(item, Mapping))
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

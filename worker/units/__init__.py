@@ -1,0 +1,2 @@
+"""What is queued and runs: a table's unit of order, the chunks of records in it, the batches (`work`) cut
+from it."""

@@ -1,0 +1,191 @@
+"""The partitions that this worker owns at the moment, each with its tracker."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
+
+from confluent_kafka import Message
+
+from offsets.restore import Start
+from offsets.tracker import OffsetTracker
+from offsets.types import Checkpoint, Mark, TopicPartition
+from worker.formats.decoding import source_time
+from worker.formats.interface import Format, Record
+
+__all__ = ["Assignment", "Assignments", "with_earlier"]
+
+_topic = cast(Callable[[Message], str], Message.topic)
+_partition = cast(Callable[[Message], int], Message.partition)
+
+
+_SMALL = 65_536
+"""Bytes of a record that may be kept though it is finished."""
+
+
+class Assignment:
+    """One partition from its assignment to its revocation.
+
+    A new assignment of the same partition is another object with another epoch and tracker, so a completion
+    that comes too late flips flags that nobody reads any more.
+    """
+
+    __slots__ = (
+        "before",
+        "began_with",
+        "closed",
+        "committed",
+        "consumed",
+        "end",
+        "epoch",
+        "forgotten",
+        "format",
+        "in_kafka",
+        "mark",
+        "newest",
+        "on_disk",
+        "partition",
+        "source_ms",
+        "start",
+        "topic_id",
+        "tracker",
+    )
+
+    def __init__(self, partition: TopicPartition, epoch: int, start: Start, format_: Format) -> None:
+        self.partition = partition
+        self.epoch = epoch
+        self.start = start
+        self.format = format_
+        self.topic_id: str | None = None
+        """Kafka's id of the topic, as text; None where it could not be told."""
+        first = start.offset if isinstance(start.offset, int) else None
+        self.tracker = OffsetTracker(first, start.ahead)
+        self.committed: int | None = None
+        """What Kafka has acknowledged."""
+        self.before: Assignment | None = None
+        """What this one came after while the partition was read: that of a topic since made anew."""
+        self.began_with = start.began_with
+        """How many partitions the topic had when the group began to read it, as far as it is known."""
+        self.mark: Mark | None = None
+        """What tells the commit that Kafka holds from any other, as far as it is known."""
+        self.in_kafka: Checkpoint | None = None
+        """What Kafka holds, as far as this assignment committed it."""
+        self.on_disk: tuple[Checkpoint, Mark | None] | None = None
+        """What the local file holds, as far as this assignment wrote it."""
+        self.end: int | None = None
+        """The partition's end as last told by the broker."""
+        self.consumed = 0
+        self.newest: Record | None = None
+        """The record that came last, until its time is asked for."""
+        self.source_ms: int | None = None
+        self.closed = False
+        """No work of it may start any more."""
+        self.forgotten = False
+        """What still runs of it no longer counts as finished: it comes again elsewhere."""
+
+    def came(self, records: Sequence[Record]) -> None:
+        """These were fetched, in the order of their offsets."""
+        self.consumed += len(records)
+        self.newest = records[-1]
+        if len(self.newest.value() or b"") > _SMALL:
+            self.last_source_ms()
+
+    def last_source_ms(self) -> int | None:
+        """When the newest change of those fetched happened in its source, in milliseconds since 1970; None:
+        no record has told that yet. Any thread; few records are asked."""
+        record, self.newest = self.newest, None
+        told = None if record is None else source_time(self.format, record)
+        if told is not None:
+            self.source_ms = told if self.source_ms is None else max(told, self.source_ms)
+        return self.source_ms
+
+    def __repr__(self) -> str:
+        return f"Assignment({self.partition}, epoch {self.epoch})"
+
+    def restart_at(self, offset: int) -> None:
+        """Track anew from `offset`: the broker no longer has what came before, or counts anew."""
+        self.tracker = OffsetTracker(offset)
+        self.in_kafka = self.on_disk = None
+
+
+def with_earlier(assignments: Iterable[Assignment]) -> set[Assignment]:
+    """These, and those that they came after."""
+    found: set[Assignment] = set()
+    for assignment in assignments:
+        each: Assignment | None = assignment
+        while each is not None:
+            found.add(each)
+            each = each.before
+    return found
+
+
+class Assignments:
+    """What is assigned now. The fetcher's thread changes it, others look."""
+
+    def __init__(self) -> None:
+        # Guards `_by_partition`.
+        self._lock = threading.Lock()
+        self._by_partition: dict[TopicPartition, Assignment] = {}
+        self._epochs = itertools.count(1)
+        self.balanced = False
+        """True once the group has told this member its share, be it nothing."""
+
+    def next_epoch(self) -> int:
+        return next(self._epochs)
+
+    def add(self, assignments: Iterable[Assignment]) -> None:
+        with self._lock:
+            for assignment in assignments:
+                self._by_partition[assignment.partition] = assignment
+
+    def get(self, topic: str, partition: int) -> Assignment | None:
+        return self._by_partition.get(TopicPartition(topic, partition))
+
+    def of(self, message: Message) -> Assignment | None:
+        """The assignment of a message that need not be of a partition."""
+        topic, partition = message.topic(), message.partition()
+        return None if topic is None or partition is None else self.get(topic, partition)
+
+    def sole(self) -> Assignment | None:
+        """The assignment, if there is just one."""
+        found = self._by_partition
+        return next(iter(found.values())) if len(found) == 1 else None
+
+    def split(self, messages: list[Message], *, left: bool) -> list[tuple[Assignment, list[Message]]]:
+        """The records of each partition, in order; those of partitions that left are dropped.
+
+        `left`: some may have left since these were fetched."""
+        if not messages:
+            return []
+        sole = self.sole()
+        if sole is not None and not left:
+            return [(sole, messages)]
+        partitions = list(map(_partition, messages))
+        topics = list(map(_topic, messages))
+        # Mostly one partition, told by C-speed counts.
+        if partitions.count(partitions[0]) == len(messages) == topics.count(topics[0]):
+            groups: dict[tuple[str, int], list[Message]] = {(topics[0], partitions[0]): messages}
+        else:
+            groups = {}
+            for place, message in zip(zip(topics, partitions, strict=True), messages, strict=True):
+                group = groups.get(place)
+                if group is None:
+                    groups[place] = [message]
+                else:
+                    group.append(message)
+        return [
+            (assignment, own)
+            for place, own in groups.items()
+            if (assignment := self.get(*place)) is not None and not assignment.closed
+        ]
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        with self._lock:
+            for partition in partitions:
+                self._by_partition.pop(partition, None)
+
+    def current(self) -> list[Assignment]:
+        with self._lock:
+            return list(self._by_partition.values())

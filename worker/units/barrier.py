@@ -1,0 +1,27 @@
+"""A statement about several tables: a place in the queue of each, that none passes before it is done.
+
+All places of a barrier are queued at one moment, by the one thread that fetches: of two barriers, every table
+has the same one first, so tables never wait for each other in a ring.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+__all__ = ["Barrier"]
+
+Member = TypeVar("Member")
+"""The unit of a table."""
+
+
+class Barrier(Generic[Member]):
+    """Guarded by the lock of `Lanes` once it is queued."""
+
+    __slots__ = ("home", "others", "over")
+
+    def __init__(self, home: Member, others: tuple[Member, ...]) -> None:
+        self.home = home
+        """Where its statement runs."""
+        self.others = others
+        self.over = False
+        """Its statement is done, or left with its partition."""

@@ -1,0 +1,107 @@
+"""Batches cut from the queue of a unit, and put back into it."""
+
+from __future__ import annotations
+
+from worker.attempts.handler_run import rebound
+from worker.units.assignment import Assignment
+from worker.units.chunk import Chunk
+from worker.units.unit import Unit
+from worker.units.work import Work
+
+__all__ = ["cut", "rebind", "unfold"]
+
+_SPREAD_RECORDS, _SPREAD_BYTES = 1_000, 4 << 20
+"""The most that is decoded at a time to be spread over a table's shards."""
+
+_TopicIds = dict[str, str | None]
+"""Topic -> Kafka's id of it, None where that is not known."""
+
+
+def cut(unit: Unit, *, others_wait: bool = False) -> Work:
+    """The next batch of a unit that holds some: the head of its queue within the table's batch bounds.
+
+    DDL stands alone; one record larger than the bound passes alone. While `others_wait` for a lane, a
+    table that may be cut short takes a turn only (see Turns)."""
+    table = unit.table
+    most, most_bytes = table.max_records, table.max_bytes
+    shortened = False
+    if unit.shards is not None:
+        most, most_bytes = _SPREAD_RECORDS, _SPREAD_BYTES
+    elif others_wait and table.max_wait <= 0 and (turn := unit.turns.most_records(unit.records)) is not None:
+        most = min(most, turn)
+        shortened = True
+    if unit.records <= most and unit.bytes <= most_bytes and not _divided(unit):
+        work = Work(unit, list(unit.chunks), unit.records, unit.bytes)
+        unit.chunks.clear()
+        unit.records = unit.bytes = 0
+    else:
+        work = Work.of(unit, _head(unit, most, most_bytes))
+        unit.records -= work.records
+        unit.bytes -= work.bytes
+    work.shortened = shortened
+    return work
+
+
+def rebind(work: Work) -> None:
+    """Go on with the rule and the handlers that its table has now. Attempts begin anew; a handler that is
+    through with it stays through, if it is still one of the table's."""
+    known = list(zip(work.table.handlers, work.runs, strict=True)) if work.runs else []
+    work.table = work.unit.table
+    work.runs = rebound(work.table.handlers, work.total, known) if known else []
+
+
+def unfold(work: Work) -> list[Chunk]:
+    """Queue a kept batch's unfinished records again, without those of closed partitions.
+
+    Returns what is gone for good."""
+    unfinished = work.unfinished_chunks()
+    work.unit.push_back(chunk for chunk in unfinished if not chunk.assignment.closed)
+    return work.head(work.finished).chunks + [c for c in unfinished if c.assignment.closed]
+
+
+def _head(unit: Unit, most: int, most_bytes: int) -> list[Chunk]:
+    """Takes the queue's first records within these bounds, or the one that stands alone."""
+    chunks: list[Chunk] = []
+    records = size = 0
+    ids: _TopicIds = {}
+    while unit.chunks:
+        chunk = unit.chunks[0]
+        if chunks and (chunk.alone or _another_id(ids, chunks[0].assignment, chunk)):
+            break
+        if records + len(chunk.messages) > most or size + chunk.bytes > most_bytes:
+            count = chunk.head(most - records, most_bytes - size)
+            if count == 0 and not chunks:
+                count = 1
+            if count == 0:
+                break
+            if count < len(chunk.messages):
+                head, unit.chunks[0] = chunk.split(count)
+                chunks.append(head)
+                break
+        unit.chunks.popleft()
+        chunks.append(chunk)
+        if chunk.alone:
+            break
+        records += len(chunk.messages)
+        size += chunk.bytes
+    return chunks
+
+
+def _divided(unit: Unit) -> bool:
+    """Whether what is queued must not be one batch."""
+    first = unit.chunks[0].assignment
+    ids: _TopicIds = {}
+    for chunk in unit.chunks:
+        if chunk.alone or (chunk.assignment is not first and _another_id(ids, first, chunk)):
+            return True
+    return False
+
+
+def _another_id(ids: _TopicIds, first: Assignment, chunk: Chunk) -> bool:
+    """Whether the chunk is of a topic made anew since those before it: a batch tells one id of each topic.
+
+    `ids`: those of the topics before it, to begin with none; `first`: the first chunk's assignment."""
+    if not ids:
+        ids[first.partition.topic] = first.topic_id
+    topic_id = chunk.assignment.topic_id
+    return ids.setdefault(chunk.assignment.partition.topic, topic_id) != topic_id

@@ -1,0 +1,69 @@
+"""Everything that one poll brought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from worker.units.assignment import Assignment
+from worker.units.chunk import Chunk
+from worker.units.unit import Unit
+
+__all__ = ["Delivery"]
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What a poll brought, ready to be queued: taken whole or held, never half."""
+
+    parts: list[tuple[Unit, Chunk]] = field(default_factory=list)
+    bytes: int = 0
+    records: dict[int, int] = field(default_factory=dict)
+    """Lane -> records."""
+
+    def add(self, unit: Unit, chunk: Chunk) -> None:
+        self.parts.append((unit, chunk))
+        if not chunk.messages:  # a barrier's place in another table
+            return
+        self.bytes += chunk.bytes
+        self.records[unit.lane] = self.records.get(unit.lane, 0) + len(chunk.messages)
+
+    def recount(self) -> None:
+        """Tables have other home lanes now."""
+        records: dict[int, int] = {}
+        for unit, chunk in self.parts:
+            records[unit.lane] = records.get(unit.lane, 0) + len(chunk.messages)
+        self.records = records  # at once: processors look whether it fits
+
+    def pieces(self, max_records: int, max_bytes: int) -> list[Delivery]:
+        """The same in as few deliveries as stay within the bounds of each lane and of the worker, in order.
+
+        Only one record that is larger than the bound by itself makes a piece beyond it."""
+        if self.bytes <= max_bytes and all(records <= max_records for records in self.records.values()):
+            return [self]
+        pieces = [Delivery()]
+        for unit, whole in self.parts:
+            if not whole.messages:  # with what it belongs to, which came just before
+                pieces[-1].add(unit, whole)
+                continue
+            chunk: Chunk | None = whole
+            while chunk is not None:
+                piece = pieces[-1]
+                room = max_records - piece.records.get(unit.lane, 0)
+                count = len(chunk.messages)
+                if count > room or piece.bytes + chunk.bytes > max_bytes:
+                    count = chunk.head(room, max_bytes - piece.bytes)
+                    if count == 0 and piece.parts:
+                        pieces.append(Delivery())
+                        continue
+                    count = max(1, count)  # alone, beyond the bound
+                head, chunk = chunk.split(count) if count < len(chunk.messages) else (chunk, None)
+                piece.add(unit, head)
+        return pieces
+
+    def without(self, gone: set[Assignment]) -> Delivery:
+        """The same without what belongs to partitions that left."""
+        left = Delivery()
+        for unit, chunk in self.parts:
+            if chunk.assignment not in gone:
+                left.add(unit, chunk)
+        return left

@@ -1,0 +1,1 @@
+"""Tables in row order: a decoded batch spread over the table's shards, and what each shard gets of it."""

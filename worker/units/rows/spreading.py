@@ -1,0 +1,174 @@
+"""A decoded batch of a table in row order, spread over the table's shards.
+
+The table's own unit only decodes and spreads: so one thread at a time decodes a table, in order, and its
+shards, which are units like any other, keep all lanes busy. A shard exists while it has something to do. A
+record counts against its table's home lane until its last row is finished.
+
+What concerns the whole table is a barrier: DDL, truncate, a record that changes a primary key, a row that
+does not carry its whole key, and the first record whose key has other columns than those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from handlers import Change
+from handlers.sharding import shard_of
+from worker.formats.interface import Record
+from worker.units.chunk import RECORD_OVERHEAD, Chunk, DecodedChunk
+from worker.units.finish_order import FinishOrder, SharedRecord
+from worker.units.rows.shard_chunk import ShardChunk
+from worker.units.work import Work
+
+__all__ = ["Spread", "spread"]
+
+_KEY_CHANGE = ("__debezium.newkey", "__debezium.oldkey")
+"""Headers of the two records that Debezium makes of a changed primary key:
+https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-primary-key-updates"""
+
+KeyColumns = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Spread:
+    """What becomes of a batch."""
+
+    parts: list[tuple[int, ShardChunk]] = field(default_factory=list)
+    """(number of the shard, what it gets), of all records up to the first barrier."""
+    rest: list[Chunk] = field(default_factory=list)
+    """From the first barrier on, to be queued again: each barrier alone."""
+    records: int = 0
+    """Records without changes: they are finished."""
+    bytes: int = 0
+
+
+def spread(work: Work) -> Spread:
+    """Spread a decoded batch, and finish its records that have no changes. 0.9 us a record."""
+    shards, changes = work.unit.shards, work.changes
+    assert shards is not None  # only such a table's batches are spread
+    assert changes is not None  # it is decoded
+    result = Spread()
+    begin = place = 0
+    for chunk in work.chunks:
+        end = place + len(chunk.messages)
+        ends = [each - begin for each in work.ends[place:end]] if begin else work.ends[place:end]
+        own = changes[begin : begin + ends[-1]]
+        piece = _Piece(chunk, own, ends)
+        if result.rest:
+            result.rest += piece.apart(0, barrier=False)
+        else:
+            first, shards.key_columns = piece.spread(result, shards.key_columns, shards.order)
+            if first < len(ends):
+                result.rest += piece.apart(first, barrier=True)
+        begin, place = begin + ends[-1], end
+    return result
+
+
+class _Piece:
+    """The records of one chunk."""
+
+    def __init__(self, chunk: Chunk, changes: Sequence[Change], ends: Sequence[int]) -> None:
+        """`ends`: for each record, how many of `changes` come up to its end."""
+        self._chunk = chunk
+        self._changes = changes
+        self._ends = ends
+        # Only Debezium says it in a header; to ask each record of other tools would cost for nothing.
+        self._has_headers = chunk.assignment.format.name == "debezium"
+
+    def spread(
+        self, result: Spread, known: KeyColumns | None, order: FinishOrder
+    ) -> tuple[int, KeyColumns | None]:
+        """Spread what comes before the first barrier. (its place, the key columns that were last seen)."""
+        chunk, changes = self._chunk, self._changes
+        shares: dict[int, tuple[list[Record], list[Change], list[int]]] = {}
+        shared: dict[int, SharedRecord] = {}
+        empty: list[Record] = []
+        first, stop = 0, len(self._ends)
+        for place, (message, end) in enumerate(zip(chunk.messages, self._ends, strict=True)):
+            if end - first == 1 and not self._has_headers:  # as most are: the same as below, at less cost
+                change = changes[first]
+                number = shard_of(change)
+                columns = change.key_columns or ()
+                if number is None or (columns is not known and known is not None and columns != known):
+                    stop = place
+                    break
+                known = columns
+                share = shares.get(number)
+                if share is None:
+                    share = shares[number] = ([], [], [])
+                share[0].append(message)
+                share[1].append(change)
+                share[2].append(len(share[1]))
+                first = end
+                continue
+            own = changes[first:end]
+            numbers = self._numbers(message, own, known)
+            if numbers is None:
+                stop = place
+                break
+            first = end
+            if not own:
+                empty.append(message)
+                continue
+            known = own[0].key_columns or ()
+            mine: dict[int, list[Change]] = {}
+            for number, change in zip(numbers, own, strict=True):
+                mine.setdefault(number, []).append(change)
+            if len(mine) > 1:
+                offset = message.offset()
+                shared[offset] = SharedRecord(chunk, offset, parts=len(mine), changes=len(own))
+            for number, rows in mine.items():
+                share = shares.setdefault(number, ([], [], []))
+                share[0].append(message)
+                share[1].extend(rows)
+                share[2].append(len(share[1]))
+        for number, share in shares.items():
+            part = ShardChunk(chunk, *share, shard=number, shared=shared, order=order)
+            result.parts.append((number, part))
+        if empty:
+            result.records += chunk.finish(empty)
+            result.bytes += sum(map(len, empty)) + RECORD_OVERHEAD * len(empty)
+        return stop, known
+
+    def apart(self, first: int, *, barrier: bool) -> list[Chunk]:
+        """The records from `first` on, which may be known to be a `barrier`; each barrier in a chunk of its
+        own."""
+        found: list[Chunk] = []
+        whole = DecodedChunk(self._chunk, self._chunk.messages, self._changes, self._ends)
+        known: KeyColumns | None = None
+        begin = first
+        for place in range(first, len(self._ends)):
+            start = self._ends[place - 1] if place else 0
+            own = self._changes[start : self._ends[place]]
+            barrier = barrier or self._numbers(whole.messages[place], own, known) is None
+            if not barrier:
+                known = own[0].key_columns or () if own else known
+                continue
+            if place > begin:
+                found.append(whole.part(begin, place))
+            found.append(alone := whole.part(place, place + 1))
+            alone.alone = True
+            begin, known, barrier = place + 1, None, False
+        if begin < len(self._ends):
+            found.append(whole.part(begin, len(self._ends)))
+        return found
+
+    def _numbers(
+        self, message: Record, changes: Sequence[Change], known: KeyColumns | None
+    ) -> list[int] | None:
+        """The shard of each of a record's changes; None when the record is a barrier."""
+        numbers = []
+        for change in changes:
+            number = shard_of(change)
+            if number is None or (known is not None and (change.key_columns or ()) != known):
+                return None
+            numbers.append(number)
+        operations = {change.op for change in changes}
+        if "delete" in operations and len(operations) > 1:
+            return None
+        if self._has_headers and not operations.isdisjoint(("delete", "insert")):
+            headers = message.headers() or ()
+            if any(name in _KEY_CHANGE for name, _ in headers):
+                return None
+        return numbers

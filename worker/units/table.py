@@ -1,0 +1,62 @@
+"""A table as the worker meets it: its rule, its handlers, its home lane."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from worker.attempts.bound_handler import BoundHandler
+from worker.configuration import TableRule
+
+__all__ = ["Table", "home_lane"]
+
+_SALT = b"binlane"
+
+
+def home_lane(table: str, lanes: int) -> int:
+    """The lane a table belongs to: the same in every process.
+
+    Salted, because keys that already chose a Kafka partition by a hash are biased within it.
+    """
+    digest = hashlib.blake2b(table.encode("utf-8", "surrogatepass"), digest_size=8, salt=_SALT).digest()
+    return int.from_bytes(digest, "big") % lanes
+
+
+class Table:
+    __slots__ = (
+        "by_row",
+        "database",
+        "handlers",
+        "label",
+        "max_bytes",
+        "max_records",
+        "max_wait",
+        "name",
+        "own_rows",
+        "rule",
+        "sole",
+    )
+
+    def __init__(
+        self,
+        database: str,
+        name: str,
+        rule: TableRule,
+        handlers: Sequence[BoundHandler],
+        *,
+        by_row: bool = False,
+    ) -> None:
+        """`by_row`: its rows are in order, each for itself, instead of the whole table."""
+        self.by_row = by_row
+        self.database = database
+        self.name = name
+        self.label = f"{database}.{name}"
+        self.rule = rule
+        self.max_records = rule.batch.max_records
+        self.max_bytes = rule.batch.max_bytes
+        self.max_wait = rule.batch.max_wait
+        self.handlers = tuple(handlers)
+        self.sole = len(self.handlers) == 1
+        self.own_rows = any(":" in entry.type for entry in rule.handlers)
+        """Whether each call is given rows of its own: only those who write a handler by import path may
+        change them."""

@@ -1,0 +1,201 @@
+"""The tables met so far: each one's unit, made when it is met and let go of when it rests."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from worker.attempts.bound_handler import BoundHandler
+from worker.configuration import Configuration, TableRule
+from worker.units.table import Table, home_lane
+from worker.units.unit import Shards, Unit
+from worker.units.unmatched import Unmatched
+
+__all__ = ["KEPT_TABLES", "UNDECODABLE", "TableBook"]
+
+KEPT_TABLES = 10_000
+"""Beyond so many, tables that have nothing to do are let go of."""
+_SECONDS_BETWEEN = 1.0  # two looks for tables to let go of
+_MOST_NOTED = 20_000
+"""Names that records gave and no rule matches, or that are spelled otherwise than the table's own."""
+
+UNDECODABLE = "__undecodable__"
+"""The table label of records whose table cannot be told."""
+
+
+class TableBook:
+    """The tables met so far; which handlers a table gets is looked up once, when it is met. Of those that
+    have nothing to do, the ones used last are kept.
+
+    `units` is the fetcher's own: database -> table -> Unit, or None for a table that no rule matches.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        handlers_of: Callable[[TableRule], Sequence[BoundHandler]],
+        named: Callable[[str], str] = str,
+        *,
+        keep: int = KEPT_TABLES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`named`: the name under which a table's finished records are counted once it is let go of; there is
+        a limited number of them. `keep`: so many tables that have nothing to do."""
+        self._configuration = configuration
+        self._handlers_of = handlers_of
+        self._named = named
+        # Guards `_all` and `_gone`, which other threads read.
+        self._lock = threading.Lock()
+        self._all: list[Unit] = []
+        self._gone: dict[str, int] = {}  # name -> records that tables had finished when they were let go of
+        self._keep = keep
+        self._clock = clock
+        self._look_again = keep + keep // 10
+        self._due = math.inf
+        self._undecodable: Unit | None = None
+        self._unmatched: set[Unit] = set()  # matched once, and by no rule now
+        self._noted: dict[tuple[str, str], Unit | None] = {}  # what is in `units` under no table's own name
+        self.units: dict[str, dict[str, Unit | None]] = {}
+        self.unmatched = Unmatched(configuration.tables)
+
+    def meet(self, database: str, name: str) -> Unit | None:
+        """The table's unit, made now if it is new; None when no rule matches it."""
+        known = self.units.get(database)
+        if known is not None and name in known:
+            return known[name]
+        label = f"{database}.{name}"
+        rule = self._configuration.rule_for(label)
+        if rule is None:
+            self.unmatched.met(label)
+            self.note(database, name, None)
+            return None
+        self.unmatched.used(rule)
+        lanes = self._configuration.lanes
+        by_row = lanes.order_by == "row"
+        table = Table(database, name, rule, self._handlers_of(rule), by_row=by_row)
+        unit = Unit(table, home_lane(label, lanes.count))
+        unit.shards = Shards() if by_row else None
+        with self._lock:
+            unit.finished_records = self._gone.pop(label, 0)
+            self._all.append(unit)
+        self.units.setdefault(database, {})[name] = unit
+        return unit
+
+    def note(self, database: str, name: str, unit: Unit | None) -> None:
+        """Records call this table so: it may be spelled otherwise than the table's own name, or no rule
+        matches it (None)."""
+        if unit is not None and (database, name) == (unit.table.database, unit.table.name):
+            return
+        if len(self._noted) >= _MOST_NOTED:
+            self._forget_noted()
+        self.units.setdefault(database, {})[name] = self._noted[database, name] = unit
+
+    def let_go(self, at_rest: Callable[[Iterable[Unit]], list[Unit]]) -> None:
+        """Let go of the tables that were not used for longest while there are more than it keeps, and they
+        have nothing to do. The fetcher's thread only, while no delivery waits for the lanes.
+
+        `at_rest`: see Lanes. A table that comes again is met again."""
+        if len(self._all) < self._look_again and self._clock() < self._due:
+            return
+        surplus = len(self._all) - self._keep
+        idle = [unit for unit in self._all if unit.at_rest and unit is not self._undecodable]
+        gone = set(at_rest(heapq.nsmallest(surplus, idle, key=lambda unit: unit.used)))
+        with self._lock:
+            self._all = [unit for unit in self._all if unit not in gone]
+            for unit in gone:
+                if finished := unit.finished_in_all:
+                    name = self._named(unit.table.label)
+                    self._gone[name] = self._gone.get(name, 0) + finished
+        for unit in gone:
+            self._forget(unit.table.database, unit.table.name, unit)
+        for (database, name), unit_noted in list(self._noted.items()):
+            if unit_noted in gone:
+                self._forget(database, name, unit_noted)
+                del self._noted[database, name]
+        self._unmatched -= gone
+        self._look_again = max(len(self._all), self._keep) + self._keep // 10
+        # Those that were busy now may be at rest soon, whether or not new tables come.
+        self._due = self._clock() + _SECONDS_BETWEEN if len(self._all) > self._keep else math.inf
+
+    def _forget(self, database: str, name: str, unit: Unit | None) -> None:
+        """This name, if it stands for this unit."""
+        tables = self.units.get(database, {})
+        if name in tables and tables[name] is unit:
+            del tables[name]
+            if not tables:
+                del self.units[database]
+
+    def _forget_noted(self) -> None:
+        """They are looked up again when they come."""
+        for (database, name), unit in self._noted.items():
+            self._forget(database, name, unit)
+        self._noted.clear()
+
+    def undecodable(self) -> Unit:
+        """Where records go whose table cannot be told, to become dead letters: a table without handlers."""
+        if self._undecodable is None:
+            rule = TableRule.model_construct(match="*", handlers=[], on_failure="dead_letter")
+            table = Table("", UNDECODABLE, rule, ())
+            table.label = UNDECODABLE
+            self._undecodable = Unit(table, home_lane(UNDECODABLE, self._configuration.lanes.count))
+            self.units.setdefault("", {})[UNDECODABLE] = self._undecodable
+            with self._lock:
+                self._all.append(self._undecodable)
+        return self._undecodable
+
+    def adopt(self, configuration: Configuration) -> list[tuple[Unit, Table]]:
+        """Look every table up in another configuration. The fetcher's thread only.
+
+        Returns the tables that have other rules or handlers now. One that no rule matches any more ends with
+        what it has queued, as it was; its later records are skipped."""
+        self._configuration = configuration
+        self.unmatched.adopt(configuration.tables)
+        self._forget_noted()
+        same: dict[tuple[int, int], bool] = {}  # by their ids: there are few rules, and many tables
+        changed: list[tuple[Unit, Table]] = []
+        unmatched: set[Unit] = set()
+        for unit in self.all():
+            table = unit.table
+            if unit is self._undecodable:
+                continue
+            rule = configuration.rule_for(table.label)
+            if rule is None:
+                unmatched.add(unit)
+                continue
+            self.unmatched.used(rule)
+            handlers = tuple(self._handlers_of(rule))
+            self.units.setdefault(table.database, {})[table.name] = unit
+            pair = id(rule), id(table.rule)
+            if pair not in same:
+                same[pair] = rule.model_dump() == table.rule.model_dump()
+            if handlers != table.handlers or not same[pair]:
+                changed.append((unit, Table(table.database, table.name, rule, handlers, by_row=table.by_row)))
+        for unit in unmatched:
+            self._forget(unit.table.database, unit.table.name, unit)
+        self._unmatched = unmatched
+        return changed
+
+    def busy(
+        self, waiting: Callable[[], set[Unit]], at_rest: Callable[[Iterable[Unit]], list[Unit]]
+    ) -> list[Unit]:
+        """Those that may still need the handlers they have: for one that no rule matches any more, while
+        something of it waits for the lanes, or is in them. Any thread.
+
+        `waiting`: see Fetcher; `at_rest`: see Lanes."""
+        units, coming = self.all(), waiting()  # first: what the lanes take then is found there
+        through = set(at_rest([unit for unit in units if unit in self._unmatched and unit not in coming]))
+        return [unit for unit in units if unit not in through]
+
+    def all(self) -> list[Unit]:
+        """Those that are kept."""
+        with self._lock:
+            return list(self._all)
+
+    def counted(self) -> tuple[list[Unit], dict[str, int]]:
+        """All that are kept, and what those had finished that were let go of, by the name that it counts
+        under: nothing is missing of both together, or in both."""
+        with self._lock:
+            return list(self._all), dict(self._gone)

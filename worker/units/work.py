@@ -1,0 +1,229 @@
+"""A batch of one table on its way through its handlers."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from handlers import Batch, Change
+from handlers.rows import with_own_rows
+from worker.attempts.handler_run import HandlerRun
+from worker.formats.decoding import LARGE, SMALL, fault_of, refuse_oversized
+from worker.formats.interface import Record, UndecodableRecord
+from worker.units.chunk import Chunk
+from worker.units.table import Table
+from worker.units.unit import Unit
+
+if TYPE_CHECKING:
+    from worker.configuration import TableRule
+
+__all__ = ["Work"]
+
+
+class Work:
+    """A batch of one unit on its way through its handlers: which records, and how far each handler is."""
+
+    __slots__ = (
+        "bytes",
+        "changes",
+        "chunks",
+        "ends",
+        "finished",
+        "lent",
+        "most_bytes",
+        "records",
+        "runs",
+        "shortened",
+        "table",
+        "tried_again",
+        "unit",
+    )
+
+    def __init__(self, unit: Unit, chunks: list[Chunk], records: int, size: int) -> None:
+        self.unit = unit
+        self.table: Table = unit.table
+        """Whose handlers it is given to: the unit's, when it began or was last tried again."""
+        self.chunks = chunks
+        self.records = records
+        self.bytes = size
+        self.finished = 0
+        """How many of its first records are finished already."""
+        self.changes: tuple[Change, ...] | None = None
+        """None until decoded."""
+        self.ends: Sequence[int] = ()
+        """For each record, how many changes come up to its end."""
+        self.runs: list[HandlerRun] = []
+        self.shortened = False
+        """It was cut to a turn, because other tables wait."""
+        self.lent = False
+        """A handler by import path has the rows themselves, and may have changed them."""
+        self.tried_again = False
+        """It has been decoded anew because of that: from then on copies are given."""
+        self.most_bytes = SMALL
+
+    @property
+    def rule(self) -> TableRule:
+        """That its table has now."""
+        return self.unit.table.rule
+
+    @property
+    def spreads(self) -> bool:
+        """Whether it is to be spread over the shards of its table instead of handled."""
+        return self.unit.shards is not None and not self.chunks[0].alone
+
+    @property
+    def total(self) -> int:
+        """How many changes it holds, once it is decoded."""
+        return len(self.changes or ())
+
+    @classmethod
+    def of(cls, unit: Unit, chunks: list[Chunk]) -> Work:
+        """A batch of these chunks, its records and bytes counted."""
+        return cls(unit, chunks, sum(len(c.messages) for c in chunks), sum(c.bytes for c in chunks))
+
+    @property
+    def withdrawn(self) -> bool:
+        """True when one of its partitions has left: what has not begun must not begin."""
+        for chunk in self.chunks:  # noqa: SIM110 - a generator costs more than the loop, for every batch
+            if chunk.assignment.closed:
+                return True
+        return False
+
+    def messages(self) -> Iterable[tuple[Chunk, Record]]:
+        for chunk in self.chunks:
+            for message in chunk.messages:
+                yield chunk, message
+
+    def decode(
+        self, undecodable: Callable[[Record, UndecodableRecord], bool], most_bytes: int = SMALL
+    ) -> tuple[int, str] | None:
+        """Decode all records, none of which may take more than about `most_bytes` then.
+
+        `undecodable` says whether a bad record may be passed over; when it may not, decoding ends there with
+        (its place, what is wrong)."""
+        self.most_bytes = most_bytes
+        changes: list[Change] = []
+        ends: list[int] = []
+        for chunk in self.chunks:
+            if chunk.changes is not None:
+                begin = len(changes)
+                changes.extend(chunk.changes)
+                ends.extend([begin + end for end in chunk.ends] if begin else chunk.ends)
+                continue
+            decode = chunk.assignment.format.decode
+            is_large = chunk.bytes > LARGE
+            for message in chunk.messages:
+                try:
+                    if is_large:
+                        refuse_oversized(message, most_bytes)
+                    decode(message, changes)
+                # Total: what no format should raise is this record's fault, too, and stops no worker.
+                except Exception as error:
+                    del changes[ends[-1] if ends else 0 :]
+                    fault = fault_of(error, message)
+                    if not undecodable(message, fault):
+                        return len(ends), str(fault)
+                ends.append(len(changes))
+        # A tuple: handlers share it, and none may change what another is given; of rows see `Table.own_rows`.
+        self.changes, self.ends = tuple(changes), ends
+        return None
+
+    def batch(self, first: int, end: int, attempt: int) -> Batch:
+        """The changes from `first` up to `end` as a handler sees them."""
+        table = self.table
+        if self.lent:
+            # What may be passed over was dealt with when it was decoded first.
+            self.decode(lambda _record, _fault: True, self.most_bytes)
+            self.lent, self.tried_again = False, True
+        assert self.changes is not None  # it is decoded before it is tried
+        whole = first == 0 and end == len(self.changes)
+        changes = given = self.changes if whole else self.changes[first:end]
+        if table.own_rows:
+            # Nobody but its only handler needs the rows, unless it fails: then they are decoded anew.
+            if table.sole and not table.by_row and not self.tried_again:
+                self.lent = True
+            else:
+                given = with_own_rows(changes)
+        return Batch(
+            table.label,
+            given,
+            database=table.database,
+            name=table.name,
+            attempt=attempt,
+            positions=self._positions if whole else _positions_of(changes),
+            records=self.records if whole else len({(c.topic, c.partition, c.offset) for c in changes}),
+            shard=self.unit.shard,
+            topic_ids=self._topic_ids(),
+        )
+
+    def _topic_ids(self) -> dict[str, str]:
+        ids: dict[str, str] = {}
+        for chunk in self.chunks:
+            if chunk.assignment.topic_id is not None:
+                ids[chunk.assignment.partition.topic] = chunk.assignment.topic_id
+        return ids
+
+    def _positions(self) -> dict[tuple[str, int], tuple[int, int]]:
+        positions: dict[tuple[str, int], tuple[int, int]] = {}
+        for chunk in self.chunks:
+            partition = chunk.assignment.partition
+            last = chunk.messages[-1].offset()
+            known = positions.get(partition)
+            positions[partition] = (known[0] if known else chunk.messages[0].offset(), last)
+        return positions
+
+    def finish_changes(self, done: int) -> int:
+        """Mark the records as finished whose changes are all among the first `done`. Returns how many are
+        finished by it."""
+        return self.finish_records(bisect_right(self.ends, done))
+
+    def finish_records(self, count: int) -> int:
+        """Mark the first `count` records as finished. Returns how many are finished by it: those of which
+        other shards have parts only with the last one."""
+        if count <= self.finished:
+            return 0
+        new = 0
+        if self.finished == 0 and count == self.records:
+            for chunk in self.chunks:
+                new += chunk.finish(chunk.messages)
+        else:
+            place = 0
+            for chunk in self.chunks:
+                new += chunk.finish(chunk.messages[max(0, self.finished - place) : max(0, count - place)])
+                place += len(chunk.messages)
+        self.finished = count
+        return new
+
+    def head(self, records: int) -> Work:
+        """A batch of its first records."""
+        taken: list[Chunk] = []
+        for chunk in self.chunks:
+            if records <= 0:
+                break
+            taken.append(chunk if len(chunk.messages) <= records else chunk.split(records)[0])
+            records -= len(chunk.messages)
+        return Work.of(self.unit, taken)
+
+    def unfinished_chunks(self, first: int | None = None) -> list[Chunk]:
+        """What is left from record `first` on (default: from the first unfinished one), as chunks to
+        queue."""
+        skip = self.finished if first is None else first
+        left = []
+        for chunk in self.chunks:
+            count = len(chunk.messages)
+            if skip >= count:
+                skip -= count
+                continue
+            left.append(chunk.split(skip)[1] if skip else chunk)
+            skip = 0
+        return left
+
+
+def _positions_of(changes: Sequence[Change]) -> dict[tuple[str, int], tuple[int, int]]:
+    positions: dict[tuple[str, int], tuple[int, int]] = {}
+    for change in changes:
+        partition = (change.topic, change.partition)
+        known = positions.get(partition)
+        positions[partition] = (known[0] if known else change.offset, change.offset)
+    return positions

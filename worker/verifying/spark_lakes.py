@@ -1,0 +1,120 @@
+"""The Spark tables of a configuration, opened to be looked at: by a Spark of our own, which only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import typer
+
+from handlers.options.matching import PatternError, table_matcher
+from handlers.spark.locations import Locations
+from handlers.spark.log.store_choice import files_for
+from handlers.spark.log.stores.interface import Files
+from handlers.spark.options import SparkOptions
+from handlers.spark.read.inventory import Found, found_tables
+from handlers.spark.runtime.session import SharedSpark, acquire, release
+from handlers.spark.section import SparkSection
+from worker.configuration import Configuration
+
+__all__ = ["Lake", "SparkEntry", "chosen_by", "for_looking", "leads_to", "opened_lakes", "spark_entries"]
+
+_MASTER = "local[2]"
+_MOST_MEMORY = "1g"
+"""In a pod the worker's own Java has the memory: with a second heap as large, the kernel would end one."""
+_UNITS = {"k": 1, "m": 2, "g": 3, "t": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkEntry:
+    """One handler of type spark that keeps tables; entries with equal options are one."""
+
+    name: str
+    options: SparkOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """One handler's tables, within reach."""
+
+    entry: SparkEntry
+    locations: Locations
+    files: Files
+    spark: SharedSpark
+
+    def tables(self, chosen: Callable[[str], bool]) -> Sequence[Found]:
+        """In the order of their names. Raises BrokenLog, and what the store raises."""
+        found = found_tables(self.files, self.locations, self.entry.options)
+        return sorted((each for each in found if chosen(each.name)), key=lambda each: each.name)
+
+
+def spark_entries(configuration: Configuration) -> list[SparkEntry]:
+    """The handlers that keep tables, as they are first named. (A function's tables are the function's.)"""
+    found: list[SparkEntry] = []
+    for rule in configuration.tables:
+        for handler in rule.handlers:
+            if handler.type == "spark":
+                options = SparkOptions.model_validate(handler.options)
+                is_new = all(_location(options) != _location(each.options) for each in found)
+                if options.mode != "function" and is_new:
+                    found.append(SparkEntry(handler.name, options))
+    return found
+
+
+def _location(options: SparkOptions) -> tuple[str, str, str | None, str | None]:
+    """What two handlers of the same tables have in common."""
+    return options.mode, options.format, options.path, options.table
+
+
+@contextmanager
+def opened_lakes(configuration: Configuration) -> Iterator[list[Lake]]:
+    """Every handler's tables. Spark runs in this process, wherever the worker's does: it takes nothing from a
+    cluster that may be busy with it, and a heap of 1 GiB at most; behind Spark Connect it is the same server.
+
+    Raises JavaError, JarsError and RuntimeError when Spark does not start, FilesError for a store that cannot
+    be reached.
+    """
+    section = SparkSection.model_validate(dict(configuration.spark))
+    spark = acquire(for_looking(section), configuration.folder, f"{configuration.name}-looking")
+    try:
+        lakes = []
+        for entry in spark_entries(configuration):
+            locations = Locations(entry.options, section, configuration.folder)
+            lakes.append(Lake(entry, locations, files_for(locations.root, spark), spark))
+        yield lakes
+    finally:
+        release()
+
+
+def for_looking(section: SparkSection) -> SparkSection:
+    """A worker's section, for a Spark that only reads: small, and beside the worker's own."""
+    if section.remote is not None:
+        return section
+    memory = min(section.driver_memory, _MOST_MEMORY, key=_bytes)
+    return section.model_copy(update={"master": _MASTER, "ui": False, "driver_memory": memory})
+
+
+def _bytes(memory: str) -> int:
+    return int(memory[:-1]) << 10 * _UNITS[memory[-1]]
+
+
+def chosen_by(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """A test for `database.table`; no patterns: all. Raises typer.BadParameter."""
+    try:
+        matchers = [table_matcher(pattern) for pattern in patterns]
+    except PatternError as error:
+        nearest = f"; nearest: {error.nearest}" if error.nearest else ""
+        raise typer.BadParameter(f"a PATTERN is {error}{nearest}") from None
+    return lambda name: not matchers or any(matches(name) for matches in matchers)
+
+
+def leads_to(configuration: Configuration, table: str, entry: SparkEntry) -> bool:
+    """Whether the changes of a table go to this handler."""
+    rule = configuration.rule_for(table)
+    if rule is None:
+        return False
+    found = (handler for handler in rule.handlers if handler.type == "spark")
+    return any(
+        _location(SparkOptions.model_validate(each.options)) == _location(entry.options) for each in found
+    )
