@@ -13,11 +13,11 @@ from handlers import Batch, Handler
 from offsets.restore import Start
 from offsets.types import OffsetRange, TopicPartition
 from worker.attempts.bound_handler import BoundHandler
-from worker.attempts.handler_run import HandlerRun
+from worker.attempts.retry_and_split import HandlerRun
 from worker.configuration import Configuration
 from worker.formats.interface import Record
 from worker.formats.registry import get
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.delivery import Delivery
 from worker.units.table import Table

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from building import Scripted, assignment, chunk, record, runs_of, unit, work
 
 from handlers import Batch, PartialFailure
-from worker.attempts.handler_run import HandlerRun
+from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import Step
 from worker.units.work import Work
 

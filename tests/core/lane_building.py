@@ -7,7 +7,7 @@ from typing import Any
 from building import Clock, assignment, chunk, ddl, delivery, record
 
 from worker.lanes.lanes import Lanes
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.unit import Unit
 from worker.units.work import Work

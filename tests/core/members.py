@@ -13,7 +13,7 @@ from offsets.restore import Start
 from offsets.types import TopicPartition
 from worker.formats.registry import get
 from worker.partitions.pausing import Pauses
-from worker.units.assignment import Assignment, Assignments
+from worker.units.assigned_partition import Assignment, Assignments
 
 __all__ = ["RECORDS", "Member"]
 

@@ -17,7 +17,7 @@ from worker.observing.metrics import Metrics
 from worker.processing.failures import FailureRules
 from worker.processing.processor import Processor
 from worker.processing.slow_calls import RunningCalls
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.unit import Unit, UnitState
 
 __all__ = ["BAD", "NOW", "Stage", "raising"]

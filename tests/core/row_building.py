@@ -13,7 +13,7 @@ from worker.attempts.bound_handler import BoundHandler
 from worker.fetching.routing import Router
 from worker.formats.interface import Record
 from worker.observing.metrics import Metrics
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.table import Table
 from worker.units.table_book import TableBook

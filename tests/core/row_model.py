@@ -11,7 +11,7 @@ from row_building import in_partition, key_change, no_rows, rows, statement
 
 from handlers.sharding import shard_of
 from worker.formats.interface import Record
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.work import Work
 

@@ -14,7 +14,7 @@ from row_model import RULES, TABLES, Model
 from stepping import Doing, SteppedProcessor, SteppedWithdrawal, nobody_sleeps_while_there_is_work
 
 from worker.lanes.lanes import Lanes
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.chunk import RECORD_OVERHEAD, Chunk
 from worker.units.delivery import Delivery
 from worker.units.rows.spreading import spread

@@ -12,7 +12,7 @@ from functools import partial
 from building import Clock
 
 from worker.lanes.lanes import Lanes
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 

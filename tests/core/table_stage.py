@@ -12,7 +12,7 @@ from worker.formats.interface import Record
 from worker.observing.metrics import Metrics
 from worker.observing.status import CheckpointStatus, Look, WorkerStatus
 from worker.observing.table_labels import TableLabels
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.rows.spreading import spread
 from worker.units.table_book import TableBook

@@ -18,7 +18,7 @@ from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
-from worker.units.assignment import Assignment, Assignments
+from worker.units.assigned_partition import Assignment, Assignments
 
 
 class Group(MemoryStore):

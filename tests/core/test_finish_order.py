@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from row_building import in_partition
 
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.finish_order import FinishOrder, SharedRecord
 from worker.units.rows.shard_chunk import ShardChunk

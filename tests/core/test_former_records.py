@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from handlers import Handler
 from worker.running.components import Components
 from worker.running.worker import Worker
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 
 RECORDS = 3
 

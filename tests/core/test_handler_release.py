@@ -19,7 +19,7 @@ from worker.formats.registry import get
 from worker.local.broker_settings import free_port
 from worker.running.components import Components
 from worker.running.open_handler import OpenHandler
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 
 
 class Behind(Handler):

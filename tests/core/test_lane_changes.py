@@ -11,7 +11,7 @@ from stepping import Doing, SteppedProcessor, nobody_sleeps_while_there_is_work
 
 from handlers import Batch, Handler
 from worker.attempts.bound_handler import BoundHandler
-from worker.attempts.handler_run import HandlerRun, rebound
+from worker.attempts.retry_and_split import HandlerRun, rebound
 from worker.configuration import LanesRule, TableRule
 from worker.lanes.lanes import Lanes
 from worker.units.table import Table

@@ -13,7 +13,7 @@ from lane_building import has_room
 from stepping import Doing, SteppedProcessor, nobody_sleeps_while_there_is_work
 
 from worker.lanes.lanes import Lanes
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work

@@ -21,7 +21,7 @@ from offsets.types import TopicPartition
 from worker.formats.registry import get
 from worker.kafka.errors import NOWHERE
 from worker.running.components import Components
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 
 MakeComponents = Callable[[str], Components]
 

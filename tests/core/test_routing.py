@@ -20,7 +20,7 @@ from worker.configuration.table_rules import OnFailure
 from worker.fetching.routing import Router, UndecodableHalt
 from worker.formats.interface import Record
 from worker.observing.metrics import Metrics
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.table_book import TableBook
 

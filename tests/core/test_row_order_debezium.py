@@ -17,7 +17,7 @@ from offsets.restore import Start
 from offsets.types import TopicPartition
 from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.registry import get
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.rows.spreading import spread
 
 HEADERS = {"__debezium.newkey", "__debezium.oldkey"}

@@ -14,7 +14,7 @@ from offsets.restore import Start
 from offsets.types import TopicPartition
 from worker.fetching.source_order import SourceOrder
 from worker.formats.interface import LogPosition, Record, Route, Skip
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 
 
 @dataclass

@@ -26,7 +26,7 @@ from worker.local.broker import Broker
 from worker.local.broker_settings import free_port
 from worker.running.components import Components
 from worker.running.worker import Worker
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 
 PATIENCE = 90
 """Seconds: a minute, and what passes before the partition is looked at at all."""

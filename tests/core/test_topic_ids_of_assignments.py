@@ -13,7 +13,7 @@ from told_ids import Brokers
 
 from offsets.types import TopicPartition
 from worker.running.components import Components
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 
 PLACE = TopicPartition("t", 0)
 

@@ -17,7 +17,7 @@ from offsets.types import TopicPartition
 from worker.formats.registry import get
 from worker.partitions.whole_share import SharedTopics, WholeShare
 from worker.running.components import Components
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 
 _numbers = itertools.count(1)
 

@@ -17,7 +17,7 @@ from offsets.stores import CheckpointError
 from offsets.types import OffsetRange, TopicPartition
 from worker.configuration import Configuration, load
 from worker.observing import logs
-from worker.partitions.positions import Position, PositionError, connect
+from worker.partitions.stored_positions import Position, PositionError, connect
 
 __all__ = ["move", "show"]
 

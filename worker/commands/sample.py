@@ -18,7 +18,7 @@ from worker.formats.decoding import decoded, explained
 from worker.formats.interface import Format, SeparateDDL, Skip, UndecodableRecord
 from worker.formats.sample import SampleError, SampleRecord, read_samples
 from worker.observing.visible_text import visible
-from worker.units.table import home_lane
+from worker.units.home_lane import home_lane
 
 __all__ = ["show_samples"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from worker.lanes.lanes import Lanes
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.unit import Unit
 

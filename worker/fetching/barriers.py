@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from handlers import Change
 from worker.formats.interface import Record
 from worker.formats.statements import tables_of
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.barrier import Barrier
 from worker.units.chunk import BarrierChunk, Chunk
 from worker.units.delivery import Delivery

@@ -27,7 +27,7 @@ from worker.partitions.pausing import Pauses
 from worker.partitions.rebalance import Rebalancer
 from worker.partitions.refetching import Refetching
 from worker.partitions.whole_share import WholeShare
-from worker.units.assignment import Assignment, Assignments
+from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.delivery import Delivery
 from worker.units.unit import Unit
 

@@ -14,7 +14,7 @@ from worker.fetching.barriers import add_barrier, further_units
 from worker.formats.decoding import explained
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 from worker.observing.metrics import Metrics
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.delivery import Delivery
 from worker.units.table_book import UNDECODABLE, TableBook

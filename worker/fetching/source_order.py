@@ -24,7 +24,7 @@ from confluent_kafka import Consumer, TopicPartition
 from handlers.logs import get_logger
 from worker.formats.decoding import learn, log_position_of
 from worker.formats.interface import Record, SeparateDDL
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.chunk import RECORD_OVERHEAD
 
 __all__ = ["GRACE_SECONDS", "SourceOrder", "ends_told_by"]

@@ -13,7 +13,7 @@ from handlers.logs import get_logger
 from offsets.tracker import OffsetTracker
 from worker.partitions.pausing import Pauses
 from worker.partitions.refetching import Refetching
-from worker.units.assignment import Assignment, Assignments
+from worker.units.assigned_partition import Assignment, Assignments
 
 __all__ = ["Standstill"]
 

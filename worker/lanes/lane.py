@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.unit import Account, Unit, UnitState
 from worker.units.work import Work

@@ -16,7 +16,7 @@ from worker.lanes.lane import Lane, Room
 from worker.lanes.lane_changes import give_tables, resize
 from worker.lanes.schedule import Schedule
 from worker.lanes.snapshot import LanesView, look
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.rows.spreading import Spread
 from worker.units.unit import Unit, UnitState

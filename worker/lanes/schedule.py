@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from worker.lanes.idle_processors import IdleProcessors
 from worker.lanes.lane import Lane, Room, Timers, fullest, longest_waiting
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.barrier import Barrier
 from worker.units.chunk import Chunk
 from worker.units.cutting import cut, rebind, unfold

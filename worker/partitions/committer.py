@@ -17,7 +17,7 @@ from offsets.types import Checkpoint, Mark, TopicPartition
 from worker.attempts.backoff import describe
 from worker.observing.metrics import Metrics
 from worker.observing.status import CheckpointStatus
-from worker.units.assignment import Assignment, Assignments
+from worker.units.assigned_partition import Assignment, Assignments
 
 __all__ = ["Committer", "LocalStore"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from handlers.logs import get_logger
 from offsets.types import Checkpoint
 from worker.lanes.lanes import Lanes
-from worker.units.assignment import Assignment, with_earlier
+from worker.units.assigned_partition import Assignment, with_earlier
 
 __all__ = ["FormerRecords", "told_anew"]
 

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer
 
 from handlers.logs import get_logger
 from worker.formats.choice import NO_FORMAT
-from worker.units.assignment import Assignment, Assignments
+from worker.units.assigned_partition import Assignment, Assignments
 
 __all__ = ["Pauses"]
 

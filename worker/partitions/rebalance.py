@@ -27,7 +27,7 @@ from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
 from worker.partitions.former_topics import FormerRecords, told_anew
-from worker.units.assignment import Assignment, Assignments, with_earlier
+from worker.units.assigned_partition import Assignment, Assignments, with_earlier
 from worker.units.table_book import TableBook
 
 __all__ = ["LOOKUP_SECONDS", "Rebalancer"]

@@ -13,7 +13,7 @@ from offsets.restore import Initial
 from offsets.topic_ids import TopicIds
 from worker.kafka.errors import ANSWER_SECONDS, NOWHERE, answered
 from worker.partitions.rebalance import LOOKUP_SECONDS, Rebalancer
-from worker.units.assignment import Assignment, Assignments
+from worker.units.assigned_partition import Assignment, Assignments
 
 __all__ = ["Refetching"]
 

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from handlers.logs import get_logger
 from handlers.options.matching import topic_matcher
-from worker.units.assignment import Assignments
+from worker.units.assigned_partition import Assignments
 
 __all__ = ["SharedTopics", "WholeShare"]
 

@@ -22,7 +22,7 @@ from worker.processing.slow_calls import RunningCalls
 
 if TYPE_CHECKING:
     from worker.attempts.bound_handler import BoundHandler
-    from worker.attempts.handler_run import HandlerRun
+    from worker.attempts.retry_and_split import HandlerRun
     from worker.units.work import Work
 
 __all__ = ["FailureRules", "Failures"]

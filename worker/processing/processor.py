@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from handlers import StopWorker
 from handlers.loading.calls import refuse_unrun
 from worker.attempts.backoff import describe, text_of
-from worker.attempts.handler_run import HandlerRun
+from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import MustHalt, MustWait, Step
 from worker.lanes.lanes import Lanes
 from worker.observing.histogram import HandlerTimes

@@ -38,7 +38,7 @@ from worker.processing.processor import Processor
 from worker.processing.slow_calls import RunningCalls
 from worker.running.ending import KAFKA_SECONDS
 from worker.running.handler_set import HandlerSet
-from worker.units.assignment import Assignments
+from worker.units.assigned_partition import Assignments
 from worker.units.table_book import TableBook
 
 __all__ = ["Components"]

@@ -16,7 +16,7 @@ from worker.configuration.file.watching import FileWatch
 from worker.observing import logs
 from worker.running.components import Components
 from worker.running.handler_set import OPENING_SECONDS, HandlerOpenError, HandlerPlan
-from worker.units.table import home_lane
+from worker.units.home_lane import home_lane
 
 __all__ = ["Reloader"]
 

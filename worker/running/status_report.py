@@ -21,7 +21,7 @@ from worker.observing.status import (
     WorkerStatus,
 )
 from worker.running.components import Components
-from worker.units.assignment import Assignment
+from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 
 __all__ = ["SHOWN_TABLES", "StatusReport"]

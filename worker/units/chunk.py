@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from handlers import Change
     from offsets.run import Run
     from worker.formats.interface import Record
-    from worker.units.assignment import Assignment
+    from worker.units.assigned_partition import Assignment
     from worker.units.barrier import Barrier
 
 __all__ = ["RECORD_OVERHEAD", "BarrierChunk", "Chunk", "DecodedChunk"]

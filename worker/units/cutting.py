@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from worker.attempts.handler_run import rebound
-from worker.units.assignment import Assignment
+from worker.attempts.retry_and_split import rebound
+from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit
 from worker.units.work import Work

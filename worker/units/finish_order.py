@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from offsets.run import Run
     from worker.formats.interface import Record
-    from worker.units.assignment import Assignment
+    from worker.units.assigned_partition import Assignment
     from worker.units.chunk import Chunk
 
 __all__ = ["FinishOrder", "SharedRecord"]

@@ -1,25 +1,13 @@
-"""A table as the worker meets it: its rule, its handlers, its home lane."""
+"""A table as the worker meets it: its rule, its handlers."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import TableRule
 
-__all__ = ["Table", "home_lane"]
-
-_SALT = b"binlane"
-
-
-def home_lane(table: str, lanes: int) -> int:
-    """The lane a table belongs to: the same in every process.
-
-    Salted, because keys that already chose a Kafka partition by a hash are biased within it.
-    """
-    digest = hashlib.blake2b(table.encode("utf-8", "surrogatepass"), digest_size=8, salt=_SALT).digest()
-    return int.from_bytes(digest, "big") % lanes
+__all__ = ["Table"]
 
 
 class Table:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import Configuration, TableRule
-from worker.units.table import Table, home_lane
+from worker.units.home_lane import home_lane
+from worker.units.table import Table
 from worker.units.unit import Shards, Unit
 from worker.units.unmatched import Unmatched
 

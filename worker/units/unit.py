@@ -13,7 +13,7 @@ from worker.units.turns import Turns
 
 if TYPE_CHECKING:
     from worker.formats.interface import Record
-    from worker.units.assignment import Assignment
+    from worker.units.assigned_partition import Assignment
     from worker.units.table import Table
 
 __all__ = ["Account", "Shard", "Shards", "Unit", "UnitState"]

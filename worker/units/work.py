@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from handlers import Batch, Change
 from handlers.rows import with_own_rows
-from worker.attempts.handler_run import HandlerRun
+from worker.attempts.retry_and_split import HandlerRun
 from worker.formats.decoding import LARGE, SMALL, fault_of, refuse_oversized
 from worker.formats.interface import Record, UndecodableRecord
 from worker.units.chunk import Chunk

@@ -270,6 +270,7 @@ class Lake:
         locations = self._world.locations
         signed = locations.signed_folder(locations.ref(sink.database, sink.table))
         found = sign(files, signed, _whose[sink])
+        self._search.add(folder)  # not before: a log without an owner's name is forgotten
         if found is None or found.prefix is None:
             self._check_prefix(folder)
 

@@ -52,6 +52,7 @@ class Search:
         self._clear = clear
         self._turn = threading.Lock()  # one round at a time
         self._folders = [logs]  # to be looked into
+        self._added: set[str] = set()  # by any thread; what is added in a round is looked at in the next
         self._owners: dict[str, Owner | None] = {}  # by the log's folder; None: not read yet
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spark-search", daemon=True)
@@ -87,11 +88,13 @@ class Search:
             self._round()
 
     def add(self, log_folder: str) -> None:
-        """A log that nobody of this process serves any more. Any thread."""
-        self._owners.setdefault(log_folder, None)
+        """A log to look at from now on: one that is signed, or that nobody serves any more. Any thread."""
+        self._added.add(log_folder)
 
     def _round(self) -> None:
         self._find()
+        while self._added:
+            self._owners.setdefault(self._added.pop(), None)
         for folder in list(self._owners):
             if self._stopped.is_set():
                 return

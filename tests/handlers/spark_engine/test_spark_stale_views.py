@@ -9,6 +9,7 @@ from spark_lake import Lake, change
 from test_spark_handovers import ddl, other_worker, row, take
 
 from handlers.mysql.ddl import TableName
+from handlers.spark.log.owner import sign
 
 
 def look(lake: Lake) -> None:
@@ -62,6 +63,17 @@ def test_what_others_put_into_a_log_that_is_served_is_merged_though_no_batch_com
     assert lake.status()["waiting_rows"] == 2
     lake.sink().merge()
     assert lake.rows("id") == [(0,), (1,)]
+
+
+def test_a_log_that_was_looked_at_before_it_was_signed_is_looked_at_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr("handlers.spark.engine.lake.sign", lambda *of: (look(lake), sign(*of))[1])
+        lake.take(row(0))
+    take(other_worker(lake), row(1))
+    look(lake)
+    assert lake.status()["waiting_rows"] == 2
 
 
 def test_an_idle_log_that_its_owner_writes_again_is_left_to_it_until_the_partition_arrives(
