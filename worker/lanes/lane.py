@@ -6,7 +6,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
@@ -153,13 +153,14 @@ class Timers:
         waits = (UnitState.GATHERING, UnitState.BACKOFF)
         return any(unit.state in waits for _, _, unit in self._heap)
 
-    def waiting(self) -> set[Unit]:
-        """The units that only wait for a fuller batch."""
-        return {unit for _, _, unit in self._heap if unit.state is UnitState.GATHERING}
+    def waiting(self) -> Collection[Unit]:
+        """The units that only wait for a fuller batch, in one order whatever the hashes."""
+        return dict.fromkeys(unit for _, _, unit in self._heap if unit.state is UnitState.GATHERING)
 
-    def blocked(self) -> set[Unit]:
+    def blocked(self) -> Collection[Unit]:
         """The units that wait for a target that is down."""
-        return {unit for _, _, unit in self._heap if unit.state is UnitState.BACKOFF and unit.blocked}
+        waiting = (unit for _, _, unit in self._heap if unit.state is UnitState.BACKOFF and unit.blocked)
+        return dict.fromkeys(waiting)
 
 
 def fullest(lanes: Iterable[Lane]) -> Lane:

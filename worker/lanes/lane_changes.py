@@ -53,3 +53,4 @@ def give_tables(changed: Iterable[tuple[Unit, Table]], schedule: Schedule) -> No
         for member in again:
             member.mended()
         schedule.let_run(again)
+    schedule.wake()

@@ -72,18 +72,18 @@ class Lanes:
                 self._refused = delivery
                 schedule.pressed = True
                 schedule.let_run(schedule.timers.waiting())
+                schedule.wake()
                 return False
             self._refused = None
             schedule.pressed = False
             self._room.take(delivery)
             now = self._clock()
-            woken = 0
             for unit, chunk in delivery.parts:
                 chunk.enqueued = unit.used = now
                 unit.push(chunk)
                 if unit.state in (UnitState.IDLE, UnitState.GATHERING):
-                    woken += schedule.arrange(unit)
-            schedule.idle.wake(woken)
+                    schedule.arrange(unit)
+            schedule.wake()
             return True
 
     def wait_for_space(self, timeout: float) -> bool:
@@ -106,13 +106,15 @@ class Lanes:
         The fetcher's thread only: nothing is offered meanwhile."""
         with self._lock:
             units = [unit for unit in units if not unit.at_rest]
-            self._schedule.idle.wake(self._schedule.drop(units, gone))
+            self._schedule.drop(units, gone)
+            self._schedule.wake()
             self._withdrawing = True
             end = self._clock() + timeout
             while (running := self._running_of(gone)) and (left := end - self._clock()) > 0:
                 self._settled.wait(left)
             self._withdrawing = False
-            self._schedule.idle.wake(self._schedule.forget(units, gone))
+            self._schedule.forget(units, gone)
+            self._schedule.wake()
             return running
 
     def resize(self, rule: LanesRule, home: Callable[[Unit], int], units: Iterable[Unit]) -> list[int]:
@@ -170,6 +172,7 @@ class Lanes:
                 now = self._clock()
                 if timers:
                     schedule.let_run(dict.fromkeys(timers.due(now)))
+                    schedule.wake()
                 if lane.ready or (schedule.ready and self._stealing):
                     unit = schedule.next_ready(lane)
                     work = schedule.cut(unit)
@@ -191,39 +194,44 @@ class Lanes:
     def give_back(self, number: int, work: Work, *, delay: float, error: str | None = None) -> None:
         """The batch is not done: keep it, and offer it again after `delay` seconds. The processor is free."""
         with self._lock:
-            unit = work.unit
+            unit, schedule = work.unit, self._schedule
             self._leave(number)
             unit.error = error
-            self._schedule.kept[unit] = work
+            schedule.kept[unit] = work
             unit.due = self._clock() + delay
             unit.state = UnitState.BACKOFF
             if work.withdrawn:
-                self._wake(self._schedule.unfold(unit))
+                schedule.unfold(unit)
             else:
                 if delay > 0:
-                    self._schedule.set_timer(unit)
+                    schedule.set_timer(unit)
                 else:  # its lane may be another's by now
-                    self._schedule.let_run((unit,))
-                self._wake(self._schedule.let_others_go_on(unit))
+                    schedule.let_run((unit,))
+                schedule.let_others_go_on(unit)
+            schedule.wake(by_processor=True)
             self._tell()
 
     def halt(self, number: int, work: Work, error: str) -> None:
         """A change of it failed for good: its unit stops here, still counting against the bounds."""
         with self._lock:
-            unit = work.unit
+            unit, schedule = work.unit, self._schedule
             self._leave(number)
             unit.error = error
-            self._schedule.kept[unit] = work
+            schedule.kept[unit] = work
             unit.state = UnitState.HALTED
             self._halted[unit] = None
-            withdrawn, schedule = work.withdrawn, self._schedule
-            self._wake(schedule.unfold(unit) if withdrawn else schedule.let_others_go_on(unit))
+            if work.withdrawn:
+                schedule.unfold(unit)
+            else:
+                schedule.let_others_go_on(unit)
+            schedule.wake(by_processor=True)
             self._tell()
 
     def unblock(self) -> None:
         """A target is back: whoever waits for one may look again at once."""
         with self._lock:
             self._schedule.let_run(self._schedule.timers.blocked())
+            self._schedule.wake()
 
     def shorten(self, number: int, work: Work, records: int) -> Work:
         """Cut a running batch after its first `records`; the rest goes back to the front of its queue."""
@@ -239,10 +247,11 @@ class Lanes:
             self._leave(number)
             unit.mended()
             self._room.release(unit, spread.records, spread.bytes)
-            woken = schedule.spread(unit, spread.parts)
+            schedule.spread(unit, spread.parts)
             unit.state = UnitState.IDLE  # not before its shards have what it had: see Unit.at_rest
             schedule.put_back(unit, spread.rest)
-            self._wake(woken + schedule.arrange(unit))
+            schedule.arrange(unit)
+            schedule.wake(by_processor=True)
             self._tell()
 
     @property
@@ -299,6 +308,7 @@ class Lanes:
         """All that came is done, but for halted tables. Nobody waits any longer for a fuller batch."""
         with self._lock:
             self._schedule.let_run(self._schedule.timers.waiting())
+            self._schedule.wake()
             return self._refused is None and self._schedule.quiescent
 
     @property
@@ -309,24 +319,20 @@ class Lanes:
     # -- under the lock
 
     def _finish(self, number: int, work: Work) -> None:
-        unit = work.unit
+        unit, schedule = work.unit, self._schedule
         unit.turns.ran(work.records, self._leave(number), shortened=work.shortened)
         if unit.error is not None:
             unit.mended()
         unit.state = UnitState.IDLE
         if unit.shard is not None or work.chunks[0].alone:
-            self._wake(self._schedule.settle(unit, work))
+            schedule.settle(unit, work)
         else:  # as most are, at the least cost
             self._room.release(unit, work.records, work.bytes)
             if unit.chunks:
-                self._wake(self._schedule.arrange(unit))
+                schedule.arrange(unit)
+        schedule.wake(by_processor=True)
         if self._withdrawing or self._refused is not None:
             self._tell()
-
-    def _wake(self, units: int) -> None:
-        """So many units became ready by what a processor did, which looks for work itself now."""
-        if units > self._stealing:
-            self._schedule.idle.wake(units - self._stealing)
 
     def _leave(self, number: int) -> float:
         lane = self.lanes[number]

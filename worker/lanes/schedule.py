@@ -28,7 +28,7 @@ def _reached(barrier: Barrier[Unit]) -> bool:
 
 
 class Schedule:
-    """What makes a unit ready returns how many units it made ready: so many processors are to be told."""
+    """Who changes what units hold lets those go on that can, and calls `wake` at the end."""
 
     def __init__(self, lanes: Sequence[Lane], room: Room, *, stealing: bool) -> None:
         self.ready = 0
@@ -45,6 +45,7 @@ class Schedule:
         self._room = room
         self._stealing = stealing
         self._tickets = 0
+        self._untold = 0  # units that became ready since processors were told the last time
         self._crowded: dict[Unit, None] = {}  # tables that wait until fewer rows are spread
         self.kept: dict[Unit, Work] = {}
         """Batches that failed, to be tried again (by tables that halted: when their rule is another one)."""
@@ -78,25 +79,30 @@ class Schedule:
         self.idle.wake(self.ready)
         self.idle.left_for_work()
 
-    def arrange(self, unit: Unit) -> int:
+    def wake(self, *, by_processor: bool = False) -> None:
+        """Tell as many processors as units became ready, but for one that calls: it looks for work next."""
+        units, self._untold = self._untold - (by_processor and self._stealing), 0
+        if units > 0:
+            self.idle.wake(units)
+
+    def arrange(self, unit: Unit) -> None:
         """Let a unit that neither runs nor keeps a batch go on with what it has queued."""
         if not unit.chunks:
             unit.state = UnitState.IDLE
-            return 0
-        if (unit.chunks[0].alone or unit.shards is not None) and (woken := self._stand(unit)) is not None:
-            return woken
+            return
+        if (unit.chunks[0].alone or unit.shards is not None) and self._stands(unit):
+            return
         wait = unit.table.max_wait
         if wait <= 0 or self.pressed or unit.full(self._room.max_records):
-            self.make_ready(unit)
-            return 1
-        if unit.state is not UnitState.GATHERING:
+            self._make_ready(unit)
+        elif unit.state is not UnitState.GATHERING:
             unit.state = UnitState.GATHERING
             unit.due = unit.chunks[0].enqueued + wait
             self.set_timer(unit)
-        return 0
 
-    def make_ready(self, unit: Unit) -> None:
+    def _make_ready(self, unit: Unit) -> None:
         unit.state = UnitState.READY
+        self._untold += 1
         self._tickets += 1
         unit.ticket = self._tickets
         self._lanes[unit.lane].ready.append(unit)
@@ -106,11 +112,10 @@ class Schedule:
         self.timers.add(unit)
         self.idle.timer_set(unit.due)
 
-    def let_run(self, units: Collection[Unit]) -> None:
+    def let_run(self, units: Iterable[Unit]) -> None:
         """They need not wait any longer."""
         for unit in units:
-            self.make_ready(unit)
-        self.idle.wake(len(units))
+            self._make_ready(unit)
 
     def next_ready(self, lane: Lane) -> Unit:
         """The head of this lane's queue, or else of another's; there is a ready unit somewhere."""
@@ -128,11 +133,10 @@ class Schedule:
             rebind(work)
         return work
 
-    def spread(self, unit: Unit, parts: Iterable[tuple[int, ShardChunk]]) -> int:
+    def spread(self, unit: Unit, parts: Iterable[tuple[int, ShardChunk]]) -> None:
         """Queue these rows of a table in their shards."""
         shards = unit.shards
         assert shards is not None  # only such a table's batches are spread
-        woken = 0
         for number, chunk in parts:
             if chunk.assignment.closed:
                 self._room.release(unit, *chunk.leave())
@@ -143,29 +147,31 @@ class Schedule:
             shards.bytes += chunk.bytes
             self._room.spread += chunk.bytes
             if shard.state in (UnitState.IDLE, UnitState.GATHERING):
-                woken += self.arrange(shard)
-        return woken
+                self.arrange(shard)
 
     def put_back(self, unit: Unit, chunks: Collection[Chunk]) -> None:
         """Queue again, in front, what a running batch did not get to, but for partitions that left."""
         unit.push_back(chunk for chunk in chunks if not chunk.assignment.closed)
         self._let_go(unit, [chunk for chunk in chunks if chunk.assignment.closed])
 
-    def settle(self, unit: Unit, work: Work) -> int:
+    def settle(self, unit: Unit, work: Work) -> None:
         """Go on after a batch that is done: of a shard, or one that stood alone."""
         barriers = self._let_go(unit, work.chunks)
         if unit.shards is not None:
             unit.shards.key_columns = None
-        return self.arrange(unit) + self._pass(barriers) + self.let_others_go_on(unit)
+        self.arrange(unit)
+        self._pass(barriers)
+        self.let_others_go_on(unit)
 
-    def unfold(self, unit: Unit) -> int:
+    def unfold(self, unit: Unit) -> None:
         """Turn a kept batch, some of whose partitions left, back into queued records."""
         barriers = self._let_go(unit, unfold(self.kept.pop(unit)))
-        return self._again(unit) + self._pass(barriers) + self.let_others_go_on(unit)
+        self._again(unit)
+        self._pass(barriers)
+        self.let_others_go_on(unit)
 
-    def drop(self, units: Iterable[Unit], gone: set[Assignment]) -> int:
+    def drop(self, units: Iterable[Unit], gone: set[Assignment]) -> None:
         """Forget what the units, and those of their shards, hold of partitions that leave."""
-        woken = 0
         barriers: list[Barrier[Unit]] = []
         for table in units:
             for unit in table.members():
@@ -177,13 +183,12 @@ class Schedule:
                     continue
                 barriers += self._let_go(unit, dropped)
                 if unit not in self.kept and unit.state is not UnitState.RUNNING:
-                    woken += self._again(unit)
-                woken += self.let_others_go_on(unit)
-        return woken + self._pass(barriers)
+                    self._again(unit)
+                self.let_others_go_on(unit)
+        self._pass(barriers)
 
-    def forget(self, units: Iterable[Unit], gone: set[Assignment]) -> int:
+    def forget(self, units: Iterable[Unit], gone: set[Assignment]) -> None:
         """Nothing is waited for any more that left with these partitions."""
-        woken = 0
         for assignment in gone:
             assignment.forgotten = True
         for unit in units:
@@ -192,52 +197,49 @@ class Schedule:
                 unit.shards.finished_records += finished
                 self.finished_records += finished
                 if unit.state is UnitState.WAITING_FOR_OTHERS:
-                    woken += self.arrange(unit)
-        return woken
+                    self.arrange(unit)
 
-    def _stand(self, unit: Unit) -> int | None:
-        """Let a unit of a table with shards or a barrier wait or go on; None: it may do as others do."""
+    def _stands(self, unit: Unit) -> bool:
+        """Whether a unit of a table with shards or a barrier waits, or goes on by them: else it may do as
+        others do."""
         chunks = unit.chunks
         while chunks and (barrier := chunks[0].barrier) is not None and barrier.over:
             chunks.popleft()  # it was this table's place in it
         if not chunks:
             unit.state = UnitState.IDLE
-            return 0
+            return True
         front, shards = chunks[0], unit.shards
         if front.alone:
             unit.state = UnitState.WAITING_FOR_OTHERS
             if shards is not None and not shards.through:
-                return self._hurry(unit)
+                self._hurry(unit)
+                return True
             if front.barrier is not None:
                 if not _reached(front.barrier):
-                    return 0
+                    return True
                 unit = front.barrier.home
         elif shards is None:
-            return None
+            return False
         elif shards.order.held_back >= self._room.max_records or not self._room.may_spread(unit):
             unit.state = UnitState.WAITING_FOR_OTHERS
             self._crowded[unit] = None
-            return self._hurry(unit)
-        self.make_ready(unit)
-        return 1
+            self._hurry(unit)
+            return True
+        self._make_ready(unit)
+        return True
 
-    def _hurry(self, unit: Unit) -> int:
+    def _hurry(self, unit: Unit) -> None:
         """Its shards must not wait for fuller batches: the table waits for them."""
-        waiting = [member for member in unit.members() if member.state is UnitState.GATHERING]
-        for member in waiting:
-            self.make_ready(member)
-        return len(waiting)
+        self.let_run(member for member in unit.members() if member.state is UnitState.GATHERING)
 
-    def _again(self, unit: Unit) -> int:
+    def _again(self, unit: Unit) -> None:
         """Look anew at a unit that lost some of what it had."""
-        ready = unit.state is UnitState.READY
-        if ready:
+        if unit.state is UnitState.READY:
             self._lanes[unit.lane].ready.remove(unit)
             self.ready -= 1
         unit.state = UnitState.IDLE
         unit.mended()
-        woken = self.arrange(unit)
-        return woken - (ready and unit.state is UnitState.READY)
+        self.arrange(unit)
 
     def _let_go(self, unit: Unit, chunks: Iterable[Chunk]) -> list[Barrier[Unit]]:
         """Count out what a unit no longer holds. Returns the barriers that are over by it."""
@@ -259,28 +261,25 @@ class Schedule:
             self._room.spread -= weight
         return barriers
 
-    def _pass(self, barriers: Iterable[Barrier[Unit]]) -> int:
+    def _pass(self, barriers: Iterable[Barrier[Unit]]) -> None:
         """Let the tables go on that stand at these barriers, which are over."""
-        woken = 0
         for barrier in barriers:
             for unit in barrier.others:
                 if unit.state is UnitState.WAITING_FOR_OTHERS:
                     unit.state = UnitState.IDLE
-                    woken += self.arrange(unit)
-        return woken
+                    self.arrange(unit)
 
-    def let_others_go_on(self, unit: Unit) -> int:
+    def let_others_go_on(self, unit: Unit) -> None:
         """Rows of a shard are gone, or finished: let those go on that waited for it."""
         if not isinstance(unit, Shard):
-            return 0
-        whole, woken = unit.whole, 0
+            return
+        whole = unit.whole
         if unit.state is UnitState.IDLE and whole.shards is not None:
             whole.shards.let_go(unit)
         if whole.state is UnitState.WAITING_FOR_OTHERS:
-            woken += self.arrange(whole)
+            self.arrange(whole)
         if self._crowded and self._room.may_spread():
             crowded, self._crowded = self._crowded, {}
             for table in crowded:
                 if table.state is UnitState.WAITING_FOR_OTHERS:
-                    woken += self.arrange(table)
-        return woken
+                    self.arrange(table)
