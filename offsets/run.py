@@ -61,12 +61,14 @@ class Run:
     the old ones meanwhile. Whichever comes first, one of both sees the other's.
     """
 
-    __slots__ = ("_flags", "_ranges", "end", "number", "start")
+    __slots__ = ("_flags", "_ranges", "before", "end", "number", "start")
 
     def __init__(self, start: int, offsets: Sequence[int]) -> None:
         first, last, count = offsets[0], offsets[-1], len(offsets)
         self.number = next(_numbers)
         """By when it was made, among those of all partitions."""
+        self.before = 0
+        """How many offsets its tracker knew when it was made."""
         self.start = start
         self.end = last + 1
         self._ranges: tuple[int, list[OffsetRange]] | None = None  # what was found of so few unfinished ones

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from operator import attrgetter, itemgetter
 
@@ -47,6 +47,7 @@ class OffsetTracker:
         self._restored = _joined([r] for r in sorted(restored) if start is None or r.end > start)
         self._high = start  # where the next fetched offset is expected; None before the first
         self._fresh = max([r.end for r in self._restored], default=-1)
+        self._registered = 0  # offsets so far
 
     @property
     def next_offset(self) -> int | None:
@@ -81,6 +82,8 @@ class OffsetTracker:
                     f"offset {offsets[0]} comes after {start - 1}: register takes what `unknown` gives"
                 )
             run = Run(start, offsets)
+            run.before = self._registered
+            self._registered += len(offsets)
             self._open[start] = run
             self._high = run.end
             return run
@@ -116,6 +119,31 @@ class OffsetTracker:
         """How many fetched offsets are not finished."""
         with self._lock:
             return sum(run.unfinished for run in self._open.values())
+
+    @property
+    def head(self) -> int | None:
+        """The first fetched offset that is not finished; None: there is none. O(runs complete before it)."""
+        with self._lock:
+            return next(self._heads(), (None, 0))[0]
+
+    def ahead(self, enough: int) -> int:
+        """How many offsets were fetched together with the first unfinished one, and since; 0: there is none.
+
+        Anything below `enough` may be told for any other number below it: that costs O(1)."""
+        with self._lock:
+            if not self._open:
+                return 0
+            most: int = self._registered - self._open.peekitem(0)[1].before
+            if most < enough:
+                return most
+            return next((self._registered - before for _, before in self._heads()), 0)
+
+    def _heads(self) -> Iterator[tuple[int, int]]:
+        """The first unfinished offset of each run, and how many offsets were fetched before the run."""
+        for run in self._open.values():
+            first = run.first_unfinished()
+            if first is not None:
+                yield first, run.before
 
     def _checkpoint(
         self, position: int | None, looked: Mapping[Run, Sequence[OffsetRange]]

@@ -13,7 +13,7 @@ from example_worker import status_at
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from worker.observing.status import CheckpointStatus, WorkerStatus
+from worker.observing.status import CheckpointStatus, StuckStatus, WorkerStatus
 from worker.observing.visible_text import age, duration, printable, size
 from worker.terminal.rates import Rates, lanes_by_trouble, partitions_by_trouble, tables_by_trouble
 from worker.terminal.view import LiveView, Snapshot, full_view, summary_line
@@ -212,3 +212,38 @@ def test_ages_sizes_and_foreign_text_read_well() -> None:
         "3.0 GiB",
     ]
     assert printable("one\n  two\tthree") == "one two three"
+
+
+def test_a_stuck_record_is_told_with_what_keeps_it() -> None:
+    status = status_at(100, shards=1, lanes=2, partitions=2)
+    stack = (
+        '  File "threading.py", line 1, in run\n    run()\n  File "jdbc.py", line 7, in wait\n    read()\n'
+    )
+    hangs = StuckStatus(
+        offset=17,
+        seconds=600,
+        behind=4_000,
+        table="shop.orders",
+        lane=3,
+        state="running",
+        handler="mirror",
+        handler_seconds=600,
+        stack=stack,
+    )
+    halted = StuckStatus(
+        offset=4, seconds=900, behind=1_000_000, table="shop.stock", lane=1, state="halted", error="no column"
+    )
+    first, second = status.partitions
+    partitions = [
+        msgspec.structs.replace(first, stuck=hangs),
+        msgspec.structs.replace(second, stuck=halted, paused=True, paused_by="max_ahead"),
+    ]
+    told = msgspec.structs.replace(status, partitions=partitions)
+    lines = drawn(full_view(Snapshot(told, NOW)), width=250)
+    assert [line.rstrip() for line in lines if "stuck at" in line] == [
+        "cdc.shop[1] stuck at offset 4 of shop.stock (lane 1) for 15 min, halted, "
+        "1,000,000 records since, so many that it is not read (max_ahead): no column",
+        "cdc.shop[0] stuck at offset 17 of shop.orders (lane 3) for 10 min, running, "
+        'handler mirror for 10 min at File "jdbc.py", line 7, in wait, 4,000 records since',
+    ]
+    assert any("paused: max_ahead" in line for line in lines)

@@ -19,9 +19,11 @@ LIVE = (
     "lanes.max_records",
     "lanes.work_stealing",
     "logging.level",
+    "max_ahead",
     "revoke_timeout",
     "shutdown_timeout",
     "start_timeout",
+    "stuck_after",
     "tables",
 )
 """Key paths that a running worker takes over, with all below them; every other change needs a restart."""

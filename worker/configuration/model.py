@@ -56,6 +56,11 @@ class Configuration(Section):
     """How long a stop waits for what runs."""
     revoke_timeout: Duration = duration("10s")
     """How long a rebalance waits for running batches of the partitions that leave."""
+    stuck_after: PositiveDuration = duration("5m")
+    """How long a partition's first unfinished record may stay the first before that is reported."""
+    max_ahead: int = Field(default=1_000_000, ge=1)
+    """So many records of a partition are fetched since its first unfinished one; then it is paused until that
+    one is finished."""
     tables: list[TableRule] = Field(min_length=1)
     """The first match wins; an unmatched table is counted as skipped and finished."""
     dead_letter: DeadLetterRule | None = None

@@ -6,6 +6,7 @@ from collections import deque
 
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment
+from worker.units.chunk import Chunk
 from worker.units.delivery import Delivery
 from worker.units.unit import Unit
 
@@ -13,7 +14,8 @@ __all__ = ["Backlog"]
 
 
 class Backlog:
-    """Deliveries in their order, each small enough for the bounds. The fetcher's own but for `units`."""
+    """Deliveries in their order, each small enough for the bounds. The fetcher's own but for `units`
+    and `parts`."""
 
     def __init__(self, lanes: Lanes, max_records: int, max_bytes: int) -> None:
         self._lanes = lanes
@@ -38,6 +40,10 @@ class Backlog:
     def units(self) -> set[Unit]:
         """The tables that something waits for. Any thread: what is not told here any more is in the lanes."""
         return {unit for delivery in tuple(self._waiting) for unit, _ in delivery.parts}
+
+    def parts(self) -> list[tuple[Unit, Chunk]]:
+        """What waits, and for which table. Any thread."""
+        return [part for delivery in tuple(self._waiting) for part in delivery.parts]
 
     def bound(self, max_records: int, max_bytes: int) -> None:
         """Other bounds from now on, and tables have other home lanes."""

@@ -23,11 +23,13 @@ from worker.kafka.errors import KafkaErrors, Stopping
 from worker.kafka.leaving import leave
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
+from worker.partitions.max_ahead import MaxAhead
 from worker.partitions.pausing import Pauses
 from worker.partitions.rebalance import Rebalancer
 from worker.partitions.refetching import Refetching
 from worker.partitions.whole_share import WholeShare
 from worker.units.assigned_partition import Assignment, Assignments
+from worker.units.chunk import Chunk
 from worker.units.delivery import Delivery
 from worker.units.unit import Unit
 
@@ -73,6 +75,7 @@ class Fetcher(threading.Thread):
         prepare: Callable[[Callable[[], None]], object] | None,
         max_records: int,
         max_bytes: int,
+        max_ahead: int,
         leaves: bool,
         clock: Callable[[], float],
         fail: Callable[[BaseException], None],
@@ -98,6 +101,7 @@ class Fetcher(threading.Thread):
         self._prepare = prepare
         self._leaves = leaves
         self.pauses = Pauses(consumer, assignments)
+        self.max_ahead = MaxAhead(self.pauses, max_ahead)
         self.standstill = Standstill(consumer, assignments, self.pauses, refetching)
         self._polls = Polls(consumer, max_records, max_bytes)
         self._clock = clock
@@ -174,6 +178,10 @@ class Fetcher(threading.Thread):
         """Tables with records that the lanes have not taken yet. Any thread."""
         return self._backlog.units()
 
+    def held(self) -> list[tuple[Unit, Chunk]]:
+        """Those records. Any thread."""
+        return self._backlog.parts()
+
     def _alive(self, allowance: float = 0.0) -> None:
         """What comes next may take so many seconds longer than anything may."""
         self.beat = self._clock() + allowance
@@ -181,6 +189,7 @@ class Fetcher(threading.Thread):
     def changed(self, gone: set[Assignment], added: list[Assignment]) -> None:
         """The rebalancer's word on this thread: these partitions left, those came."""
         self._backlog.leave(gone)
+        self.max_ahead.left(gone)
         self._polls.leave({assignment.partition for assignment in gone})
         if self._share is not None:
             self._share.changed()
@@ -199,6 +208,7 @@ class Fetcher(threading.Thread):
         hindered = bool(self._backlog or self._polls.waiting or self._draining.is_set())
         self.standstill.look(now, hindered=hindered)
         self._refetching.look()
+        self.max_ahead.look()
 
     def _may_read(self) -> bool:
         return self._share is None or self._share.look(self._clock())
@@ -226,13 +236,16 @@ class Fetcher(threading.Thread):
     def _route(self, runs: Iterable[tuple[Assignment, list[Record]]], *, full: bool) -> None:
         delivery = Delivery()
         count = 0
+        routed: dict[Assignment, None] = {}
         try:
             for assignment, own in runs:
                 count += len(own)
+                routed[assignment] = None
                 self._router.route(assignment, own, delivery)
         finally:  # what was routed before a record that stops the worker is still handed over
             if delivery.parts:
                 self._hand_over(delivery, full=full, count=count)
+            self.max_ahead.came(routed)
 
     def _in_order(self, messages: list[Message]) -> Iterator[tuple[Assignment, list[Record]]]:
         """The records of each partition; those of several topics in source order where that is wanted."""
@@ -247,7 +260,7 @@ class Fetcher(threading.Thread):
             else:
                 yield from self._order.add(assignment, records)
         if self._order:
-            yield from self._order.due()
+            yield from self._order.due(patient=bool(self.max_ahead))
 
     def _hand_over(self, delivery: Delivery, *, full: bool, count: int) -> None:
         fits = self._backlog.add(delivery)

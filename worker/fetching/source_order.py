@@ -146,8 +146,10 @@ class SourceOrder:
             one.end, one.high = offset, self._high(assignment)
         return not one.held
 
-    def due(self) -> list[Run]:
-        """What may go on now, in its order: runs of records of one partition, each with DDL alone."""
+    def due(self, *, patient: bool = False) -> list[Run]:
+        """What may go on now, in its order: runs of records of one partition, each with DDL alone.
+
+        `patient`: a partition is not read for now, so none is given up that tells nothing."""
         now = self._clock()
         at_end = {
             one
@@ -167,7 +169,7 @@ class SourceOrder:
             passed = count if first is None else _before(one, count, first)
             if passed:
                 ready.append((one, _take(one, passed)))
-        if not ready and self._overfull():
+        if not ready and not patient and self._overfull():
             ready = self._first_of_all()
         return list(_in_order(ready))
 

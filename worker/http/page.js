@@ -130,7 +130,8 @@ function showPartitions() {
   const rate = rates("partitions", key, "position");
   const rows = order(now.partitions, item => !item.paused, item => -by("lag")(item), by("topic"), by("partition"))
     .map(item => make("tr", null, "",
-      make("td", `${item.topic} [${item.partition}] `, "", ...(item.paused ? [make("span", "paused", "chip warn")] : [])),
+      make("td", `${item.topic} [${item.partition}] `, "", ...(item.paused
+        ? [make("span", ["lanes", null, undefined].includes(item.paused_by) ? "paused" : `paused: ${item.paused_by}`, "chip warn")] : [])),
       make("td", count(item.lag), "n"), make("td", count(rate(item)), "n wide"), make("td", count(item.position), "n wide"),
       make("td", count(item.committed), "n"), make("td", count(item.unfinished), "n"),
       make("td", count(item.finished_ahead), "n wide"), make("td", time(item.delay_seconds), "n")));
@@ -185,13 +186,27 @@ function showHead() {
   at("about").textContent = `binlane ${now.version} · up ${time(now.uptime_seconds)}`;
   at("as-of").textContent = `As of ${asOf.toLocaleTimeString()}, renewed every ${POLL_MS / 1000} s`;
 }
+// Partitions whose first unfinished record stays the first, each with the stack of the handler that has it.
+function stuck() {
+  return order((now?.partitions ?? []).filter(item => item.stuck), item => -item.stuck.seconds).map(item => {
+    const { offset, seconds, behind, table, lane, state, error, held_by, handler, handler_seconds, stack } = item.stuck;
+    const parts = [`${item.topic}[${item.partition}] stuck at offset ${offset}`
+      + (table === null ? "" : ` of ${table} (lane ${lane})`) + ` for ${time(seconds)}`, state];
+    if (handler) parts.push(`handler ${handler} for ${time(handler_seconds)}`);
+    if (held_by) parts.push(`waits for ${held_by}`);
+    parts.push(`${count(behind)} records since` + (item.paused_by === "max_ahead" ? ", so many that it is not read (max_ahead)" : ""));
+    const alarm = make("div", parts.join(", ") + (error ? `: ${error}` : ""), "alarm");
+    if (stack) alarm.append(make("pre", stack.trimEnd()));
+    return alarm;
+  });
+}
 function showAlarms() {
   const alarms = [];
   if (lost) alarms.push(`No answer from the worker (${lost}). What follows is old.`);
   if (now?.error) alarms.push(now.error);
   if (now?.checkpoint.last_error) alarms.push(`Checkpoint: ${now.checkpoint.last_error}`);
   for (const handler of now?.handlers ?? []) if (handler.error) alarms.push(`Handler ${handler.handler}: ${handler.error}`);
-  at("alarms").replaceChildren(...alarms.map(text => make("p", text, "alarm")));
+  at("alarms").replaceChildren(...alarms.map(text => make("p", text, "alarm")), ...stuck());
   document.body.classList.toggle("stale", lost !== null);
 }
 function show() {

@@ -316,6 +316,11 @@ class Lanes:
         """For those who look at several lanes or units at one moment."""
         return self._lock
 
+    @property
+    def schedule(self) -> Schedule:
+        """For those who hold the lock."""
+        return self._schedule
+
     # -- under the lock
 
     def _finish(self, number: int, work: Work) -> None:

@@ -175,6 +175,25 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "is paused; 0 as long as all is well.",
     ),
     MetricDefinition(
+        "binlane_head_stuck_seconds",
+        "gauge",
+        _PARTITION,
+        "How long the partition's first unfinished record has been the first, once that is `stuck_after`; "
+        "0 until then.",
+    ),
+    MetricDefinition(
+        "binlane_ahead_records",
+        "gauge",
+        _PARTITION,
+        "Records that were fetched with the first unfinished one and since; `max_ahead` bounds them.",
+    ),
+    MetricDefinition(
+        "binlane_max_ahead_reached",
+        "gauge",
+        _PARTITION,
+        "1 while the partition is paused because so many were, else 0.",
+    ),
+    MetricDefinition(
         "binlane_position",
         "gauge",
         _PARTITION,

@@ -14,6 +14,7 @@ __all__ = [
     "LaneStatus",
     "Look",
     "PartitionStatus",
+    "StuckStatus",
     "TableStatus",
     "TargetStatus",
     "WorkerState",
@@ -22,6 +23,30 @@ __all__ = [
 
 WorkerState = Literal["starting", "running", "draining", "halted", "stopped"]
 TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
+
+
+class StuckStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition's first unfinished record, when it has been the first for `stuck_after`."""
+
+    offset: int
+    seconds: float
+    """How long it has been the first."""
+    behind: int
+    """How many records were fetched with it and since."""
+    table: str | None
+    """None: nobody works on the record, and nobody ever will. That is a fault of the worker."""
+    lane: int | None
+    state: str
+    """running, retrying, halted; queued, waiting for others (as before a statement), waiting for room; held
+    back (done, and counting only when others are); nowhere."""
+    error: str | None = None
+    held_by: str | None = None
+    """The record that a held back one waits for."""
+    handler: str | None = None
+    """Which has its batch now; None: none has."""
+    handler_seconds: float | None = None
+    stack: str | None = None
+    """What that handler's thread is doing, the innermost call last."""
 
 
 class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +64,12 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     delay_seconds: float | None = None
     standstill_seconds: float = 0.0
     """How long it has not been read although there is more and nothing keeps the worker from it."""
+    ahead: int = 0
+    """Records that were fetched with the first unfinished one and since: see `max_ahead`."""
+    paused_by: str | None = None
+    """lanes (they are full), max_ahead, ddl_topics (others come first) or format (there is none); None: it is
+    read."""
+    stuck: StuckStatus | None = None
     source_time_ms: int | None = None
     """When the newest change that was fetched happened in its source; None: not told."""
 

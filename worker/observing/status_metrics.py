@@ -101,6 +101,9 @@ def _of_partitions(partitions: Sequence[PartitionStatus]) -> Iterator[Metric]:
     paused = _gauge("binlane_partition_paused")
     standstill = _gauge("binlane_standstill_seconds")
     position = _gauge("binlane_position")
+    ahead = _gauge("binlane_ahead_records")
+    beyond = _gauge("binlane_max_ahead_reached")
+    stuck = _gauge("binlane_head_stuck_seconds")
     committed = _gauge("binlane_committed")
     unfinished = _gauge("binlane_unfinished_records")
     lag = _gauge("binlane_lag_records")
@@ -111,6 +114,9 @@ def _of_partitions(partitions: Sequence[PartitionStatus]) -> Iterator[Metric]:
         paused.add_metric(label, partition.paused)
         standstill.add_metric(label, partition.standstill_seconds)
         unfinished.add_metric(label, partition.unfinished)
+        ahead.add_metric(label, partition.ahead)
+        beyond.add_metric(label, partition.paused_by == "max_ahead")
+        stuck.add_metric(label, 0.0 if partition.stuck is None else partition.stuck.seconds)
         oldest = partition.delay_seconds
         if oldest is None and partition.unfinished == 0:
             oldest = 0.0
@@ -124,7 +130,7 @@ def _of_partitions(partitions: Sequence[PartitionStatus]) -> Iterator[Metric]:
         ):
             if value is not None:
                 family.add_metric(label, value)
-    yield from (paused, standstill, position, committed, unfinished, lag, delay, source)
+    yield from (paused, standstill, ahead, beyond, stuck, position, committed, unfinished, lag, delay, source)
 
 
 def _single(name: str, value: float) -> Metric:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 import confluent_kafka
 from confluent_kafka import Consumer
@@ -11,14 +12,18 @@ from handlers.logs import get_logger
 from worker.formats.choice import NO_FORMAT
 from worker.units.assigned_partition import Assignment, Assignments
 
-__all__ = ["Pauses"]
+__all__ = ["PausedBy", "Pauses"]
 
 log = get_logger("fetcher")
 
+PausedBy = Literal["lanes", "max_ahead", "ddl_topics", "format"]
+"""The lanes are full; too much is fetched behind an unfinished record; others have to tell their DDL first;
+there is no format for it."""
+
 
 class Pauses:
-    """All partitions while the lanes are full, single ones while they are ahead, for good those of a topic
-    without a format. The fetcher's own.
+    """All partitions while the lanes are full, single ones while they are ahead of others or of their own
+    first unfinished record, for good those of a topic without a format. The fetcher's own.
 
     librdkafka keeps a flag of each partition, which outlives the partition's assignment: one that left while
     it was paused comes back paused, one that comes for the first time is not. So each that comes is told.
@@ -28,12 +33,23 @@ class Pauses:
         self._consumer = consumer
         self._assignments = assignments
         self._ahead: set[Assignment] = set()
+        self._beyond: set[Assignment] = set()
         self.everything = False
         """Whether all partitions are paused."""
 
     def holds(self, assignment: Assignment) -> bool:
         """Whether nothing is to be fetched from this partition. Any thread."""
-        return self.everything or assignment in self._ahead or assignment.format is NO_FORMAT
+        return self.why(assignment) is not None
+
+    def why(self, assignment: Assignment) -> PausedBy | None:
+        """What keeps it from being read; None: nothing. Any thread."""
+        if assignment.format is NO_FORMAT:
+            return "format"
+        if assignment in self._beyond:
+            return "max_ahead"
+        if self.everything:
+            return "lanes"
+        return "ddl_topics" if assignment in self._ahead else None
 
     def pause(self) -> None:
         """Fetch nothing from any partition."""
@@ -42,7 +58,7 @@ class Pauses:
             self._tell(self._assignments.current())
 
     def resume(self) -> None:
-        """Fetch again from all but those that are ahead."""
+        """Fetch again from all but single ones."""
         if self.everything:
             self.everything = False
             self._tell(self._assignments.current())
@@ -53,10 +69,17 @@ class Pauses:
 
     def ahead(self, ahead: Iterable[Assignment]) -> None:
         """Fetch nothing from exactly these, for they are ahead of the others."""
-        now = set(ahead)
-        before, self._ahead = self._ahead, now
-        if not self.everything and now != before:
-            self._tell((now ^ before) & set(self._assignments.current()))
+        before, self._ahead = self._ahead, set(ahead)
+        self._tell_changed(before ^ self._ahead)
+
+    def beyond(self, beyond: Iterable[Assignment]) -> None:
+        """Fetch nothing from exactly these: they are too far ahead of what is unfinished (see MaxAhead)."""
+        before, self._beyond = self._beyond, set(beyond)
+        self._tell_changed(before ^ self._beyond)
+
+    def _tell_changed(self, changed: set[Assignment]) -> None:
+        if changed and not self.everything:
+            self._tell(changed & set(self._assignments.current()))
 
     def _tell(self, partitions: Iterable[Assignment]) -> None:
         paused: list[confluent_kafka.TopicPartition] = []

@@ -15,7 +15,7 @@ from worker.processing.change_origins import origin_of
 if TYPE_CHECKING:
     from worker.units.work import Work
 
-__all__ = ["Call", "RunningCalls", "SlowCalls"]
+__all__ = ["Call", "RunningCalls", "SlowCalls", "stack_of"]
 
 log = get_logger("slow_calls")
 
@@ -67,7 +67,7 @@ class SlowCalls:
             seconds = now - call.since
             if seconds < call.work.unit.table.rule.slow_after * 2**call.reported:
                 continue
-            stack = _stack_of(thread)
+            stack = stack_of(thread)
             if self._calls.current().get(thread) is not call:
                 continue  # it ended meanwhile, so the stack is another's
             while seconds >= call.work.unit.table.rule.slow_after * 2**call.reported:
@@ -82,6 +82,7 @@ class SlowCalls:
             )
 
 
-def _stack_of(thread: int) -> str:
+def stack_of(thread: int) -> str:
+    """What the thread is doing, the innermost call last; empty: it has ended."""
     frame = sys._current_frames().get(thread)
     return "".join(traceback.format_stack(frame)) if frame is not None else ""

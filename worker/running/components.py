@@ -38,6 +38,7 @@ from worker.processing.processor import Processor
 from worker.processing.slow_calls import RunningCalls
 from worker.running.ending import KAFKA_SECONDS
 from worker.running.handler_set import HandlerSet
+from worker.stuck.heads import StuckHeads
 from worker.units.assigned_partition import Assignments
 from worker.units.table_book import TableBook
 
@@ -182,9 +183,20 @@ class Components:
             prepare=self.history.read if self.history is not None else None,
             max_records=lanes.max_records,
             max_bytes=lanes.max_bytes,
+            max_ahead=configuration.max_ahead,
             leaves=close_stays(settings),
             clock=clock,
             fail=fail,
+        )
+
+        self.stuck = StuckHeads(
+            self.assignments,
+            self.lanes,
+            self.calls,
+            units=self.book.all,
+            held=self.fetcher.held,
+            after=configuration.stuck_after,
+            clock=clock,
         )
 
     def man(self, lanes: Iterable[int]) -> None:

@@ -20,7 +20,9 @@ def unhealthy(components: Components, now: float, patience: float) -> str | None
             return f"the {thread.name} thread has made no progress for {now - thread.beat:.0f} s"
     processors = [each for each in components.processors if not each.dismissed]
     dead = [thread.name for thread in processors if not thread.is_alive()]
-    return f"dead threads: {', '.join(dead)}" if dead else components.fetcher.standstill.reason
+    if dead:
+        return f"dead threads: {', '.join(dead)}"
+    return components.fetcher.standstill.reason or components.stuck.reason
 
 
 def unready(components: Components) -> str | None:

@@ -123,6 +123,8 @@ class Reloader:
             components.man(free)
         if now.dead_letter is not None and components.dead_letters is not None:
             components.dead_letters.allow(now.dead_letter.max_ratio)
+        components.fetcher.max_ahead.most = now.max_ahead
+        components.stuck.after = now.stuck_after
         components.committer.pace(now.checkpoint.interval)
         components.rebalancer.configuration = now
         if now.logging.level != old.logging.level:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
+
 from offsets.types import TopicPartition
 from worker import __version__
 from worker.configuration import Configuration
@@ -15,6 +17,7 @@ from worker.observing.status import (
     LaneStatus,
     Look,
     PartitionStatus,
+    StuckStatus,
     TableStatus,
     TargetStatus,
     WorkerState,
@@ -51,6 +54,7 @@ class StatusReport:
         self._book = components.book
         self._committer = components.committer
         self._fetcher = components.fetcher
+        self._stuck = components.stuck
         self._brokers = components.brokers
         self._circuits = components.circuits
         self._handlers = components.handlers
@@ -155,9 +159,20 @@ class StatusReport:
             finished_ahead=sum(last - first for first, last in checkpoint.ahead) if checkpoint else 0,
             lag=None if end is None or reached is None else max(0, end - reached),
             paused=self._fetcher.pauses.holds(assignment),
+            paused_by=self._fetcher.pauses.why(assignment),
+            ahead=tracker.ahead(0),
+            stuck=self._stuck_head(assignment),
             standstill_seconds=round(self._fetcher.standstill.seconds(assignment), 3),
             delay_seconds=None if delay is None else round(delay, 3),
             source_time_ms=assignment.last_source_ms(),
+        )
+
+    def _stuck_head(self, assignment: Assignment) -> StuckStatus | None:
+        told = self._stuck.of(assignment)
+        if told is None:
+            return None
+        return msgspec.structs.replace(
+            told, error=self._redacted(told.error), stack=self._redacted(told.stack)
         )
 
 

@@ -235,6 +235,7 @@ class Worker:
         slow_calls = SlowCalls(self.components.calls, self._clock)
         while not self._stop.wait(_WATCH_SECONDS):
             slow_calls.look()
+            self.components.stuck.look()
             if self._reloader.look():
                 self._configuration = self._reloader.configuration
                 self.status.configuration = self._configuration

@@ -13,10 +13,11 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from worker.observing.status import LaneStatus, WorkerStatus
+from worker.observing.status import LaneStatus, PartitionStatus, WorkerStatus
 from worker.observing.visible_text import age, count, duration, printable, size
 from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid, waiting_tables
 from worker.terminal.rates import Rates, lanes_by_trouble, partitions_by_trouble, tables_by_trouble
+from worker.terminal.stuck import stuck_alarms
 
 __all__ = ["LiveView", "Snapshot", "full_view", "summary_line"]
 
@@ -175,6 +176,7 @@ def _alarms(status: WorkerStatus) -> list[str]:
     lines = [status.error] if status.error else []
     if status.checkpoint.last_error:
         lines.append(f"checkpoint: {status.checkpoint.last_error}")
+    lines += stuck_alarms(status)
     lines += [f"{table.table}: {table.error}" for table in tables_by_trouble(status) if table.error]
     return lines + handler_alarms(status)
 
@@ -211,7 +213,7 @@ def _partitions(status: WorkerStatus, rates: Rates | None, limit: int | None, li
     for each in partitions_by_trouble(status)[:limit]:
         cells: list[RenderableType] = [
             Text(printable(f"{each.topic} [{each.partition}]")),
-            Text("paused", style="yellow") if each.paused else Text("reading", style="dim"),
+            _reading(each),
             count(each.lag),
             count(each.committed),
             count(rates.partitions.get((each.topic, each.partition)) if rates else None),
@@ -220,6 +222,13 @@ def _partitions(status: WorkerStatus, rates: Rates | None, limit: int | None, li
         ]
         _add(grid, cells, rates is not None)
     return grid
+
+
+def _reading(partition: PartitionStatus) -> Text:
+    if not partition.paused:
+        return Text("reading", style="dim")
+    why = partition.paused_by
+    return Text("paused" if why in (None, "lanes") else f"paused: {why}", style="yellow")
 
 
 _RATE_COLUMN = 4

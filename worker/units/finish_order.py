@@ -90,6 +90,17 @@ class FinishOrder:
             self.held_back += len(messages)
             return self._advance([shard])
 
+    def held_by(self, assignment: Assignment, offset: int) -> tuple[Assignment, int] | None:
+        """What the record waits for that is done and does not count yet: the first record, of several shards,
+        that they have not all done, itself perhaps. None: it is not held back here."""
+        with self._lock:
+            for queue in self._queues.values():
+                if any(_holds(each, assignment, offset) for each in queue):
+                    head = queue[0]  # it has parts that are not done: else it would have left
+                    if isinstance(head, SharedRecord):
+                        return head.assignment, head.offset
+        return None
+
     def forget(self, gone: set[Assignment]) -> int:
         """Hold nothing back for partitions that left: they are repeated elsewhere. Returns how many records
         of others count as finished by it."""
@@ -125,6 +136,12 @@ class FinishOrder:
             if not queue:
                 self._queues.pop(shard, None)
         return finished
+
+
+def _holds(each: _Held | SharedRecord, assignment: Assignment, offset: int) -> bool:
+    if each.assignment is not assignment:
+        return False
+    return each.offset == offset if isinstance(each, SharedRecord) else offset in each.offsets
 
 
 def _count(each: _Held | SharedRecord) -> int:

@@ -1,0 +1,102 @@
+"""Where in the lanes a record is: who works on it, or what it waits for."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from confluent_kafka import Message
+
+from worker.formats.interface import Record
+from worker.lanes.lanes import Lanes
+from worker.units.assigned_partition import Assignment
+from worker.units.chunk import Chunk
+from worker.units.unit import Unit, UnitState
+from worker.units.work import Work
+
+__all__ = ["Doing", "Place", "numbers", "places"]
+
+Doing = Literal["running", "retrying", "halted", "queued", "waiting for others", "held back"]
+"""In the batch that its table runs; in one that is to be tried again, or that failed for good; queued; queued
+and others go first; done, and counting only when other rows of its transaction or table are."""
+
+_offset = cast(Callable[[Record], int], Message.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Of one record, or of that part of it which a shard has. What it tells may have changed since."""
+
+    unit: Unit
+    """The table's own, or its shard that has it."""
+    doing: Doing
+    lane: int
+    """Where it runs, else where its unit queues."""
+    error: str | None
+    work: Work | None = None
+    """The batch that it is in."""
+    number: int = 0
+    """Its place in that batch: how many records come before it."""
+    seconds: float | None = None
+    """How long that batch has been running."""
+    held_by: tuple[Assignment, int] | None = None
+    """If it is held back: the record that is to be finished first."""
+
+
+def places(
+    lanes: Lanes, units: Iterable[Unit], wanted: Mapping[Assignment, int], now: float
+) -> dict[Assignment, list[Place]]:
+    """Where each wanted offset is, of those that are unfinished; one that is in no list is nowhere.
+
+    Any thread: the lock of `Lanes` is taken for each table."""
+    found: dict[Assignment, list[Place]] = {}
+    for unit in units:
+        if unit.at_rest:
+            continue
+        with lanes.lock:
+            for assignment, place in _of_table(lanes, unit, wanted, now):
+                found.setdefault(assignment, []).append(place)
+    return found
+
+
+def _of_table(
+    lanes: Lanes, unit: Unit, wanted: Mapping[Assignment, int], now: float
+) -> Iterator[tuple[Assignment, Place]]:
+    running = {lane.running.unit: lane for lane in lanes.lanes if lane.running}
+    for member in unit.members():
+        lane = running.get(member)
+        work = lanes.schedule.kept.get(member) if lane is None else lane.running
+        if work is not None:
+            doing: Doing = "halted" if member.state is UnitState.HALTED else "retrying"
+            for assignment, number in numbers(work.chunks, wanted):
+                if number < work.finished:
+                    continue
+                if lane is not None:
+                    seconds = now - lane.since
+                    place = Place(member, "running", lane.number, member.error, work, number, seconds)
+                else:
+                    place = Place(member, doing, member.lane, member.error, work, number)
+                yield assignment, place
+        waits = member.state is UnitState.WAITING_FOR_OTHERS
+        for assignment, _ in numbers(member.chunks, wanted):
+            yield assignment, Place(member, "waiting for others" if waits else "queued", member.lane, None)
+    if unit.shards is not None:
+        for assignment, offset in wanted.items():
+            held_by = unit.shards.order.held_by(assignment, offset)
+            if held_by is not None:
+                yield assignment, Place(unit, "held back", unit.lane, None, held_by=held_by)
+
+
+def numbers(chunks: Iterable[Chunk], wanted: Mapping[Assignment, int]) -> Iterator[tuple[Assignment, int]]:
+    """Which wanted offsets are in these chunks, each with how many records come before it."""
+    before = 0
+    for chunk in chunks:
+        offset = wanted.get(chunk.assignment)
+        messages = chunk.messages
+        if offset is not None and messages and _offset(messages[0]) <= offset <= _offset(messages[-1]):
+            place = bisect_left(messages, offset, key=_offset)
+            if _offset(messages[place]) == offset:
+                yield chunk.assignment, before + place
+        before += len(messages)

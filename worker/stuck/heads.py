@@ -1,0 +1,199 @@
+"""The first unfinished record of each partition: how long it has been the first, and what keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from handlers.logs import get_logger
+from worker.lanes.lanes import Lanes
+from worker.lanes.places import Place, numbers, places
+from worker.observing.status import StuckStatus
+from worker.processing.slow_calls import Call, RunningCalls, stack_of
+from worker.units.assigned_partition import Assignment, Assignments
+from worker.units.chunk import Chunk
+from worker.units.unit import Unit
+
+__all__ = ["StuckHeads"]
+
+log = get_logger("stuck")
+
+_LOOK_SECONDS = 1.0
+_LONGEST_SECONDS = 5.0
+"""Of the time between two looks that counts: the process may have been stopped in between."""
+_LOST_SECONDS = 60.0
+"""A record that is nowhere for so long is lost: it may be under way between two threads for a moment."""
+
+_HINTS = {
+    "running": "its handler has the batch, and cannot be interrupted: its own timeouts do that, or a restart",
+    "retrying": "mend what the error says; to set this record aside: binlane unblock",
+    "halted": "mend what the error says and restart; to set this record aside: binlane unblock",
+    "nowhere": "no thread has this record: restart the worker, it comes again then; please report this",
+}
+_OTHER_HINT = "it waits for records before it: see the tables of binlane status"
+
+
+@dataclass(slots=True)
+class _Watched:
+    offset: int
+    seconds: float = 0.0
+    """How long it has been the first."""
+    nowhere: float = 0.0
+    """How long nobody has had it."""
+    reported: int = 0
+    """How often it was reported."""
+    told: StuckStatus | None = None
+
+
+class StuckHeads:
+    """Reports the first unfinished record that stays the first for `after` seconds, and again at every
+    doubling. One thread looks; `of`, `reason` and `after` are any thread's."""
+
+    def __init__(
+        self,
+        assignments: Assignments,
+        lanes: Lanes,
+        calls: RunningCalls,
+        *,
+        units: Callable[[], Iterable[Unit]],
+        held: Callable[[], Iterable[tuple[Unit, Chunk]]],
+        after: float,
+        clock: Callable[[], float],
+    ) -> None:
+        """`units`: all tables. `held`: what the lanes had no room for yet."""
+        self._assignments = assignments
+        self._lanes = lanes
+        self._calls = calls
+        self._units = units
+        self._held = held
+        self._clock = clock
+        self.after = after
+        self._watched: dict[Assignment, _Watched] = {}
+        self._looked: float | None = None
+        self.reason: str | None = None
+        """Which records are lost within the worker; None: none."""
+
+    def of(self, assignment: Assignment) -> StuckStatus | None:
+        """What is known of its first unfinished record, if that is stuck."""
+        watched = self._watched.get(assignment)
+        return None if watched is None else watched.told
+
+    def look(self) -> None:
+        """To be called often; looks once a second."""
+        now = self._clock()
+        if self._looked is not None and now < self._looked + _LOOK_SECONDS:
+            return
+        passed = 0.0 if self._looked is None else min(now - self._looked, _LONGEST_SECONDS)
+        self._looked = now
+        watched: dict[Assignment, _Watched] = {}
+        for assignment in self._assignments.current():
+            if assignment.closed:  # it leaves, and what is unfinished is forgotten
+                continue
+            head = assignment.tracker.head
+            known = self._watched.get(assignment)
+            if known is not None and known.offset == head:
+                known.seconds += passed
+                watched[assignment] = known
+                continue
+            if known is not None and known.reported:
+                log.info(
+                    "head_moved",
+                    partition=str(assignment.partition),
+                    offset=known.offset,
+                    seconds=round(known.seconds),
+                    first_unfinished=head,
+                )
+            if head is not None:
+                watched[assignment] = _Watched(head)
+        self._watched = watched
+        stuck = {each: known for each, known in watched.items() if known.seconds >= self.after}
+        if stuck:
+            self._report(stuck, passed, now)
+        lost = [
+            f"{assignment.partition} offset {known.offset}"
+            for assignment, known in stuck.items()
+            if known.nowhere >= _LOST_SECONDS
+        ]
+        self.reason = f"no thread has the unfinished records {', '.join(lost)}" if lost else None
+
+    def _report(self, stuck: Mapping[Assignment, _Watched], passed: float, now: float) -> None:
+        wanted = {assignment: known.offset for assignment, known in stuck.items()}
+        # In this order: what is held goes to the lanes, and nothing comes back.
+        held = {a: unit for unit, chunk in self._held() for a, _ in numbers([chunk], wanted)}
+        found = places(self._lanes, self._units(), wanted, now)
+        for assignment, known in stuck.items():
+            place = _slowest(found.get(assignment, ()))
+            told = self._told(assignment, known, place, held.get(assignment))
+            if told.state == "nowhere" and assignment.tracker.head != known.offset:
+                continue  # it was finished meanwhile
+            known.nowhere = known.nowhere + passed if told.state == "nowhere" else 0.0
+            known.told = told
+            if known.seconds >= self.after * 2**known.reported:
+                while known.seconds >= self.after * 2**known.reported:
+                    known.reported += 1
+                _log(assignment, told)
+
+    def _told(
+        self,
+        assignment: Assignment,
+        known: _Watched,
+        place: Place | None,
+        unit: Unit | None,
+    ) -> StuckStatus:
+        state = "nowhere" if unit is None else "waiting for room"
+        held_by = handler = handler_seconds = stack = None
+        if place is not None:
+            unit, state = place.unit, place.doing
+            if place.held_by is not None:
+                held_by = f"{place.held_by[0].partition} offset {place.held_by[1]}"
+            call = _longest(self._calls.current(), place) if state == "running" else None
+            if call is not None:
+                thread, own = call
+                handler, handler_seconds = own.handler, round(self._clock() - own.since, 1)
+                stack = stack_of(thread)
+                if self._calls.current().get(thread) is not own:
+                    stack = None  # it ended meanwhile, so the stack is another's
+        return StuckStatus(
+            offset=known.offset,
+            seconds=round(known.seconds, 1),
+            behind=assignment.tracker.ahead(0),
+            table=None if unit is None else unit.table.label,
+            lane=place.lane if place is not None else None if unit is None else unit.lane,
+            state=state,
+            error=None if place is None else place.error,
+            held_by=held_by,
+            handler=handler,
+            handler_seconds=handler_seconds,
+            stack=stack,
+        )
+
+
+def _slowest(found: Iterable[Place]) -> Place | None:
+    """Of the shards that have a part of the record, the one to look at first."""
+    order = ("halted", "retrying", "running", "waiting for others", "queued", "held back")
+    return min(found, key=lambda place: order.index(place.doing), default=None)
+
+
+def _longest(calls: Mapping[int, Call], place: Place) -> tuple[int, Call] | None:
+    """The thread, and the call, of a handler that has the place's batch for the longest time."""
+    own = [(thread, call) for thread, call in calls.items() if call.work is place.work]
+    return min(own, key=lambda each: each[1].since, default=None)
+
+
+def _log(assignment: Assignment, told: StuckStatus) -> None:
+    log.warning(
+        "head_stuck",
+        partition=str(assignment.partition),
+        offset=told.offset,
+        table=told.table,
+        lane=told.lane,
+        state=told.state,
+        seconds=round(told.seconds),
+        records_behind=told.behind,
+        error=told.error,
+        held_by=told.held_by,
+        handler=told.handler,
+        handler_seconds=told.handler_seconds,
+        stack_of_handler=told.stack,
+        hint=_HINTS.get(told.state, _OTHER_HINT),
+    )
