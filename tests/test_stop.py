@@ -17,7 +17,7 @@ import pytest
 from handlers import Handler
 from handlers.loading.registry import create
 from worker.configuration import HandlerEntry
-from worker.running.handler_closing import most_seconds
+from worker.running.handlers.closing import most_seconds
 
 CONFIG = """\
 kafka: {bootstrap_servers: "127.0.0.1:1", group_id: g, topics: [t]}
@@ -63,7 +63,7 @@ PRELUDE = """
 import os, random, signal, sys, threading, time
 from pathlib import Path
 import hooks
-from worker.running import ending
+from worker.running import draining, ending
 from worker.observing import logs
 from worker.running import reloading
 from worker.running import worker as supervision
@@ -355,7 +355,7 @@ def test_a_part_of_the_stop_that_hangs_or_fails_keeps_no_other_from_its_turn(
     start: Start, part: str, told: str, closes: bool
 ) -> None:
     script = f"""
-supervision.COMMIT_SECONDS = supervision.LANES_SECONDS = 0.3
+draining.COMMIT_SECONDS = draining.LANES_SECONDS = 0.3
 worker._configuration = worker._configuration.model_copy(update={{"shutdown_timeout": 0.1}})
 worker.components.{part}
 threading.Timer(0.5, signal_at_random, (signal.SIGTERM, 0)).start()

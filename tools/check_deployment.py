@@ -29,7 +29,7 @@ from worker.configuration import Configuration
 from worker.configuration.checks.doubts import single_worker
 from worker.observing.metric_definitions import DEFINITIONS
 from worker.running.ending import grace_seconds, stop_seconds
-from worker.running.handler_set import OPENING_SECONDS, HandlerSet
+from worker.running.handlers.handler_set import OPENING_SECONDS, HandlerSet
 
 __all__ = ["check", "main", "render"]
 

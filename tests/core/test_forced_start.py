@@ -26,7 +26,7 @@ def member(servers: str, folder: Path) -> Components:
     )
     components = Components(settings, clock=Clock(), fail=pytest.fail, stop=threading.Event())
     components.kafka.attach(components.consumer)
-    components.rebalancer.begin(components.consumer)
+    components.rebalancer.starts.begin(components.consumer)
     return components
 
 

@@ -126,12 +126,12 @@ def test_a_stop_handles_records_of_a_former_topic_first_or_is_no_clean_one(
     if seconds > 1:
         after_a_moment(gate.set)
     with capture_logs() as logged:
-        finished, halted = worker._finish(seconds)
+        finished, halted = worker._draining.finish(seconds)
     gate.set()
     if seconds > 1:
         assert (finished, halted, Gated.handled, lost(logged)) == (True, [], RECORDS, [])
         worker.components.former.lost = 1  # when a partition left
-        assert not worker._finish(seconds)[0]
+        assert not worker._draining.finish(seconds)[0]
     else:
         assert (finished, lost(logged)) == (False, [RECORDS])
     worker.components.consumer.close()

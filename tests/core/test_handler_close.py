@@ -11,9 +11,9 @@ import pytest
 from building import configuration
 
 from handlers import Handler
-from worker.running.handler_closing import most_seconds
-from worker.running.handler_set import HandlerOpenError, HandlerSet
-from worker.running.open_handler import OpenHandler
+from worker.running.handlers.closing import most_seconds
+from worker.running.handlers.handler_set import HandlerOpenError, HandlerSet
+from worker.running.handlers.open_handler import OpenHandler
 
 
 class Closing(Handler):

@@ -18,8 +18,8 @@ from worker.configuration.checks.doubts import doubts
 from worker.kafka.connection import reach_handlers, reach_kafka
 from worker.observing import logs
 from worker.running.ending import grace_seconds, stop_seconds
-from worker.running.handler_closing import waitable
-from worker.running.handler_set import OPENING_SECONDS
+from worker.running.handlers.closing import waitable
+from worker.running.handlers.handler_set import OPENING_SECONDS
 
 __all__ = ["check"]
 

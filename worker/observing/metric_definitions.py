@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from worker.observing.kafka_metric_definitions import KAFKA_DEFINITIONS
+from worker.observing.metric_kinds import PARTITION, MetricDefinition
 
-__all__ = ["DEFINITIONS", "MetricDefinition", "MetricKind", "definition", "markdown_table"]
-
-MetricKind = Literal["counter", "gauge", "histogram", "info"]
-
-
-class MetricDefinition(NamedTuple):
-    name: str
-    """As Prometheus shows it: a counter with its `_total`."""
-    kind: MetricKind
-    labels: tuple[str, ...]
-    help: str
-    by: Literal["worker", "handler"] = "worker"
-    """Who reports it: of a handler's metrics each shows from its first value on."""
-
-    @property
-    def family(self) -> str:
-        """The name the client library builds the sample names from."""
-        return self.name.removesuffix("_total").removesuffix("_info")
-
-
-_PARTITION = ("topic", "partition")
+__all__ = ["DEFINITIONS", "definition", "markdown_table"]
 
 DEFINITIONS: tuple[MetricDefinition, ...] = (
     MetricDefinition(
         "binlane_records_consumed_total",
         "counter",
-        _PARTITION,
+        PARTITION,
         "Records fetched from Kafka.",
     ),
     MetricDefinition(
@@ -161,104 +142,7 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         (),
         "Time in which partitions were paused because the lanes were full.",
     ),
-    MetricDefinition(
-        "binlane_partition_paused",
-        "gauge",
-        _PARTITION,
-        "1 while the partition is paused, else 0.",
-    ),
-    MetricDefinition(
-        "binlane_standstill_seconds",
-        "gauge",
-        _PARTITION,
-        "How long the partition has not been read although Kafka has more, the lanes have room and nothing "
-        "is paused; 0 as long as all is well.",
-    ),
-    MetricDefinition(
-        "binlane_head_stuck_seconds",
-        "gauge",
-        _PARTITION,
-        "How long the partition's first unfinished record has been the first, once that is `stuck_after`; "
-        "0 until then.",
-    ),
-    MetricDefinition(
-        "binlane_ahead_records",
-        "gauge",
-        _PARTITION,
-        "Records that were fetched with the first unfinished one and since; `max_ahead` bounds them.",
-    ),
-    MetricDefinition(
-        "binlane_max_ahead_reached",
-        "gauge",
-        _PARTITION,
-        "1 while the partition is paused because so many were, else 0.",
-    ),
-    MetricDefinition(
-        "binlane_position",
-        "gauge",
-        _PARTITION,
-        "The next offset to be fetched.",
-    ),
-    MetricDefinition(
-        "binlane_committed",
-        "gauge",
-        _PARTITION,
-        "The committed offset: the next one to be read after a restart.",
-    ),
-    MetricDefinition(
-        "binlane_unfinished_records",
-        "gauge",
-        _PARTITION,
-        "Fetched records that are not finished.",
-    ),
-    MetricDefinition(
-        "binlane_lag_records",
-        "gauge",
-        _PARTITION,
-        "Records between the committed offset and the partition's end.",
-    ),
-    MetricDefinition(
-        "binlane_delay_seconds",
-        "gauge",
-        _PARTITION,
-        "Now minus the source time of the oldest unfinished change; 0 when none is unfinished.",
-    ),
-    MetricDefinition(
-        "binlane_last_source_timestamp_seconds",
-        "gauge",
-        _PARTITION,
-        "When the newest change that was fetched happened in its source, in seconds since 1970.",
-    ),
-    MetricDefinition(
-        "binlane_kafka_up",
-        "gauge",
-        (),
-        "1 while a broker can be reached, else 0; told every 10 seconds (`statistics.interval.ms`).",
-    ),
-    MetricDefinition(
-        "binlane_poll_idle_seconds",
-        "gauge",
-        (),
-        "Seconds since the last poll that brought a record, or the end of a partition.",
-    ),
-    MetricDefinition(
-        "binlane_commits_total",
-        "counter",
-        ("store", "result"),
-        "Commits to a checkpoint store; result is success or failure.",
-    ),
-    MetricDefinition(
-        "binlane_last_commit_timestamp_seconds",
-        "gauge",
-        ("store",),
-        "When the store last took a commit, in seconds since 1970; without work there is none.",
-    ),
-    MetricDefinition(
-        "binlane_rebalances_total",
-        "counter",
-        ("kind",),
-        "Rebalances seen; kind is assign, revoke or lost.",
-    ),
+    *KAFKA_DEFINITIONS,
     MetricDefinition(
         "binlane_reloads_total",
         "counter",

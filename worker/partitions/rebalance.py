@@ -1,43 +1,33 @@
-"""Partitions come and go: where each begins, and how one leaves with everything finished committed."""
+"""Partitions come and go: how one leaves with everything finished committed."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from datetime import datetime
-from functools import partial
-from typing import TypeVar
 
 import confluent_kafka
-from confluent_kafka import OFFSET_BEGINNING, Consumer
+from confluent_kafka import Consumer
 
 from handlers.logs import get_logger
-from handlers.options.matching import topics_matcher
-from offsets.forced import ForcedStart
-from offsets.restore import Start, choose_starts, needs_the_rest_of
-from offsets.stores import FileStore, PolledKafkaStore
+from offsets.restore import Start
+from offsets.stores import PolledKafkaStore
 from offsets.topic_ids import TopicIds
-from offsets.types import Checkpoint, Mark, TopicPartition
-from worker.configuration import Configuration
+from offsets.types import Checkpoint, TopicPartition
 from worker.formats.interface import Format
-from worker.kafka.errors import ANSWER_SECONDS, NOWHERE, Stopping, answered, until_answered
+from worker.kafka.errors import NOWHERE, Stopping
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
 from worker.partitions.former_topics import FormerRecords, told_anew
+from worker.partitions.starts import Starts
 from worker.units.assigned_partition import Assignment, Assignments, with_earlier
 from worker.units.table_book import TableBook
 
-__all__ = ["LOOKUP_SECONDS", "Rebalancer"]
-
-Answer = TypeVar("Answer")
+__all__ = ["Rebalancer"]
 
 log = get_logger("rebalance")
 
-LOOKUP_SECONDS = 5.0
-_ID_SECONDS = 2.0
 _COMMIT_SECONDS = 180.0
 """What a commit may take while the coordinator does not answer: librdkafka waits for the answer as long as
 `socket.timeout.ms`, and then for a coordinator as long as `session.timeout.ms`."""
@@ -48,14 +38,14 @@ class Rebalancer:
 
     def __init__(
         self,
-        configuration: Configuration,
+        starts: Starts,
         *,
+        revoke_timeout: float,
         assignments: Assignments,
         book: TableBook,
         lanes: Lanes,
         former: FormerRecords,
         committer: Committer,
-        local: FileStore,
         kafka: PolledKafkaStore,
         topic_ids: TopicIds,
         format_of: Callable[[str], Format],
@@ -63,18 +53,18 @@ class Rebalancer:
         incremental: bool,
         release: Callable[[Collection[tuple[str, int]], float], None],
         settled: Callable[[], None],
-        stopping: threading.Event,
     ) -> None:
         """`incremental`: the group's protocol adds and takes single partitions.
         `release`: tells the handlers that partitions leave, and waits so many seconds for them.
         `settled`: told when the group has given this member its share."""
-        self.configuration = configuration
+        self.starts = starts
+        self.revoke_timeout = revoke_timeout
+        """Seconds that a revoke waits for what runs."""
         self._assignments = assignments
         self._book = book
         self._lanes = lanes
         self._former = former
         self._committer = committer
-        self._local = local
         self._kafka = kafka
         self._topic_ids = topic_ids
         self._format_of = format_of
@@ -84,28 +74,8 @@ class Rebalancer:
         """Told, while nothing is polled, (those that left, those that came)."""
         self.offer: Callable[[], object] = lambda: None
         """Hands the lanes what they had no room for, if they have now."""
-        self.alive: Callable[[float], None] = lambda allowance: None
-        """Told while this takes long, with the seconds that the next step may take."""
         self._release = release
         self._settled = settled
-        self._stopping = stopping
-        self._forced = ForcedStart()
-
-    def begin(self, consumer: Consumer) -> None:
-        """Before the group is joined. Raises Stopping."""
-        if not self.configuration.checkpoint.force:
-            return
-        wanted = topics_matcher(self.configuration.kafka.topics)
-        topics = self.asked(lambda: consumer.list_topics(timeout=LOOKUP_SECONDS)).topics
-        places = [
-            TopicPartition(name, number)
-            for name in topics
-            if wanted(name)
-            for number in topics[name].partitions
-        ]
-        committed = self.asked(lambda: self._kafka.load_committed(places))
-        ids = self.topic_ids({place.topic for place in places})
-        self._forced.begin({place: committed.get(place) for place in places}, ids)
 
     def on_assign(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         try:
@@ -116,14 +86,14 @@ class Rebalancer:
     def _assign(self, consumer: Consumer, wanted: list[TopicPartition]) -> None:
         self._metrics.rebalance("assign")
         self._kafka.interrupt()
-        topic_ids = self.topic_ids({partition.topic for partition in wanted})
-        starts, marks = self._starts(consumer, wanted, topic_ids)
+        topic_ids = self.starts.topic_ids({partition.topic for partition in wanted})
+        starts, marks = self.starts.of(consumer, wanted, topic_ids)
         epoch = self._assignments.next_epoch()
         added: list[Assignment] = []
         places: list[confluent_kafka.TopicPartition] = []
         for partition in wanted:
             start = starts[partition]
-            offset = self.offset(consumer, partition, start)
+            offset = self.starts.offset(consumer, partition, start)
             if 0 <= offset < NOWHERE:  # a kill before the first record must not begin at a later end
                 start = replace(start, offset=offset)
             assignment = Assignment(partition, epoch, start, self._format_of(partition.topic))
@@ -150,16 +120,16 @@ class Rebalancer:
         self._settled()
         self.changed(set(), added)
         # Before anything is fetched: from now on no other worker takes its own file for what Kafka last got.
-        self.alive(_COMMIT_SECONDS)
+        self.starts.alive(_COMMIT_SECONDS)
         self._committer.commit(added)
 
     def on_revoke(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """Stop taking, but for what nobody can fetch again; wait for what runs, commit, forget the rest."""
-        self.alive(self.configuration.revoke_timeout + _COMMIT_SECONDS)
-        end = time.monotonic() + self.configuration.revoke_timeout
+        self.starts.alive(self.revoke_timeout + _COMMIT_SECONDS)
+        end = time.monotonic() + self.revoke_timeout
         self._metrics.rebalance("revoke")
         self._kafka.interrupt()
-        self._former.work_off(self._assigned(partitions), self.configuration.revoke_timeout, self.offer)
+        self._former.work_off(self._assigned(partitions), self.revoke_timeout, self.offer)
         gone = self._close(partitions)
         self.changed(with_earlier(gone), [])
         left = max(0.0, end - time.monotonic())
@@ -168,7 +138,7 @@ class Rebalancer:
             log.warning(
                 "revoke_timeout",
                 tables=running,
-                seconds=self.configuration.revoke_timeout,
+                seconds=self.revoke_timeout,
                 hint="their unfinished records come again to the next owner",
             )
         self._former.tell(gone)
@@ -228,79 +198,5 @@ class Rebalancer:
         for assignment in with_earlier(gone):
             assignment.closed = True
             if assignment.committed is not None:
-                self._forced.over(assignment.partition)
+                self.starts.gone(assignment.partition)
         return gone
-
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Kafka's ids of these topics, as far as the brokers tell them soon."""
-        return self._topic_ids.now(topics, _ID_SECONDS, lambda: self.alive(0.0))
-
-    def _starts(
-        self, consumer: Consumer, partitions: list[TopicPartition], topic_ids: Mapping[str, str]
-    ) -> tuple[dict[TopicPartition, Start], dict[TopicPartition, Mark]]:
-        """Where each begins, and what tells the commit that Kafka holds of it from any other."""
-        entries = self._local.load_entries(partitions)
-        committed = self.asked(lambda: self._kafka.load_committed(partitions))
-        checkpoint = self.configuration.checkpoint
-        counts: dict[str, int] = {}
-        for topic in needs_the_rest_of(partitions, checkpoint.initial, entries, committed):
-            counts[topic] = self._count(consumer, topic)
-            others = [
-                other
-                for number in range(counts[topic])
-                if (other := TopicPartition(topic, number)) not in partitions
-            ]
-            entries |= self._local.load_entries(others)
-            committed |= self.asked(partial(self._kafka.load_committed, others))
-        starts = choose_starts(
-            partitions,
-            forced=lambda partition: (
-                checkpoint.force
-                and self._forced.applies(partition, committed.get(partition), topic_ids.get(partition.topic))
-            ),
-            initial=checkpoint.initial,
-            file=entries,
-            kafka=committed,
-            topic_ids=topic_ids,
-            counts=counts,
-        )
-        if checkpoint.force:
-            since = "checkpoint.force does not count: committed since this worker began, or not there then"
-            for partition, start in starts.items():
-                if start.source != "force":
-                    starts[partition] = replace(start, reason=f"{start.reason}; {since}")
-        return starts, {partition: each.mark for partition, each in committed.items()}
-
-    def _count(self, consumer: Consumer, topic: str) -> int:
-        """How many partitions the topic has."""
-        found = self.asked(lambda: consumer.list_topics(topic, timeout=LOOKUP_SECONDS)).topics
-        return len(found[topic].partitions) if topic in found else 0
-
-    def offset(self, consumer: Consumer, partition: TopicPartition, start: Start) -> int:
-        """The start as librdkafka takes it; NOWHERE if Kafka does not tell it soon."""
-        place = start.offset
-        if isinstance(place, int):
-            return place
-        if place == "earliest":
-            return OFFSET_BEGINNING
-        where = confluent_kafka.TopicPartition(*partition)
-
-        def ask() -> int:
-            if isinstance(place, datetime):
-                where.offset = int(place.timestamp() * 1000)
-                found = consumer.offsets_for_times([where], timeout=ANSWER_SECONDS)[0]
-                if found.offset >= 0:
-                    return int(found.offset)
-            return consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS)[1]
-
-        self.alive(0.0)
-        found = answered(ask, partition)
-        return NOWHERE if found is None else found
-
-    def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """Kafka's answer. Where to go on cannot be guessed, so this goes on until Kafka gives one.
-
-        Raises:
-            Stopping
-        """
-        return until_answered(ask, alive=lambda: self.alive(0.0), stopping=self._stopping)

@@ -12,7 +12,8 @@ from handlers.logs import get_logger
 from offsets.restore import Initial
 from offsets.topic_ids import TopicIds
 from worker.kafka.errors import ANSWER_SECONDS, NOWHERE, answered
-from worker.partitions.rebalance import LOOKUP_SECONDS, Rebalancer
+from worker.partitions.rebalance import Rebalancer
+from worker.partitions.starts import LOOKUP_SECONDS
 from worker.units.assigned_partition import Assignment, Assignments
 
 __all__ = ["Refetching"]
@@ -44,6 +45,7 @@ class Refetching:
         self._consumer = consumer
         self._assignments = assignments
         self._rebalancer = rebalancer
+        self._starts = rebalancer.starts
         self._topic_ids = topic_ids
         self._initial = initial
         self._clock = clock
@@ -79,7 +81,7 @@ class Refetching:
         topic = assignment.partition.topic
         if assignment.topic_id is None:
             return None
-        found = self._rebalancer.topic_ids([topic]).get(topic)
+        found = self._starts.topic_ids([topic]).get(topic)
         return None if found == assignment.topic_id else found
 
     def begin_anew(self, assignment: Assignment, topic_id: str) -> Assignment:
@@ -103,7 +105,7 @@ class Refetching:
         where = confluent_kafka.TopicPartition(*assignment.partition)
         tracker = assignment.tracker
         position = tracker.next_offset if tracker.next_offset is not None else assignment.start.offset
-        self._rebalancer.alive(0.0)
+        self._starts.alive(0.0)
         ends = answered(
             lambda: self._consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS), assignment.partition
         )
@@ -114,7 +116,7 @@ class Refetching:
         cut = _CUT.search(error.str())
         lost = None
         if not isinstance(position, int):
-            begin = self._rebalancer.offset(self._consumer, assignment.partition, assignment.start)
+            begin = self._starts.offset(self._consumer, assignment.partition, assignment.start)
             if 0 <= begin < NOWHERE:  # a kill before the first record must not begin at a later end
                 assignment.restart_at(begin)
             what = "could not be looked up: it is looked up again"
@@ -174,4 +176,4 @@ class Refetching:
         known = assignment.tracker.next_offset
         if known is not None:
             return known
-        return self._rebalancer.offset(self._consumer, assignment.partition, assignment.start)
+        return self._starts.offset(self._consumer, assignment.partition, assignment.start)

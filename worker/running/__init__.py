@@ -1,1 +1,2 @@
-"""The worker as a whole: made of its components, started, watched, reloaded, drained, ended."""
+"""The worker as a whole: made of its components, started, watched, reloaded, drained, ended; its
+`handlers`."""

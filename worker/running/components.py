@@ -32,12 +32,13 @@ from worker.partitions.committer import Committer
 from worker.partitions.former_topics import FormerRecords
 from worker.partitions.rebalance import Rebalancer
 from worker.partitions.refetching import Refetching
+from worker.partitions.starts import Starts
 from worker.partitions.whole_share import WholeShare
 from worker.processing.failures import FailureRules
 from worker.processing.processor import Processor
 from worker.processing.slow_calls import RunningCalls
 from worker.running.ending import KAFKA_SECONDS
-from worker.running.handler_set import HandlerSet
+from worker.running.handlers.handler_set import HandlerSet
 from worker.stuck.heads import StuckHeads
 from worker.units.assigned_partition import Assignments
 from worker.units.table_book import TableBook
@@ -127,14 +128,15 @@ class Components:
         admin = AdminClient(admin_settings(configuration), logger=client_logger())
         topic_ids = TopicIds(admin)
         self.former = FormerRecords(self.lanes, clock)
+        starts = Starts(configuration, local=self.local, kafka=self.kafka, topic_ids=topic_ids, stopping=stop)
         self.rebalancer = Rebalancer(
-            configuration,
+            starts,
+            revoke_timeout=configuration.revoke_timeout,
             assignments=self.assignments,
             book=self.book,
             lanes=self.lanes,
             former=self.former,
             committer=self.committer,
-            local=self.local,
             kafka=self.kafka,
             topic_ids=topic_ids,
             format_of=formats.of_assigned,
@@ -142,7 +144,6 @@ class Components:
             incremental=incremental,
             release=self.handlers.release,
             settled=self.errors.settled,
-            stopping=stop,
         )
         self.consumer = consumer = Consumer(
             {"statistics.interval.ms": _STATISTICS_MS, **settings},

@@ -23,7 +23,7 @@ from worker.fetching.ddl_history import DDLHistory
 from worker.formats.choice import FormatChoice, NoFormatError
 from worker.formats.decoding import decoded, explained
 from worker.formats.interface import Skip, UndecodableRecord
-from worker.running.handler_set import handles
+from worker.running.handlers.plan import handles
 
 __all__ = ["Plan", "Reader", "Replay", "ReplayFault", "by_failure", "in_order", "replayed_topic"]
 

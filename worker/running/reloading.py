@@ -15,7 +15,8 @@ from worker.configuration.faults import key_path
 from worker.configuration.file.watching import FileWatch
 from worker.observing import logs
 from worker.running.components import Components
-from worker.running.handler_set import OPENING_SECONDS, HandlerOpenError, HandlerPlan
+from worker.running.handlers.handler_set import OPENING_SECONDS, HandlerOpenError
+from worker.running.handlers.plan import HandlerPlan
 from worker.units.home_lane import home_lane
 
 __all__ = ["Reloader"]
@@ -126,7 +127,8 @@ class Reloader:
         components.fetcher.max_ahead.most = now.max_ahead
         components.stuck.after = now.stuck_after
         components.committer.pace(now.checkpoint.interval)
-        components.rebalancer.configuration = now
+        components.rebalancer.starts.configuration = now
+        components.rebalancer.revoke_timeout = now.revoke_timeout
         if now.logging.level != old.logging.level:
             logs.configure(now.logging.level, now.logging.format, redact=now.secrets.redact)
         self.configuration = now

@@ -7,8 +7,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
 
 from confluent_kafka import KafkaException
 
@@ -27,8 +25,9 @@ from worker.observing.status import WorkerState
 from worker.partitions.whole_share import SharedTopics
 from worker.processing.slow_calls import SlowCalls
 from worker.running.components import Components
-from worker.running.ending import COMMIT_SECONDS, KAFKA_SECONDS, LANES_SECONDS, LastResort, say, stop_seconds
-from worker.running.handler_set import OPENING_SECONDS, TargetOpenError
+from worker.running.draining import Draining, LateStop
+from worker.running.ending import LastResort, say, stop_seconds
+from worker.running.handlers.handler_set import OPENING_SECONDS, TargetOpenError
 from worker.running.probes import unhealthy, unready
 from worker.running.reloading import Reloader
 from worker.running.signals import take_signals
@@ -40,9 +39,6 @@ log = get_logger("worker")
 
 _STUCK_SECONDS = 60.0
 _WATCH_SECONDS = 0.5
-_LOOK_SECONDS = 0.01
-
-Answer = TypeVar("Answer")
 
 
 class DeadEnd(Exception):
@@ -51,10 +47,6 @@ class DeadEnd(Exception):
 
 class LateStart(Exception):
     """The handlers take longer to open than they may."""
-
-
-class LateStop(Exception):
-    """A part of the stop took longer than it may."""
 
 
 # Their text says what was found, where, and what to do: a traceback would only hide it.
@@ -102,6 +94,7 @@ class Worker:
         )
         self.components.metrics.attach(self.status.look)
         self._reloader = Reloader(configuration, self.components, stopped=self._stop.is_set)
+        self._draining = Draining(self.components, clock=clock, fail=self.fail, error=lambda: self._error)
         self._http: HttpServer | None = None
 
     def run(self) -> int:
@@ -250,26 +243,11 @@ class Worker:
                 )
 
     def _drain(self) -> int:
-        """Finish what runs, commit, leave the group, close the handlers. Each part has its time, and what
-        becomes of one keeps no other from its turn."""
+        """Finish what runs, commit, leave the group, close the handlers; the exit code."""
         began = self._state == "running"
         self._state = "draining"
-        timeout = self._configuration.shutdown_timeout
-        log.info("draining", shutdown_timeout=timeout)
-        clean = True
-        halted: list[str] = []
-        if began:
-            finished = self._part("lanes", timeout + LANES_SECONDS, lambda: self._finish(timeout))
-            clean, halted = finished if finished is not None else (False, [])
-            self._part("commit", COMMIT_SECONDS, self._commit)
-            # While the partitions are still this worker's: what handlers do for them behind their batches is
-            # not to go on beside their next owner.
-            clean = self._close_handlers() and clean
-            self.components.fetcher.close()
-            self.components.fetcher.join(KAFKA_SECONDS + self._configuration.revoke_timeout)
-            # Leaving the group commits once more: what Kafka refused in a rebalance it may have taken then.
-            clean = clean and self.components.committer.in_kafka and not self.components.fetcher.is_alive()
-        clean = self._close_handlers() and clean
+        log.info("draining", shutdown_timeout=self._configuration.shutdown_timeout)
+        clean, halted = self._draining.run(self._configuration, began=began)
         self._state = "stopped"
         code = 0 if clean and self._error is None and not halted else 1
         self._last_resort.code = code
@@ -282,55 +260,3 @@ class Worker:
         if self._http is not None:
             self._http.stop()
         return code
-
-    def _part(self, name: str, seconds: float, do: Callable[[], Answer]) -> Answer | None:
-        """A part of the stop. None: it failed, or is not done."""
-        try:
-            return Bounded(f"stop-{name}", do).within(seconds)
-        except TimeoutError as error:
-            self.fail(LateStop(f"stopping, {name}: {error}"))
-        except BaseException as error:
-            self.fail(error)
-        return None
-
-    def _finish(self, seconds: float) -> tuple[bool, list[str]]:
-        """Fetch nothing more and wait for what runs: whether it was done in time, and the halted tables."""
-        end = self._clock() + seconds
-        if isinstance(self._error, UndecodableHalt):
-            self._work_off(end)
-        self.components.former.work_off(self.components.assignments.current(), end - self._clock())
-        self.components.fetcher.drain()
-        for processor in self.components.processors:
-            processor.call_off()
-        self.components.lanes.stop()
-        for processor in self.components.processors:
-            processor.join(max(0.0, end - self._clock()))
-        # Leaving the group forgets what its partitions held.
-        self.components.former.tell(self.components.assignments.current())
-        return self._drained() and not self.components.former.lost, self._halted()
-
-    def _commit(self) -> None:
-        self.components.committer.stop()
-        self.components.committer.commit()
-
-    def _close_handlers(self) -> bool:
-        """Unless one of them still handles a batch. Whether none failed; those that are closed stay so."""
-        if any(processor.is_alive() for processor in self.components.processors):
-            return True
-        return self.components.handlers.close()
-
-    def _work_off(self, end: float) -> None:
-        """Finish what came before a record that stops the worker: a checkpoint that is set behind it then
-        passes over nothing else."""
-        while self._clock() < end and not self.components.lanes.worked_off():
-            time.sleep(_LOOK_SECONDS)
-
-    def _drained(self) -> bool:
-        running = [work.unit.table.label for work in self.components.lanes.running()]
-        if running:
-            log.error(
-                "shutdown_timeout",
-                tables=running,
-                hint="their handlers did not return; their unfinished records come again",
-            )
-        return not running

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from worker.attempts.backoff import describe
 from worker.attempts.bound_handler import BoundHandler
 from worker.attempts.circuit import Circuit
 from worker.configuration import Configuration, HandlerEntry, TableRule
-from worker.running.handler_closing import (
+from worker.running.handlers.closing import (
     LONGEST_CLOSE,
     close_all,
     close_timeout,
@@ -25,10 +24,11 @@ from worker.running.handler_closing import (
     release,
     waitable,
 )
-from worker.running.handler_status import statuses
-from worker.running.open_handler import OpenHandler
+from worker.running.handlers.open_handler import OpenHandler
+from worker.running.handlers.plan import BoundRule, HandlerPlan, bind, handles, pairs
+from worker.running.handlers.status import statuses
 
-__all__ = ["OPENING_SECONDS", "HandlerOpenError", "HandlerPlan", "HandlerSet", "TargetOpenError", "handles"]
+__all__ = ["OPENING_SECONDS", "HandlerOpenError", "HandlerSet", "TargetOpenError"]
 
 log = get_logger("handlers")
 
@@ -43,27 +43,6 @@ class HandlerOpenError(Exception):
 
 class TargetOpenError(HandlerOpenError):
     """A built-in handler's `open` raised: the text says what of its target."""
-
-
-@dataclass(slots=True)
-class _Rule:
-    """A rule of the configuration with its handlers, entry by entry."""
-
-    rule: TableRule
-    bound: list[BoundHandler]
-
-
-@dataclass(slots=True)
-class HandlerPlan:
-    """The handlers of another configuration: those that stay, and new ones that are open already."""
-
-    configuration: Configuration
-    rules: list[_Rule] = field(default_factory=list)
-    opened: list[OpenHandler] = field(default_factory=list)
-    grown: list[tuple[BoundHandler, tuple[Handler, ...]]] = field(default_factory=list)
-    """Objects for lanes that are new."""
-    given_up: bool = False
-    """Nobody waits for it any more."""
 
 
 class HandlerSet:
@@ -90,7 +69,7 @@ class HandlerSet:
         self._metrics = metrics
         self._partitions = partitions
         self._rules = [
-            _Rule(rule, [_bind(configuration, entry) for entry in rule.handlers])
+            BoundRule(rule, [bind(configuration, entry) for entry in rule.handlers])
             for rule in configuration.tables
         ]
         self._opened: list[OpenHandler] = []
@@ -120,7 +99,7 @@ class HandlerSet:
         begun = HandlerPlan(self._configuration, opened=self._opened)
         self._begin_opening(begun)
         for known in self._rules:
-            for entry, bound in _pairs(known):
+            for entry, bound in pairs(known):
                 self._open(begun, entry, bound.objects, 0)
 
     def plan(self, configuration: Configuration) -> HandlerPlan:
@@ -131,10 +110,10 @@ class HandlerSet:
         that is not adopted has opened is closed by `close`."""
         self._plan = plan = HandlerPlan(configuration)
         self._begin_opening(plan)
-        free = [(entry, bound) for known in self._rules for entry, bound in _pairs(known)]
+        free = [(entry, bound) for known in self._rules for entry, bound in pairs(known)]
         try:
             for rule in configuration.tables:
-                plan.rules.append(_Rule(rule, [self._take(plan, entry, free) for entry in rule.handlers]))
+                plan.rules.append(BoundRule(rule, [self._take(plan, entry, free) for entry in rule.handlers]))
         except Exception:
             close_all(plan.opened)
             raise
@@ -246,7 +225,7 @@ class HandlerSet:
                 del free[place]
                 self._grow(plan, entry, bound)
                 return bound
-        bound = _bind(plan.configuration, entry)
+        bound = bind(plan.configuration, entry)
         self._open(plan, entry, bound.objects, 0)
         return bound
 
@@ -298,20 +277,3 @@ class HandlerSet:
             if self._ended or plan.given_up:  # what was known was closed meanwhile
                 close_all(opened)
                 raise GivenUp(f"nobody waited any more while handler {entry.name} was opened")
-
-
-def handles(configuration: Configuration, entry: HandlerEntry, table: str) -> bool:
-    """Whether the rule of this table ("database.table") leads to the handler."""
-    rule = configuration.rule_for(table)
-    return rule is not None and entry in rule.handlers
-
-
-def _pairs(known: _Rule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:
-    return zip(known.rule.handlers, known.bound, strict=True)
-
-
-def _bind(configuration: Configuration, entry: HandlerEntry) -> BoundHandler:
-    first = create(entry, configuration.folder)
-    more = configuration.lanes.count - 1 if first.per_lane else 0
-    others = [create(entry, configuration.folder) for _ in range(more)]
-    return BoundHandler(entry.name, (first, *others))

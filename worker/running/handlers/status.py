@@ -9,7 +9,7 @@ from typing import Any
 
 from handlers import Handler
 from worker.attempts.backoff import describe
-from worker.running.open_handler import OpenHandler, Told
+from worker.running.handlers.open_handler import OpenHandler, Told
 
 __all__ = ["statuses"]
 

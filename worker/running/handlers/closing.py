@@ -10,7 +10,7 @@ from handlers import Handler
 from handlers.bounded import Bounded
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe
-from worker.running.open_handler import OpenHandler
+from worker.running.handlers.open_handler import OpenHandler
 
 __all__ = ["LONGEST_CLOSE", "close_all", "close_timeout", "most_seconds", "release", "waitable"]
 

@@ -1,0 +1,175 @@
+"""What a poll brought: records on their way to the lanes, ends of partitions, and errors of single ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, cast
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from worker.fetching.backlog import Backlog
+from worker.fetching.polls import Polls
+from worker.fetching.routing import Router
+from worker.fetching.source_order import SourceOrder
+from worker.fetching.standstill import Standstill
+from worker.formats.choice import NO_FORMAT
+from worker.formats.interface import Record
+from worker.kafka.errors import KafkaErrors
+from worker.lanes.lanes import Lanes
+from worker.observing.metrics import Metrics
+from worker.partitions.max_ahead import MaxAhead
+from worker.partitions.pausing import Pauses
+from worker.partitions.refetching import Refetching
+from worker.units.assigned_partition import Assignment, Assignments
+from worker.units.delivery import Delivery
+
+__all__ = ["HandOver", "Receiver"]
+
+_OTHER_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
+
+_error = Message.error
+
+
+def _is_fault(message: Message) -> bool:
+    """Neither a record nor the end of a partition."""
+    error = message.error()
+    return error is not None and error.code() != KafkaError._PARTITION_EOF
+
+
+class HandOver(Protocol):
+    """Gives a delivery to the lanes; keeps it until they have room."""
+
+    def __call__(self, delivery: Delivery, *, full: bool, count: int) -> None: ...
+
+
+class Receiver:
+    """The fetcher's own, on its thread."""
+
+    def __init__(
+        self,
+        *,
+        assignments: Assignments,
+        router: Router,
+        refetching: Refetching,
+        lanes: Lanes,
+        errors: KafkaErrors,
+        metrics: Metrics,
+        order: SourceOrder | None,
+        pauses: Pauses,
+        max_ahead: MaxAhead,
+        standstill: Standstill,
+        polls: Polls,
+        backlog: Backlog,
+        hand_over: HandOver,
+        clock: Callable[[], float],
+    ) -> None:
+        """`order`: as of the fetcher."""
+        self._assignments = assignments
+        self._router = router
+        self._refetching = refetching
+        self._lanes = lanes
+        self._errors = errors
+        self._metrics = metrics
+        self._order = order
+        self._pauses = pauses
+        self._max_ahead = max_ahead
+        self._standstill = standstill
+        self._polls = polls
+        self._backlog = backlog
+        self._hand_over = hand_over
+        self._clock = clock
+        self.brought = clock()
+        """When a poll last brought a record, or the end of a partition."""
+
+    def receive(self, messages: list[Message]) -> None:
+        """Route the records of a poll, and act on what is none.
+
+        Raises KafkaException for what ends the worker, UndecodableHalt, Stopping."""
+        if not self._backlog:  # nothing is under way to a table
+            self._router.let_go(self._lanes.at_rest)
+        if not messages and not self._order:
+            return
+        if not all(map(_is_fault, messages)):
+            self.brought = self._clock()
+        full = len(messages) >= self._polls.size.records
+        ends: list[Message] = []
+        if any(map(_error, messages)):
+            ends = [m for m in messages if m.error() is not None]
+            messages = [m for m in messages if m.error() is None]
+        self._route(self._in_order(messages), full=full)
+        for message in ends:
+            self._told(message)
+        if self._order is not None:
+            self._pauses.ahead(self._order.ahead())
+            for assignment, end in self._order.ends():
+                assignment.tracker.reach(end)
+
+    def _route(self, runs: Iterable[tuple[Assignment, list[Record]]], *, full: bool) -> None:
+        delivery = Delivery()
+        count = 0
+        routed: dict[Assignment, None] = {}
+        try:
+            for assignment, own in runs:
+                count += len(own)
+                routed[assignment] = None
+                self._router.route(assignment, own, delivery)
+        finally:  # what was routed before a record that stops the worker is still handed over
+            if delivery.parts:
+                self._hand_over(delivery, full=full, count=count)
+            self._max_ahead.came(routed)
+
+    def _in_order(self, messages: list[Message]) -> Iterator[tuple[Assignment, list[Record]]]:
+        """The records of each partition; those of several topics in source order where that is wanted."""
+        for assignment, own in self._assignments.split(messages, left=self._polls.some_revoked):
+            if assignment.format is NO_FORMAT:  # fetched before it was paused
+                continue
+            records = cast(list[Record], own)
+            assignment.came(records)
+            self._metrics.consumed(*assignment.partition, len(own))
+            if self._order is None:
+                yield assignment, records
+            else:
+                yield from self._order.add(assignment, records)
+        if self._order:
+            yield from self._order.due(patient=bool(self._max_ahead))
+
+    def _told(self, message: Message) -> None:
+        """Not a record: the end of a partition, or an error."""
+        error = cast(KafkaError, message.error())
+        assignment, offset = self._assignments.of(message), message.offset()
+        if error.code() == KafkaError._PARTITION_EOF:
+            # Behind the last record may lie transaction markers; everything below has been read.
+            if assignment is not None and offset is not None:
+                assignment.end = offset
+                self._standstill.read_to_end(assignment, offset)
+                if self._order is None or self._order.at_end(assignment, offset):
+                    assignment.tracker.reach(offset)
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET and assignment is not None:
+            topic_id = self._refetching.other_id(assignment)
+            if topic_id is not None:
+                self.begin_anew([(assignment, topic_id)])
+                return
+            if self._order is not None:
+                self._route(self._order.let_go(assignment), full=False)
+            self._refetching.out_of_range(assignment, error)
+            self._pauses.came(self._assignments.current())  # the eager protocol assigns all of them anew
+        elif error.fatal():
+            raise KafkaException(error)
+        else:
+            if error.code() in _OTHER_TOPIC:
+                self._refetching.suspect()
+            self._errors.report(error, topic=message.topic())
+            if assignment is not None:
+                self._standstill.refused(assignment, error)
+
+    def begin_anew(self, changed: list[tuple[Assignment, str]]) -> None:
+        """The topics of these have other ids now. What the earlier ones brought is handled first."""
+        for assignment, topic_id in changed:
+            if self._order is not None:
+                self._route(self._order.let_go(assignment), full=False)
+                self._order.forget({assignment})
+            new = self._refetching.begin_anew(assignment, topic_id)
+            if self._order is not None:
+                self._order.watch([new])
+        if changed:
+            self._pauses.came(self._assignments.current())  # the eager protocol assigns all of them anew

@@ -1,0 +1,141 @@
+"""What lanes hold, and how it looks from outside: figures for the status, the main thread and the fetcher."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from worker.formats.decoding import SMALL
+from worker.lanes.lane import Lane, Room
+from worker.lanes.schedule import Schedule
+from worker.lanes.snapshot import LanesView, look
+from worker.units.assigned_partition import Assignment
+from worker.units.delivery import Delivery
+from worker.units.unit import Unit, UnitState
+from worker.units.work import Work
+
+__all__ = ["SeenLanes"]
+
+
+class SeenLanes:
+    """The state of `Lanes`, as any thread may look at it. Nothing here begins or ends a batch."""
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        max_records: int,
+        max_bytes: int,
+        work_stealing: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        # Guards every lane, every unit's queue and state, the schedule, and what stands below. Held for
+        # microseconds: handlers never run under it.
+        self._lock = threading.Lock()
+        self.lanes = [Lane(number, self._lock) for number in range(count)]
+        self._space = threading.Condition(self._lock)  # told when the refused delivery fits
+        self._settled = threading.Condition(self._lock)  # told when a batch ends while partitions leave
+        self._room = Room(self.lanes, max_records, max_bytes)
+        self._stealing = work_stealing
+        self._clock = clock
+        self._schedule = Schedule(self.lanes, self._room, stealing=work_stealing)
+        self._refused: Delivery | None = None  # the delivery that did not fit
+        self._halted: dict[Unit, None] = {}  # those that halted, until somebody asks: some went on since
+        self._withdrawing = False
+        self._stopping = False
+
+    @property
+    def most_decoded(self) -> int:
+        """Bytes that one record may take when it is decoded."""
+        return max(self._room.max_bytes, SMALL)
+
+    def running(self) -> list[Work]:
+        """The batches that run."""
+        with self._lock:
+            return [lane.running for lane in self.lanes if lane.running]
+
+    @property
+    def count(self) -> int:
+        """Lanes in use."""
+        return self._schedule.count
+
+    @property
+    def queued(self) -> int:
+        """Records queued and running, of all lanes, at about this moment."""
+        return sum(lane.records for lane in self.lanes)
+
+    @property
+    def spread_bytes(self) -> int:
+        """Of records whose rows wait or run in shards, as they were fetched."""
+        return self._room.spread
+
+    @property
+    def pressed(self) -> bool:
+        """A delivery waits because it does not fit."""
+        return self._refused is not None
+
+    @property
+    def finished_records(self) -> int:
+        """Of all tables so far, at about this moment."""
+        return sum(lane.finished_records for lane in self.lanes) + self._schedule.finished_records
+
+    def halted(self) -> list[str]:
+        """The tables of which a change failed for good."""
+        with self._lock:
+            self._halted = {unit: None for unit in self._halted if unit.state is UnitState.HALTED}
+            return list(dict.fromkeys(unit.table.label for unit in self._halted))
+
+    def snapshot(self, units: Sequence[Unit], most: int) -> LanesView:
+        """Lanes and tables as they are now; of the tables at most so many. Any thread."""
+        return look(
+            self.lanes,
+            units,
+            self._schedule.kept,
+            count=self.count,
+            now=self._clock(),
+            lock=self._lock,
+            most=most,
+        )
+
+    def dead_end(self) -> bool:
+        """A delivery waits for room that only halted tables could give."""
+        with self._lock:
+            if self._refused is None or self._room.fits(self._refused):
+                return False
+            return self._schedule.quiescent
+
+    def worked_off(self) -> bool:
+        """All that came is done, but for halted tables. Nobody waits any longer for a fuller batch."""
+        with self._lock:
+            self._schedule.let_run(self._schedule.timers.waiting())
+            self._schedule.wake()
+            return self._refused is None and self._schedule.quiescent
+
+    @property
+    def lock(self) -> threading.Lock:
+        """For those who look at several lanes or units at one moment."""
+        return self._lock
+
+    @property
+    def schedule(self) -> Schedule:
+        """For those who hold the lock."""
+        return self._schedule
+
+    # -- under the lock
+
+    def _leave(self, number: int) -> float:
+        lane = self.lanes[number]
+        lane.running = None
+        elapsed = self._clock() - lane.since
+        lane.busy_seconds += elapsed
+        return elapsed
+
+    def _tell(self) -> None:
+        if self._withdrawing:
+            self._settled.notify_all()
+        if self._refused is not None and self._room.fits(self._refused):
+            self._space.notify_all()
+
+    def _running_of(self, gone: set[Assignment]) -> list[str]:
+        running = [lane.running.unit for lane in self.lanes if lane.running and lane.works_on(gone)]
+        return list(dict.fromkeys(unit.table.label for unit in running))

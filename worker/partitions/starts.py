@@ -1,0 +1,145 @@
+"""Where the partitions that come begin, and what Kafka has to be asked for that."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import TypeVar
+
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, Consumer
+
+from handlers.options.matching import topics_matcher
+from offsets.forced import ForcedStart
+from offsets.restore import Start, choose_starts, needs_the_rest_of
+from offsets.stores import FileStore, PolledKafkaStore
+from offsets.topic_ids import TopicIds
+from offsets.types import Mark, TopicPartition
+from worker.configuration import Configuration
+from worker.kafka.errors import ANSWER_SECONDS, NOWHERE, answered, until_answered
+
+__all__ = ["LOOKUP_SECONDS", "Starts"]
+
+Answer = TypeVar("Answer")
+
+LOOKUP_SECONDS = 5.0
+_ID_SECONDS = 2.0
+
+
+class Starts:
+    """Only on the fetcher's thread."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        local: FileStore,
+        kafka: PolledKafkaStore,
+        topic_ids: TopicIds,
+        stopping: threading.Event,
+    ) -> None:
+        self.configuration = configuration
+        self._local = local
+        self._kafka = kafka
+        self._topic_ids = topic_ids
+        self.alive: Callable[[float], None] = lambda allowance: None
+        """Told while this takes long, with the seconds that the next step may take."""
+        self._stopping = stopping
+        self._forced = ForcedStart()
+
+    def begin(self, consumer: Consumer) -> None:
+        """Before the group is joined. Raises Stopping."""
+        if not self.configuration.checkpoint.force:
+            return
+        wanted = topics_matcher(self.configuration.kafka.topics)
+        topics = self.asked(lambda: consumer.list_topics(timeout=LOOKUP_SECONDS)).topics
+        places = [
+            TopicPartition(name, number)
+            for name in topics
+            if wanted(name)
+            for number in topics[name].partitions
+        ]
+        committed = self.asked(lambda: self._kafka.load_committed(places))
+        ids = self.topic_ids({place.topic for place in places})
+        self._forced.begin({place: committed.get(place) for place in places}, ids)
+
+    def of(
+        self, consumer: Consumer, partitions: list[TopicPartition], topic_ids: Mapping[str, str]
+    ) -> tuple[dict[TopicPartition, Start], dict[TopicPartition, Mark]]:
+        """Where each begins, and what tells the commit that Kafka holds of it from any other."""
+        entries = self._local.load_entries(partitions)
+        committed = self.asked(lambda: self._kafka.load_committed(partitions))
+        checkpoint = self.configuration.checkpoint
+        counts: dict[str, int] = {}
+        for topic in needs_the_rest_of(partitions, checkpoint.initial, entries, committed):
+            counts[topic] = self._count(consumer, topic)
+            others = [
+                other
+                for number in range(counts[topic])
+                if (other := TopicPartition(topic, number)) not in partitions
+            ]
+            entries |= self._local.load_entries(others)
+            committed |= self.asked(partial(self._kafka.load_committed, others))
+        starts = choose_starts(
+            partitions,
+            forced=lambda partition: (
+                checkpoint.force
+                and self._forced.applies(partition, committed.get(partition), topic_ids.get(partition.topic))
+            ),
+            initial=checkpoint.initial,
+            file=entries,
+            kafka=committed,
+            topic_ids=topic_ids,
+            counts=counts,
+        )
+        if checkpoint.force:
+            since = "checkpoint.force does not count: committed since this worker began, or not there then"
+            for partition, start in starts.items():
+                if start.source != "force":
+                    starts[partition] = replace(start, reason=f"{start.reason}; {since}")
+        return starts, {partition: each.mark for partition, each in committed.items()}
+
+    def _count(self, consumer: Consumer, topic: str) -> int:
+        """How many partitions the topic has."""
+        found = self.asked(lambda: consumer.list_topics(topic, timeout=LOOKUP_SECONDS)).topics
+        return len(found[topic].partitions) if topic in found else 0
+
+    def offset(self, consumer: Consumer, partition: TopicPartition, start: Start) -> int:
+        """The start as librdkafka takes it; NOWHERE if Kafka does not tell it soon."""
+        place = start.offset
+        if isinstance(place, int):
+            return place
+        if place == "earliest":
+            return OFFSET_BEGINNING
+        where = confluent_kafka.TopicPartition(*partition)
+
+        def ask() -> int:
+            if isinstance(place, datetime):
+                where.offset = int(place.timestamp() * 1000)
+                found = consumer.offsets_for_times([where], timeout=ANSWER_SECONDS)[0]
+                if found.offset >= 0:
+                    return int(found.offset)
+            return consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS)[1]
+
+        self.alive(0.0)
+        found = answered(ask, partition)
+        return NOWHERE if found is None else found
+
+    def asked(self, ask: Callable[[], Answer]) -> Answer:
+        """Kafka's answer. Where to go on cannot be guessed, so this goes on until Kafka gives one.
+
+        Raises:
+            Stopping
+        """
+        return until_answered(ask, alive=lambda: self.alive(0.0), stopping=self._stopping)
+
+    def gone(self, partition: TopicPartition) -> None:
+        """It leaves, after it was committed here."""
+        self._forced.over(partition)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Kafka's ids of these topics, as far as the brokers tell them soon."""
+        return self._topic_ids.now(topics, _ID_SECONDS, lambda: self.alive(0.0))

@@ -1,0 +1,116 @@
+"""The parts of a stop, one after the other: the lanes, the last commit, the handlers, the group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from handlers.bounded import Bounded
+from handlers.logs import get_logger
+from worker.configuration import Configuration
+from worker.fetching.routing import UndecodableHalt
+from worker.running.components import Components
+from worker.running.ending import COMMIT_SECONDS, KAFKA_SECONDS, LANES_SECONDS
+
+__all__ = ["Draining", "LateStop"]
+
+log = get_logger("worker")
+
+_LOOK_SECONDS = 0.01
+
+Answer = TypeVar("Answer")
+
+
+class LateStop(Exception):
+    """A part of the stop took longer than it may."""
+
+
+class Draining:
+    """Each part has its time, and what becomes of one keeps no other from its turn. The main thread's own."""
+
+    def __init__(
+        self,
+        components: Components,
+        *,
+        clock: Callable[[], float],
+        fail: Callable[[BaseException], None],
+        error: Callable[[], BaseException | None],
+    ) -> None:
+        """`fail` is told what a part raised; `error`: what has stopped the worker."""
+        self._components = components
+        self._clock = clock
+        self._fail = fail
+        self._error = error
+
+    def run(self, configuration: Configuration, *, began: bool) -> tuple[bool, list[str]]:
+        """Finish what runs, commit, leave the group, close the handlers: whether all of it was done, and the
+        halted tables. `began`: the threads were started."""
+        timeout = configuration.shutdown_timeout
+        clean = True
+        halted: list[str] = []
+        if began:
+            finished = self._part("lanes", timeout + LANES_SECONDS, lambda: self.finish(timeout))
+            clean, halted = finished if finished is not None else (False, [])
+            self._part("commit", COMMIT_SECONDS, self._commit)
+            # While the partitions are still this worker's: what handlers do for them behind their batches is
+            # not to go on beside their next owner.
+            clean = self._close_handlers() and clean
+            fetcher = self._components.fetcher
+            fetcher.close()
+            fetcher.join(KAFKA_SECONDS + configuration.revoke_timeout)
+            # Leaving the group commits once more: what Kafka refused in a rebalance it may have taken then.
+            clean = clean and self._components.committer.in_kafka and not fetcher.is_alive()
+        return self._close_handlers() and clean, halted
+
+    def finish(self, seconds: float) -> tuple[bool, list[str]]:
+        """Fetch nothing more and wait for what runs: whether it was done in time, and the halted tables."""
+        end = self._clock() + seconds
+        if isinstance(self._error(), UndecodableHalt):
+            self._work_off(end)
+        self._components.former.work_off(self._components.assignments.current(), end - self._clock())
+        self._components.fetcher.drain()
+        for processor in self._components.processors:
+            processor.call_off()
+        self._components.lanes.stop()
+        for processor in self._components.processors:
+            processor.join(max(0.0, end - self._clock()))
+        # Leaving the group forgets what its partitions held.
+        self._components.former.tell(self._components.assignments.current())
+        return self._drained() and not self._components.former.lost, self._components.lanes.halted()
+
+    def _commit(self) -> None:
+        self._components.committer.stop()
+        self._components.committer.commit()
+
+    def _close_handlers(self) -> bool:
+        """Unless one of them still handles a batch. Whether none failed; those that are closed stay so."""
+        if any(processor.is_alive() for processor in self._components.processors):
+            return True
+        return self._components.handlers.close()
+
+    def _work_off(self, end: float) -> None:
+        """Finish what came before a record that stops the worker: a checkpoint that is set behind it then
+        passes over nothing else."""
+        while self._clock() < end and not self._components.lanes.worked_off():
+            time.sleep(_LOOK_SECONDS)
+
+    def _drained(self) -> bool:
+        running = [work.unit.table.label for work in self._components.lanes.running()]
+        if running:
+            log.error(
+                "shutdown_timeout",
+                tables=running,
+                hint="their handlers did not return; their unfinished records come again",
+            )
+        return not running
+
+    def _part(self, name: str, seconds: float, do: Callable[[], Answer]) -> Answer | None:
+        """A part of the stop. None: it failed, or is not done."""
+        try:
+            return Bounded(f"stop-{name}", do).within(seconds)
+        except TimeoutError as error:
+            self._fail(LateStop(f"stopping, {name}: {error}"))
+        except BaseException as error:
+            self._fail(error)
+        return None

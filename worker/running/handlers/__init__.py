@@ -1,0 +1,1 @@
+"""The configured handlers: made, opened, asked, changed while the worker runs, closed."""
