@@ -243,7 +243,8 @@ RELOAD = f"""
 def reload():
     while worker._state != "running":
         time.sleep(0.01)
-    Path("binlane.yaml").write_text('''{TWO}''')
+    Path("new.yaml").write_text('''{TWO}''')
+    Path("new.yaml").replace("binlane.yaml")  # at one go: the worker looks at it a thousand times a second
     os.kill(os.getpid(), signal.SIGHUP)
 
 threading.Thread(target=reload, daemon=True).start()
