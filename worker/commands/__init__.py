@@ -1,1 +1,1 @@
-"""What each subcommand of `binlane` does, a module for each; `worker/cli.py` reads the command line."""
+"""What each subcommand of `binlane` does, a module for each; `worker/cli` reads the command line."""

@@ -1,0 +1,151 @@
+"""The command `binlane`, and those of its subcommands that stand alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from worker import __version__
+from worker.cli.arguments import AsJson, Config, Patterns, call
+from worker.cli.checkpoint import checkpoint
+from worker.cli.dead_letters import dead_letters
+
+__all__ = ["app"]
+
+_STATUS_URL = "http://127.0.0.1:8080"
+
+app = typer.Typer(
+    name="binlane",
+    help="Database change records from Kafka to handlers chosen per table: in parallel, in order.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+app.add_typer(checkpoint, name="checkpoint")
+app.add_typer(dead_letters, name="dead-letters")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"binlane {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _binlane(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(config: Config) -> int | None:
+    """Run the worker in the foreground. SIGTERM or SIGINT drains; a second signal stops at once."""
+    return call("run:run", config)
+
+
+@app.command()
+def check(
+    config: Config,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Also reach Kafka and every handler's target.")
+    ] = False,
+    sample: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Show what becomes of these records (JSON lines: value, or key and value)."
+        ),
+    ] = None,
+) -> int | None:
+    """Validate a configuration, and print which pattern leads to which handlers."""
+    return call("check:check", config, connect, sample)
+
+
+@app.command()
+def schema() -> int | None:
+    """Print the JSON Schema of the configuration, for editors."""
+    return call("schema:schema")
+
+
+@app.command()
+def demo(
+    directory: Annotated[
+        Path | None,
+        typer.Option(help="A new or empty folder for all that is written. Default: a temporary one."),
+    ] = None,
+    changes: Annotated[int, typer.Option(min=1000, help="How many row changes the shop makes.")] = 50_000,
+    seed: Annotated[int, typer.Option(help="Another number gives another day in the shop.")] = 7,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
+) -> int | None:
+    """Run the whole job on this machine: a real Kafka, a small shop's changes, the worker with Spark."""
+    return call("demo:demo", directory, changes, seed, keep)
+
+
+@app.command()
+def status(
+    url: Annotated[str, typer.Argument(metavar="[URL]", help="Where the worker serves HTTP.")] = _STATUS_URL,
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing, until Ctrl-C.")] = False,
+    *,
+    token: Annotated[
+        str | None, typer.Option(envvar="BINLANE_TOKEN", help="Its http.token, if it asks for one.")
+    ] = None,
+    ca: Annotated[
+        Path | None, typer.Option("--ca", metavar="FILE", help="Trust the authorities in this PEM file.")
+    ] = None,
+) -> int | None:
+    """Show what a worker is doing: partitions, lanes, tables, checkpoint."""
+    return call("status:status", url, as_json, watch, token=token, ca=ca)
+
+
+@app.command()
+def tables(
+    config: Config,
+    patterns: Patterns = None,
+    as_json: AsJson = False,
+    views: Annotated[bool, typer.Option("--views", help="Print statements that make views instead.")] = False,
+) -> int | None:
+    """List the tables that the Spark handlers keep: rows, files, size, what waits, times and offsets."""
+    return call("tables:tables", config, patterns or (), as_json, views)
+
+
+Against = Annotated[
+    str,
+    typer.Option("--against", metavar="URL", envvar="BINLANE_AGAINST", help="As in mysql://user@host/shop."),
+]
+Through = Annotated[str, typer.Option(metavar="view|table", help="With what is not merged yet, or without.")]
+
+
+@app.command()
+def verify(
+    config: Config,
+    against: Against,
+    patterns: Patterns = None,
+    *,
+    through: Through = "view",
+    chunk: Annotated[int, typer.Option(min=1, help="So many rows have one checksum.")] = 10_000,
+    settle: Annotated[str, typer.Option(help="How long differences may be on their way.")] = "30s",
+    limit: Annotated[int, typer.Option(min=0, help="So many differences of a table are listed.")] = 20,
+    as_json: AsJson = False,
+) -> int | None:
+    """Compare the Spark handlers' replicas with the source database, row by row."""
+    options = {"through": through, "chunk": chunk, "settle": settle, "limit": limit, "as_json": as_json}
+    return call("verify:verify", config, against, patterns or (), **options)
+
+
+@app.command()
+def broker(
+    directory: Annotated[
+        Path | None,
+        typer.Option("--directory", metavar="D", help="Keep its data here; default: a temporary folder."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", metavar="P", min=1, max=65535, help="Its port; default: any free one."),
+    ] = None,
+) -> int | None:
+    """Run a real single-node Kafka in the foreground, for development and demos."""
+    return call("broker:broker", directory, port)
