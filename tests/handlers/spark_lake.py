@@ -12,7 +12,7 @@ from spark_sessions import LIGHT
 
 from handlers import Batch, Change, HandlerContext
 from handlers.spark import SparkHandler
-from handlers.spark.engine.sink import TableSink
+from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.read.current import current
 
 __all__ = ["TYPES", "Counted", "Lake", "MakeLake", "Rows", "change"]
@@ -97,7 +97,7 @@ class Lake:
 
     def sink(self, table: str = "orders") -> TableSink:
         """What serves a table of any database."""
-        [found] = [each for each in self.handler._open._known() if each.table == table]  # type: ignore[union-attr]
+        [found] = [each for each in self.handler._open._tables.known() if each.table == table]  # type: ignore[union-attr]
         return found
 
     # ---- what a user sees

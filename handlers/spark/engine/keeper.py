@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from handlers.logs import get_logger
-from handlers.spark.engine.sink import TableSink
+from handlers.spark.engine.background import Background
+from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.options import UpkeepOptions
 
 __all__ = ["Keeper"]
@@ -19,29 +19,15 @@ _TURN = 5.0
 _log = get_logger("spark")
 
 
-class Keeper:
+class Keeper(Background):
     """One thread, `spark-keeper`, from `start` to `end`."""
 
     def __init__(self, options: UpkeepOptions, sinks: Callable[[], Iterable[TableSink]]) -> None:
         """`sinks`: the tables known so far."""
+        super().__init__("spark-keeper")
         self._options = options
         self._sinks = sinks
         self._due: dict[tuple[TableSink, str], float] = {}  # seconds since 1970
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spark-keeper", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def end(self) -> None:
-        """Begin nothing more."""
-        self._stopped.set()
-
-    def ended(self, within: float) -> bool:
-        """After `end`: whether what runs is done, or is in so many seconds."""
-        if self._thread.ident is not None:
-            self._thread.join(within)
-        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._stopped.wait(_TURN):

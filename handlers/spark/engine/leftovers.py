@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection
 
 from handlers.logs import get_logger
+from handlers.spark.engine.background import Background
 from handlers.spark.locations import PENDING
 from handlers.spark.log.owner import Owner, look_in, owner_of
 from handlers.spark.log.stores.interface import Files
@@ -22,7 +23,7 @@ _LOOK = 1.0
 _log = get_logger("spark")
 
 
-class Search:
+class Search(Background):
     """One thread, `spark-search`, from `start` to `end`.
 
     Every log is read in, so that what waits in it is merged though no batch of its table comes; and each
@@ -44,6 +45,7 @@ class Search:
         is free and this handler's; it returns whether there is no need to be given it again. `clear`, called
         each round, lets go of tables that are gone. Both may raise. `partitions`: this worker's; when some
         come, all folders are looked into again."""
+        super().__init__("spark-search")
         self._partitions = partitions
         self._searched_for = frozenset(partitions())
         self._files = files
@@ -54,21 +56,6 @@ class Search:
         self._folders = [logs]  # to be looked into
         self._added: set[str] = set()  # by any thread; what is added in a round is looked at in the next
         self._owners: dict[str, Owner | None] = {}  # by the log's folder; None: not read yet
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spark-search", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def end(self) -> None:
-        """Begin nothing more."""
-        self._stopped.set()
-
-    def ended(self, within: float) -> bool:
-        """After `end`: whether what runs is done, or is in so many seconds."""
-        if self._thread.ident is not None:
-            self._thread.join(within)
-        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._stopped.is_set():

@@ -11,7 +11,7 @@ from typing import Protocol
 from handlers.api import StopWorker, TargetUnavailable
 from handlers.logs import get_logger
 from handlers.spark.close_times import WORK_SECONDS
-from handlers.spark.engine.waiting import Waiting
+from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.options import MergeOptions
 
 __all__ = ["Mergeable", "Merger"]

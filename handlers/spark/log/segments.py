@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,16 +11,13 @@ import pyarrow as pa
 
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import BrokenLog, Head, Segment, encoded, missing, read_head
-from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files, FilesError, is_temporary
+from handlers.spark.log.segment_folder import MissingSegment, SegmentFolder
+from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError
 
 __all__ = ["BrokenLog", "Segment", "SegmentLog", "SegmentTaken"]
 
-_NAME = re.compile(r"(\d{20})\.parquet")
-_REMOVED = "_removed"
 _LOOKS = 5
 """At a folder in which other workers put and remove meanwhile."""
-_LEFT_OVER_MS = 3_600_000
-"""A temporary file so old is nobody's any more."""
 
 
 class SegmentTaken(Exception):
@@ -51,15 +47,14 @@ class SegmentLog:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Nothing is read before `load`. `clock`: seconds since 1970. `is_table`: see `for_table`."""
-        self.folder = folder
+        self._folder = SegmentFolder(files, folder, now=self._now)
         self._files = files
         self._is_table = is_table
         self._clock = clock
-        # Guards the three below: appends and loads change them, and so does the thread that removes.
+        # Guards the two below: appends and loads change them, and so does the thread that removes.
         self._lock = threading.Lock()
         # By number, ascending; the size of one not yet looked into. Nothing of a table: nobody asks for it.
         self._known: dict[int, Segment | int] = {}
-        self._removed = 0
         self._head: Head | None = None
 
     @classmethod
@@ -69,6 +64,11 @@ class SegmentLog:
         Somebody else may remove old ones, to keep the table small, though never the last one.
         """
         return cls(files, folder, is_table=True, clock=clock)
+
+    @property
+    def folder(self) -> str:
+        """Its path."""
+        return self._folder.path
 
     @property
     def last(self) -> int:
@@ -121,11 +121,11 @@ class SegmentLog:
                 found.append(segment)
                 continue
             try:
-                read = read_head(self._files, self._path(each), each, segment).segment
+                read = read_head(self._files, self._folder.file(each), each, segment).segment
             except FileNotFoundError:
-                self._see_removed()
-                if each > self._removed:
-                    raise BrokenLog(missing(self._path(each))) from None
+                self._folder.see_removed()
+                if each > self._folder.removed:
+                    raise BrokenLog(missing(self._folder.file(each))) from None
                 continue
             with self._lock:
                 if each in self._known:
@@ -141,14 +141,14 @@ class SegmentLog:
         """
         for look in range(1, _LOOKS + 1):
             try:
-                found = self._listed()
+                found = self._folder.sizes() if self._is_table else self._folder.whole_sizes()
                 head = None
                 if found:
                     number = max(found)
-                    head = read_head(self._files, self._path(number), number, found[number])
+                    head = read_head(self._files, self._folder.file(number), number, found[number])
             except (BrokenLog, FileNotFoundError) as error:
                 # A listing is no snapshot: while others put and remove, it may have holes.
-                if look < _LOOKS and isinstance(error, _Missing | FileNotFoundError):
+                if look < _LOOKS and isinstance(error, MissingSegment | FileNotFoundError):
                     continue
                 if isinstance(error, FileNotFoundError):
                     raise BrokenLog(f"the log {self.folder} changes faster than it can be read") from error
@@ -160,7 +160,7 @@ class SegmentLog:
             for number in sorted(found):
                 known = old.get(number)
                 is_same = isinstance(known, Segment) and known.bytes == found[number]
-                if number > self._removed and not self._is_table:
+                if number > self._folder.removed and not self._is_table:
                     self._known[number] = known if known is not None and is_same else found[number]
             if head is not None and not self._is_table:
                 self._known[head.segment.number] = head.segment
@@ -168,16 +168,15 @@ class SegmentLog:
 
     def has_grown(self) -> bool:
         """Look whether another worker has put segments since. Raises what the store raises."""
-        names = (_NAME.fullmatch(entry.name) for entry in self._files.list(self.folder))
-        return max((int(name[1]) for name in names if name is not None), default=0) > self.last
+        return self._folder.newest() > self.last
 
     def removed(self) -> int:
         """Look which segments any worker has removed, or begun to: up to and including this number.
 
         They were merged before. Raises what the store raises.
         """
-        self._see_removed()
-        return self._removed
+        self._folder.see_removed()
+        return self._folder.removed
 
     def append(
         self, table: pa.Table, marks: Marks, *, key: Sequence[str] = (), partial: bool = False
@@ -189,7 +188,7 @@ class SegmentLog:
         is in the log already, as `load` will show. Raises what the store raises: the same holds then.
         """
         number = self.last + 1
-        path = self._path(number)
+        path = self._folder.file(number)
         data, head = encoded(
             table,
             marks,
@@ -204,8 +203,8 @@ class SegmentLog:
         except AlreadyThere:
             raise SegmentTaken(path) from None
         if not self._is_table:
-            self._see_removed()
-            if number <= self._removed:
+            self._folder.see_removed()
+            if number <= self._folder.removed:
                 self._files.delete(path)
                 raise SegmentTaken(path)
         with self._lock:
@@ -226,15 +225,10 @@ class SegmentLog:
             numbers = [number for number in self._known if number <= up_to]
         if not numbers:
             return
-        with suppress(AlreadyThere):  # put by an earlier attempt, or by another worker
-            self._files.put(f"{self.folder}/{_REMOVED}/{up_to:020d}", b"")
-        written = self._see_removed()
-        for number in written:
-            if number < max(written):
-                self._files.delete(f"{self.folder}/{_REMOVED}/{number:020d}")
+        self._folder.use_up(up_to)
         # Oldest first: were it to stop midway, what is left has no holes.
         for number in numbers:
-            self._files.delete(self._path(number))
+            self._files.delete(self._folder.file(number))
             with self._lock:
                 self._known.pop(number, None)
 
@@ -249,57 +243,7 @@ class SegmentLog:
             numbers = [number for number in self._known if after < number <= up_to]
         for number in numbers:
             with suppress(FilesError):  # a store where other users' files cannot be changed
-                self._files.retire(self._path(number))
-
-    def _listed(self) -> dict[int, int]:
-        """The size of each segment's file by its number."""
-        found: dict[int, int] = {}
-        for entry in self._files.list(self.folder):
-            name = _NAME.fullmatch(entry.name)
-            if name is not None and not entry.is_folder:
-                found[int(name[1])] = entry.size
-            elif not self._is_hidden(entry):
-                raise BrokenLog(
-                    f"{self.folder}/{entry.name} is no segment: move it away. This folder is for what "
-                    f"binlane puts there, and readers would take it for a part of the table"
-                )
-        if self._is_table:
-            return found
-        with self._lock:
-            self._removed = 0  # somebody may have removed the whole folder, and the log begins anew
-        # Looked at after the listing: what is removed meanwhile is no hole then.
-        self._see_removed()
-        for number in sorted(found):
-            if number <= self._removed:  # left by a removal that stopped midway
-                self._files.delete(self._path(number))
-                del found[number]
-        first = self._removed + 1
-        if found or self._removed:  # the last one is never removed
-            for number in range(first, max(found, default=first) + 1):
-                if number not in found:
-                    raise _Missing(missing(self._path(number)))
-        return found
-
-    def _is_hidden(self, entry: Entry) -> bool:
-        """Whether Spark passes it over. A temporary file that a crash left is removed in passing."""
-        if is_temporary(entry.name) and entry.modified_ms + _LEFT_OVER_MS < self._now():
-            self._files.delete(f"{self.folder}/{entry.name}")
-        return entry.name.startswith((".", "_"))
-
-    def _see_removed(self) -> Sequence[int]:
-        """Look which numbers are used up; returns all that are written down."""
-        entries = self._files.list(f"{self.folder}/{_REMOVED}")
-        numbers = [int(entry.name) for entry in entries if entry.name.isdecimal()]
-        with self._lock:
-            self._removed = max([self._removed, *numbers])
-        return numbers
-
-    def _path(self, number: int) -> str:
-        return f"{self.folder}/{number:020d}.parquet"
+                self._files.retire(self._folder.file(number))
 
     def _now(self) -> int:
         return int(self._clock() * 1000)
-
-
-class _Missing(BrokenLog):
-    """A number is not there."""

@@ -21,8 +21,8 @@ from handlers.spark.delta.commits import exactly_once as commits
 from handlers.spark.delta.commits import held_segments
 from handlers.spark.delta.commits.exactly_once import fenced
 from handlers.spark.delta.commits.notes import CommitNote
-from handlers.spark.engine.merge_size import MergeSize
-from handlers.spark.engine.merges import Merges
+from handlers.spark.engine.table.merge_size import MergeSize
+from handlers.spark.engine.table.merges import Merges
 from handlers.spark.log.held import Held, Told
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import Segment

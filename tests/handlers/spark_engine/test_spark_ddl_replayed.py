@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from spark_lake import Lake, change
 
 from handlers import Batch
-from handlers.spark.engine.table_work import SparkFailure
+from handlers.spark.engine.table.failures import SparkFailure
 
 SQL = "ALTER TABLE orders DROP price, RENAME COLUMN price_new TO price, ADD z int NOT NULL DEFAULT 7"
 STATEMENT = change(1, None, None, op="ddl", sql=SQL)

@@ -18,8 +18,9 @@ from pyspark.errors import PySparkException
 from spark_lake import Lake, MakeLake, change
 
 from handlers import PartialFailure, Rejected, TargetUnavailable
-from handlers.spark.engine.merges import Merges
-from handlers.spark.engine.table_work import MergeConflict, SparkFailure
+from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.engine.table.failures import SparkFailure
+from handlers.spark.engine.table.merges import Merges
 
 
 def told(error: BaseException) -> str:

@@ -9,7 +9,7 @@ import pytest
 from spark_lake import Lake, change
 
 from handlers import Change
-from handlers.spark.engine.table_work import SparkFailure
+from handlers.spark.engine.table.failures import SparkFailure
 
 
 def row(offset: int) -> Change:

@@ -15,8 +15,9 @@ from spark_sessions import LIGHT
 
 from handlers import Batch, Change, HandlerContext
 from handlers.spark import SparkHandler
-from handlers.spark.engine.sink import TableSink
-from handlers.spark.engine.table_work import SparkFailure, TableWork
+from handlers.spark.engine.table.failures import SparkFailure
+from handlers.spark.engine.table.sink import TableSink
+from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.segments import SegmentLog
 
 
@@ -132,7 +133,7 @@ def test_segments_that_a_killed_worker_did_not_remove_go_before_their_table_move
     sink = lake.sink()
     sink.merge()
     # All that the worker did of settling the table when it was killed.
-    sink._log.append(sink._work.no_rows(sink._shape), sink._log.marks, key=("id",))  # type: ignore[arg-type]
+    sink._log.append(sink._work.no_rows(sink._end.shape), sink._log.marks, key=("id",))  # type: ignore[arg-type]
     lake.crash()
     lake.take(ddl(1, "RENAME TABLE orders TO older"), table="shop.items")
     lake.crash()

@@ -9,8 +9,8 @@ import pytest
 from spark_lake import MakeLake, change
 
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.engine.merge_size import FOLDER, MergeSize
-from handlers.spark.engine.table_work import SparkFailure
+from handlers.spark.engine.table.failures import SparkFailure
+from handlers.spark.engine.table.merge_size import FOLDER, MergeSize
 from handlers.spark.log.stores.local import LocalFiles
 
 MIB = 2**20

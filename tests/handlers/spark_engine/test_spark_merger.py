@@ -12,7 +12,7 @@ from integration.process import eventually
 
 from handlers import StopWorker
 from handlers.spark.engine.merger import Merger
-from handlers.spark.engine.waiting import Waiting
+from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.options import MergeOptions
 
 

@@ -18,7 +18,7 @@ def look(lake: Lake) -> None:
 
 def settle(lake: Lake) -> None:
     """Read its log in, of which the last segment has no rows then, if there is one."""
-    lake.handler._open._settle(TableName("shop", "orders"))  # type: ignore[union-attr]
+    lake.handler._open._tables._settle(TableName("shop", "orders"))  # type: ignore[union-attr]
 
 
 def test_rows_that_another_worker_put_before_a_truncate_are_merged_before_it_is_followed(lake: Lake) -> None:
@@ -69,7 +69,7 @@ def test_a_log_that_was_looked_at_before_it_was_signed_is_looked_at_again(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr("handlers.spark.engine.lake.sign", lambda *of: (look(lake), sign(*of))[1])
+        before.setattr("handlers.spark.engine.tables.sign", lambda *of: (look(lake), sign(*of))[1])
         lake.take(row(0))
     take(other_worker(lake), row(1))
     look(lake)

@@ -6,7 +6,7 @@ import time
 
 import pyarrow as pa
 
-from handlers.spark.engine.waiting import Unmerged, Waiting
+from handlers.spark.engine.table.waiting import Unmerged, Waiting
 from handlers.spark.log.segments import Segment
 from handlers.spark.rows.shape import Shape
 

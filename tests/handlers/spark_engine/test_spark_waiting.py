@@ -10,7 +10,7 @@ from integration.process import eventually
 from spark_lake import Lake, MakeLake, change
 
 from handlers.sharding import shard_of
-from handlers.spark.engine.table_work import SparkFailure
+from handlers.spark.engine.table.failures import SparkFailure
 
 
 def test_what_waited_when_a_worker_was_killed_is_merged_without_a_new_batch(make_lake: MakeLake) -> None:
@@ -110,7 +110,7 @@ def test_status_tells_what_waits_and_what_is_in_the_tables(lake: Lake) -> None:
     assert found["waiting_bytes"] > 0
     assert 0 <= found["waiting_seconds"] < 60
     assert found["merged_source_time_ms"] is None
-    [sink] = lake.handler._open._known()  # type: ignore[union-attr]
+    [sink] = lake.handler._open._tables.known()  # type: ignore[union-attr]
     sink.merge()
     assert lake.status() == {
         "table": "shop.orders",
@@ -131,7 +131,7 @@ def test_merged_segments_are_removed_but_for_the_last(make_lake: MakeLake) -> No
     for offset in range(3):
         lake.take(change(offset, {"id": offset, "name": "a"}))
     log = lake.folder / "lake/_binlane/shop/orders/pending"
-    [sink] = lake.handler._open._known()  # type: ignore[union-attr]
+    [sink] = lake.handler._open._tables.known()  # type: ignore[union-attr]
     assert len(list(log.glob("*.parquet"))) == 3
     sink.merge()
     eventually(lambda: [each.name for each in log.glob("*.parquet")] == [f"{3:020d}.parquet"], within=30)

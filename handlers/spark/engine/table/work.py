@@ -2,77 +2,38 @@
 
 from __future__ import annotations
 
-import re
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from handlers.api import Batch, Change, HandlerContext, Rejected, StopWorker, TargetUnavailable
+from handlers.api import Batch, Change, Rejected
 from handlers.mysql.ddl import StatementError, TableName, parse
 from handlers.options.templates import place_of
-from handlers.progress.passing_over import PassingOver
-from handlers.progress.topic_ids import FormerTopic, KnownIds, MadeAnew
+from handlers.progress.topic_ids import MadeAnew
 from handlers.spark.ddl import DDLResult, Surroundings, follow
-from handlers.spark.delta import Applier
 from handlers.spark.delta.commits.commit_files import held_in_files
-from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
+from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.commits.notes import CommitNote
 from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
 from handlers.spark.delta.upkeep import optimize, vacuum
-from handlers.spark.engine.ddl_lock import DDLLock, ddl_lock_of
-from handlers.spark.engine.merge_size import MergeSize
-from handlers.spark.engine.upkeep_times import UpkeepTimes
-from handlers.spark.locations import Locations
+from handlers.spark.engine.table.ddl_lock import DDLLock, ddl_lock_of
+from handlers.spark.engine.table.failures import explained
+from handlers.spark.engine.table.merge_size import MergeSize
+from handlers.spark.engine.table.upkeep_times import UpkeepTimes
+from handlers.spark.engine.table.world import World
 from handlers.spark.log.held import Held, ToldHeld
 from handlers.spark.log.segment_file import BrokenLog, Segment, missing, read_head
-from handlers.spark.log.stores.interface import Files, FilesError
-from handlers.spark.options import SparkOptions
 from handlers.spark.rows.added import log_schema, shape_of_log
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 from handlers.spark.rows.shape import Shape
-from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["LostCommit", "MergeConflict", "SparkFailure", "TableWork", "World"]
-
-
-# What Java says of a disk that is no fault of what is written.
-_FULL = re.compile("No space left on device|Disk quota exceeded|Read-only file system")
-
-
-class SparkFailure(RuntimeError):
-    """Spark, or the file system of its tables, could not do what it was asked; the message says what, for
-    which table and from which offset on."""
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What all tables of a handler share."""
-
-    options: SparkOptions
-    context: HandlerContext
-    spark: SharedSpark
-    locations: Locations
-    files: Files
-    applier: Applier | None
-    """None: segments are the table itself."""
-    overrides: Mapping[str, pa.DataType]
-    settle: Callable[[TableName], None]
-    """See Surroundings.settle; for tables other than the statement's own."""
-    leaving: Callable[[TableName], None]
-    """See Surroundings.leaving."""
-    databases_of: Callable[[str], Sequence[str]]
-    own: threading.local
-    """The session of each thread that writes."""
-    passing_over: PassingOver
-    known_ids: KnownIds
+__all__ = ["TableWork"]
 
 
 class TableWork:
@@ -275,17 +236,7 @@ class TableWork:
 
     def explained(self, error: Exception, where: str) -> Exception:
         """The error for whoever handles the batch; `where`: its table and offsets."""
-        if isinstance(error, StopWorker | TargetUnavailable | Rejected | SparkFailure | FormerTopic):
-            return error
-        if isinstance(error, FilesError):
-            told = f"{where}: {error}"
-            return TargetUnavailable(told) if error.is_outage else SparkFailure(told)
-        try:
-            self._world.spark.stop_worker_if_gone(error)
-        except (StopWorker, TargetUnavailable) as gone:
-            return gone
-        told = f"{where}: {self._world.spark.told(error)}"
-        return TargetUnavailable(told) if _FULL.search(told) else SparkFailure(told)
+        return explained(error, where, self._world.spark)
 
     def _note(self, segments: Sequence[Segment]) -> CommitNote:
         context, segment = self._world.context, segments[-1]

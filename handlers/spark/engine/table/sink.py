@@ -11,12 +11,11 @@ from msgspec.structs import replace
 from handlers.api import Batch, Change, PartialFailure, Rejected
 from handlers.options.templates import place_of
 from handlers.progress.topic_ids import MadeAnew
-from handlers.spark.delta.commits.exactly_once import check_goes_on
-from handlers.spark.engine.merges import Merges
-from handlers.spark.engine.table_work import TableWork
-from handlers.spark.engine.upkeep_times import UpkeepTimes
-from handlers.spark.engine.waiting import Waiting
-from handlers.spark.log.held import Held, Told
+from handlers.spark.engine.table.log_end import LogEnd
+from handlers.spark.engine.table.merges import Merges
+from handlers.spark.engine.table.upkeep_times import UpkeepTimes
+from handlers.spark.engine.table.waiting import Waiting
+from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
 from handlers.spark.rows.pieces import AlonePiece, RowPiece
@@ -52,15 +51,11 @@ class TableSink:
         self.table = table
         self._work = work
         self._log = log
-        self._sign = sign
-        self._offer = offer
         self._forget = forget
-        self._taking = threading.Lock()  # the log's end, and all that is found out before it grows
-        self._shape: Shape | None = None
-        self._is_loaded = False
-        self._is_fitted = False  # the table was seen to hold the shape
+        self._taking = threading.Lock()  # guards the end of the log: one batch after the other
         self._merges = Merges(self.name, work, log)
         self._unmerged = self._merges.unmerged
+        self._end = LogEnd(work, log, self._merges, sign=lambda: sign(self), offer=lambda: offer(self))
 
     @property
     def name(self) -> str:
@@ -109,7 +104,7 @@ class TableSink:
                 try:
                     put()
                 except SegmentTaken:
-                    self._is_loaded = False  # another worker writes this log, too
+                    self._end.is_loaded = False  # another worker writes this log, too
                 else:
                     return
         raise RuntimeError(
@@ -120,8 +115,8 @@ class TableSink:
     def load(self) -> None:
         """Find what an earlier run left waiting, or another worker has put since."""
         with self._taking:
-            self._is_loaded = self._is_loaded and not self.is_behind()
-            self._load_once()
+            self._end.is_loaded = self._end.is_loaded and not self.is_behind()
+            self._end.load_once()
 
     def is_behind(self) -> bool:
         """Whether another worker has put segments since this one looked."""
@@ -136,7 +131,7 @@ class TableSink:
     def let_go(self) -> None:
         """Another worker serves the log from now on: forget what waits, until a batch comes again."""
         with self._taking:
-            self._is_loaded = False
+            self._end.is_loaded = False
             self._merges.let_go()
 
     def ended(self) -> None:
@@ -155,7 +150,7 @@ class TableSink:
     def forget(self) -> None:
         """DDL of another table changed this one's: look anew before the next rows."""
         with self._taking:
-            self._is_fitted = False
+            self._end.is_fitted = False
 
     def _take(self, batch: Batch) -> None:
         changes: Sequence[Change] = batch.changes
@@ -163,18 +158,18 @@ class TableSink:
         anew: Sequence[MadeAnew] = ()
         done = 0
         try:
-            self._load_once()
+            self._end.load_once()
             if self._merges.own_faults >= _FAULTS:
                 self.merge()  # raises what is wrong, if it still is
             seen, anew = self._log.marks.followed(batch.changes, batch.topic_ids, self._work.known_ids)
             changes, places = seen.beyond(batch.changes, batch.shard)
-            for piece in self._work.pieces(changes, self._shape):
+            for piece in self._work.pieces(changes, self._end.shape):
                 seen = seen.advanced(changes[piece.start : piece.stop], batch.shard)
                 if isinstance(piece, RowPiece):
-                    self._put(piece.table(), piece.shape, seen, partial=piece.partial)
+                    self._end.put(piece.table(), piece.shape, seen, partial=piece.partial)
                 elif self._work.keeps_ddl:
-                    shape = self._shape or Shape(pa.schema([]), ())
-                    self._put(piece.table(shape), shape, seen)
+                    shape = self._end.shape or Shape(pa.schema([]), ())
+                    self._end.put(piece.table(shape), shape, seen)
                 else:
                     self._follow(piece, batch, seen)
                 done = piece.stop
@@ -199,26 +194,6 @@ class TableSink:
             return Rejected(f"{where}: {error}", at=places[done])
         return Rejected(str(error), at=places[error.at])
 
-    def _put(self, rows: pa.Table, shape: Shape, marks: Marks, *, partial: bool = False) -> None:
-        is_other = shape != self._shape
-        if self._work.merges:
-            is_new = is_other or not self._is_fitted
-            most = self._work.options.merge.max_waiting
-            # Segments of one schema wait together, those with rows that lack columns alone: what waits can
-            # be read as one table then, and one look at the newest row of a key is enough.
-            if is_new or partial or self._unmerged.has_partial or self.waiting.bytes > most:
-                self.merge()
-            if is_new:
-                self._work.fit(shape, is_first=self._log.last == 0)
-                self._is_fitted = True
-        segment = self._log.append(rows, marks, key=shape.key, partial=partial)
-        self._shape = shape
-        if self._work.merges:
-            self._unmerged.add(segment, shape)
-            self._offer(self)
-            if is_other:
-                self._merges.remove(segment.number - 1)
-
     def _follow(self, piece: AlonePiece, batch: Batch, marks: Marks) -> None:
         """DDL and truncates: when all before is merged, at once, and remembered by a segment without rows."""
         change = piece.change
@@ -227,9 +202,9 @@ class TableSink:
         if batch.replay_of is not None:  # what is done of it is noted by its own place, not its letter's
             topic, partition, offset = batch.replay_of
             change = replace(change, topic=topic, partition=partition, offset=offset)
-        self._settle()
-        key = None if self._shape is None else self._shape.key
-        self._is_fitted = False
+        self._end.settle()
+        key = None if self._end.shape is None else self._end.shape.key
+        self._end.is_fitted = False
         with self._work.ddl_lock.statement(self.name):
             # What is done of it is noted by its place, and so was a statement of a former topic.
             result = self._work.follow(change, batch, key, marks.names(change))
@@ -237,7 +212,7 @@ class TableSink:
         for touched in result.touched:
             if tuple(touched) != (self.database, self.table):
                 self._forget(*touched)
-        self._put_mark(self._work.shape(result.key or ()), marks)
+        self._end.put_mark(self._work.shape(result.key or ()), marks)
 
     def settle(self) -> None:
         """Bring all that waits into the table, and leave a segment without rows.
@@ -246,49 +221,7 @@ class TableSink:
         the next table of this name. That segment is put each time: when others have put rows that are not
         known here, it meets SegmentTaken before anything is done to the table.
         """
-        self._until_put(self._settle)
-
-    def _settle(self) -> None:
-        self._is_loaded = self._is_loaded and self._shape is not None  # nothing can be put: look instead
-        self._load_once()
-        self.merge()
-        if self._shape is not None:
-            self._put_mark(self._shape, self._log.marks)
-
-    def _put_mark(self, shape: Shape, marks: Marks) -> None:
-        segment = self._log.append(self._work.no_rows(shape), marks, key=shape.key)
-        self._shape = shape
-        self._unmerged.add(segment, shape)
-        self._merges.remove(segment.number - 1)
-
-    def _load_once(self) -> None:
-        if not self._is_loaded:
-            self._sign(self)
-            self._load()
-
-    def _load(self) -> None:
-        # Until all of it is known: what the log says is applied must not stand without what of it waits.
-        self._is_loaded = False
-        # Each of these may only be ahead of the one before, whatever other workers do meanwhile.
-        told = self._work.told_held.look() if self._work.merges else Told()
-        held = self._work.held() if self._work.merges else Held()
-        self._log.load()
-        self._log.marks.teach(self._work.known_ids)
-        # Rows were put when the table was seen to hold them, and nobody waits for it to be seen again: that
-        # takes Spark, and a worker that was killed is to take batches again at once.
-        self._is_fitted = self._log.has_rows_last
-        schema = self._log.schema
-        self._shape = None if schema is None else self._work.shape_of_log(schema, self._log.key)
-        check_goes_on(self._work.ref, held, told.held, self._log)
-        if self._work.merges:
-            self._merges.holds(held, told=told.held)
-        if self._shape is not None and self._work.merges:
-            self._unmerged.replace(self._log.after(held.last), self._shape)
-            if self._is_fitted:
-                self._merges.fit_first()
-            if self._unmerged.waiting().rows:
-                self._offer(self)
-        self._is_loaded = True
+        self._until_put(self._end.settle)
 
     # ---- merging
 

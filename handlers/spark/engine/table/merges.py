@@ -11,8 +11,9 @@ from __future__ import annotations
 import threading
 
 from handlers.api import TargetUnavailable
-from handlers.spark.engine.table_work import LostCommit, MergeConflict, TableWork
-from handlers.spark.engine.waiting import Unmerged
+from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
+from handlers.spark.engine.table.waiting import Unmerged
+from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.held import Held
 from handlers.spark.log.segments import SegmentLog
 

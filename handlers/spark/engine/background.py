@@ -1,0 +1,33 @@
+"""Work in the background of a lake that is given up at any moment."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+
+__all__ = ["Background"]
+
+
+class Background(ABC):
+    """One daemon thread, from `start` to `end`."""
+
+    def __init__(self, thread_name: str) -> None:
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=thread_name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """Begin nothing more."""
+        self._stopped.set()
+
+    def ended(self, within: float) -> bool:
+        """After `end`: whether what runs is done, or is in so many seconds."""
+        if self._thread.ident is not None:
+            self._thread.join(within)
+        return not self._thread.is_alive()
+
+    @abstractmethod
+    def _run(self) -> None:
+        """What the thread does. Returns soon after `_stopped` is set."""

@@ -1,0 +1,81 @@
+"""Which of the logs that a search finds this handler serves; and which of its tables are gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+from handlers.spark.engine.table.sink import TableSink
+from handlers.spark.engine.tables import Tables
+from handlers.spark.log.owner import Owner, fits
+from handlers.spark.read.looking import head_of
+from handlers.spark.table_ref import TableRef
+
+__all__ = ["FoundLogs"]
+
+_ABANDONED = 600.0
+"""Seconds after its newest segment that a log of no partition of this worker counts as nobody's."""
+
+
+class FoundLogs:
+    """What Search asks. One thread at a time."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._files = tables.world.files
+        self._locations = tables.world.locations
+        # By the log's folder: until when (seconds since 1970) it is not looked at, with these partitions.
+        self._foreign: dict[str, tuple[float, Collection[tuple[str, int]]]] = {}
+
+    def serve(self, folder: str, owner: Owner) -> bool:
+        """See Search: other handlers may have logs here, too."""
+        tables = self._tables
+        ref = self._locations.ref(owner.database, owner.table)
+        if ref.log_folder != folder or not fits(owner, tables.owner_of(owner.database, owner.table)):
+            return True
+        known = tables.serving(folder)
+        if known is not None and not tables.has(known):
+            return False
+        if (known is None or known.is_behind()) and self._is_foreign(folder):
+            if known is not None:
+                tables.let_go(known)  # it was idle, and its owner goes on
+            return False
+        if known is None:
+            if self._is_gone(ref):
+                return True
+            if owner.prefix is None:
+                tables.check_prefix(folder)  # before it is claimed: another handler may be able to read it
+        with tables.used(owner.database, owner.table) as sink:
+            if tables.claim_free(sink):
+                sink.load()
+        return False
+
+    def clear(self) -> None:
+        """Let go of the tables that are gone: a source may make new ones all the time. The logs stay."""
+        self._tables.remove_gone(self._has_gone)
+
+    def _has_gone(self, sink: TableSink) -> bool:
+        return self._is_gone(self._locations.ref(sink.database, sink.table))
+
+    def _is_gone(self, ref: TableRef) -> bool:
+        """Whether there is no table any more, and nothing in the log that would make it."""
+        if ref.path is None or self._files.exists(f"{ref.path}/_delta_log"):
+            return False
+        head = head_of(self._files, ref.log_folder)
+        return head is not None and not head.segment.rows
+
+    def _is_foreign(self, folder: str) -> bool:
+        """Whether another worker has the partitions whose records a log holds; it merges that. Nobody does,
+        where nothing was put for a while."""
+        current, now = self._tables.partitions(), time.time()
+        until, then = self._foreign.get(folder, (0.0, ()))
+        if now < until and then == current:
+            return True
+        self._foreign.pop(folder, None)
+        head = head_of(self._files, folder)
+        if head is None or not current.isdisjoint(head.marks.known):
+            return False
+        until = head.segment.written_ms / 1000 + _ABANDONED
+        if now < until:
+            self._foreign[folder] = min(until, now + _ABANDONED), current
+        return now < until

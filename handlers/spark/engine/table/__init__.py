@@ -1,0 +1,2 @@
+"""One source table on its way into one Spark table: its log grows (`sink`), and is merged behind that
+(`merges`)."""

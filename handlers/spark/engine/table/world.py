@@ -1,0 +1,44 @@
+"""What all tables of a handler share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from handlers.api import HandlerContext
+from handlers.mysql.ddl import TableName
+from handlers.progress.passing_over import PassingOver
+from handlers.progress.topic_ids import KnownIds
+from handlers.spark.delta import Applier
+from handlers.spark.locations import Locations
+from handlers.spark.log.stores.interface import Files
+from handlers.spark.options import SparkOptions
+from handlers.spark.runtime.session import SharedSpark
+
+__all__ = ["World"]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Made once, when the handler is opened."""
+
+    options: SparkOptions
+    context: HandlerContext
+    spark: SharedSpark
+    locations: Locations
+    files: Files
+    applier: Applier | None
+    """None: segments are the table itself."""
+    overrides: Mapping[str, pa.DataType]
+    settle: Callable[[TableName], None]
+    """See Surroundings.settle; for tables other than the statement's own."""
+    leaving: Callable[[TableName], None]
+    """See Surroundings.leaving."""
+    databases_of: Callable[[str], Sequence[str]]
+    own: threading.local
+    """The session of each thread that writes."""
+    passing_over: PassingOver
+    known_ids: KnownIds

@@ -1,0 +1,218 @@
+"""The tables of one handler: a sink for each source table, and which sink serves which log."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from weakref import WeakKeyDictionary
+
+from handlers.api import HandlerContext
+from handlers.logs import get_logger
+from handlers.mysql.ddl import TableName
+from handlers.progress.passing_over import PassingOver
+from handlers.progress.topic_ids import KnownIds
+from handlers.spark.delta import applier_for
+from handlers.spark.engine.owners import Owners
+from handlers.spark.engine.table.sink import TableSink
+from handlers.spark.engine.table.work import TableWork
+from handlers.spark.engine.table.world import World
+from handlers.spark.locations import Locations
+from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
+from handlers.spark.log.segments import SegmentLog
+from handlers.spark.log.store_choice import files_for
+from handlers.spark.options import SparkOptions
+from handlers.spark.read.looking import head_of
+from handlers.spark.rows.column_types import override
+from handlers.spark.runtime.session import SharedSpark
+
+__all__ = ["Tables"]
+
+_owners: Owners[TableSink] = Owners()
+_whose: WeakKeyDictionary[TableSink, Owner] = WeakKeyDictionary()
+
+
+class Tables:
+    """Any thread may call any method."""
+
+    def __init__(
+        self,
+        options: SparkOptions,
+        context: HandlerContext,
+        spark: SharedSpark,
+        locations: Locations,
+        *,
+        offer: Callable[[TableSink], None],
+        look_at: Callable[[str], None],
+    ) -> None:
+        """`offer` is told of a table in which something waits; `look_at`, of the folder of a log that is to
+        be looked at from now on: it is signed, or this handler serves it, or nobody does any more."""
+        self.world = World(
+            options=options,
+            context=context,
+            spark=spark,
+            locations=locations,
+            files=files_for(locations.root, spark),
+            applier=applier_for(options),
+            overrides={name: override(text) for name, text in options.columns.items()},
+            settle=self._settle,
+            leaving=self._leaving,
+            databases_of=self._databases_of,
+            own=threading.local(),
+            passing_over=PassingOver(context, get_logger("spark")),
+            known_ids=KnownIds(options.topic_again),
+        )
+        self._offer = offer
+        self._look_at = look_at
+        self._lock = threading.Lock()  # guards the three below
+        self._sinks: dict[tuple[str, str], TableSink] = {}
+        self._logs: dict[TableSink, SegmentLog] = {}
+        self._in_use: Counter[TableSink] = Counter()
+
+    def known(self) -> list[TableSink]:
+        """Those that this handler serves."""
+        with self._lock:
+            sinks = list(self._sinks.values())
+        return [sink for sink in sinks if _owners.of(sink.log_folder) is sink]
+
+    def partitions(self) -> frozenset[tuple[str, int]]:
+        """This worker's, now."""
+        current = self.world.context.partitions
+        return frozenset(() if current is None else current())
+
+    @contextmanager
+    def used(self, database: str, table: str) -> Iterator[TableSink]:
+        """The sink of a table, which is not let go of meanwhile."""
+        with self._lock:
+            sink = self._sinks.get((database, table))
+            if sink is None:
+                sink = self._sinks[database, table] = self._made(database, table)
+            self._in_use[sink] += 1
+        try:
+            yield sink
+        finally:
+            with self._lock:
+                self._in_use[sink] -= 1
+
+    def _made(self, database: str, table: str) -> TableSink:
+        work = TableWork(database, table, self.world)
+        log = SegmentLog(self.world.files, work.ref.log_folder, is_table=self.world.applier is None)
+        sink = TableSink(database, table, work, log, sign=self._sign, offer=self._offer, forget=self._forget)
+        self._logs[sink] = log
+        _whose[sink] = self.owner_of(database, table)
+        return sink
+
+    # ---- who serves a log
+
+    def claim(self, sink: TableSink) -> None:
+        """Have it serve its log, instead of another sink of this process that fits."""
+        other = _owners.of(sink.log_folder)
+        if other is not None and not fits(_whose[other], _whose[sink]):
+            return  # it is refused what it is about to take, and the other one goes on
+        self._look_at(sink.log_folder)
+        before = _owners.claim(sink.log_folder, sink)
+        if before is not None:
+            sink.take_over(before)
+
+    def claim_free(self, sink: TableSink) -> bool:
+        """Whether it serves its log now: no other sink of this process does."""
+        return _owners.claim_free(sink.log_folder, sink)
+
+    def serving(self, log_folder: str) -> TableSink | None:
+        """The sink of this process that serves the log."""
+        return _owners.of(log_folder)
+
+    def has(self, sink: TableSink) -> bool:
+        """Whether it is this handler's."""
+        return sink in self._logs
+
+    def owner_of(self, database: str, table: str) -> Owner:
+        """Who this handler says that it is in the table's log."""
+        options = self.world.options
+        return Owner(database, table, options.mode, options.prefix, options.table or "")
+
+    def check_prefix(self, folder: str) -> None:
+        """Raises Rejected for a log whose columns have another prefix."""
+        head = head_of(self.world.files, folder)
+        check_prefix(None if head is None else head.schema, folder, self.world.options.prefix)
+
+    def _sign(self, sink: TableSink) -> None:
+        """Write down whose log it is, and see to it that this handler can read it."""
+        files, folder = self.world.files, sink.log_folder
+        locations = self.world.locations
+        signed = locations.signed_folder(locations.ref(sink.database, sink.table))
+        found = sign(files, signed, _whose[sink])
+        self._look_at(folder)  # not before: a log without an owner's name is forgotten
+        if found is None or found.prefix is None:
+            self.check_prefix(folder)
+
+    # ---- letting go
+
+    def release(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Partitions have left: let go of the tables none of whose records come to this worker any more. Each
+        is served again when a batch of it comes, or its partition. Returns when no commit of them runs."""
+        left, current = set(partitions), set(self.partitions())
+        gone = [
+            sink
+            for sink in self.known()
+            if not left.isdisjoint(sink.partitions) and current.isdisjoint(sink.partitions)
+        ]
+        for sink in gone:
+            self.let_go(sink)
+        for sink in gone:
+            sink.ended()
+
+    def let_go(self, sink: TableSink) -> None:
+        """Another worker serves its log from now on."""
+        _owners.release(sink.log_folder, sink)
+        self._look_at(sink.log_folder)
+        sink.let_go()
+
+    def close(self) -> None:
+        """Leave the logs to whoever comes next."""
+        for sink in self.known():
+            _owners.release(sink.log_folder, sink)
+
+    def remove_gone(self, is_gone: Callable[[TableSink], bool]) -> None:
+        """Forget the tables that are gone, with all that is known of them, unless they are in use. `is_gone`
+        is asked of those whose log ends in a segment without rows, and may look into the store."""
+        for sink in self.known():
+            log = self._logs[sink]
+            last = log.after(log.last - 1)
+            if not last or last[-1].rows or sink.waiting.rows or not is_gone(sink):
+                continue
+            with self._lock:
+                if not self._in_use[sink] and log.last == last[-1].number:
+                    _owners.release(sink.log_folder, sink)
+                    del self._sinks[sink.database, sink.table], self._logs[sink], self._in_use[sink]
+
+    # ---- DDL about another table than the batch's own
+
+    def _databases_of(self, table: str) -> list[str]:
+        """Where there may be a table of that name: also another handler's, or what an earlier run left."""
+        locations, mode = self.world.locations, self.world.options.mode
+        found = []
+        for folder, owner in logs_below(self.world.files, locations.logs):
+            own = (owner.table, owner.mode) == (table, mode)
+            if own and locations.ref(owner.database, table).log_folder == folder:
+                found.append(owner.database)
+        return found
+
+    def _settle(self, name: TableName) -> None:
+        sink = _owners.of(self.world.locations.ref(*name).log_folder)
+        if sink is not None:
+            sink.settle()
+            return
+        with self.used(*name) as own:
+            self.claim(own)
+            own.settle()
+
+    def _leaving(self, name: TableName) -> None:
+        with self.used(*name) as own:
+            (_owners.of(own.log_folder) or own).leaves()
+
+    def _forget(self, database: str, table: str) -> None:
+        sink = _owners.of(self.world.locations.ref(database, table).log_folder)
+        if sink is not None:
+            sink.forget()
