@@ -23,7 +23,8 @@ class MissingSegment(BrokenLog):
 
 
 class SegmentFolder:
-    """Files named by the segments' numbers. Any thread may call any method; each raises what the store does."""
+    """Its files are named by the segments' numbers. Any thread may call any method; each raises what the
+    store raises."""
 
     def __init__(self, files: Files, path: str, *, now: Callable[[], int]) -> None:
         """`now`: milliseconds since 1970."""
