@@ -1,7 +1,7 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak servers class-archive lint audit bench clean
+.PHONY: help setup demo test soak mutations servers class-archive lint audit bench clean
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. More of them than
 # processors take longer in all. One that dies ends the run: with another in its place, it might not end at all.
@@ -28,6 +28,9 @@ test: setup ## lint, then every test, on a real Kafka and real databases
 soak: setup servers class-archive ## what takes long: every stream into Spark tables, two workers, many kills; real stores ...: an hour
 	@tools/setup.sh stores
 	@python -m pytest -m soak $(ARGS)
+
+mutations: setup servers class-archive ## bring each known defect back: which test catches it, in how many seconds
+	@python tests/mutations $(ARGS)
 
 servers: ## what the tests start: PostgreSQL, MariaDB, Redis, promtool
 	@tools/setup.sh servers

@@ -163,6 +163,22 @@ def test_a_failed_batch_is_kept_whole_until_its_delay_is_over(clock: Clock) -> N
     assert offsets(taken(lanes, 1)) == [3, 4]
 
 
+def test_what_a_batch_holds_is_released_once_and_when_it_is_done(clock: Clock) -> None:
+    lanes = lanes_of(clock, max_records=4)
+    source = Source(lanes)
+    table, other = unit("a"), unit("b")
+    source.offer((table, 4))
+    for _ in range(2):
+        work = taken(lanes, 0)
+        lanes.give_back(0, work, delay=1.0, error="it failed")
+        assert not source.offer((other, 1)), "a batch that is tried again still counts"
+        clock.now += 1.0
+    lanes.finish(0, taken(lanes, 0))
+    assert source.offer((other, 4))
+    assert (lanes.lanes[0].records, lanes.lanes[0].bytes) == (4, other.bytes)
+    assert not source.offer((other, 1))
+
+
 def test_the_end_of_an_earlier_wait_does_not_cut_a_delay_short(clock: Clock) -> None:
     lanes = lanes_of(clock)
     source = Source(lanes)
@@ -203,6 +219,7 @@ def test_nobody_waits_for_more_records_than_a_lane_can_hold(clock: Clock) -> Non
     lanes = lanes_of(clock, max_records=4)
     table = unit("a", batch={"max_wait": 60.0, "max_records": 1000})
     Source(lanes).offer((table, 4))
+    assert table.state is UnitState.READY
     assert offsets(taken(lanes, 0)) == [0, 1, 2, 3]
 
 
@@ -222,6 +239,7 @@ def test_under_pressure_nobody_waits_for_a_fuller_batch(clock: Clock) -> None:
     waiting, late = unit("a", lane=0, batch={"max_wait": 60.0}), unit("b", lane=1, batch={"max_wait": 60.0})
     source.offer((waiting, 3))
     assert not source.offer((unit("c", lane=0), 2))
+    assert waiting.state is UnitState.READY
     assert taken(lanes, 0).unit is waiting
     assert lanes.pressed
     lanes.forget_refused()
