@@ -43,7 +43,10 @@ def main() -> None:
     except SampleError as error:
         raise SystemExit(f"play.py: {error}") from None
     except KafkaException as error:
-        raise SystemExit(f"play.py: Kafka at {options.bootstrap}: {error.args[0].str()}") from None
+        raise SystemExit(
+            f"play.py: Kafka at {options.bootstrap}: {error.args[0].str()}; does it run there? "
+            f"--bootstrap HOST:PORT names another one"
+        ) from None
     topics = ", ".join(sorted({record.topic() for record in records}))
     print(f"{len(records)} records sent to {topics}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from handlers import Batch, Handler
-from handlers.loading.registry import BUILT_IN, HandlerTypeError, OptionsError, create, resolve
+from handlers.loading.registry import BUILT_IN, HandlerTypeError, OptionsError, create, load_function, resolve
 from handlers.options.faults import Explanation, check_options
 
 ALLOWED = f"{', '.join(BUILT_IN)}, or an import path such as my_package.module:MyHandler"
@@ -102,6 +103,8 @@ def test_pythonpath_comes_before_the_configurations_folder(
         ("../x:Copy", "it is no import path", ALLOWED, None),
         ("spark:Handler", "there is no module spark on PYTHONPATH or in FOLDER", ALLOWED, None),
         ("no_such.module:Thing", "there is no module no_such on PYTHONPATH or in FOLDER", ALLOWED, None),
+        ("MODULE.py:Copy", "there is no module MODULE.py on PYTHONPATH or in FOLDER", ALLOWED, "MODULE:Copy"),
+        ("PostgreSQL", "there is no such handler", ALLOWED, "sql"),
         ("MODULE:Cpoy", "the module MODULE has no Cpoy", "Copy, Idle", "MODULE:Copy"),
         ("MODULE:value", "value is not a class", "a class that inherits from binlane.Handler", None),
         (
@@ -126,8 +129,13 @@ def test_a_type_that_leads_nowhere_is_told(
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ("import no_such_library", "ModuleNotFoundError: No module named 'no_such_library'"),
-        ("raise RuntimeError('two\\nlines')", "RuntimeError: two lines"),
+        ("\nimport no_such_library", "ModuleNotFoundError: No module named 'no_such_library' (FILE, line 2)"),
+        ("raise RuntimeError('two\\nlines')", "RuntimeError: two lines (FILE, line 1)"),
+        ("\n\nimport json\njson.loads('{')", "JSONDecodeError: Expecting property name enclosed"),
+        (
+            "import json\n\njson.loads('')",
+            "JSONDecodeError: Expecting value: line 1 column 1 (char 0) (FILE, line 3)",
+        ),
         ("class :", "SyntaxError: invalid syntax"),
         ("import sys; sys.exit()", "it ends the process: sys.exit()"),
         ("import sys; sys.exit('no licence')", "it ends the process: sys.exit('no licence')"),
@@ -139,8 +147,25 @@ def test_a_module_that_fails_is_told_with_its_error_in_one_line(
     (tmp_path / f"broken_{module}.py").write_text(source)
     with pytest.raises(HandlerTypeError) as caught:
         resolve(f"broken_{module}:Copy", tmp_path)
+    told = told.replace("FILE", f"broken_{module}.py")
     assert caught.value.problem.startswith(f"its module cannot be imported: {told}")
+    assert caught.value.allowed == "a module that Python can import"
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["queue", "sched", "sys"])
+def test_a_module_behind_which_ones_own_is_hidden_is_told(tmp_path: Path, name: str) -> None:
+    own = tmp_path / f"{name}.py"
+    own.write_text("from binlane import Handler\nclass Copy(Handler):\n    def handle(self, batch): ...\n")
+    with pytest.raises(HandlerTypeError) as caught:
+        resolve(f"{name}:Copy", tmp_path)
+    found = getattr(importlib.import_module(name), "__file__", None) or "Python itself"
+    assert caught.value.problem == (
+        f"the module {name} has no Copy: it is the one of {found}, which comes before {own}"
+    )
+    assert caught.value.allowed == "another name for your module"
+    with pytest.raises(HandlerTypeError, match=f"the module {name} has no copy: it is the one of "):
+        load_function(f"{name}:copy", tmp_path, ["batch"])
 
 
 def test_a_handler_that_raises_when_made_is_told(module: str, tmp_path: Path) -> None:

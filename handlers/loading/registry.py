@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -42,8 +43,21 @@ BUILT_IN = {
 
 _SECTIONS = {"spark": "handlers.spark.section:SparkSection"}
 
+_OTHER_NAMES = {
+    **dict.fromkeys(("postgres", "postgresql", "mysql", "mariadb", "sqlite", "jdbc", "database"), "sql"),
+    **dict.fromkeys(("delta", "lake"), "spark"),
+    **dict.fromkeys(("http", "https", "rest"), "webhook"),
+    **dict.fromkeys(("file", "jsonl"), "files"),
+    **dict.fromkeys(("console", "print", "stdout"), "log"),
+    "topic": "kafka",
+}
+"""What others call what a built-in handler does."""
+
 _ALLOWED = f"{', '.join(BUILT_IN)}, or an import path such as my_package.module:MyHandler"
 _ALLOWED_FUNCTION = "an import path such as my_package.module:my_function"
+
+_IMPORTABLE = "a module that Python can import"
+_OTHER_NAME = "another name for your module"
 
 _METHODS: Mapping[str, tuple[str, ...]] = {
     "handle": ("batch",),
@@ -100,9 +114,12 @@ def resolve(handler_type: str, folder: Path) -> type[Handler]:
     if not all(part.isidentifier() for part in [*module_name.split("."), class_name]):
         raise HandlerTypeError("it is no import path", _ALLOWED)
     near = nearest(handler_type, BUILT_IN)
+    if module_name.endswith(".py"):
+        near = f"{module_name.removesuffix('.py')}:{class_name}"
     module = _module(module_name, class_name, folder, _ALLOWED, near)
     found = getattr(module, class_name, None)
     if found is None:
+        _refuse_hiding(module, module_name, class_name, folder)
         _no_class(module, module_name, class_name)
     return _handler_class(found, class_name)
 
@@ -141,6 +158,7 @@ def load_function(path: str, folder: Path, arguments: Sequence[str]) -> Callable
     found = getattr(module, name, None)
     wanted = f"{name}({', '.join(arguments)})"
     if found is None:
+        _refuse_hiding(module, module_name, name, folder)
         own = [
             each
             for each, member in vars(module).items()
@@ -182,9 +200,28 @@ def _module(name: str, member: str, folder: Path, allowed: str, near: str | None
             raise HandlerTypeError(
                 f"there is no module {missing} on PYTHONPATH or in {text}", allowed, near
             ) from None
-        raise HandlerTypeError(f"its module cannot be imported: {_told(error)}", allowed) from error
+        raise _unusable(error, folder) from error
     except (Exception, SystemExit) as error:
-        raise HandlerTypeError(f"its module cannot be imported: {_told(error)}", allowed) from error
+        raise _unusable(error, folder) from error
+
+
+def _unusable(error: BaseException, folder: Path) -> HandlerTypeError:
+    """What a module raised when it was imported, with the line of the user's that did."""
+    place = ""
+    if not isinstance(error, SyntaxError):  # which tells it itself
+        top = str(folder.absolute())
+        own = [each for each in extract_tb(error.__traceback__) if each.filename.startswith(top)]
+        place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    return HandlerTypeError(f"its module cannot be imported: {_told(error)}{place}", _IMPORTABLE)
+
+
+def _refuse_hiding(module: ModuleType, name: str, member: str, folder: Path) -> None:
+    """Raise HandlerTypeError if the user's module of that name is hidden by another one."""
+    own = folder.absolute() / f"{name.replace('.', '/')}.py"
+    file = getattr(module, "__file__", None)
+    if own.exists() and (file is None or not own.samefile(file)):
+        problem = f"the module {name} has no {member}: it is the one of {file or 'Python itself'}"
+        raise HandlerTypeError(f"{problem}, which comes before {own}", _OTHER_NAME)
 
 
 def _imported(name: str, member: str) -> ModuleType:
@@ -238,7 +275,7 @@ def _likely(handler_type: str) -> str | None:
     *module, class_name = handler_type.split(".")
     if module and class_name[:1].isupper() and all(name.isidentifier() for name in module):
         return f"{'.'.join(module)}:{class_name}"
-    return nearest(handler_type, BUILT_IN)
+    return _OTHER_NAMES.get(handler_type.casefold()) or nearest(handler_type, BUILT_IN)
 
 
 def _told(error: BaseException) -> str:

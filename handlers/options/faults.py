@@ -77,9 +77,10 @@ _SWITCHES = {
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
-    """The one of `words` that `word` was probably meant to be."""
-    found = get_close_matches(word, list(words), n=1)
-    return found[0] if found else None
+    """The one of `words` that `word` was probably meant to be, in whatever case it is written."""
+    by_fold = {each.casefold(): each for each in words}
+    found = get_close_matches(word.casefold(), list(by_fold), n=1)
+    return by_fold[found[0]] if found else None
 
 
 def explain(errors: Iterable[ErrorDetails], model: type[BaseModel]) -> list[Explanation]:
@@ -114,7 +115,7 @@ def check_model(model: type[BaseModel], options: Mapping[str, Any]) -> list[Expl
 
 def _explain(error: ErrorDetails, model: type[BaseModel]) -> Explanation:
     kind = error["type"]
-    path, owner = _locate(error["loc"], model)
+    path, owner, annotation = _locate(error["loc"], model)
     if kind == "missing":
         return Explanation(path, "missing", error.get("ctx", {}).get("when", ""))
     if kind in ("extra_forbidden", "invalid_key"):
@@ -125,7 +126,19 @@ def _explain(error: ErrorDetails, model: type[BaseModel]) -> Explanation:
     if allowed is None:
         sentence = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
         return Explanation(path, "refused", " ".join(sentence.split()))
-    return Explanation(path, "value", allowed, near)
+    return Explanation(path, "value", allowed + _more(error, annotation), near)
+
+
+def _more(error: ErrorDetails, annotation: Any) -> str:
+    """What a mapping or a list has to hold, and whether there may be none."""
+    kind, holder = error["type"], _model_in(annotation)
+    text = ""
+    if kind in ("model_type", "model_attributes_type") and holder is not None:
+        text = f" with the keys {', '.join(_required_first(holder))}"
+    elif kind == "list_type" and isinstance(error["input"], Mapping):
+        text = ", each entry behind a dash"
+    is_mapping_or_list = kind in ("model_type", "model_attributes_type", "dict_type", "list_type")
+    return text + ("; or null" if is_mapping_or_list and type(None) in get_args(annotation) else "")
 
 
 def _allowed(error: ErrorDetails) -> tuple[str | None, str | None]:
@@ -152,8 +165,9 @@ def _allowed(error: ErrorDetails) -> tuple[str | None, str | None]:
     return _TYPES.get(kind), near
 
 
-def _locate(location: KeyPath, model: type[BaseModel]) -> tuple[KeyPath, type[BaseModel] | None]:
-    """The key path without pydantic's names of union members, and the model that holds its last key."""
+def _locate(location: KeyPath, model: type[BaseModel]) -> tuple[KeyPath, type[BaseModel] | None, Any]:
+    """The key path without pydantic's names of union members, the model that holds its last key, and the type
+    of that key's value."""
     owner: type[BaseModel] | None = model
     path: list[str | int] = []
     annotation: Any = model
@@ -171,7 +185,7 @@ def _locate(location: KeyPath, model: type[BaseModel]) -> tuple[KeyPath, type[Ba
             owner = None
             path.append(key)
             annotation = values
-    return tuple(path), owner
+    return tuple(path), owner, annotation
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -191,6 +205,11 @@ def _mapping_values(annotation: Any) -> Any:
 
 def _by_alias(model: type[BaseModel], key: str) -> Any:
     return next((field for field in model.model_fields.values() if field.alias == key), None)
+
+
+def _required_first(model: type[BaseModel]) -> list[str]:
+    fields = sorted(model.model_fields.items(), key=lambda each: not each[1].is_required())
+    return [field.alias or name for name, field in fields]
 
 
 def _keys(model: type[BaseModel]) -> list[str]:

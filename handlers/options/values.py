@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from handlers.options.matching import PatternError, table_matcher
@@ -33,6 +33,9 @@ __all__ = [
 
 _DURATION = "a duration such as 250ms, 5s, 2m or 1h"
 _SIZE = "a size such as 512KiB, 64MiB or 1GiB"
+_SERVERS = "host:port, several divided by commas"
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PATTERN = r"one pattern: a glob, or for several tables /shop\.(orders|items)/; or a rule for each"
 _SHORT = ("max_wait", "initial_delay")
 """Keys whose durations are of less than a second as a rule."""
 
@@ -137,17 +140,24 @@ def _property(value: object) -> str | int | float | bool:
 _duration_schema = WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN})
 
 
-def text(value: object, check: Any) -> Any:
-    """`check` of the value, which has to be a text."""
+def text(value: object, check: Any, allowed: str = "text") -> Any:
+    """`check` of the value, which has to be a text, as `allowed` says."""
     if not isinstance(value, str):
-        raise not_allowed("text")
+        raise not_allowed(allowed)
     return check(value)
 
 
-def _servers(value: str) -> str:
-    # Kafka's client passes over what comes behind a port until the next comma.
-    if any(re.search(r"[\s;]", server.strip(" ")) for server in value.split(",")):
-        raise not_allowed("host:port, several divided by commas")
+def _servers(value: object) -> str:
+    if not isinstance(value, str):
+        raise not_allowed(_SERVERS)
+    for server in value.split(","):
+        # Kafka's client passes over what comes behind a port until the next comma.
+        if re.search(r"[\s;]", server.strip(" ")):
+            raise not_allowed(_SERVERS)
+        # And over a server whose protocol it does not know, as if there were none.
+        protocol, known, _ = server.strip(" ").partition("://")
+        if known and protocol.upper() not in _PROTOCOLS:
+            raise not_allowed(_SERVERS, re.sub(r"[A-Za-z0-9+.-]*://", "", value).rstrip("/"))
     return value
 
 
@@ -171,5 +181,5 @@ PropertyValue = Annotated[
     PlainValidator(_property),
     WithJsonSchema({"type": ["string", "number", "boolean"]}),
 ]
-Servers = Annotated[str, Field(min_length=1), AfterValidator(_servers)]
-TablePattern = Annotated[str, PlainValidator(lambda value: text(value, _table_pattern))]
+Servers = Annotated[str, Field(min_length=1), BeforeValidator(_servers)]
+TablePattern = Annotated[str, PlainValidator(lambda value: text(value, _table_pattern, _PATTERN))]

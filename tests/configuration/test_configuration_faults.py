@@ -25,7 +25,10 @@ INITIAL = "earliest, latest, an ISO 8601 time, or a mapping {topic: {partition: 
 OFFSETS = "a mapping of partitions to offsets, such as {0: 1200, 1: 0}"
 DURATION = "a duration such as 250ms, 5s, 2m or 1h"
 SIZE = "a size such as 512KiB, 64MiB or 1GiB"
+SERVERS = "host:port, several divided by commas"
 TOPIC = "a topic name (letters, digits, '.', '_', '-'), or a regular expression that begins with ^"
+LEVELS = "debug, info, warning, error"
+SEVERAL = "one pattern: a glob, or for several tables /shop\\.(orders|items)/; or a rule for each"
 NO_TOPIC = "it needs dead_letter.topic, which is not set"
 
 
@@ -36,7 +39,21 @@ NO_TOPIC = "it needs dead_letter.topic, which is not set"
         ("5: []", f"[5]: unknown key; allowed: {KEYS}"),
         ("name: 5", "name: found 5; allowed: text"),
         ("name: ''", 'name: found ""; allowed: text that is not empty'),
-        ("lanes: 5", "lanes: found 5; allowed: a mapping"),
+        (
+            "lanes: 5",
+            "lanes: found 5; allowed: a mapping with the keys count, order_by, max_records, max_bytes, "
+            "work_stealing",
+        ),
+        (
+            "http: false",
+            "http: found false; allowed: a mapping with the keys host, port, token, tls, allowed_hosts; "
+            "or null",
+        ),
+        (
+            "dead_letter: shop.dead",
+            'dead_letter: found "shop.dead"; allowed: a mapping with the keys topic, max_ratio; or null',
+        ),
+        ("logging: {level: DEBUG}", f'logging.level: found "DEBUG"; allowed: {LEVELS}; nearest: debug'),
         ("lanes: {count: many}", 'lanes.count: found "many"; allowed: a whole number'),
         ("lanes: {count: '8'}", 'lanes.count: found "8"; allowed: a whole number; nearest: 8'),
         ("lanes: {count: 0}", "lanes.count: found 0; allowed: at least 1"),
@@ -108,7 +125,7 @@ NO_TOPIC = "it needs dead_letter.topic, which is not set"
             "warehouse; "
             "nearest: master",
         ),
-        ("tables: {}", "tables: found a mapping; allowed: a list"),
+        ("tables: {}", "tables: found a mapping; allowed: a list, each entry behind a dash"),
     ],
 )
 def test_a_fault_of_a_section_is_told_in_one_line(faults: Faults, text: str, line: str) -> None:
@@ -122,7 +139,9 @@ def test_a_fault_of_a_section_is_told_in_one_line(faults: Faults, text: str, lin
             "match: orders",
             'match: found "orders"; allowed: a glob on database.table, with both names; nearest: "*.orders"',
         ),
-        ("match: 5", "match: found 5; allowed: text"),
+        ("match: 5", f"match: found 5; allowed: {SEVERAL}"),
+        ("match: [shop.orders, shop.items]", f"match: found a list; allowed: {SEVERAL}"),
+        ("handlers: {type: log}", "handlers: found a mapping; allowed: a list, each entry behind a dash"),
         (
             "match: /shop.(/",
             'match: found "/shop.(/"; allowed: a regular expression '
@@ -237,6 +256,17 @@ def test_a_table_needs_a_handler(faults: Faults) -> None:
         (
             KAFKA.replace("[cdc.shop]", "cdc.shop"),
             ['shop.yaml:4: kafka.topics: found "cdc.shop"; allowed: a list; nearest: [cdc.shop]'],
+        ),
+        (
+            KAFKA.replace("localhost:9092", "[localhost:9092]"),
+            [f"shop.yaml:2: kafka.bootstrap_servers: found a list; allowed: {SERVERS}"],
+        ),
+        (
+            KAFKA.replace("localhost:9092", "kafka://localhost:9092"),
+            [
+                'shop.yaml:2: kafka.bootstrap_servers: found "kafka://localhost:9092"; '
+                f"allowed: {SERVERS}; nearest: localhost:9092"
+            ],
         ),
         (
             KAFKA.replace("[cdc.shop]", "[]"),

@@ -46,6 +46,13 @@ def test_a_rule_behind_a_wider_one_is_told_with_both(patterns: tuple[str, ...]) 
     assert f"tables[0] ({patterns[0]}) takes all of its tables" in sentence
 
 
+def test_a_pattern_of_sql_is_told() -> None:
+    assert found(tables=rules("shop.%")) == [
+        "tables[0].match (shop.%): % is a character as any other in a glob; * stands for any characters"
+    ]
+    assert found(tables=rules("shop.*", "/crm.%/")) == []
+
+
 @pytest.mark.parametrize(
     "patterns",
     [

@@ -66,7 +66,13 @@ MEANINGS = "a mapping of what the records say to insert, update, delete, snapsho
         ("format: {a: canal, b: json}", ["json: missing; required with format: json"]),
         ("format: json\njson: null", ["json: missing; required with format: json"]),
         ("json: {table: t}", ["json.database: missing; required"]),
-        ("json: yes", ['json: found "yes"; allowed: a mapping']),
+        (
+            "json: yes",
+            [
+                'json: found "yes"; allowed: a mapping with the keys database, table, operation, operations, '
+                "key, before, after, exclude, time, time_unit, transaction, columns, tables; or null"
+            ],
+        ),
         ("json: {database: =shop, table: a..b}", [f'json.table: found "a..b"; allowed: {SOURCE}']),
         ("json: {database: =shop, table: $tpoic}", [f'json.table: found "$tpoic"; allowed: {SOURCE}']),
         ("json: {database: 5, table: t}", ["json.database: found 5; allowed: text"]),

@@ -21,6 +21,7 @@ def doubts(configuration: Configuration) -> Iterator[str]:
     """A sentence for each."""
     yield from _behind_wider_rules(configuration.tables)
     for number, rule in enumerate(configuration.tables):
+        yield from _words_of_sql(number, rule)
         yield from _twins(number, rule)
         yield from _unfilled(number, rule, configuration)
     yield from _unused_sections(configuration)
@@ -52,6 +53,14 @@ def _behind_wider_rules(rules: list[TableRule]) -> Iterator[str]:
                     f"tables[{before}] ({wider.match}) takes all of its tables; put the narrower rule first"
                 )
                 break
+
+
+def _words_of_sql(number: int, rule: TableRule) -> Iterator[str]:
+    if "%" in rule.match and not rule.match.startswith("/"):
+        yield (
+            f"tables[{number}].match ({rule.match}): % is a character as any other in a glob; * stands for "
+            f"any characters"
+        )
 
 
 def _twins(number: int, rule: TableRule) -> Iterator[str]:
