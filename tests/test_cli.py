@@ -175,7 +175,7 @@ def test_check_shows_which_pattern_leads_to_which_handlers(folder: Path) -> None
     done = binlane("check", "shop.yaml", folder=folder, PASSWORD="hunter2")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("shop.yaml: usable\n")
-    told = "A start takes 310 s at most, a stop 120 s: a deployment has to wait so long."
+    told = "A deployment has to give a start 310 s and a stop 120 s (startup probe, grace period)."
     assert done.stdout.splitlines()[-1] == told
     rows = [
         [cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line

@@ -66,7 +66,9 @@ def _times(configuration: Configuration) -> str:
     )
     start = configuration.start_timeout + OPENING_SECONDS
     stop = grace_seconds(stop)
-    return f"A start takes {start:g} s at most, a stop {stop:g} s: a deployment has to wait so long."
+    return (
+        f"A deployment has to give a start {start:g} s and a stop {stop:g} s (startup probe, grace period)."
+    )
 
 
 def _table(configuration: Configuration) -> Table:
