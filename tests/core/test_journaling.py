@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 
 from offsets.journal import Journal
 from offsets.stores import FileStore
+from worker.formats.source_times import SourceTimes
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
 from worker.partitions.journaling import Journaling
 from worker.units.assigned_partition import Assignment, Assignments
-from worker.units.source_times import SourceTimes
 
 SECOND = 1_763_000_000_000
 """The source time of a test's record 0; each later one happened a millisecond later."""

@@ -52,13 +52,16 @@ def test_it_survives_a_cut_at_every_byte_of_its_last_two_files(tmp_path: Path, w
         answers(journal, left)
         assert (folder / name).stat().st_size == length, "who reads cuts nothing"
         journal.append([Entry(PLACES[0], 1_000, 9_990), Entry(PLACES[2], 40, 390)])
-        for each in (journal, Journal(folder, "replica")):
+        again = Journal(folder, "replica")
+        for each in (journal, again):
             now = list(each.units())
             assert now[: len(left)] == left, length
             assert [unit.offset for unit in now[-2:]] == [1_000, 40]
             lower, upper = each.search(PLACES[2], 200)
             assert (lower and lower.offset, upper and upper.offset) == (3, 40)
-        answers(Journal(folder, "replica"), now)
+        answers(again, now)
+        journal.close()
+        again.close()
         if which == -1:
             assert (folder / name).stat().st_size % SIZE == 0
 

@@ -92,7 +92,9 @@ class Cluster:
         self._topics: dict[str, list[int]] | None = None
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Let go of the connections and files."""
+        if self.journal is not None:
+            self.journal.close()
         self._kafka.close()
         if not self._kafka.alive:
             self._consumer.close()

@@ -13,7 +13,7 @@ from offsets.restore import Start
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, TopicPartition
 from worker.formats.interface import Format, Record
-from worker.units.source_times import SourceTimes
+from worker.formats.source_times import SourceTimes
 
 __all__ = ["Assignment", "Assignments", "with_earlier"]
 
