@@ -194,7 +194,9 @@ class Committer(threading.Thread):
 
     def _save_in_kafka(self, found: Mapping[Assignment, Checkpoint], *, everything: bool) -> bool:
         """Whether Kafka holds these. `everything`: they are all that is assigned."""
-        new = {a: checkpoint for a, checkpoint in found.items() if a.in_kafka != checkpoint}
+        # One that left while the file was written is another worker's by now, which may have committed more.
+        left = {each for each in found if everything and each.closed}
+        new = {a: c for a, c in found.items() if a.in_kafka != c and a not in left}
         if new:
             try:
                 marks = self._kafka.save({a.partition: checkpoint for a, checkpoint in new.items()})
