@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 import binlane  # noqa: F401 - binlane's own packages come first
 from handlers.spark.read.current import NothingToSee, create_views, current
@@ -19,5 +23,17 @@ def start(name: str = "binlane", **section: Any) -> SharedSpark:
 
     `section`: the keys of the configuration's `spark:` section. Raises pydantic's ValidationError, JavaError,
     JarsError, and RuntimeError when Spark does not start.
+    Warnings go to standard error, unless structlog was configured before: then as that says.
     """
+    _tell_warnings_alone()
     return SharedSpark(SparkSection.model_validate(section), Path.cwd(), name)
+
+
+def _tell_warnings_alone() -> None:
+    """What structlog prints of itself, every line that Java says among it, would stand among a notebook's
+    results."""
+    if not structlog.is_configured():
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        )

@@ -57,6 +57,23 @@ def test_the_face_has_what_a_handler_needs() -> None:
     assert callable(binlane.spark.current)
 
 
+def test_spark_in_a_notebook_says_no_more_than_what_is_wrong(tmp_path: Path) -> None:
+    script = (
+        "import pydantic, binlane.spark\n"
+        "from handlers.logs import get_logger\n"
+        "try: binlane.spark.start(warehose='lake')\n"
+        "except pydantic.ValidationError: print('refused')\n"
+        "get_logger('spark').debug('spark_output')\n"
+        "get_logger('spark').warning('spark_killed')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "refused\n"
+    assert "spark_killed" in done.stderr
+    assert "spark_output" not in done.stderr
+
+
 @pytest.mark.parametrize("where", ["PYTHONPATH", "beside"])
 @pytest.mark.parametrize("form", ["module", "package"])
 def test_modules_of_binlanes_names_break_nothing(tmp_path: Path, where: str, form: str) -> None:
@@ -123,6 +140,11 @@ def test_the_wheel_holds_all_that_runs(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     site = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(site)
+    for package in ("binlane", *NAMES):
+        files = [each for each in (ROOT / package).rglob("*") if each.is_file() and each.suffix != ".pyc"]
+        missing = [each for each in files if not (site / each.relative_to(ROOT)).exists()]
+        assert files
+        assert not missing, "pages, digests and marks of types are read by what runs"
     # The libraries as they are, without what makes this checkout importable (-S).
     paths = [str(site), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     script = f"import sys; sys.path[:0] = {paths}; from binlane.__main__ import main; main()"
