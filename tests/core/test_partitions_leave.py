@@ -24,6 +24,7 @@ PLACE = TopicPartition(TOPIC, 0)
 
 @pytest.fixture
 def make_components(mock_servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    monkeypatch.setattr("worker.running.components.KAFKA_SECONDS", 3.0)  # that one commit waits
     # Mock brokers tell no ids of topics.
     monkeypatch.setattr("worker.running.components.AdminClient", lambda *_, **__: Brokers("one"))
     made: list[Components] = []
@@ -105,7 +106,7 @@ def test_commits_go_on_while_the_fetcher_waits_for_room(make_components: Make) -
         work = components.lanes.take(0)
         assert work is not None
         work.finish_records(1)
-        until(components.committer.commit)
+        assert any(components.committer.commit() for _ in range(5))  # one may meet the rebalance's end
         assert assignment.committed == 1
         assert components.lanes.pressed
     finally:

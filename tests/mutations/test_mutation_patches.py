@@ -46,7 +46,8 @@ def test_every_patch_fits_says_what_is_wrong_and_names_tests_that_are_there() ->
 
 
 @pytest.mark.parametrize(
-    "name", ["core/commit-past-a-gap", "core/pause-flag-outlives-its-assignment", "core/no-final-commit"]
+    "name",
+    ["offsets/commit-past-a-gap", "offsets/pause-flag-outlives-its-assignment", "offsets/no-final-commit"],
 )
 def test_without_its_patch_the_tests_of_a_mutation_pass(
     name: str, copy: Path, forked_pytest: ForkedPytest
@@ -85,7 +86,7 @@ def test_a_patch_follows_its_lines_into_another_file(copy: Path) -> None:
 def test_a_patch_fits_though_what_surrounds_it_has_changed_where_its_lines_are_the_only_ones(
     copy: Path,
 ) -> None:
-    (mutation,) = (each for each in mutations() if each.name == "core/commit-past-a-gap")
+    (mutation,) = (each for each in mutations() if each.name == "offsets/commit-past-a-gap")
     make_copy(copy)
     file = copy / "offsets" / "tracker.py"
     code = file.read_text()

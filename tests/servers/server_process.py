@@ -231,5 +231,4 @@ def _as_account(command: list[str]) -> list[str]:
 
 def _last_lines(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines[:-_LOG_LINES] if "error" in line.lower()]
-    return " | ".join(errors[:_LOG_LINES] + lines[-_LOG_LINES:]) or "it says nothing"
+    return " | ".join(lines[-_LOG_LINES:]) or "it says nothing"

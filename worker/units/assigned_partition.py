@@ -12,13 +12,17 @@ from confluent_kafka import Message
 from offsets.restore import Start
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, TopicPartition
+from worker.formats.decoding import source_time
 from worker.formats.interface import Format, Record
-from worker.formats.source_times import SourceTimes
 
 __all__ = ["Assignment", "Assignments", "with_earlier"]
 
 _topic = cast(Callable[[Message], str], Message.topic)
 _partition = cast(Callable[[Message], int], Message.partition)
+
+
+_SMALL = 65_536
+"""Bytes of a record that may be kept though it is finished."""
 
 
 class Assignment:
@@ -39,12 +43,12 @@ class Assignment:
         "forgotten",
         "format",
         "in_kafka",
-        "journaled",
         "mark",
+        "newest",
         "on_disk",
         "partition",
+        "source_ms",
         "start",
-        "times",
         "topic_id",
         "tracker",
     )
@@ -73,9 +77,9 @@ class Assignment:
         self.end: int | None = None
         """The partition's end as last told by the broker."""
         self.consumed = 0
-        self.times = SourceTimes(format_)
-        self.journaled: int | None = None
-        """The position that the journal was last given."""
+        self.newest: Record | None = None
+        """The record that came last, until its time is asked for."""
+        self.source_ms: int | None = None
         self.closed = False
         """No work of it may start any more."""
         self.forgotten = False
@@ -84,12 +88,18 @@ class Assignment:
     def came(self, records: Sequence[Record]) -> None:
         """These were fetched, in the order of their offsets."""
         self.consumed += len(records)
-        self.times.came(records[-1])
+        self.newest = records[-1]
+        if len(self.newest.value() or b"") > _SMALL:
+            self.last_source_ms()
 
     def last_source_ms(self) -> int | None:
         """When the newest change of those fetched happened in its source, in milliseconds since 1970; None:
         no record has told that yet. Any thread; few records are asked."""
-        return self.times.latest()
+        record, self.newest = self.newest, None
+        told = None if record is None else source_time(self.format, record)
+        if told is not None:
+            self.source_ms = told if self.source_ms is None else max(told, self.source_ms)
+        return self.source_ms
 
     def __repr__(self) -> str:
         return f"Assignment({self.partition}, epoch {self.epoch})"
@@ -97,7 +107,6 @@ class Assignment:
     def restart_at(self, offset: int) -> None:
         """Track anew from `offset`: the broker no longer has what came before, or counts anew."""
         self.tracker = OffsetTracker(offset)
-        self.times.restart()
         self.in_kafka = self.on_disk = None
 
 
