@@ -128,6 +128,10 @@ class Run:
             if known.finished(left[place]):  # since `left` was made
                 fewer[place] = _FINISHED
 
+    def is_unfinished(self, offset: int) -> bool:
+        """Whether the offset was fetched in this run and is not finished."""
+        return self.holds(offset) and not self._flags.finished(offset)
+
     def holds(self, offset: int) -> bool:
         """Whether the offset was fetched in this run, and may be unfinished."""
         flags, first, sparse = self._flags

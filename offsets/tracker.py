@@ -126,6 +126,12 @@ class OffsetTracker:
         with self._lock:
             return next(self._heads(), (None, 0))[0]
 
+    def is_unfinished(self, offset: int) -> bool:
+        """Whether the offset was fetched and is not finished. O(log runs)."""
+        with self._lock:
+            place = self._open.bisect_right(offset) - 1
+            return place >= 0 and bool(self._open.peekitem(place)[1].is_unfinished(offset))
+
     def ahead(self, enough: int) -> int:
         """How many offsets were fetched together with the first unfinished one, and since; 0: there is none.
 

@@ -37,6 +37,7 @@ PROMISED = {
     "binlane_retries_total": {"table"},
     "binlane_dead_letters_total": {"table"},
     "binlane_tables_blocked": set(),
+    "binlane_unblocked_records_total": {"action"},
     "binlane_tables_halted": set(),
     "binlane_tables_target_down": set(),
     "binlane_table_state": {"table", "state"},

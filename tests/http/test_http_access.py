@@ -18,7 +18,7 @@ from servers.own_authority import OwnAuthority
 from structlog.testing import capture_logs
 
 from worker.certificate import Certificate
-from worker.commands.status import status
+from worker.commands.asking.status import status
 from worker.configuration import load
 from worker.http import HttpServer, build_app
 from worker.http.access import PROBES, Access

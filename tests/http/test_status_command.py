@@ -23,12 +23,12 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from worker.commands.status import status
+from worker.commands.asking.status import status
 from worker.http import HttpServer, build_app
 from worker.observing.metrics import Metrics
 from worker.observing.status import WorkerStatus
 
-PROGRAM = "import sys; from worker.commands.status import status; "
+PROGRAM = "import sys; from worker.commands.asking.status import status; "
 DEADLINE = 60.0
 
 

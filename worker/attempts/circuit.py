@@ -130,6 +130,11 @@ class Circuit:
             due = min(due, self._failed_at + max(delay(self._failures), self._asked))
         return max(0.0, due - self._clock())
 
+    def hurry(self) -> None:
+        """Whoever comes next may try, unless somebody does already."""
+        with self._lock:
+            self._due = min(self._due, self._clock())
+
     def down(self) -> Down | None:
         """What is known of the outage under way; None: there is none."""
         with self._lock:

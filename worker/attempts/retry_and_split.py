@@ -89,6 +89,7 @@ class HandlerRun:
         `raised`: what the first call has raised, if it was made already (on `turn`)."""
         while self.ends:
             end = self.ends[-1]
+            ordered = work.ordered(self.done)
             if raised is None:
                 if watch.called_off(work):
                     return Step.STOPPED
@@ -97,6 +98,9 @@ class HandlerRun:
                     if step is not None:
                         return step
                     continue
+                if ordered is not None and ordered[0] < end:
+                    end = ordered[0]
+                    self.ends.append(end)
                 self.turn, wait = self.circuit.admit(_delays(work, random))
                 if wait > 0:
                     return self._wait_for_target(wait)
@@ -106,7 +110,11 @@ class HandlerRun:
             step = self._judge(work, end, raised, watch, random)
             raised = None
             if step is not None:
-                return step
+                if ordered is None or self.error is None:
+                    return step
+                # It was the record's last try: what of it is not done is set aside.
+                for place in range(self.done, end):
+                    self._condemned[place] = _Fate(self.error, max(self.attempt - 1, 1))
         self.error = None
         return Step.DONE
 
@@ -197,7 +205,7 @@ class HandlerRun:
     ) -> Step | None:
         rule = work.rule
         attempt, self.attempt = self.attempt, self.attempt + 1
-        if not self.splitting:
+        if not self.splitting and work.ordered(self.done) is None:
             most = rule.retry.max_attempts
             if most is None or attempt < most:
                 self.delay = backoff(rule.retry, max(attempt, 1), random)
@@ -216,11 +224,13 @@ class HandlerRun:
         rule = work.rule
         # Looking for the change by halves is no attempt of its own.
         attempts = min(attempts, rule.retry.max_attempts or attempts)
-        halt = error if rule.on_failure == "halt" else None
+        ordered = work.ordered(place)
+        action = rule.on_failure if ordered is None else ordered[1].action
+        halt = error if action == "halt" else None
         try:
-            if rule.on_failure == "skip":
+            if action == "skip":
                 watch.skipped(work, self.name, place, error)
-            elif rule.on_failure == "dead_letter":
+            elif action == "dead_letter":
                 watch.dead_letter(work, self.name, place, error, attempts)
         except MustHalt as flood:
             halt = flood
@@ -233,6 +243,8 @@ class HandlerRun:
             self.error = halt
             return Step.HALT
         self._pass(place + 1)
+        if ordered is not None and self.done == ordered[0]:
+            self.attempt = 1  # another record is the first one now
         return None
 
     def _pass(self, end: int) -> None:

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Protocol, TypeVar
 
 from handlers import Batch, Handler
+from worker.attempts.set_aside import SetAside
 from worker.configuration import TableRule
 
 __all__ = ["Caller", "MustHalt", "MustWait", "Step", "Tried", "Watch"]
@@ -46,6 +47,10 @@ class Tried(Protocol):
 
     def batch(self, first: int, end: int, attempt: int) -> Batch:
         """The changes from `first` up to `end` as a handler sees them."""
+        ...
+
+    def ordered(self, place: int) -> tuple[int, SetAside] | None:
+        """What is ordered about the record of the change at `place`, and where that record's changes end."""
         ...
 
 

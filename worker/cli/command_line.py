@@ -98,7 +98,39 @@ def status(
     ] = None,
 ) -> int | None:
     """Show what a worker is doing: partitions, lanes, tables, checkpoint."""
-    return call("status:status", url, as_json, watch, token=token, ca=ca)
+    return call("asking.status:status", url, as_json, watch, token=token, ca=ca)
+
+
+@app.command()
+def unblock(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="CONFIG|URL", help="The worker on this machine, or where one serves HTTP."),
+    ],
+    *,
+    table: Annotated[str, typer.Option("--table", help="database.table of the record.")],
+    offset: Annotated[int, typer.Option("--offset", min=0, help="The record's offset.")],
+    skip: Annotated[bool, typer.Option("--skip", help="Pass over it.")] = False,
+    dead_letter: Annotated[
+        bool, typer.Option("--dead-letter", help="Write it to the dead-letter topic.")
+    ] = False,
+    topic: Annotated[str | None, typer.Option("--topic", help="If several have that offset.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, help="If several have that offset.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="BINLANE_TOKEN", help="Its http.token; with CONFIG it is known.")
+    ] = None,
+    ca: Annotated[
+        Path | None, typer.Option("--ca", metavar="FILE", help="Trust the authorities in this PEM file.")
+    ] = None,
+) -> int | None:
+    """Have a running worker set one record aside that blocks its table: tried once more, then passed over."""
+    if skip == dead_letter:
+        raise typer.BadParameter("give either --skip or --dead-letter")
+    action = "skip" if skip else "dead_letter"
+    where = {"topic": topic, "partition": partition, "token": token, "ca": ca}
+    return call("asking.unblock:unblock", target, table, offset, action, **where)
 
 
 @app.command()

@@ -119,15 +119,19 @@ class DeadLetters:
         error: str,
         attempts: int,
         before: int = 0,
+        ordered_by: str | None = None,
     ) -> str:
         """Write the record as a dead letter, and return its place when the brokers have it.
 
         `before`: records of its batch that come before it; they count as finished for `max_ratio`.
+        `ordered_by`: the person who wants it written, however many there are.
 
         Raises:
             MustHalt: it would be one too many.
             MustWait: it cannot be written now.
         """
+        if ordered_by is not None:
+            error = f"{error} (set aside by {ordered_by})"
         self._give_way(self.circuit.waiting())  # while somebody tries the topic, nobody waits for the lock
         headers = headers_of(
             record,
@@ -143,14 +147,15 @@ class DeadLetters:
             # Asked under the lock: whoever waited for it learns what became of the letter before.
             count = self._finished() + before
             letters = self._flood.exceeds(count)
-            if letters is not None:
+            if letters is not None and ordered_by is None:
                 raise MustHalt(
                     f"dead_letter.max_ratio {self._flood.max_ratio:g}: this would be dead letter number "
                     f"{letters} within the last {WINDOW:,} finished records; it was not written. It failed "
                     f"with {error}"
                 )
             place = self._guarded(record, headers)
-            self._flood.note(count)
+            if ordered_by is None:
+                self._flood.note(count)
         self._metrics.dead_letter(table)
         log.error(
             "dead_letter",
@@ -161,6 +166,7 @@ class DeadLetters:
             error=error,
             attempts=attempts,
             written_to=place,
+            **({} if ordered_by is None else {"ordered_by": ordered_by}),
         )
         return place
 

@@ -205,7 +205,9 @@ class Router:
         if self._on_undecodable == "halt":
             raise UndecodableHalt(
                 f"undecodable record at {place}: {fault}. To pass over all such records set on_undecodable: "
-                "skip, or dead_letter; to pass over this one: binlane checkpoint set"
+                "skip, or dead_letter; to pass over this one, if binlane checkpoint show says that a start "
+                f"would begin at it: binlane checkpoint set CONFIG --topic {message.topic()} "
+                f"--partition {message.partition()} --offset {message.offset() + 1}"
             ) from fault
         log.error("record_skipped", position=place, error=str(fault))
         self._metrics.skipped("undecodable")

@@ -27,6 +27,8 @@ _MOST_AT_ONCE = 16
 """Requests other than probes that are worked on: each may wait for locks of the worker, and takes one of 40
 threads."""
 _WANTED = [("WWW-Authenticate", "Bearer"), ("WWW-Authenticate", 'Basic realm="binlane", charset="UTF-8"')]
+_FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+"""What a proxy adds: then the address that the request comes from is the proxy's."""
 # Names that nobody can have in the public DNS. A page from elsewhere whose name is made to lead here (DNS
 # rebinding) has one that anybody can have.
 _OWN_ENDINGS = (".localhost", ".local", ".internal", ".home.arpa", ".svc", ".test")
@@ -55,6 +57,29 @@ class Access:
             for name, value in _WANTED:
                 answer.headers.append(name, value)
             return answer
+        return None
+
+    def refusal_of_change(self, scope: Scope) -> PlainTextResponse | None:
+        """The same for what changes something, when it may pass as a question.
+
+        No page of a browser may ask for it: one that the worker does not serve would do so with the password
+        that the browser knows, or from a machine that is let in (cross-site request forgery). Browsers send
+        `Origin` with each such request, and JSON only where the worker allowed it, which it never does."""
+        headers = Headers(scope=scope)
+        if "origin" in headers or "sec-fetch-site" in headers:
+            return _refused(403, "no page may change anything: use binlane unblock")
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return _refused(415, "Content-Type must be application/json")
+        if self.token is not None:
+            if not headers.get("authorization", "").lower().startswith("bearer "):
+                return _refused(403, "what changes something asks for http.token as a bearer token")
+            return None
+        if not _comes_from_here(scope) or any(name in headers for name in _FORWARDED):
+            return _refused(
+                403,
+                "without http.token, what changes something is taken only from the worker's own machine: set "
+                "http.token, or run the command there (kubectl exec)",
+            )
         return None
 
     def _goes_by(self, host: str | None) -> bool:
@@ -105,6 +130,16 @@ class Guard:
             await self._app(scope, receive, hand_over)
         finally:
             worked_out()
+
+
+def _comes_from_here(scope: Scope) -> bool:
+    client = scope.get("client")
+    try:
+        address = ipaddress.ip_address(client[0].partition("%")[0] if client else "")
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
 
 
 def _refused(code: int, reason: str) -> PlainTextResponse:

@@ -12,6 +12,7 @@ from importlib.resources import files
 import msgspec
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
@@ -20,12 +21,17 @@ from starlette.routing import Route
 from worker.http.access import Access, Guard
 from worker.observing.metrics import Metrics
 from worker.observing.status import WorkerStatus
+from worker.observing.unblocking import UnblockAnswer, UnblockRequest
 
 __all__ = ["Reason", "build_app"]
 
 Reason = str | None
 """Why not; None: all is well."""
 
+Unblock = Callable[[UnblockRequest, str], UnblockAnswer]
+
+_MOST_ASKED = 16_384
+"""Bytes of a request's body."""
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -36,15 +42,19 @@ def build_app(
     metrics: Metrics,
     started: Callable[[], Reason] = lambda: None,
     *,
+    unblock: Unblock | None = None,
     access: Access | None = None,
 ) -> Starlette:
-    """The whole application: `/`, `/api/status`, `/healthz`, `/readyz`, `/startupz`, `/metrics`.
+    """The whole application: `/`, `/api/status`, `/healthz`, `/readyz`, `/startupz`, `/metrics`,
+    and `POST /api/unblock`.
 
     `status` and the scrape may wait for locks of busy threads, so they run on threads of their own;
     `health`, `ready` and `started` are called on the server's thread and must answer at once: a probe never
     waits behind a scrape. All but the probes is answered to those whom `access` lets pass (default: who knows
-    one of the machine's own names).
+    one of the machine's own names), and what changes something to fewer (`Access.refusal_of_change`).
+    `unblock` is given what is asked and the client's address, and may take half a minute; None: refused.
     """
+    allowed = access or Access()
 
     def page(_: Request) -> Response:
         html, policy = _page()
@@ -68,16 +78,48 @@ def build_app(
             encode(metrics.registry), headers={**_NO_STORE, "Content-Type": content_type, "Vary": "Accept"}
         )
 
+    async def api_unblock(request: Request) -> Response:
+        refusal = allowed.refusal_of_change(request.scope)
+        if refusal is not None:
+            return refusal
+        if unblock is None:
+            return _answer(UnblockAnswer(result="refused", message="the worker is starting: ask again"))
+        body = await _body(request)
+        try:
+            asked = msgspec.json.decode(b"" if body is None else body, type=UnblockRequest)
+        except msgspec.DecodeError as error:
+            return PlainTextResponse(f"{error}\n", status_code=400, headers=_NO_STORE)
+        client = request.client.host if request.client is not None else "unknown"
+        return _answer(await run_in_threadpool(unblock, asked, client))
+
     return Starlette(
         routes=[
             Route("/", page),
             Route("/api/status", api_status),
+            Route("/api/unblock", api_unblock, methods=["POST"]),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/startupz", startupz),
             Route("/metrics", scrape),
         ],
-        middleware=[Middleware(Guard, access=access or Access())],
+        middleware=[Middleware(Guard, access=allowed)],
+    )
+
+
+async def _body(request: Request) -> bytes | None:
+    """None: it is larger than anything that is asked."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MOST_ASKED:
+            return None
+    return body
+
+
+def _answer(answer: UnblockAnswer) -> Response:
+    code = 409 if answer.result == "refused" else 202 if answer.result == "ordered" else 200
+    return Response(
+        msgspec.json.encode(answer), status_code=code, media_type="application/json", headers=_NO_STORE
     )
 
 

@@ -58,6 +58,12 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "Records written to the dead-letter topic.",
     ),
     MetricDefinition(
+        "binlane_unblocked_records_total",
+        "counter",
+        ("action",),
+        "Records that were set aside because a person ordered it: `skip` or `dead_letter`.",
+    ),
+    MetricDefinition(
         "binlane_tables_blocked",
         "gauge",
         (),

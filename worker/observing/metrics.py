@@ -61,6 +61,7 @@ class Metrics:
         self._handler_failures = _counter("binlane_handler_failures_total")
         self._retries = _counter("binlane_retries_total")
         self._dead_letters = _counter("binlane_dead_letters_total")
+        self._unblocked = _counter("binlane_unblocked_records_total")
         self._backpressure = _counter("binlane_backpressure_seconds_total")
         self._commits = _counter("binlane_commits_total")
         self._rebalances = _counter("binlane_rebalances_total")
@@ -71,6 +72,8 @@ class Metrics:
         # Those that alerts watch begin at 0: a counter that begins at 1 shows no increase.
         for reason in ("failed", "undecodable", "unmatched"):
             self._skipped.labels(reason)
+        for action in ("skip", "dead_letter"):
+            self._unblocked.labels(action)
         for result in ("success", "refused"):
             self._reloads.labels(result)
         for kind in ("assign", "revoke", "lost"):
@@ -99,6 +102,10 @@ class Metrics:
 
     def dead_letter(self, table: str, records: int = 1) -> None:
         self._dead_letters.labels(self.tables.label(table)).inc(records)
+
+    def unblocked(self, action: str) -> None:
+        """A record was set aside because a person ordered it."""
+        self._unblocked.labels(action).inc()
 
     def reload(self, result: ReloadResult) -> None:
         self._reloads.labels(result).inc()
@@ -151,6 +158,7 @@ class Metrics:
             self._consumed,
             self._skipped,
             self._handler_failures,
+            self._unblocked,
             self._backpressure,
             self._commits,
             self._rebalances,

@@ -17,12 +17,13 @@ from worker.formats.decoding import explained
 from worker.formats.interface import Record, UndecodableRecord
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
-from worker.processing.change_origins import origin_of, record_of
+from worker.processing.change_origins import origin_of, record_of, record_origin
 from worker.processing.slow_calls import RunningCalls
 
 if TYPE_CHECKING:
     from worker.attempts.bound_handler import BoundHandler
     from worker.attempts.retry_and_split import HandlerRun
+    from worker.attempts.set_aside import SetAside
     from worker.units.work import Work
 
 __all__ = ["FailureRules", "Failures"]
@@ -98,18 +99,24 @@ class Failures:
         self._lanes.unblock()
 
     def skipped(self, work: Work, handler: str, place: int, error: BaseException) -> None:
-        self._metrics.skipped("failed")
+        ordered = work.ordered(place)
+        order = None if ordered is None else ordered[1]
+        self._metrics.skipped("failed" if order is None else "unblocked")
         log.error(
             "change_skipped",
             table=work.unit.table.label,
             handler=handler,
             position=origin_of(work, place),
             error=describe(error),
+            **({} if order is None else {"ordered_by": order.by}),
         )
+        self._set_aside(order)
 
     def dead_letter(self, work: Work, handler: str, place: int, error: BaseException, attempts: int) -> None:
         record, before, index = record_of(work, place)
-        self._letters().send(
+        ordered = work.ordered(place)
+        order = None if ordered is None else ordered[1]
+        letter = self._letters().send(
             record,
             table=work.unit.table.label,
             handler=handler,
@@ -117,7 +124,9 @@ class Failures:
             error=describe(error),
             attempts=attempts,
             before=max(0, before - work.finished),
+            ordered_by=None if order is None else order.by,
         )
+        self._set_aside(order, letter)
 
     # -- of the processor itself
 
@@ -149,9 +158,18 @@ class Failures:
         return "its table cannot be told"
 
     def bury_undecodable(self, work: Work, number: int, reason: str) -> None:
-        """Write the work's record as a dead letter of all handlers. Raises MustHalt and MustWait."""
+        """Write the work's record as a dead letter of all handlers, or pass over it if that was ordered.
+
+        Raises MustHalt and MustWait."""
         _, message = next(islice(work.messages(), number, None))
-        self._letters().send(
+        order = work.order_of(number)
+        if order is not None and order.action == "skip":
+            self._metrics.skipped("unblocked")
+            position = record_origin(work, number)
+            log.error("record_skipped", position=position, error=reason, ordered_by=order.by)
+            self._set_aside(order)
+            return
+        letter = self._letters().send(
             message,
             table=work.unit.table.label,
             handler=None,
@@ -159,7 +177,9 @@ class Failures:
             error=f"undecodable record: {reason}",
             attempts=0,
             before=max(0, number - work.finished),
+            ordered_by=None if order is None else order.by,
         )
+        self._set_aside(order, letter)
 
     def retried(self, work: Work, failing: list[HandlerRun], delay: float, reason: str) -> None:
         table, error = work.unit.table.label, failing[0].error
@@ -183,8 +203,13 @@ class Failures:
             table=work.unit.table.label,
             position=position,
             error=reason,
-            hint="its later changes wait; mend the cause and restart, or change its rule (on_failure: skip)",
+            hint="its later changes wait; mend the cause and restart, change its rule (on_failure: skip), or "
+            "have this record set aside: binlane unblock",
         )
+
+    def _set_aside(self, order: SetAside | None, letter: str | None = None) -> None:
+        if order is not None and order.done(letter):
+            self._metrics.unblocked(order.action)
 
     def _letters(self) -> DeadLetters:
         if self._rules.dead_letters is None:

@@ -132,7 +132,7 @@ class Processor(threading.Thread):
             work = self._lanes.shorten(self._number, work, place)
             work.decode(self._failures.passes_over, self._lanes.most_decoded)
             return work
-        if not self._failures.buries_undecodable:
+        if not self._failures.buries_undecodable and work.order_of(0) is None:
             self._halt(work, record_origin(work, 0), f"undecodable record: {reason}")
             return None
         if work.records > 1:

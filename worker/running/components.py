@@ -40,6 +40,7 @@ from worker.processing.slow_calls import RunningCalls
 from worker.running.ending import KAFKA_SECONDS
 from worker.running.handlers.handler_set import HandlerSet
 from worker.stuck.heads import StuckHeads
+from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignments
 from worker.units.table_book import TableBook
 
@@ -197,6 +198,17 @@ class Components:
             units=self.book.all,
             held=self.fetcher.held,
             after=configuration.stuck_after,
+            clock=clock,
+        )
+        self.unblocking = Unblocking(
+            self.assignments,
+            self.lanes,
+            self.calls,
+            units=self.book.all,
+            held=self.fetcher.held,
+            commit=self.committer.commit,
+            letters=self.dead_letters is not None,
+            stopped=stop.is_set,
             clock=clock,
         )
 

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 
+import msgspec
 from confluent_kafka import KafkaException
 
 from handlers import StopWorker
@@ -22,6 +23,7 @@ from worker.http.access import Access
 from worker.http.app import build_app
 from worker.http.server import HttpServer, ListenError
 from worker.observing.status import WorkerState
+from worker.observing.unblocking import UnblockAnswer, UnblockRequest
 from worker.partitions.whole_share import SharedTopics
 from worker.processing.slow_calls import SlowCalls
 from worker.running.components import Components
@@ -159,6 +161,13 @@ class Worker:
             return f"the worker is {self._shown_state()}"
         return unready(self.components)
 
+    def _unblock(self, asked: UnblockRequest, client: str) -> UnblockAnswer:
+        if self._state != "running" or self._stop.is_set():
+            return UnblockAnswer(result="refused", message=f"the worker is {self._shown_state()}")
+        answer = self.components.unblocking(asked, client)
+        message = self._configuration.secrets.redact(answer.message)
+        return msgspec.structs.replace(answer, message=message)
+
     def _shown_state(self) -> WorkerState:
         if self._stop.is_set():
             return "stopped" if self._state == "stopped" else "draining"
@@ -184,7 +193,13 @@ class Worker:
             return
         access = Access(rule.token, rule.tls is not None, (rule.host, *rule.allowed_hosts))
         app = build_app(
-            self.status, self.health, self.ready, self.components.metrics, self.started, access=access
+            self.status,
+            self.health,
+            self.ready,
+            self.components.metrics,
+            self.started,
+            unblock=self._unblock,
+            access=access,
         )
         tls, folder = rule.tls, self._configuration.folder
         certificate = None if tls is None else Certificate(folder / tls.certificate, folder / tls.key)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from handlers import Batch, Change
 from handlers.rows import with_own_rows
 from worker.attempts.retry_and_split import HandlerRun
+from worker.attempts.set_aside import SetAside
 from worker.formats.decoding import LARGE, SMALL, fault_of, refuse_oversized
 from worker.formats.interface import Record, UndecodableRecord
 from worker.units.chunk import Chunk
@@ -32,6 +33,7 @@ class Work:
         "finished",
         "lent",
         "most_bytes",
+        "order",
         "records",
         "runs",
         "shortened",
@@ -61,6 +63,8 @@ class Work:
         self.tried_again = False
         """It has been decoded anew because of that: from then on copies are given."""
         self.most_bytes = SMALL
+        self.order: tuple[int, SetAside] | None = None
+        """A record of it, by its number, that is to be set aside. Given while the batch does not run."""
 
     @property
     def rule(self) -> TableRule:
@@ -89,6 +93,25 @@ class Work:
             if chunk.assignment.closed:
                 return True
         return False
+
+    def order_of(self, number: int) -> SetAside | None:
+        """What is ordered about the record."""
+        return self.order[1] if self.order is not None and self.order[0] == number else None
+
+    def ordered(self, place: int) -> tuple[int, SetAside] | None:
+        """What is ordered about the record of the change at `place`, and where that record's changes end."""
+        if self.order is None:
+            return None
+        number, order = self.order
+        begin = self.ends[number - 1] if number else 0
+        return (self.ends[number], order) if begin <= place < self.ends[number] else None
+
+    def stands_at(self) -> set[int]:
+        """The records, by their number, that its handlers are to go on with; before it is decoded, and for a
+        table without handlers, the first that is unfinished."""
+        if not self.runs:
+            return {self.finished}
+        return {bisect_right(self.ends, run.done) for run in self.runs if not run.finished}
 
     def messages(self) -> Iterable[tuple[Chunk, Record]]:
         for chunk in self.chunks:
@@ -203,7 +226,9 @@ class Work:
                 break
             taken.append(chunk if len(chunk.messages) <= records else chunk.split(records)[0])
             records -= len(chunk.messages)
-        return Work.of(self.unit, taken)
+        work = Work.of(self.unit, taken)
+        work.order = self.order
+        return work
 
     def unfinished_chunks(self, first: int | None = None) -> list[Chunk]:
         """What is left from record `first` on (default: from the first unfinished one), as chunks to

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import select
-import ssl
 import sys
 import termios
 import time
@@ -22,6 +20,7 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
+from worker.commands.asking.connection import HINT, Unreachable, WorkerConnection
 from worker.observing.status import WorkerStatus
 from worker.terminal.rates import Rates
 from worker.terminal.view import LiveView, Snapshot, full_view, summary_line
@@ -30,14 +29,7 @@ __all__ = ["DEFAULT_URL", "status"]
 
 DEFAULT_URL = "http://localhost:8080"
 _POLL_SECONDS = 1.0
-_TIMEOUT = httpx.Timeout(3.0, connect=2.0)
 _PIPE_WIDTH = 160
-_REFUSALS = {httpx.codes.FORBIDDEN, httpx.codes.MISDIRECTED_REQUEST}
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-
-
-class _Unreachable(Exception):
-    """The text is one line for the user."""
 
 
 def status(
@@ -64,7 +56,7 @@ def status(
             else:
                 _console().print(full_view(answer.snapshot))
             return 0
-    except _Unreachable as fault:
+    except Unreachable as fault:
         _complain(str(fault))
         return 1
     except KeyboardInterrupt:
@@ -78,59 +70,28 @@ class _Answer:
 
 
 class _Worker:
-    """A worker's `/api/status`. Raises _Unreachable when `url` cannot be one."""
+    """A worker's `/api/status`. Raises Unreachable when `url` cannot be one."""
 
     def __init__(self, url: str, token: str | None, ca: Path | None) -> None:
-        address = url if "://" in url else f"http://{url}"
-        try:
-            parsed = httpx.URL(address.rstrip("/") + "/api/status")
-        except httpx.InvalidURL as error:
-            raise _Unreachable(f"{url} is no URL ({error}); an example: {DEFAULT_URL}") from error
-        if parsed.scheme not in {"http", "https"} or not parsed.host:
-            raise _Unreachable(f"{url} is no http or https URL; an example: {DEFAULT_URL}")
-        self._url = parsed
-        shown = parsed.copy_with(username=None, password=None)
-        self.address = str(shown).removesuffix("/api/status")
-        # A proxy set for the outside world does not lead to this machine.
-        trust_env = parsed.host not in _LOOPBACK
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        try:
-            verify = ssl.create_default_context(cafile=ca) if ca is not None else True
-            self._client = httpx.Client(timeout=_TIMEOUT, trust_env=trust_env, headers=headers, verify=verify)
-        except OSError as error:
-            raise _Unreachable(f"--ca: {ca} holds no certificates in PEM ({error})") from error
-        except UnicodeEncodeError:
-            raise _Unreachable("the token has characters that no header can hold") from None
+        self._connection = WorkerConnection(url, token=token, ca=ca)
+        self.address = self._connection.address
 
     def __enter__(self) -> _Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._client.close()
+        self._connection.__exit__()
 
     def ask(self) -> _Answer:
-        """Raises _Unreachable."""
-        try:
-            response = self._client.get(self._url)
-        except httpx.TimeoutException as error:
-            raise _Unreachable(f"no answer from {self.address} in time; {_HINT}") from error
-        except httpx.HTTPError as error:
-            reason = re.sub(r"^\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
-            raise _Unreachable(f"no answer from {self.address}: {reason}; {_HINT}") from error
-        if response.status_code == httpx.codes.UNAUTHORIZED:
-            raise _Unreachable(f"{self.address} asks for another token: set BINLANE_TOKEN to its http.token")
-        if response.status_code in _REFUSALS:
-            raise _Unreachable(f"{self.address} refused: {response.text.strip()}")
+        """Raises Unreachable."""
+        response = self._connection.ask("GET", "api/status")
         if response.status_code != httpx.codes.OK:
-            raise _Unreachable(f"{self.address} answered HTTP {response.status_code} to /api/status; {_HINT}")
+            raise Unreachable(f"{self.address} answered HTTP {response.status_code} to /api/status; {HINT}")
         try:
             found = msgspec.json.decode(response.content, type=WorkerStatus)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _Unreachable(f"{self.address} is no binlane worker ({error}); {_HINT}") from error
+            raise Unreachable(f"{self.address} is no binlane worker ({error}); {HINT}") from error
         return _Answer(response.text, Snapshot(found, _clock(response)))
-
-
-_HINT = "is the worker running, and is this its http.port?"
 
 
 def _clock(response: httpx.Response) -> datetime:
@@ -163,7 +124,7 @@ def _watch_lines(worker: _Worker, answer: _Answer, as_json: bool) -> int:
             time.sleep(_POLL_SECONDS)
             try:
                 latest = worker.ask()
-            except _Unreachable as fault:
+            except Unreachable as fault:
                 _complain(str(fault))
                 latest = None
     except KeyboardInterrupt:
@@ -180,7 +141,7 @@ def _watch_screen(console: Console, worker: _Worker, answer: _Answer) -> int:
                     break
                 try:
                     later = worker.ask().snapshot
-                except _Unreachable as fault:
+                except Unreachable as fault:
                     lost = str(fault)
                     continue
                 rates = Rates.between(snapshot.status, later.status)

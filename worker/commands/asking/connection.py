@@ -1,0 +1,122 @@
+"""A running worker's HTTP, as commands reach it: by URL, or by its configuration."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from worker.configuration import Configuration, load
+
+__all__ = ["HINT", "Unreachable", "WorkerConnection", "address_of", "is_configuration"]
+
+HINT = "is the worker running, and is this its http.port?"
+
+_EXAMPLE = "http://localhost:8080"
+_REFUSALS = {httpx.codes.FORBIDDEN, httpx.codes.MISDIRECTED_REQUEST}
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class Unreachable(Exception):
+    """The text is one line for the user."""
+
+
+class WorkerConnection:
+    """One worker. Raises Unreachable when `url` cannot be one."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        ca: Path | None = None,
+        only: Path | None = None,
+        seconds: float = 3.0,
+    ) -> None:
+        """`token`: its http.token. `ca`: a PEM file of the authorities to trust; `only`: one that holds the
+        very certificate that it has, whatever its name. `seconds`: how long an answer may take."""
+        address = url if "://" in url else f"http://{url}"
+        try:
+            parsed = httpx.URL(address.rstrip("/") + "/")
+        except httpx.InvalidURL as error:
+            raise Unreachable(f"{url} is no URL ({error}); an example: {_EXAMPLE}") from error
+        if parsed.scheme not in {"http", "https"} or not parsed.host:
+            raise Unreachable(f"{url} is no http or https URL; an example: {_EXAMPLE}")
+        self._url = parsed
+        self.address = str(parsed.copy_with(username=None, password=None)).rstrip("/")
+        # A proxy set for the outside world does not lead to this machine.
+        trust_env = parsed.host not in _LOOPBACK
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            self._client = httpx.Client(
+                timeout=httpx.Timeout(seconds, connect=2.0),
+                trust_env=trust_env,
+                headers=headers,
+                verify=_trusted(ca, only),
+            )
+        except OSError as error:
+            raise Unreachable(f"--ca: {ca or only} holds no certificates in PEM ({error})") from error
+        except UnicodeEncodeError:
+            raise Unreachable("the token has characters that no header can hold") from None
+
+    def __enter__(self) -> WorkerConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """The answer to a request of `path` ("api/status"), whatever its code but for refusals. Raises
+        Unreachable."""
+        try:
+            response = self._client.request(method, self._url.join(path), **options)
+        except httpx.TimeoutException as error:
+            raise Unreachable(f"no answer from {self.address} in time; {HINT}") from error
+        except httpx.HTTPError as error:
+            reason = re.sub(r"^\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
+            raise Unreachable(f"no answer from {self.address}: {reason}; {HINT}") from error
+        if response.status_code == httpx.codes.UNAUTHORIZED:
+            raise Unreachable(f"{self.address} asks for another token: set BINLANE_TOKEN to its http.token")
+        if response.status_code in _REFUSALS:
+            raise Unreachable(f"{self.address} refused: {response.text.strip()}")
+        return response
+
+
+def is_configuration(target: str) -> bool:
+    """Whether a command's CONFIG|URL is a file."""
+    return "://" not in target and (target.endswith((".yaml", ".yml")) or Path(target).is_file())
+
+
+def address_of(config: Path) -> tuple[Configuration, str, Path | None]:
+    """The configuration, where its worker listens on this machine, and the certificate that it shows there.
+
+    Raises:
+        ConfigurationError: it cannot be used.
+        Unreachable: it does not say where.
+    """
+    configuration = load(config, check_handlers=False)
+    http = configuration.http
+    if http is None:
+        raise Unreachable(f"{config} has http: null, so its worker cannot be asked anything")
+    if http.port == 0:
+        raise Unreachable(
+            f"{config} has http.port: 0; give the URL, with the port of http_listening in the log"
+        )
+    host = _ANY_ADDRESS.get(http.host, http.host)
+    scheme = "http" if http.tls is None else "https"
+    certificate = None if http.tls is None else configuration.folder / http.tls.certificate
+    return configuration, f"{scheme}://{f'[{host}]' if ':' in host else host}:{http.port}", certificate
+
+
+def _trusted(ca: Path | None, only: Path | None) -> ssl.SSLContext | bool:
+    if ca is None and only is None:
+        return True
+    context = ssl.create_default_context(cafile=ca or only)
+    if ca is None:
+        context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it is trusted itself, whoever signed it
+    return context

@@ -1,0 +1,99 @@
+"""`binlane unblock`: have a running worker set one record aside that blocks its table."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import sys
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from worker.commands.asking.connection import Unreachable, WorkerConnection, address_of, is_configuration
+from worker.configuration import Configuration
+from worker.observing.unblocking import UnblockAnswer, UnblockRequest
+from worker.observing.visible_text import printable
+
+__all__ = ["unblock"]
+
+_ANSWER_SECONDS = 60.0
+"""The worker waits half a minute for what it ordered, and commits."""
+
+
+def unblock(
+    target: str,
+    table: str,
+    offset: int,
+    action: Literal["skip", "dead_letter"],
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+    token: str | None = None,
+    ca: Path | None = None,
+) -> int:
+    """Ask the worker of `target` (CONFIG or URL), and print what it answers.
+
+    Returns 0 when the record is set aside, or its handlers took it after all; 1 when it is neither.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used.
+    """
+    configuration: Configuration | None = None
+    asked = UnblockRequest(
+        table=table, offset=offset, action=action, by=_who(), topic=topic, partition=partition
+    )
+    try:
+        only = None
+        url = target
+        if is_configuration(target):
+            configuration, url, only = address_of(Path(target))
+            assert configuration.http is not None  # it has an address
+            token = configuration.http.token or token
+        with WorkerConnection(url, token=token, ca=ca, only=only, seconds=_ANSWER_SECONDS) as worker:
+            answer = _answer(worker, asked)
+    except Unreachable as fault:
+        clean = str(fault) if configuration is None else configuration.secrets.redact(str(fault))
+        _complain(f"{clean}. {_stopped(target, asked)}")
+        return 1
+    if answer.result in {"set_aside", "handled"}:
+        print(printable(answer.message))
+        return 0
+    _complain(answer.message)
+    return 1
+
+
+def _answer(worker: WorkerConnection, asked: UnblockRequest) -> UnblockAnswer:
+    """Raises Unreachable."""
+    headers = {"Content-Type": "application/json"}
+    response = worker.ask("POST", "api/unblock", content=msgspec.json.encode(asked), headers=headers)
+    try:
+        return msgspec.json.decode(response.content, type=UnblockAnswer)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = " ".join(response.text.split())[:200]
+        raise Unreachable(f"{worker.address} answered HTTP {response.status_code}: {text}") from None
+
+
+def _stopped(target: str, asked: UnblockRequest) -> str:
+    """What to do where no worker runs."""
+    config = target if is_configuration(target) else "CONFIG"
+    topic = "TOPIC" if asked.topic is None else asked.topic
+    partition = "PARTITION" if asked.partition is None else asked.partition
+    return (
+        f"A worker that is stopped passes over the record, if binlane checkpoint show {config} says that a "
+        f"start would begin at it, by: binlane checkpoint set {config} --topic {topic} "
+        f"--partition {partition} --offset {asked.offset + 1}"
+    )
+
+
+def _who() -> str:
+    """user@host, as far as they are known."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's number without a name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def _complain(line: str) -> None:
+    print(f"binlane unblock: {printable(' '.join(line.split()))}", file=sys.stderr)

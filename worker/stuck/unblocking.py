@@ -1,0 +1,297 @@
+"""Sets one record aside that blocks its table, when a person says so; else says what is the matter."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from handlers.logs import get_logger
+from worker.attempts.set_aside import SetAside
+from worker.lanes.lanes import Lanes
+from worker.lanes.places import Place, numbers, places
+from worker.lanes.setting_aside import blocked_at, set_aside
+from worker.observing.unblocking import UnblockAnswer, UnblockRequest
+from worker.processing.slow_calls import RunningCalls
+from worker.stuck.record_words import Refused, record_at
+from worker.units.assigned_partition import Assignment, Assignments
+from worker.units.chunk import Chunk
+from worker.units.unit import Unit
+from worker.units.work import Work
+
+__all__ = ["Unblocking"]
+
+log = get_logger("unblock")
+
+_LOOK_SECONDS = 0.05
+_RUNS_SECONDS = 5.0
+"""A batch that is tried again runs from time to time: so long is waited until it does not."""
+_DONE_SECONDS = 25.0
+"""So long is waited until what was ordered is done: a dead letter may take 20 s."""
+
+
+_Given = tuple[Work, int]
+"""A batch that was given the order, and the record's number in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    assignment: Assignment
+    places: list[Place]
+    """Of the record, in the table that was asked for."""
+
+
+class Unblocking:
+    """One order at a time. Any thread; it waits for the processors."""
+
+    def __init__(
+        self,
+        assignments: Assignments,
+        lanes: Lanes,
+        calls: RunningCalls,
+        *,
+        units: Callable[[], Iterable[Unit]],
+        held: Callable[[], Iterable[tuple[Unit, Chunk]]],
+        commit: Callable[[], bool],
+        letters: bool,
+        stopped: Callable[[], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        """`held`: what the lanes had no room for yet. `commit`: saves what is finished; whether Kafka has it.
+        `letters`: there is a dead-letter topic. `stopped`: whether the worker is about to stop."""
+        self._assignments = assignments
+        self._lanes = lanes
+        self._calls = calls
+        self._units = units
+        self._held = held
+        self._commit = commit
+        self._letters = letters
+        self._stopped = stopped
+        self._clock = clock
+        # Two orders about one record would not know of each other.
+        self._lock = threading.Lock()
+
+    def __call__(self, asked: UnblockRequest, client: str) -> UnblockAnswer:
+        """`client`: the address that it came from."""
+        who = {"by": asked.by, "client": client, "table": asked.table, "action": asked.action}
+        if self._lock.acquire(blocking=False):
+            try:
+                answer = self._do(asked, who)
+            except Refused as refused:
+                answer = UnblockAnswer(result="refused", message=str(refused))
+            finally:
+                self._lock.release()
+        else:
+            busy = "another record is being unblocked: ask again when that is done"
+            answer = UnblockAnswer(result="refused", message=busy)
+        log.warning(
+            "unblock_refused" if answer.result == "refused" else "unblock_answered",
+            position=answer.position or f"offset {asked.offset}",
+            result=answer.result,
+            found=answer.message,
+            letters=answer.letters,
+            committed=answer.committed,
+            **who,
+        )
+        return answer
+
+    def _do(self, asked: UnblockRequest, who: Mapping[str, str]) -> UnblockAnswer:
+        """Raises Refused."""
+        found = self._find(asked)
+        order, given = self._order(asked, found)
+        log.warning("unblock_ordered", position=record_at(found.assignment, asked.offset), **who)
+        return self._outcome(asked, found.assignment, order, given)
+
+    def _find(self, asked: UnblockRequest) -> _Found:
+        """Raises Refused."""
+        if asked.action == "dead_letter" and not self._letters:
+            raise Refused(
+                "dead_letter.topic is not set in this worker's configuration: set it, or use --skip"
+            )
+        current = [
+            each
+            for each in self._assignments.current()
+            if asked.topic in (None, each.partition.topic)
+            and asked.partition in (None, each.partition.partition)
+        ]
+        if not current:
+            have = ", ".join(sorted(str(each.partition) for each in self._assignments.current())) or "none"
+            raise Refused(f"this worker does not have that partition; it has {have}. Ask the one that does")
+        units = list(self._units())
+        if not any(unit.table.label == asked.table for unit in units):
+            raise Refused(
+                f"this worker has met no table {asked.table}: the name is database.table, as in status"
+            )
+        wanted = dict.fromkeys(current, asked.offset)
+        # In this order: what is held goes to the lanes, and nothing comes back.
+        held = {a: unit.table.label for unit, chunk in self._held() for a, _ in numbers([chunk], wanted)}
+        seen = places(self._lanes, units, wanted, self._clock())
+        found = [
+            _Found(assignment, own)
+            for assignment, all_of_it in seen.items()
+            if (own := [place for place in all_of_it if place.unit.table.label == asked.table])
+        ]
+        if len(found) > 1:
+            where = ", ".join(sorted(str(each.assignment.partition) for each in found))
+            raise Refused(f"{asked.table} has offset {asked.offset} in {where}: say --topic and --partition")
+        if found:
+            return found[0]
+        whose = {each: own[0].unit.table.label for each, own in seen.items()} | held
+        raise Refused("; ".join(_missing(each, asked, whose.get(each)) for each in current))
+
+    def _order(self, asked: UnblockRequest, found: _Found) -> tuple[SetAside, list[_Given]]:
+        """Raises Refused."""
+        order = SetAside(asked.action, asked.by)
+        end = self._clock() + _RUNS_SECONDS
+        while True:
+            given = [
+                (place.work, place.number)
+                for place in found.places
+                if place.work is not None
+                and set_aside(self._lanes, place.unit, place.work, place.number, order)
+            ]
+            if given:
+                return order, given
+            if not found.assignment.tracker.is_unfinished(asked.offset):
+                raise Refused(f"{record_at(found.assignment, asked.offset)} has just been finished")
+            blocked = any(_may_be_set_aside(place) for place in found.places)
+            if not blocked or self._clock() > end or self._stopped():
+                raise Refused(self._why_not(asked, found))
+            time.sleep(_LOOK_SECONDS)
+            found = self._find(asked)
+
+    def _outcome(
+        self, asked: UnblockRequest, assignment: Assignment, order: SetAside, given: list[_Given]
+    ) -> UnblockAnswer:
+        position = record_at(assignment, asked.offset)
+        end = self._clock() + _DONE_SECONDS
+        while assignment.tracker.is_unfinished(asked.offset):
+            # In this order: what is done counts as finished a moment before.
+            through = all(work.finished > number for work, number in given)
+            if not assignment.tracker.is_unfinished(asked.offset):
+                break
+            if through or assignment.closed or self._stopped() or self._clock() > end:
+                return UnblockAnswer(
+                    result="ordered",
+                    message=self._not_yet(asked, assignment, order, through=through),
+                    position=position,
+                    letters=order.letters,
+                )
+            time.sleep(_LOOK_SECONDS)
+        committed = self._commit()
+        again = (
+            "" if committed else "; Kafka does not have that yet, so a crash before the next commit undoes it"
+        )
+        if not order.changes:
+            message = (
+                f"{position} was tried once more, and its handlers took it: nothing was set aside{again}"
+            )
+            return UnblockAnswer(result="handled", message=message, position=position, committed=committed)
+        letters = order.letters
+        how = f"written to {', '.join(letters)}" if letters else "passed over"
+        return UnblockAnswer(
+            result="set_aside",
+            message=f"{position} is set aside: {how}{again}",
+            position=position,
+            letters=letters,
+            committed=committed,
+        )
+
+    def _not_yet(
+        self, asked: UnblockRequest, assignment: Assignment, order: SetAside, *, through: bool
+    ) -> str:
+        if assignment.closed:
+            return (
+                "the partition leaves this worker: ask the one that has it next, if it is blocked there too"
+            )
+        if self._stopped():
+            return "the worker stops: look whether the record is still blocked when it runs again"
+        now = places(self._lanes, self._units(), {assignment: asked.offset}, self._clock())
+        doing = "; ".join(
+            f"{place.doing}{': ' + place.error if place.error else ''}" for place in now.get(assignment, ())
+        )
+        if through:
+            return (
+                f"those of its rows that blocked are done, {order.changes} of them set aside; others wait "
+                f"for records before them ({doing or 'under way'}): see what blocks {asked.table} now"
+            )
+        part = f"{order.changes} of its rows are set aside, " if order.changes else ""
+        return (
+            f"{part}it is not finished yet ({doing or 'under way'}); the order stands while this worker "
+            "keeps the record, and the log says when it is done"
+        )
+
+    def _why_not(self, asked: UnblockRequest, found: _Found) -> str:
+        """Of a record that is there, and not to be set aside."""
+        position = record_at(found.assignment, asked.offset)
+        running = next((place for place in found.places if place.doing == "running"), None)
+        if running is not None:
+            return f"{position} {self._runs(asked, found, running)}"
+        if any(place.doing == "held back" for place in found.places):
+            held = next(place.held_by for place in found.places if place.held_by is not None)
+            return (
+                f"{position} is done, and counts when {record_at(*held)} is, other rows of which are not: "
+                "look for that one"
+            )
+        return f"{position} is not what blocks {asked.table}: {self._stands(asked.table)}"
+
+    def _runs(self, asked: UnblockRequest, found: _Found, place: Place) -> str:
+        now = self._clock()
+        calls = [call for call in self._calls.current().values() if call.work is place.work]
+        who = ", ".join(f"handler {call.handler} for {now - call.since:.0f} s" for call in calls)
+        told = f"is in a batch that runs now ({who or f'lane {place.lane}'})"
+        if not calls or place.error is not None:
+            return f"{told}: ask again"
+        partition = found.assignment.partition
+        line = (
+            f"binlane checkpoint set CONFIG --topic {partition.topic} --partition {partition.partition} "
+            f"--offset {asked.offset + 1}"
+        )
+        if found.assignment.tracker.head != asked.offset:
+            line = f"once it is the partition's first unfinished record, {line}"
+        return (
+            f"{told}. A handler that runs cannot be interrupted, and nothing says yet that it fails: give it "
+            "a timeout of its own. If it hangs, restart the worker; if it hangs there again, stop it "
+            f"and pass over the record: {line} (what was finished behind it comes again)"
+        )
+
+    def _stands(self, table: str) -> str:
+        """At which records the table stands still."""
+        found = []
+        with self._lanes.lock:
+            kept = self._lanes.schedule.kept
+            for unit in (unit for unit in self._units() if unit.table.label == table):
+                for member in unit.members():
+                    work = kept.get(member)
+                    if work is None:
+                        continue
+                    messages = list(work.messages())
+                    for number in sorted(work.stands_at()):
+                        if number < len(messages) and blocked_at(member, work, number):
+                            chunk, message = messages[number]
+                            found.append(record_at(chunk.assignment, message.offset()))
+        if not found:
+            return "the table is not blocked, and goes on by itself"
+        return f"that stands at {', '.join(dict.fromkeys(found))}"
+
+
+def _may_be_set_aside(place: Place) -> bool:
+    """Whether waiting for the end of its batch may help: it may be tried again just now."""
+    if place.doing == "running" or place.work is None:
+        return place.doing == "running"
+    return place.number in place.work.stands_at()
+
+
+def _missing(assignment: Assignment, asked: UnblockRequest, table: str | None) -> str:
+    tracker, offset = assignment.tracker, asked.offset
+    position = record_at(assignment, offset)
+    if table is not None and table != asked.table:
+        return f"{position} is of table {table}, not of {asked.table}"
+    if table is not None:
+        return f"{position} waits for room in the lanes: records before it are not done"
+    if tracker.is_unfinished(offset):
+        return f"{position} is under way: ask again"
+    if tracker.next_offset is None or offset >= tracker.next_offset:
+        return f"{position} has not been read yet (read up to {tracker.next_offset})"
+    return f"{position} is not unfinished: it is done, or no record is there"
