@@ -247,6 +247,18 @@ def test_more_than_may_be_held_goes_on_although_nothing_came_along() -> None:
     assert len(bench.due()) == 20
 
 
+def test_a_partition_that_is_paused_itself_is_waited_for_whatever_is_held() -> None:
+    """As by max_ahead: it tells nothing because nobody reads it."""
+    bench = Bench(max_bytes=4_000)
+    bench.add(1, *(Logged(n, 10 + n) for n in range(20)))
+    assert bench.order.due(patient=True) == []
+    assert bench.order.ahead() == [bench.inputs[1]], "no more is held"
+    bench.add(0, Logged(0, 15, ddl=True), Logged(1, 100, ddl=True))
+    bench.take(bench.order.due(patient=True))
+    places = [record.place for _, record in bench.out]
+    assert places.index(15) < places.index(16)
+
+
 def test_all_of_one_partition_can_be_let_go() -> None:
     bench = Bench()
     bench.add(1, Logged(0, 10), Logged(1, 20))
