@@ -22,6 +22,9 @@ from handlers.spark.table_ref import TableRef, path_of
 
 __all__ = ["Facts", "Found", "facts_of", "found_tables"]
 
+_LOOKS = 3
+"""At a table that a worker changes meanwhile: what is told of it is to be of one version."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -111,18 +114,23 @@ def _with_table(session: SparkSession, found: Found, facts: Facts) -> tuple[Fact
     columns = columns_of(session, ref)
     if columns is None:
         return facts, 0, None
-    [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
-    [counted] = session.sql(f"SELECT count(*) AS n FROM {ref.sql}").collect()
-    note = last_note(session, ref) or {}
+    version = version_of(session, ref)
+    for _ in range(_LOOKS):
+        [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
+        [counted] = session.sql(f"SELECT count(*) AS n FROM {ref.sql}").collect()
+        note, merged = last_note(session, ref) or {}, merged_segment(session, ref)
+        before, version = version, version_of(session, ref)
+        if version == before:
+            break
     facts = replace(
         facts,
         rows=int(counted["n"]),
         files=int(detail["numFiles"]),
         bytes=int(detail["sizeInBytes"]),
-        version=version_of(session, ref),
+        version=version,
         merged_source_time_ms=note.get("source_time_ms"),
     )
-    return facts, merged_segment(session, ref), columns
+    return facts, merged, columns
 
 
 def _with_log(files: Files, found: Found, facts: Facts, merged: int) -> Facts:

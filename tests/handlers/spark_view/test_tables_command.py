@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from verify_lab import Stage
 from view_lab import ORDERS, HandMade, shape
 
 from handlers.spark.delta.commits.exactly_once import fenced
+from handlers.spark.delta.commits.held_segments import last_note
 from handlers.spark.delta.commits.notes import CommitNote
 from handlers.spark.log.marks import Marks
 
@@ -33,6 +35,23 @@ def listed(stage: Stage, *arguments: str, code: int = 0) -> dict[str, dict[str, 
     ended, out, err = stage.run("tables", "--json", *arguments)
     assert (ended, err) == (code, "")
     return {each["table"]: each for each in json.loads(out)["tables"]}
+
+
+def test_all_of_a_table_is_told_of_one_version(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = stage.table()
+    orders.table(COLUMNS)
+    merges = [1]
+
+    def merged_meanwhile(*arguments: Any) -> Any:
+        for number in merges:
+            merges.remove(number)
+            merge(orders, number)
+        return last_note(*arguments)
+
+    monkeypatch.setattr("handlers.spark.read.inventory.last_note", merged_meanwhile)
+    [told] = listed(stage).values()
+    assert {key: told[key] for key in ("rows", "files", "version")} == {"rows": 1, "files": 1, "version": 1}
+    assert told["merged_source_time_ms"] == MILLISECONDS
 
 
 def test_rows_sizes_times_and_offsets_with_what_waits(stage: Stage) -> None:
