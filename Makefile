@@ -1,7 +1,7 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak mutations servers class-archive lint audit bench clean
+.PHONY: help setup demo test simulate soak mutations servers class-archive lint audit bench clean
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. More of them than
 # processors take longer in all. One that dies ends the run: with another in its place, it might not end at all.
@@ -24,6 +24,9 @@ demo: setup ## the whole job on this machine: Kafka, the worker, Spark, and the 
 test: setup ## lint, then every test, on a real Kafka and real databases
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint servers class-archive
 	@python -m pytest $(SIDE_BY_SIDE) $(ARGS)
+
+simulate: setup ## whole workers under a seeded scheduler and a virtual clock: SEEDS=10000 runs, 1,000 by default
+	@python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
 
 soak: setup servers class-archive ## what takes long: every stream into Spark tables, two workers, many kills; real stores ...: an hour
 	@tools/setup.sh stores

@@ -1,0 +1,1 @@
+"""Kafka: topics, the group, and a consumer that behaves as librdkafka does."""

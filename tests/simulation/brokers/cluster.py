@@ -1,0 +1,90 @@
+"""The brokers as a whole: topics, the group, how quickly they answer, and what is wrong with them."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from ..machine.scheduler import Scheduler
+from ..machine.threads import Future
+from .group import Coordinator
+from .logs import Topics
+
+__all__ = ["Admin", "Cluster", "error_of"]
+
+
+def error_of(code: int, text: str = "") -> KafkaException:
+    return KafkaException(KafkaError(code, text))
+
+
+class Cluster:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.topics = Topics(scheduler.random)
+        self.group = Coordinator(scheduler, self.topics)
+        self.answer_seconds = 0.004
+        """How long an answer takes, at most; fetches too."""
+        self.away = False
+        """No broker answers."""
+        self.commits_lost = 0.0
+        """So often a commit arrives and its answer does not; as often it does not arrive at all."""
+        self.commits_late = 0.0
+        """So often a commit's answer takes seconds."""
+
+    def ask(self, timeout: float | None = None) -> None:
+        """Let the asking task wait for an answer. Raises KafkaException when there is none."""
+        scheduler = self.scheduler
+        if self.away:
+            end = scheduler.now + (60.0 if timeout is None or timeout < 0 else timeout)
+            while self.away and scheduler.now < end:
+                scheduler.park(min(0.1, end - scheduler.now))
+            if self.away:
+                raise error_of(KafkaError._TIMED_OUT, "Local: Timed out")
+        scheduler.park(scheduler.random.random() * self.answer_seconds)
+
+    def metadata(self) -> Any:
+        """As `list_topics` gives it."""
+        return types.SimpleNamespace(
+            topics={
+                name: types.SimpleNamespace(partitions=dict.fromkeys(range(len(topic.logs))))
+                for name, topic in self.topics.by_name.items()
+            }
+        )
+
+
+class Admin:
+    """The part of AdminClient that tells topics' ids."""
+
+    def __init__(self, cluster: Cluster, process: Any) -> None:
+        self._cluster = cluster
+        self._process = process
+
+    def poll(self, timeout: float = 0) -> int:
+        return 0
+
+    def describe_topics(self, topics: Any, request_timeout: float = 10.0) -> dict[str, Future]:
+        return {name: self._describe(name, request_timeout) for name in _names(topics)}
+
+    def _describe(self, name: str, timeout: float) -> Future:
+        future, cluster = Future(), self._cluster
+        scheduler = cluster.scheduler
+
+        def answer() -> None:
+            topic = cluster.topics.by_name.get(name)
+            if cluster.away:
+                future.end(error=error_of(KafkaError._TIMED_OUT, "Local: Timed out"))
+            elif topic is None:
+                future.end(error=error_of(KafkaError.UNKNOWN_TOPIC_OR_PART))
+            else:
+                future.end(types.SimpleNamespace(topic_id=topic.id))
+
+        seconds = timeout if cluster.away else scheduler.random.random() * cluster.answer_seconds
+        scheduler.later(self._process, seconds, answer)
+        return future
+
+
+def _names(topics: Any) -> Iterable[str]:
+    return list(topics.topic_names)

@@ -1,0 +1,166 @@
+"""The simulated `threading`, `time`, Kafka ... in place of the real ones in the worker's modules."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import fcntl
+import os
+import queue
+import random
+import secrets
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import structlog
+
+import worker.running.worker as running
+from worker.fetching import requests
+from worker.running import components, handler_set, reloading
+
+from . import threads
+from .scheduler import current
+
+__all__ = ["patched"]
+
+_PACKAGES = ("worker.", "offsets.", "handlers.")
+
+
+def _monotonic() -> float:
+    return current().now
+
+
+def _wall() -> float:
+    return 1_763_000_000.0 + current().now
+
+
+def _any() -> float:
+    return current().random.random()
+
+
+def _bits(count: int) -> int:
+    return current().random.getrandbits(count)
+
+
+def _sleep(seconds: float) -> None:
+    current().park(seconds)
+
+
+_time = types.SimpleNamespace(monotonic=_monotonic, time=_wall, perf_counter=_monotonic, sleep=_sleep)
+_threading = types.SimpleNamespace(
+    Lock=threads.Lock,
+    RLock=threads.RLock,
+    Condition=threads.Condition,
+    Event=threads.Event,
+    Thread=threads.Thread,
+    get_ident=threads.get_ident,
+    current_thread=threads.current_thread,
+    main_thread=threading.main_thread,
+    local=threading.local,
+)
+_queue = types.SimpleNamespace(SimpleQueue=threads.SimpleQueue, Empty=queue.Empty)
+_random = types.SimpleNamespace(random=_any)
+_secrets = types.SimpleNamespace(randbits=_bits)
+_gc = types.SimpleNamespace(collect=int, freeze=int, set_threshold=lambda *_: None)
+
+_REPLACED: dict[int, Any] = {
+    id(threading): _threading,
+    id(time): _time,
+    id(queue): _queue,
+    id(random): _random,
+    id(secrets): _secrets,
+    id(concurrent.futures.ThreadPoolExecutor): threads.Pool,
+}
+_DEFAULTS: dict[Any, Any] = {time.monotonic: _monotonic, time.time: _wall, time.sleep: _sleep}
+
+
+class _Request(requests._Request):
+    """Its `done` is made by the class, when that is: before anything is replaced."""
+
+    def __init__(self, do: Callable[[], None]) -> None:
+        super().__init__(do, threads.Event())
+
+
+class _NoWatch:
+    """Nobody edits the configuration but the simulation."""
+
+    def __init__(self, path: object) -> None:
+        pass
+
+    def changed(self) -> bool:
+        return False
+
+    def taken(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def patched(world: Any) -> Iterator[None]:
+    """`world`: the module with what makes a worker's surroundings: Consumer, AdminClient, LastResort ..."""
+    undo: list[Callable[[], None]] = []
+
+    def put(owner: Any, name: str, value: Any) -> None:
+        before = getattr(owner, name)
+        setattr(owner, name, value)
+        undo.append(lambda: setattr(owner, name, before))
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_PACKAGES) and module is not None:
+            _patch_module(module, put)
+    put(requests, "_Request", _Request)
+    put(running, "gc", _gc)
+    put(running, "take_signals", world.take_signals)
+    put(running, "LastResort", world.LastResort)
+    put(components, "Consumer", world.Consumer)
+    put(components, "AdminClient", world.AdminClient)
+    put(components, "FileStore", world.file_store)
+    put(handler_set, "create", world.create_handler)
+    put(reloading, "load", world.load_configuration)
+    put(reloading, "FileWatch", _NoWatch)
+    from offsets.stores import file
+
+    put(file, "os", world.Os(os))
+    put(file, "fcntl", world.Fcntl(fcntl))
+    logging = structlog.get_config()
+    structlog.configure(
+        processors=[world.logged],
+        wrapper_class=structlog.make_filtering_bound_logger("info"),
+        logger_factory=structlog.ReturnLoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**logging)
+        for each in reversed(undo):
+            each()
+
+
+def _patch_module(module: types.ModuleType, put: Callable[[Any, str, Any], None]) -> None:
+    for name, value in list(vars(module).items()):
+        if id(value) in _REPLACED:
+            put(module, name, _REPLACED[id(value)])
+        elif isinstance(value, types.FunctionType) and value.__module__ == module.__name__:
+            _patch_defaults(value, put)
+        elif isinstance(value, type) and value.__module__ == module.__name__:
+            for own in vars(value).values():
+                if isinstance(own, types.FunctionType):
+                    _patch_defaults(own, put)
+            if threading.Thread in value.__bases__:
+                put(value, "__bases__", (threads.Thread,))
+
+
+def _patch_defaults(function: types.FunctionType, put: Callable[[Any, str, Any], None]) -> None:
+    if any(_known(each) for each in function.__defaults__ or ()):
+        put(function, "__defaults__", tuple(_DEFAULTS[d] if _known(d) else d for d in function.__defaults__))
+    if any(_known(each) for each in (function.__kwdefaults__ or {}).values()):
+        changed = {n: _DEFAULTS[d] if _known(d) else d for n, d in function.__kwdefaults__.items()}
+        put(function, "__kwdefaults__", changed)
+
+
+def _known(value: object) -> bool:
+    return isinstance(value, types.BuiltinFunctionType) and value in _DEFAULTS

@@ -1,0 +1,228 @@
+"""What must hold in each run, watched from outside: by what handlers are given and brokers are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from offsets import metadata
+from offsets.types import Checkpoint
+from worker.lanes.lanes import Lanes
+from worker.units.assigned_partition import Assignment, Assignments
+from worker.units.delivery import Delivery
+
+from .brokers.group import Place
+from .ledger import Ledger, Part, Unit
+
+if TYPE_CHECKING:
+    from .world import Running, World
+
+__all__ = ["Oracles"]
+
+
+@dataclass(slots=True, eq=False)
+class _Begun:
+    units: list[Unit]
+
+
+class Oracles:
+    """Told of everything that handlers, brokers and disks see. The first violation ends the run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.ledger = Ledger()
+        self.violations: list[str] = []
+        self._in_handlers: dict[Running, set[Unit]] = {}
+        self._remembered: dict[Assignment, tuple[Part, Checkpoint]] = {}
+        self._applied = 0
+        self._highest: dict[Part, int] = {}
+        self.moved: set[Part] = set()
+        """Partitions whose position somebody set back, or whose end was cut off."""
+
+    def broken(self, oracle: str, text: str) -> None:
+        self.violations.append(f"{oracle}: {text}")
+        self._world.note("ORACLE", f"{oracle}: {text}")
+
+    def watch(self, process: Running) -> None:
+        """Look into a worker where the rules speak of what is inside."""
+        components = process.worker.components
+        self._watch_lanes(process, components.lanes)
+        self._watch_assignments(components.assignments)
+        self._watch_file(components.local)
+
+    # -- handlers
+
+    def begin(self, process: Running, table: str, shard: int | None, numbers: list[int]) -> _Begun:
+        """A handler is given these records: `order` and `no overlap`."""
+        records = [self.ledger.written[number] for number in numbers]
+        reached: dict[Unit, int] = {}
+        for record in records:
+            unit = record.unit
+            reach = reached.setdefault(unit, unit.head)
+            if record.place > reach and not record.excused and not record.part.anew:
+                waiting = unit.records[reach]
+                self.broken(
+                    "order",
+                    f"{unit.name}: offset {record.offset} of {record.part} is handled "
+                    f"before {waiting.offset} ({process.name})",
+                )
+            reached[unit] = max(reach, record.place + 1)
+        running = self._in_handlers.setdefault(process, set())
+        for unit in reached:
+            if unit in running:
+                self.broken("no overlap", f"{unit.name} is in two handlers of {process.name} at once")
+        running.update(reached)
+        first = records[0] if records else None
+        where = "" if first is None else f" {first.part} {first.offset}+{len(records)}"
+        self._world.note(process.name, f"handles {table}{'' if shard is None else f'/{shard}'}{where}")
+        return _Begun(list(reached))
+
+    def end(self, process: Running, begun: _Begun, done: list[int]) -> None:
+        self._in_handlers[process].difference_update(begun.units)
+        self._applied += 1
+        for number in done:
+            record = self.ledger.written[number]
+            record.handled += 1
+            if self._owns(process, record.part):
+                record.applied = self._applied
+            record.unit.settle()
+        self._world.note(process.name, f"handled {len(done)} of {begun.units[0].name if begun.units else ''}")
+
+    # -- commits
+
+    def committed(self, member: str, place: Place, offset: int, text: str) -> None:
+        """The group's coordinator takes a commit: `commit`."""
+        checkpoint = metadata.decode(text, offset) or Checkpoint(offset)
+        part = self._part(place)
+        self._world.note(
+            member, f"commits {place[0]}[{place[1]}] {offset} and {len(checkpoint.ahead)} ranges"
+        )
+        if part is None or checkpoint.topic_id not in (None, part.topic_id):
+            return
+        self._all_done(part, checkpoint, f"{member} commits")
+        if offset < self._highest.get(part, 0) and part not in self.moved:
+            self.broken("commit", f"{member} sets {place} back from {self._highest[part]} to {offset}")
+        self.moved.discard(part)
+        self._highest[part] = offset
+
+    def _all_done(self, part: Part, checkpoint: Checkpoint, who: str) -> None:
+        first = part.first_open()
+        if first is not None and first.offset < checkpoint.offset:
+            self.broken("commit", f"{who} {checkpoint.offset} of {part}, past {first.offset}")
+        for begin, end in checkpoint.ahead:
+            for record in part.between(begin, end):
+                if not record.settled:
+                    self.broken(
+                        "commit", f"{who} {begin}-{end} as finished ahead, and {record.offset} is not"
+                    )
+
+    def _watch_file(self, store: Any) -> None:
+        save = store.save
+
+        def saved(checkpoints: Any, acknowledged: Any = None) -> None:
+            for place, checkpoint in checkpoints.items():
+                part = self.ledger.parts.get((checkpoint.topic_id, place.partition))
+                if part is not None:
+                    self._all_done(part, checkpoint, "a file says")
+            save(checkpoints, acknowledged)
+
+        store.save = saved
+
+    # -- what is fetched
+
+    def _watch_assignments(self, assignments: Assignments) -> None:
+        add = assignments.add
+
+        def added(new: list[Assignment]) -> None:
+            add(new)
+            for each in new:
+                part = self._part(each.partition)
+                known = self._world.cluster.group.committed.get(tuple(each.partition))
+                if part is None or known is None or each.topic_id not in (None, part.topic_id):
+                    continue
+                checkpoint = metadata.decode(known[1], known[0]) or Checkpoint(known[0])
+                if each.before is None and checkpoint.topic_id in (None, part.topic_id):
+                    self._remembered[each] = part, checkpoint
+
+        assignments.add = added  # type: ignore[method-assign]
+
+    def _watch_lanes(self, process: Running, lanes: Lanes) -> None:
+        offer = lanes.offer
+
+        def offered(delivery: Delivery) -> bool:
+            taken = offer(delivery)
+            if taken:
+                self._nothing_again(process, delivery)
+                self._bounds(process, lanes)
+            return taken
+
+        lanes.offer = offered  # type: ignore[method-assign]
+
+    def _nothing_again(self, process: Running, delivery: Delivery) -> None:
+        """`remembered`: what Kafka knew to be finished when the partition came is not handled again."""
+        for _, chunk in delivery.parts:
+            known = self._remembered.get(chunk.assignment)
+            if known is None or known[0] in self.moved:
+                continue
+            checkpoint = known[1]
+            for message in getattr(chunk, "messages", ()):
+                at = message.offset()
+                if at < checkpoint.offset or any(first <= at < end for first, end in checkpoint.ahead):
+                    self.broken(
+                        "remembered",
+                        f"{process.name} is to handle {at} of {chunk.assignment.partition} again",
+                    )
+                    return
+
+    def _bounds(self, process: Running, lanes: Lanes) -> None:
+        """`bounds`: records of each lane, bytes of all, but for one record that is larger than that."""
+        rule = process.configuration.lanes
+        for lane in lanes.lanes:
+            if lane.records > process.most_records:
+                self.broken("bounds", f"lane {lane.number} of {process.name} holds {lane.records} records")
+        held = sum(lane.bytes for lane in lanes.lanes)
+        if held > rule.max_bytes and sum(lane.records for lane in lanes.lanes) > 1:
+            self.broken("bounds", f"the lanes of {process.name} hold {held} bytes")
+
+    # -- processes
+
+    def ended(self, process: Running) -> None:
+        """The process is gone, by itself or not: `drained`."""
+        self._in_handlers.pop(process, None)
+        if process.late:
+            self.broken("drained", f"{process.name} did not end in time")
+
+    def finally_(self, processes: list[Running]) -> None:
+        """Nothing is wrong any more, and there was time: `progress` and `nothing lost`."""
+        still = self.ledger.open()
+        if still:
+            first = still[0]
+            self.broken(
+                "progress",
+                f"{len(still)} records are not handled, the first is offset {first.offset} of "
+                f"{first.part} ({first.unit.name})",
+            )
+        for unit in self.ledger.units():
+            if (stale := unit.first_stale()) is not None and not still:
+                later, earlier = stale
+                self.broken(
+                    "replay", f"{unit.name}: {earlier.offset} was handled again, and {later.offset} was not"
+                )
+        group = self._world.cluster.group
+        for name, topic in self._world.cluster.topics.by_name.items():
+            for number, log in enumerate(topic.logs):
+                offset = group.committed.get((name, number), (0, ""))[0]
+                if offset != log.high and not still:
+                    self.broken("progress", f"{name}[{number}] ends at {log.high}, committed is {offset}")
+
+    def _owns(self, process: Running, part: Part) -> bool:
+        """Whether the group goes by what this process does with the partition."""
+        members = self._world.cluster.group.members
+        return any(
+            each.member.name in members and (part.topic, part.number) in each.member.owned
+            for each in process.consumers
+        )
+
+    def _part(self, place: Any) -> Part | None:
+        topic = self._world.cluster.topics.by_name.get(place[0])
+        return None if topic is None else self.ledger.parts.get((topic.id, place[1]))

@@ -1,0 +1,148 @@
+"""What happens in a run, drawn from its seed: the worker's configuration, the records, the faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from worker.configuration import Configuration
+
+__all__ = ["Event", "Plan"]
+
+TOPIC = "cdc"
+
+_FAULTS = {
+    "kill": (0.0, 3.0),
+    "restart": (0.0, 1.0),
+    "freeze": (0.5, 15.0),
+    "replace": (0.0, 1.0),
+    "reload": (0.0, 1.0),
+    "power": (0.0, 8.0),
+    "torn": (0.0, 3.0),
+    "old_files": (0.5, 5.0),
+    "no_files": (0.0, 3.0),
+    "full": (1.0, 8.0),
+    "away": (0.5, 12.0),
+    "commits": (1.0, 8.0),
+    "slow": (1.0, 6.0),
+    "expire": (0.0, 1.0),
+    "grow": (0.0, 2.0),
+    "remake": (0.0, 1.0),
+    "rewind": (0.0, 1.0),
+}
+"""Each is a method of `faults.Faults`, with the least and the most seconds that it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`what` happens at second `at` of the run, with `who` (a worker's number) and `seconds`."""
+
+    at: float
+    what: str
+    who: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Plan:
+    seed: int
+    workers: int
+    partitions: int
+    tables: int
+    records: int
+    seconds: float
+    """In which the records are written and the faults happen."""
+    holes: float
+    """How often an offset holds nothing: a marker, or what compaction took."""
+    handle_seconds: float
+    failing: float
+    unavailable: float
+    hanging: float
+    late: float
+    shared_folder: bool
+    settings: dict[str, Any]
+    switch: float
+    delay: float
+    events: list[Event] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        random = Random(f"plan {seed}")
+        workers = random.choice((1, 1, 1, 2, 2, 3))
+        seconds = random.uniform(3, 12)
+        cooperative = random.random() < 0.7
+        plan = cls(
+            seed=seed,
+            workers=workers,
+            partitions=random.choice((1, 2, 3, 4)),
+            tables=random.choice((1, 2, 4, 9)),
+            records=random.choice((20, 60, 150, 300)),
+            seconds=seconds,
+            holes=random.choice((0, 0, 0.3)),
+            handle_seconds=random.choice((0.0, 0.005, 0.05, 0.4)),
+            failing=random.choice((0, 0, 0.1)),
+            unavailable=random.choice((0, 0, 0.1)),
+            hanging=random.choice((0, 0, 0.02)),
+            late=random.choice((0, 0.02)),
+            shared_folder=random.random() < 0.3,
+            settings={
+                "kafka": {
+                    "bootstrap_servers": "simulated:9092",
+                    "group_id": "group",
+                    "topics": [TOPIC],
+                    "properties": {
+                        "partition.assignment.strategy": "cooperative-sticky" if cooperative else "range",
+                        "session.timeout.ms": 6000,
+                    },
+                },
+                "lanes": {
+                    "count": random.choice((1, 2, 3)),
+                    "max_records": random.choice((5, 30, 1000)),
+                    "max_bytes": random.choice((2_000, 1_000_000)),
+                    "work_stealing": random.random() < 0.8,
+                    "order_by": random.choice(("table", "table", "row")),
+                },
+                "batch": {
+                    "max_records": random.choice((1, 7, 100)),
+                    "max_wait": random.choice((0, 0, 300)),
+                },
+                "checkpoint": {"interval": random.choice((200, 1000, 4000))},
+                "shutdown_timeout": 20_000,
+                "revoke_timeout": random.choice((200, 3000)),
+            },
+            switch=random.choice((0.02, 0.15, 0.5)),
+            delay=random.choice((0.0, 0.002, 0.01)),
+        )
+        plan.events = sorted(plan._faults(random), key=lambda event: event.at)
+        return plan
+
+    def folder(self, number: int) -> str:
+        """Of a worker's checkpoint file."""
+        return "/state" if self.shared_folder else f"/state-{number}"
+
+    def configuration(self, *, lanes: int | None = None) -> Configuration:
+        """`lanes`: another number of them."""
+        settings = dict(self.settings)
+        if lanes is not None:
+            settings["lanes"] = {**settings["lanes"], "count": lanes}
+        for section, key in (("batch", "max_wait"), ("checkpoint", "interval")):
+            settings[section] = {**settings[section], key: f"{settings[section][key]}ms"}
+        for key in ("shutdown_timeout", "revoke_timeout"):
+            settings[key] = f"{settings[key]}ms"
+        retry = {"max_attempts": None, "initial_delay": "50ms", "max_delay": "2s"}
+        table = {"match": "*", "handlers": [{"type": "log"}], "retry": retry}
+        return Configuration.model_validate({**settings, "http": None, "tables": [table]})
+
+    def _faults(self, random: Random) -> list[Event]:
+        kinds = random.sample(sorted(_FAULTS), random.choice((0, 1, 1, 2, 3)))
+        return [
+            Event(
+                random.uniform(0, self.seconds),
+                kind,
+                random.randrange(self.workers),
+                random.uniform(*_FAULTS[kind]),
+            )
+            for kind in kinds
+            for _ in range(random.choice((1, 1, 2, 4)))
+        ]

@@ -1,0 +1,206 @@
+"""One run from its seed: workers, records, faults, then peace; and what the oracles say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from handlers import Batch, PartialFailure, TargetUnavailable
+
+from . import faults
+from .brokers.logs import Entry
+from .machine.patching import patched
+from .machine.scheduler import Process, Scheduler, current, use
+from .plan import TOPIC, Plan
+from .world import SURROUNDINGS, Running, World
+
+__all__ = ["Result", "run", "run_all", "simulating"]
+
+_PEACE_SECONDS = 240.0
+"""In which all that is left must be handled and committed once nothing is wrong any more."""
+_STOP_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    seed: int
+    hash: int
+    violations: list[str]
+    trace: list[tuple[float, str, str]]
+    handled: int
+    repeated: int
+    seconds: float
+    """Of the virtual clock."""
+    happened: dict[str, int]
+    """How often which fault."""
+
+
+def simulating() -> Any:
+    """Within it the worker's modules have the simulated `threading`, `time` ..."""
+    return patched(SURROUNDINGS)
+
+
+def run(plan: Plan) -> Result:
+    """Within `simulating`. Raises nothing for a broken promise: that is in the result."""
+    scheduler = Scheduler(plan.seed, switch=plan.switch, delay=plan.delay)
+    use(scheduler)
+    try:
+        world = World(scheduler)
+        scenario = _Scenario(world, plan)
+        began = scheduler.now
+        scenario.play()
+        ledger = world.oracles.ledger
+        return Result(
+            seed=plan.seed,
+            hash=scheduler.hash,
+            violations=world.oracles.violations,
+            trace=world.trace,
+            handled=sum(1 for each in ledger.written if each.handled),
+            repeated=sum(each.handled - 1 for each in ledger.written if each.handled),
+            seconds=scheduler.now - began,
+            happened=dict(scenario.faults.happened),
+        )
+    finally:
+        use(None)
+
+
+def run_all(seeds: Sequence[int]) -> list[Result]:
+    """Runs one after the other, without their traces: whoever wants one replays its seed."""
+    with simulating():
+        results = [run(Plan.of(seed)) for seed in seeds]
+    for result in results:
+        result.trace.clear()
+    return results
+
+
+class _Scenario:
+    def __init__(self, world: World, plan: Plan) -> None:
+        self._world, self._plan = world, plan
+        self._random = Random(f"run {plan.seed}")
+        self._god = Process("world")
+        self._configuration = plan.configuration()
+        self.faults = faults.Faults(world, plan, self._random, self.start)
+        world.answer = self._answer
+        self._written = False
+        self._settled = 0.0
+        self._peace = False
+
+    def play(self) -> None:
+        world, plan, scheduler = self._world, self._plan, self._world.scheduler
+        world.cluster.topics.create(TOPIC, plan.partitions)
+        scheduler.spawn("producer", self._god, self._produce)
+        for number in range(plan.workers):
+            self.start(number)
+        scheduler.spawn("faults", self._god, lambda: self.faults.play(plan.events))
+        self._until(lambda: self._written and self.faults.over, plan.seconds + 300)
+        self._peace = world.peace = True
+        # What was sent to brokers that lost it is given up by then.
+        self._settled = self._world.scheduler.now + (
+            15 if {"commits", "away", "freeze"} & self.faults.happened.keys() else 0
+        )
+        self.faults.heal()
+        self._until(self._is_done, _PEACE_SECONDS)
+        if not self._broken:
+            world.oracles.finally_(world.processes)
+        for process in self.faults.alive():
+            world.stop(process)
+        self._until(lambda: not self.faults.alive(), _STOP_SECONDS)
+        for process in world.processes:
+            # What was fetched of a topic since made anew may be lost, and then a stop is not a clean one.
+            excused = process.excused or self.faults.happened["remake"]
+            if process.exit_code not in (0, None) and not excused and not self._broken:
+                world.oracles.broken("drained", f"{process.name} ended with {process.exit_code}")
+            if not process.dead:
+                world.oracles.broken("drained", f"{process.name} has not ended")
+                world.kill(process)
+        scheduler.kill(self._god)
+
+    def start(self, number: int) -> Running:
+        count = sum(1 for each in self._world.processes if each.name.startswith(f"w{number}."))
+        return self._world.start(f"w{number}.{count}", self._plan.folder(number), self._configuration)
+
+    @property
+    def _broken(self) -> bool:
+        return bool(self._world.oracles.violations or self._world.scheduler.faults)
+
+    def _until(self, so: Any, seconds: float) -> None:
+        scheduler = self._world.scheduler
+        scheduler.run(lambda: self._broken or so(), scheduler.now + seconds)
+        for fault in scheduler.faults:
+            self._world.oracles.broken("no error", fault)
+        scheduler.faults.clear()
+
+    def _is_done(self) -> bool:
+        oracles, cluster = self._world.oracles, self._world.cluster
+        if not oracles.ledger.is_settled or self._world.scheduler.now < self._settled:
+            return False
+        return all(
+            cluster.group.committed.get((name, number), (0, ""))[0] == log.high
+            for name, topic in cluster.topics.by_name.items()
+            for number, log in enumerate(topic.logs)
+        )
+
+    def _produce(self) -> None:
+        plan, random, scheduler = self._plan, self._random, self._world.scheduler
+        left = plan.records
+        while left > 0:
+            burst = min(left, random.choice((1, 3, 20)))
+            left -= burst
+            for _ in range(burst):
+                self._write(random)
+            self._world.cluster.topics.tell()
+            scheduler.park(random.random() * 2 * plan.seconds * burst / plan.records)
+        self._written = True
+
+    def _write(self, random: Random) -> None:
+        plan, cluster, ledger = self._plan, self._world.cluster, self._world.oracles.ledger
+        topic = cluster.topics.by_name.get(TOPIC)
+        if topic is None:
+            return
+        number = random.randrange(len(topic.logs))
+        log = topic.logs[number]
+        while random.random() < plan.holes:
+            log.append(None)
+        table, key = random.randrange(plan.tables), random.randrange(3)
+        unit = (
+            f"shop.t{table}" if plan.settings["lanes"]["order_by"] == "table" else f"shop.t{table} row {key}"
+        )
+        record = ledger.add(ledger.part(topic.id, TOPIC, number), log.high, unit)
+        log.append(Entry(_canal(record.number, table, key)))
+
+    def _answer(self, process: Running, batch: Batch) -> None:
+        plan, scheduler = self._plan, current()
+        random = scheduler.random.random
+        if plan.handle_seconds:
+            scheduler.park(random() * plan.handle_seconds)
+        else:
+            scheduler.preempt()
+        if self._peace:
+            return
+        kind = random()
+        if kind < plan.failing:
+            if random() < 0.3 and len(batch.changes) > 1:
+                raise PartialFailure(int(random() * len(batch.changes)), ValueError("the rest"))
+            raise ValueError("as the plan says")
+        kind -= plan.failing
+        if kind < plan.unavailable:
+            raise TargetUnavailable("down, as the plan says")
+        kind -= plan.unavailable
+        if kind < plan.hanging:
+            self._hang()
+        elif kind < plan.hanging + plan.late:
+            scheduler.park(random() * 8)
+
+    def _hang(self) -> None:
+        """Until there is peace."""
+        while not self._peace:
+            current().park(0.5)
+
+
+def _canal(number: int, table: int, key: int) -> bytes:
+    return (
+        f'{{"database":"shop","table":"t{table}","type":"INSERT","isDdl":false,"es":1763000000000,'
+        f'"data":[{{"id":"{number}","k":"{key}"}}],"mysqlType":{{"id":"bigint","k":"bigint"}},"pkNames":["k"]}}'
+    ).encode()

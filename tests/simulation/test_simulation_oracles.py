@@ -1,0 +1,142 @@
+"""Defects that were there once, or nearly, put back: the simulation has to see them, each with its oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from offsets import restore
+from offsets.tracker import OffsetTracker
+from offsets.types import Checkpoint
+from worker.fetching.fetcher import Fetcher
+from worker.lanes.lane import Room
+from worker.lanes.lanes import Lanes
+from worker.partitions import committer
+from worker.partitions.committer import Committer
+from worker.partitions.pausing import Pauses
+from worker.units.unit import UnitState
+
+from .plan import Plan
+from .run import run, simulating
+
+_MOST_SEEDS = 400
+
+Patch = pytest.MonkeyPatch
+
+
+def found_by(oracle: str, *, first: int = 0) -> int:
+    """The seed whose run breaks that promise."""
+    others: dict[str, int] = {}
+    with simulating():
+        for seed in range(first, first + _MOST_SEEDS):
+            for violation in run(Plan.of(seed)).violations:
+                name = violation.partition(":")[0]
+                if name == oracle:
+                    return seed
+                others.setdefault(name, seed)
+    pytest.fail(f"no run of {_MOST_SEEDS} breaks {oracle}; others: {others}")
+
+
+def test_a_partition_that_left_while_paused_comes_back_paused(monkeypatch: Patch) -> None:
+    def came(self: Pauses, added: Any) -> None:
+        if self.everything:
+            self._tell(added)
+
+    monkeypatch.setattr(Pauses, "came", came)
+    found_by("progress")
+
+
+def test_a_commit_goes_past_what_is_unfinished(monkeypatch: Patch) -> None:
+    def highest(trackers: Sequence[OffsetTracker]) -> list[Checkpoint | None]:
+        return [None if each.next_offset is None else Checkpoint(each.next_offset) for each in trackers]
+
+    monkeypatch.setattr(committer, "checkpoints", highest)
+    found_by("commit")
+
+
+def test_finished_ahead_is_told_of_what_still_runs(monkeypatch: Patch) -> None:
+    from offsets.run import Run
+
+    real: Callable[[Run], Any] = Run.finished_ranges
+
+    def one_more(self: Run) -> Any:
+        return [each._replace(end=min(each.end + 1, self.end)) for each in real(self)]
+
+    monkeypatch.setattr(Run, "finished_ranges", one_more)
+    found_by("commit")
+
+
+def test_a_commit_is_remembered_before_it_succeeded(monkeypatch: Patch) -> None:
+    real = Committer._save_in_kafka
+
+    def hopeful(self: Committer, found: Mapping[Any, Checkpoint], *, everything: bool) -> bool:
+        done = real(self, found, everything=everything)
+        for assignment, checkpoint in found.items():
+            assignment.in_kafka = checkpoint
+        return done
+
+    monkeypatch.setattr(Committer, "_save_in_kafka", hopeful)
+    found_by("progress")
+
+
+def test_what_was_finished_ahead_is_forgotten_at_the_next_assignment(monkeypatch: Patch) -> None:
+    real = OffsetTracker.__init__
+
+    def forgetful(self: OffsetTracker, start: int | None = None, restored: Any = ()) -> None:
+        real(self, start)
+
+    monkeypatch.setattr(OffsetTracker, "__init__", forgetful)
+    found_by("remembered")
+
+
+def test_the_file_is_believed_when_kafkas_offset_is_the_one_that_it_knows(monkeypatch: Patch) -> None:
+    real = restore._from_file
+
+    def by_offset(file: Any, kafka: Any) -> Any:
+        known = file.acknowledged
+        if kafka is not None and known is not None and kafka.mark.offset == known.offset:
+            return restore.Start(file.offset, file.ahead, "file", "")
+        return real(file, kafka)
+
+    monkeypatch.setattr(restore, "_from_file", by_offset)
+    found_by("remembered")
+
+
+def test_a_table_is_begun_while_a_batch_of_it_runs(monkeypatch: Patch) -> None:
+    real = Lanes.take
+
+    def take(self: Lanes, number: int, finished: Any = None) -> Any:
+        work = real(self, number, finished)
+        if work is not None and work.unit.chunks:
+            with self._lock:
+                work.unit.state = UnitState.IDLE
+                self._schedule.arrange(work.unit)
+                self._schedule.wake()
+        return work
+
+    monkeypatch.setattr(Lanes, "take", take)
+    found_by("order")
+
+
+def test_lanes_take_more_than_they_may(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Room, "fits", lambda self, delivery: True)
+    found_by("bounds")
+
+
+def test_the_fetcher_does_not_hear_that_it_is_to_leave(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Fetcher, "close", Fetcher.drain)
+    found_by("drained")
+
+
+def test_a_batch_that_failed_counts_as_finished(monkeypatch: Patch) -> None:
+    from worker.attempts.retry_and_split import HandlerRun
+    from worker.attempts.steps import Step
+
+    def passes(self: HandlerRun, work: Any, end: int, error: Any, random: Any) -> Step | None:
+        self._pass(end)
+        return None
+
+    monkeypatch.setattr(HandlerRun, "_after_failure", passes)
+    found_by("order")

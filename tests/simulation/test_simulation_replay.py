@@ -1,0 +1,67 @@
+"""A seed is a whole run: each replay is the same to the last turn."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .plan import Plan
+from .run import run, run_all, simulating
+
+_PROJECT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("seed", [3, 8, 13])
+def test_a_seed_gives_the_same_run_in_every_process(seed: int) -> None:
+    found = set()
+    for hash_seed in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--hash"],
+            cwd=_PROJECT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=True,
+        )
+        found.add(done.stdout)
+    assert len(found) == 1
+
+
+def test_a_seed_gives_the_same_run_whatever_ran_before() -> None:
+    alone = {seed: run_all([seed])[0].hash for seed in (21, 22, 23)}
+    after_others = {each.seed: each.hash for each in run_all([20, 21, 22, 23, 24])}
+    assert alone.items() <= after_others.items()
+
+
+def test_other_seeds_give_other_runs() -> None:
+    assert len({each.hash for each in run_all(range(10))}) == 10
+
+
+def test_the_trace_tells_what_was_handled_and_committed() -> None:
+    with simulating():
+        result = run(Plan.of(1))
+    told = [what for _, _, what in result.trace]
+    assert sum(what.startswith("handles ") for what in told) > 10
+    assert any(what.startswith("commits ") for what in told)
+    times = [when for when, _, _ in result.trace]
+    assert times == sorted(times)
+
+
+def test_nothing_of_a_simulation_is_left_in_the_workers_modules() -> None:
+    import threading
+    import time
+
+    from offsets.stores import file
+    from worker.fetching import fetcher
+    from worker.lanes import lanes
+
+    run_all([1])
+    assert lanes.threading is threading
+    assert fetcher.Fetcher.__bases__ == (threading.Thread,)
+    assert file.time is time
+    assert file.os.getpid() == os.getpid()

@@ -1,0 +1,187 @@
+"""What surrounds a worker in a simulation, and how it is started, stopped, killed and frozen."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from offsets.stores import FileStore
+from worker.configuration import Configuration
+from worker.running.worker import Worker
+
+from .brokers.cluster import Admin, Cluster
+from .brokers.consumer import Consumer
+from .handlers import Simulated
+from .machine.disk import Disk, DiskFcntl, DiskOs, DiskPath
+from .machine.scheduler import Process, Scheduler, current
+from .oracles import Oracles
+
+__all__ = ["SURROUNDINGS", "Running", "World", "world"]
+
+
+class Running(Process):
+    """One process of a worker, from its start to its end."""
+
+    def __init__(self, name: str, folder: str, configuration: Configuration) -> None:
+        super().__init__(name)
+        self.folder = folder
+        self.configuration = configuration
+        self.next_configuration = configuration
+        """What it reads when it reloads."""
+        self.consumers: list[Consumer] = []
+        self.worker: Worker | None = None
+        self.exit_code: int | None = None
+        self.most_records = configuration.lanes.max_records
+        """Of each lane, by all configurations that it had."""
+        self.wanted = False
+        """It was told to stop before it could hear it."""
+        self.excused = False
+        """It may end with an error: it was told to stop while something was wrong."""
+        self.late = False
+        """It did not end by itself."""
+
+
+class World:
+    """One simulated machine room."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        scheduler.world = self
+        self.cluster = Cluster(scheduler)
+        self.disk = Disk(scheduler)
+        self.trace: list[tuple[float, str, str]] = []
+        self.oracles = Oracles(self)
+        self.cluster.group.on_commit = self.oracles.committed
+        self.processes: list[Running] = []
+        self.peace = False
+        """Nothing is wrong any more."""
+        self.answer: Callable[[Running, Any], None] = lambda process, batch: None
+        """What a handler does with a batch."""
+
+    def note(self, who: str, what: str) -> None:
+        """A line of the trace."""
+        self.trace.append((self.scheduler.now, who, what))
+        self.scheduler.digest(what)
+
+    def start(self, name: str, folder: str, configuration: Configuration) -> Running:
+        process = Running(name, folder, configuration)
+        self.processes.append(process)
+        self.note(name, "starts")
+        self.scheduler.spawn(f"{name} main", process, lambda: self._main(process))
+        return process
+
+    def stop(self, process: Running) -> None:
+        """SIGTERM."""
+        if process.dead:
+            return
+        process.excused = process.excused or not self.peace
+        self.note(process.name, "is told to stop")
+        if process.worker is None:
+            process.wanted = True
+        else:
+            self.scheduler.spawn(f"{process.name} signal", process, process.worker.stop)
+
+    def kill(self, process: Running) -> None:
+        """SIGKILL: the group finds out by itself."""
+        if process.dead:
+            return
+        self.note(process.name, "is killed")
+        self._end(process)
+
+    def freeze(self, process: Running) -> None:
+        self.note(process.name, "is frozen")
+        self.scheduler.freeze(process)
+        for consumer in process.consumers:
+            consumer.member.frozen()
+
+    def thaw(self, process: Running) -> None:
+        self.note(process.name, "is thawed")
+        self.scheduler.thaw(process)
+        for consumer in process.consumers:
+            consumer.member.thawed()
+
+    def _main(self, process: Running) -> None:
+        process.worker = worker = Worker(process.configuration)
+        self.oracles.watch(process)
+        if process.wanted:
+            worker.stop()
+        process.exit_code = worker.run()
+        self.note(process.name, f"ends with {process.exit_code}")
+        self.scheduler.at(self.scheduler.now, lambda: self._end(process))
+
+    def _end(self, process: Running) -> None:
+        if process.dead:
+            return
+        self.scheduler.kill(process)
+        for consumer in process.consumers:
+            consumer.member.vanished()
+        self.disk.died(process)
+        self.oracles.ended(process)
+
+
+def world() -> World:
+    """The one that is simulated now."""
+    return current().world
+
+
+def _process() -> Running:
+    task = current().task
+    assert task is not None
+    assert isinstance(task.process, Running)
+    return task.process
+
+
+class _LastResort:
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self._armed = False
+
+    def arm(self, seconds: float) -> None:
+        if self._armed:
+            return
+        self._armed = True
+        process, of = _process(), world()
+
+        def late() -> None:
+            process.late = True
+            of.note(process.name, "did not end in time")
+            of.kill(process)
+
+        current().later(process, seconds, late)
+
+
+def _consumer(settings: dict[str, Any], **callbacks: Any) -> Consumer:
+    process, of = _process(), world()
+    consumer = Consumer(of.cluster, process, settings, **callbacks)
+    process.consumers.append(consumer)
+    return consumer
+
+
+def _file_store(directory: object, group: str) -> FileStore:
+    return FileStore(DiskPath(world().disk, _process().folder), group)
+
+
+def _logged(_logger: object, level: str, event: dict[str, Any]) -> str:
+    """A processor of structlog, the last one."""
+    task = current().task
+    told = [
+        f"{name}={event[name]}" for name in ("partition", "table", "error", "found", "start") if name in event
+    ]
+    who = "world" if task is None else task.process.name
+    world().note(who, f"log {level}: {event['event']} {' '.join(told)}"[:200])
+    return ""
+
+
+SURROUNDINGS = types.SimpleNamespace(
+    Consumer=_consumer,
+    AdminClient=lambda settings, logger=None: Admin(world().cluster, _process()),
+    LastResort=_LastResort,
+    take_signals=lambda takers: None,
+    file_store=_file_store,
+    create_handler=lambda entry, folder: Simulated(),
+    load_configuration=lambda path: _process().next_configuration,
+    Os=DiskOs,
+    Fcntl=DiskFcntl,
+    logged=_logged,
+)
