@@ -1,0 +1,1 @@
+"""The models of Kafka against librdkafka and Kafka."""
