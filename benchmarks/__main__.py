@@ -14,7 +14,19 @@ import typer
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from benchmarks import backlog, crash, decode, key_table, no_work, row_order, sleeping, sql, stuck, tracker
+from benchmarks import (
+    backlog,
+    crash,
+    decode,
+    journal,
+    key_table,
+    no_work,
+    row_order,
+    sleeping,
+    sql,
+    stuck,
+    tracker,
+)
 from benchmarks.context import Context
 from benchmarks.peers import Peers
 from benchmarks.processes import BenchmarkError
@@ -32,6 +44,7 @@ from worker.local.broker import Broker, BrokerError
 
 _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "tracker": tracker.run,
+    "journal": journal.run,
     "decode": decode.run,
     "key_table": key_table.run,
     "sleeping": sleeping.run,

@@ -83,6 +83,15 @@ RUN = """
 os._exit(worker.run())
 """
 
+ONCE_RUNNING = """
+def stop_once_it_runs():
+    while worker._state != "running":
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=stop_once_it_runs, daemon=True).start()
+"""
+
 Start = Callable[[str], subprocess.Popen[str]]
 
 
@@ -196,17 +205,18 @@ def test_a_second_signal_stops_at_once_whatever_keeps_the_main_thread(start: Sta
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.5)
     process.send_signal(signal.SIGTERM)
-    code, _, log = ended(process, within=5)
+    code, _, log = ended(process)
     assert code == 1
     assert "second signal: stopping at once" in log
 
 
 def test_a_process_that_a_handler_forks_off_has_its_own_signals(start: Start) -> None:
     script = """
-import multiprocessing, os, signal, time
+import multiprocessing, os, signal, threading, time
 from worker.running.signals import take_signals
 
-take_signals({signal.SIGTERM: lambda: print("taken", flush=True)})
+taken = threading.Event()
+take_signals({signal.SIGTERM: lambda: (print("taken", flush=True), taken.set())})
 for _ in range(20):
     child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
     child.start()
@@ -214,7 +224,7 @@ for _ in range(20):
     child.join()
 print("ended by", -child.exitcode, flush=True)
 os.kill(os.getpid(), signal.SIGTERM)
-time.sleep(0.5)
+taken.wait(20)
 os._exit(0)
 """
     code, out, _ = ended(start(script))
@@ -229,7 +239,7 @@ def test_a_worker_whose_main_thread_is_kept_ends_with_the_stacks_of_what_runs(st
     process = start(PRELUDE + script + RUN)
     wait_for(process, "kept")
     process.send_signal(signal.SIGTERM)
-    code, _, log = ended(process, within=10)
+    code, _, log = ended(process)
     assert code == 1
     assert "MainThread = 0x" in log
     assert "in kept" in log
@@ -262,7 +272,7 @@ def test_a_stop_waits_for_no_handler_that_is_opened_at_the_start(start: Start, t
 
 
 STARTING = """
-supervision.OPENING_SECONDS = reloading.OPENING_SECONDS = 0.2
+supervision.OPENING_SECONDS = reloading.OPENING_SECONDS = 0.5
 hooks.Hooks.hangs = "open hangs"
 """
 
@@ -270,7 +280,7 @@ hooks.Hooks.hangs = "open hangs"
 def test_a_start_that_takes_longer_than_it_may_ends_the_worker_and_names_the_handler(
     start: Start, tmp_path: Path
 ) -> None:
-    (tmp_path / "binlane.yaml").write_text(f"{TWO}start_timeout: 300ms\n")
+    (tmp_path / "binlane.yaml").write_text(f"{TWO}start_timeout: 2s\n")
     script = """
 fail = worker.fail
 worker.fail = lambda error: (print(worker.started(), flush=True), fail(error))[1]
@@ -286,7 +296,7 @@ worker.fail = lambda error: (print(worker.started(), flush=True), fail(error))[1
 def test_a_reload_whose_handler_takes_longer_than_it_may_is_refused_and_closes_what_it_opened(
     start: Start, tmp_path: Path
 ) -> None:
-    (tmp_path / "binlane.yaml").write_text(f"{CONFIG}start_timeout: 300ms\n")
+    (tmp_path / "binlane.yaml").write_text(f"{CONFIG}start_timeout: 2s\n")
     script = """
 refused = worker.components.metrics.reload
 def reloaded(result):
@@ -295,7 +305,7 @@ def reloaded(result):
     os.kill(os.getpid(), signal.SIGTERM)
 worker.components.metrics.reload = reloaded
 """
-    reload = RELOAD.replace("''')", "start_timeout: 300ms\n''')")
+    reload = RELOAD.replace("''')", "start_timeout: 2s\n''')")
     code, out, log = ended(start(PRELUDE + STARTING + script + reload + RUN))
     assert code == 0, log
     # Of the new configuration the one that was opened, at once; at the end the one that stayed.
@@ -359,9 +369,8 @@ def test_a_part_of_the_stop_that_hangs_or_fails_keeps_no_other_from_its_turn(
 draining.COMMIT_SECONDS = draining.LANES_SECONDS = 0.3
 worker._configuration = worker._configuration.model_copy(update={{"shutdown_timeout": 0.1}})
 worker.components.{part}
-threading.Timer(0.5, signal_at_random, (signal.SIGTERM, 0)).start()
 """
-    code, out, log = ended(start(PRELUDE + script + RUN))
+    code, out, log = ended(start(PRELUDE + script + ONCE_RUNNING + RUN))
     assert code == 1
     assert told in log
     assert ("closing" in out) == closes
@@ -378,9 +387,8 @@ def test_a_close_timeout_that_no_clock_can_wait_for_counts_as_the_usual_one(seco
 def test_a_worker_with_an_endless_close_timeout_says_so_and_stops(start: Start) -> None:
     script = """
 hooks.Hooks.close_timeout = float("inf")
-threading.Timer(0.2, signal_at_random, (signal.SIGTERM, 0)).start()
 """
-    code, _, log = ended(start(PRELUDE + script + RUN))
+    code, _, log = ended(start(PRELUDE + script + ONCE_RUNNING + RUN))
     assert code == 0, log
     assert log.count("handler_close_timeout_unusable") == 1
 
@@ -463,18 +471,18 @@ def test_the_last_resort_ends_a_process_that_does_not_end_and_writes_the_stacks(
     began = time.monotonic()
     found, _, log = ended(start(f"{RESORT}resort.arm(0.3)\n{script}\nsys.exit(0)"))
     assert found == code
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 45, "what keeps it takes a minute"
     assert "most recent call first" in log
 
 
 def test_the_last_resort_ends_a_process_whose_standard_error_nobody_reads(start: Start) -> None:
     script = "threading.Thread(target=os.write, args=(2, b'x' * 1000000)).start()\ntime.sleep(0.2)\n"
     process = start(f"{RESORT}{script}resort.arm(0.3)")
-    assert process.wait(15) == 5
+    assert process.wait(60) == 5
 
 
 def test_a_process_that_ends_in_time_is_left_alone(start: Start) -> None:
-    code, _, log = ended(start(f"{RESORT}resort.arm(1)\nsys.exit(3)"))
+    code, _, log = ended(start(f"{RESORT}resort.arm(20)\nsys.exit(3)"))
     assert (code, log) == (3, "")
 
 
@@ -482,7 +490,8 @@ def test_a_command_ends_though_a_handler_has_left_a_thread(start: Start, tmp_pat
     script = """
 import sys, threading, time
 from worker import cli
-cli._END_SECONDS = 0.3
+from worker.cli import process
+process._END_SECONDS = 0.3
 threading.Thread(target=time.sleep, args=(60,)).start()
 sys.argv = ["binlane", "schema"]
 cli.main()

@@ -18,7 +18,7 @@ from offsets.stores.file_format import DamagedFile, Document, FileEntry, NewerFi
 from offsets.stores.interface import CheckpointError
 from offsets.types import Checkpoint, Mark, TopicPartition
 
-__all__ = ["FileEntry", "FileStore"]
+__all__ = ["FileEntry", "FileStore", "reason_of"]
 
 _log = structlog.get_logger(__name__)
 
@@ -210,9 +210,12 @@ class FileStore:
             os.close(descriptor)
 
     def _failure(self, verb: str, error: OSError) -> CheckpointError:
-        advice = _ADVICE.get(error.errno or 0, "check the folder and its disk")
-        reason = error.strerror or str(error)
-        return CheckpointError(f"cannot {verb} {self.path}: {reason}; {advice}")
+        return CheckpointError(f"cannot {verb} {self.path}: {reason_of(error)}")
+
+
+def reason_of(error: OSError) -> str:
+    """What went wrong with the folder, and what to do about it."""
+    return f"{error.strerror or error}; {_ADVICE.get(error.errno or 0, 'check the folder and its disk')}"
 
 
 def _write_durably(path: Path, data: bytes) -> None:

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -203,6 +204,24 @@ def test_a_commit_that_a_rebalance_interrupts_is_neither_a_failure_nor_a_success
     site.kafka.fault = None
     assert site.committer.commit()
     assert site.last_success is not None
+
+
+def test_a_partition_that_is_lost_while_the_file_is_written_is_not_committed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.finish(site.first, 5)
+    site.finish(site.second, 7)
+    save = site.local.save
+
+    def lose(*args: Any) -> None:
+        save(*args)
+        site.first.closed = True
+        site.assignments.remove([site.first.partition])
+
+    monkeypatch.setattr(site.local, "save", lose)
+    site.committer.commit()
+    places = [site.first.partition, site.second.partition]
+    assert site.kafka.load(places) == {site.second.partition: Checkpoint(7)}, "its next owner may be further"
 
 
 @pytest.mark.parametrize(

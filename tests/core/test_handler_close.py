@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import pytest
 from building import configuration
 
 from handlers import Handler
-from worker.running.handlers.closing import most_seconds
+from worker.running.handlers.closing import close_all, most_seconds
 from worker.running.handlers.handler_set import HandlerOpenError, HandlerSet
 from worker.running.handlers.open_handler import OpenHandler
 
@@ -109,3 +110,40 @@ def test_an_open_that_ends_the_process_is_a_handler_that_cannot_open(
     handlers = HandlerSet(configuration({"handlers": [{"type": "leaving_on_open:H"}]}))
     with pytest.raises(HandlerOpenError, match=r"could not open: SystemExit: 5"):
         handlers.open()
+
+
+class Late(list[OpenHandler]):
+    """Another thread has opened one more handler when all the others were seen."""
+
+    one: OpenHandler | None = None
+
+    def __iter__(self) -> Iterator[OpenHandler]:
+        yield from super().__iter__()
+        self._open()
+
+    def pop(self, place: SupportsIndex = -1) -> OpenHandler:
+        try:
+            return super().pop(place)
+        except IndexError:
+            self._open()
+            raise
+
+    def _open(self) -> None:
+        if self.one is not None:
+            self.append(self.one)
+            self.one = None
+
+
+def test_a_handler_that_opens_while_the_others_are_closed_is_closed_by_who_opened_it() -> None:
+    class Counting(Handler):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    first, late = Counting(), Counting()
+    opened = Late([OpenHandler("first", "some", None, first)])
+    opened.one = OpenHandler("late", "some", None, late)
+    assert close_all(opened)
+    assert close_all(opened), "as its own thread does once it sees that nobody waits for it"
+    assert (first.closed, late.closed) == (1, 1)

@@ -12,7 +12,7 @@ def test_the_newest_record_of_each_poll_tells_the_time_and_is_let_go_of() -> Non
     assert of.last_source_ms() is None
     of.came([record(0), record(1)])
     of.came([record(2), record(3)])
-    assert (of.consumed, of.last_source_ms(), of.newest) == (4, SECOND + 3, None)
+    assert (of.consumed, of.last_source_ms(), of.times.newest) == (4, SECOND + 3, None)
     assert of.last_source_ms() == SECOND + 3
 
 
@@ -28,7 +28,7 @@ def test_what_tells_no_time_or_an_earlier_one_changes_nothing() -> None:
 def test_a_large_record_is_not_kept_until_somebody_asks() -> None:
     of = assignment()
     of.came([record(5, sql="x" * 70_000)])
-    assert of.newest is None
+    assert of.times.newest is None
     assert of.last_source_ms() == SECOND + 5
 
 

@@ -251,6 +251,35 @@ def test_a_spark_that_never_starts_is_given_up_and_leaves_no_process(
     assert not psutil.wait_procs(left, timeout=10)[1]
 
 
+def test_a_worker_that_is_stopped_while_spark_starts_leaves_no_folder_behind(tmp_path: Path) -> None:
+    temporary, config = tmp_path / "temporary", tmp_path / "binlane.yaml"
+    temporary.mkdir()
+    settings = {
+        "kafka": {"bootstrap_servers": "127.0.0.1:1", "group_id": "g", "topics": ["t"]},
+        "format": "canal",
+        "http": None,
+        "spark": {**QUICK, "conf": {"spark.driver.extraJavaOptions": NEVER}},
+        "tables": [{"match": "*", "handlers": [{"type": "spark", "mode": "replica"}]}],
+    }
+    config.write_text(json.dumps(settings))
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "binlane", "run", str(config)],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    java: list[psutil.Process] = []
+    while worker.poll() is None and not (java and any(temporary.iterdir())):
+        java = psutil.Process(worker.pid).children()
+        time.sleep(0.05)
+    worker.terminate()
+    log = worker.communicate(timeout=60)[1]
+    assert worker.returncode == 0, log
+    assert "start_given_up" in log
+    assert list(temporary.iterdir()) == []
+    assert not psutil.wait_procs(java, timeout=10)[1]
+
+
 def test_out_of_memory_is_told_and_with_more_memory_no_row_is_missing(tmp_path: Path) -> None:
     with _large(tmp_path, "512m", "120000000") as said:
         assert next(said) == "durable"

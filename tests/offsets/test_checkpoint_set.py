@@ -9,9 +9,10 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from checkpoint_site import AHEAD, RECORDS, Site, checkpoint, complaint, shown
+from checkpoint_site import AHEAD, RECORDS, TEN, Site, checkpoint, complaint, shown
 from confluent_kafka import Consumer
 
+from offsets.journal import Entry, Journal
 from offsets.types import Checkpoint
 
 
@@ -47,6 +48,69 @@ def test_a_time_moves_to_the_first_record_from_then_on_and_says_whose_time_it_is
     assert site.kafka() == {site.first: Checkpoint(3)}
     assert "stands at 3 now" in done.stdout
     assert "Kafka timestamp (not the source's time) at or after 2026-03-01T13:00:00.000Z" in done.stdout
+
+
+def journal_of(site: Site) -> Journal:
+    return Journal(site.folder / "state" / "journal", site.group)
+
+
+def test_a_time_of_the_source_is_found_in_the_journal(site: Site) -> None:
+    eight = int(TEN.timestamp() * 1000) - 7_200_000  # two hours before Kafka had it
+    hours = [
+        Entry(site.first, place, eight + (place - 1) * 3_600_000, site.topic_id()) for place in (2, 4, 7)
+    ]
+    journal_of(site).append(hours)
+    done = set_to(site, site.config(), "--time", "2026-03-01T11:30:00Z")
+    assert done.returncode == 0, done.stderr
+    assert site.kafka() == {site.first: Checkpoint(4)}
+    assert "stands at 4 now, in Kafka and in " in done.stdout
+    assert "by source time, from the journal: what comes before this happened before " in done.stdout
+    assert "2026-03-01T11:30:00.000Z, and what happened from then on begins before offset 7" in done.stdout
+    [moved, *_] = journal_of(site).history(site.first, 1)
+    assert (moved.offset, moved.source_ms, moved.moved) == (4, None, True)
+
+
+@pytest.mark.parametrize(
+    ("time", "offset", "why"),
+    [
+        ("2026-03-01T08:30:00Z", 0, "the journal begins later, at 2026-03-01T09:00:00.000Z of source time"),
+        ("2026-03-01T15:00:00Z", 5, "the journal ends before, at 2026-03-01T14:00:00.000Z of source time"),
+    ],
+)
+def test_a_time_that_the_journal_does_not_hold_is_kafkas_and_why_is_told(
+    site: Site, time: str, offset: int, why: str
+) -> None:
+    eight = int(TEN.timestamp() * 1000) - 7_200_000
+    hours = [Entry(site.first, place, eight + (place - 1) * 3_600_000) for place in (2, 4, 7)]
+    journal_of(site).append(hours)
+    done = set_to(site, site.config(), "--time", time)
+    assert done.returncode == 0, done.stderr
+    assert site.kafka() == {site.first: Checkpoint(offset)}
+    assert "Kafka timestamp (not the source's time)" in done.stdout
+    assert why in done.stdout
+
+
+@pytest.mark.parametrize("journal", [None, {"max_age": "1h"}])
+def test_without_a_journal_and_with_one_of_another_topic_time_is_kafkas(
+    site: Site, journal: dict[str, str] | None
+) -> None:
+    journal_of(site).append(
+        [Entry(site.first, 2, 0, "of-another"), Entry(site.first, 9, 2**42, "of-another")]
+    )
+    done = set_to(site, site.config(journal=journal), "--time", "2026-03-01T13:00:00Z")
+    assert done.returncode == 0, done.stderr
+    assert site.kafka() == {site.first: Checkpoint(3)}
+    why = "no journal is kept" if journal is None else "the journal tells no source time of it"
+    assert why in done.stdout
+
+
+def test_a_journal_that_cannot_be_written_is_told_and_the_position_moved(site: Site) -> None:
+    (site.folder / "state").mkdir()
+    (site.folder / "state" / "journal").write_text("not a folder")
+    done = set_to(site, site.config(), "--offset", 2)
+    assert done.returncode == 0
+    assert "it was moved, but the journal does not know of it" in done.stderr
+    assert site.kafka() == {site.first: Checkpoint(2)}
 
 
 def test_a_time_after_the_last_record_moves_to_the_end_and_says_so(site: Site) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from checkpoint_site import AHEAD, RECORDS, Site, checkpoint, complaint, shown
+from checkpoint_site import AHEAD, RECORDS, TEN, Site, checkpoint, complaint, shown
 
+from offsets.journal import Entry, Journal
 from offsets.types import Checkpoint
 
 
@@ -112,6 +113,28 @@ def test_people_get_a_table(site: Site) -> None:
     assert done.stderr == ""
     for text in (f"group {site.group}", f"{site.topic}[0]", "0 to 10", "+3 ahead", "agree on 3", "(file)"):
         assert text in done.stdout
+
+
+def test_the_history_of_each_partition_is_told_newest_first(site: Site) -> None:
+    config = site.config()
+    second = int(TEN.timestamp() * 1000)
+    journal = Journal(site.folder / "state" / "journal", site.group)
+    journal.append([Entry(site.first, place, second + place) for place in range(1, 31)])
+    assert "history" not in shown(config)["partitions"][0]
+    done = checkpoint("set", config, "--topic", site.topic, "--partition", 0, "--offset", 4)
+    assert done.returncode == 0, done.stderr
+    done = checkpoint("show", config, "--json", "--history", "--limit", 3)
+    first, other = json.loads(done.stdout)["partitions"]
+    assert [(each["offset"], each["source_time"], each["moved"]) for each in first["history"]] == [
+        (4, None, True),
+        (30, "2026-03-01T10:00:00.030Z", False),
+        (29, "2026-03-01T10:00:00.029Z", False),
+    ]
+    assert other["history"] == []
+    done = checkpoint("show", config, "--history")
+    assert done.stdout.count(f"{site.topic}[0]") == 21, "20 of the journal, and where it stands"
+    assert "set by a command" in done.stdout
+    assert "2026-03-01T10:00:00.030Z" in done.stdout
 
 
 def test_a_damaged_file_is_told_and_kafka_shown(site: Site) -> None:

@@ -53,6 +53,7 @@ class MariaDBServer(ServerProcess):
         data = self.directory / "data"
         install = [self.program("mariadb-install-db"), "--no-defaults", f"--datadir={data}"]
         # The account as it is: what the script does for root (chown, su) is done already.
+        install += [f"--tmpdir={self.directory}"]  # its account need not be able to write elsewhere
         install += [f"--user={pwd.getpwuid(self.directory.stat().st_uid).pw_name}"]
         install += ["--skip-test-db", "--auth-root-authentication-method=normal", "--skip-name-resolve"]
         self.run([*install, "--innodb-flush-method=nosync", "--innodb-log-file-size=32M"])

@@ -231,4 +231,5 @@ def _as_account(command: list[str]) -> list[str]:
 
 def _last_lines(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return " | ".join(lines[-_LOG_LINES:]) or "it says nothing"
+    errors = [line for line in lines[:-_LOG_LINES] if "error" in line.lower()]
+    return " | ".join(errors[:_LOG_LINES] + lines[-_LOG_LINES:]) or "it says nothing"

@@ -14,9 +14,16 @@ checkpoint = typer.Typer(help="Look at the positions of a worker, or move them w
 
 
 @checkpoint.command("show")
-def checkpoint_show(config: Config, as_json: AsJson = False) -> int | None:
+def checkpoint_show(
+    config: Config,
+    as_json: AsJson = False,
+    history: Annotated[
+        bool, typer.Option("--history", help="Also the last positions of each partition, from the journal.")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="So many of them.")] = 20,
+) -> int | None:
     """Show every store's position for each partition, and where a start would begin and why."""
-    return call("checkpoint:show", config, as_json)
+    return call("checkpoint:show", config, as_json, limit if history else 0)
 
 
 @checkpoint.command("set")
@@ -30,7 +37,8 @@ def checkpoint_set(
         typer.Option(
             "--time",
             metavar="ISO8601",
-            help="Begin at the first record of this time (Kafka's time of it) or later; without a zone: UTC.",
+            help="Begin where this time of the source begins, by the journal, else by Kafka's time of the "
+            "records; without a zone: UTC.",
         ),
     ] = None,
 ) -> int | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from offsets.journal import Entry, JournalError, Unit
 from offsets.stores import CheckpointError
 from offsets.types import OffsetRange, TopicPartition
 from worker.configuration import Configuration, load
 from worker.observing import logs
-from worker.partitions.stored_positions import Position, PositionError, connect
+from worker.partitions.stored_positions import Cluster, Position, PositionError, connect
+from worker.partitions.time_search import place_at, time_text
 
 __all__ = ["move", "show"]
 
 _WIDTH_WITHOUT_TERMINAL = 160
 
 
-def show(config: Path, as_json: bool = False) -> int:
+def show(config: Path, as_json: bool = False, history: int = 0) -> int:
     """Print every store's position for each partition, and where a start would begin and why.
 
-    Returns 0, or 1 when a store cannot be read.
+    `history`: of each partition also so many of the positions that it had, the last ones.
+
+    Returns 0, or 1 when a store or the journal cannot be read.
 
     Raises:
         ConfigurationError: the configuration cannot be used.
@@ -40,10 +44,14 @@ def show(config: Path, as_json: bool = False) -> int:
             warnings = [f"no topic matches {pattern} of kafka.topics" for pattern in cluster.missing()]
             warnings += cluster.file.warnings
             file = cluster.file.path
-    except (CheckpointError, PositionError) as error:
+            units = {each.partition: _history(cluster, each.partition, history) for each in positions}
+    except (CheckpointError, JournalError, PositionError) as error:
         return _failed(clean(str(error)))
     if as_json:
         shown = _as_json(configuration, file, positions, warnings)
+        if history:
+            for told, each in zip(shown["partitions"], positions, strict=True):
+                told["history"] = [_unit(unit) for unit in units[each.partition]]
         print(clean(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()))
         return 0
     console = Console(highlight=False)
@@ -54,6 +62,8 @@ def show(config: Path, as_json: bool = False) -> int:
         console.print(Text(clean(f"warning: {warning}"), style="yellow"))
     if positions:
         console.print(_table(positions))
+    if history:
+        console.print(_history_table(units))
     return 0
 
 
@@ -66,7 +76,8 @@ def move(
 ) -> int:
     """Move a stopped worker's position in Kafka and in the local file.
 
-    To `offset`, the next to read; or to the first record that Kafka got at or after `time`.
+    To `offset`, the next to read; or to where the source's `time` begins as the journal tells, or Kafka's
+    where the journal does not.
 
     Returns 0; 1 when the group is active or a store cannot be written; 2 unless either `offset` or `time` is
     given.
@@ -86,14 +97,16 @@ def move(
             cluster.refuse_active_group(place)
             how = ""
             if time is not None:
-                found = cluster.at_time(place, time)
-                offset = end if found is None else found
-                how = _by_time(time, found)
+                offset, how = place_at(cluster, place, time)
             assert offset is not None  # one of both was given
             if not beginning <= offset <= end:
                 return _failed(f"{place} has offsets {beginning} to {end}, found {offset}; nothing was moved")
             cluster.move(place, offset)
-            print(clean(f"{place} stands at {offset} now, in Kafka and in {cluster.file.path}{how}"))
+            where = f"{place} stands at {offset} now, in Kafka and in {cluster.file.path}"
+            print(clean(f"{where}: {how}" if how else where))
+            _journal(cluster, place, offset)
+    except JournalError as error:
+        _complain(clean(f"it was moved, but the journal does not know of it: {error}"))
     except (CheckpointError, PositionError) as error:
         return _failed(clean(str(error)))
     return 0
@@ -108,11 +121,34 @@ def _configuration(config: Path) -> Configuration:
     return configuration
 
 
-def _by_time(time: datetime, found: int | None) -> str:
-    moment = time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if found is None:
-        return f": no record has a Kafka timestamp at or after {moment}, so this is the end"
-    return f": the first record with a Kafka timestamp (not the source's time) at or after {moment}"
+def _journal(cluster: Cluster, place: TopicPartition, offset: int) -> None:
+    if cluster.journal is not None:
+        cluster.journal.append([Entry(place, offset, None, cluster.topic_id(place.topic), moved=True)])
+
+
+def _history(cluster: Cluster, place: TopicPartition, count: int) -> list[Unit]:
+    return cluster.journal.history(place, count) if count and cluster.journal is not None else []
+
+
+def _unit(unit: Unit) -> dict[str, Any]:
+    return {
+        "offset": unit.offset,
+        "written": time_text(unit.written_ms),
+        "source_time": None if unit.source_ms is None else time_text(unit.source_ms),
+        "moved": unit.moved,
+    }
+
+
+def _history_table(units: Mapping[TopicPartition, Sequence[Unit]]) -> Table:
+    table = Table(title="journal, the newest first")
+    for heading in ("partition", "written", "next offset", "source time", ""):
+        table.add_column(heading, overflow="fold")
+    for place, found in units.items():
+        for each in map(_unit, found):
+            moved = "set by a command" if each["moved"] else ""
+            time = each["source_time"] or "-"
+            table.add_row(Text(str(place)), each["written"], str(each["offset"]), time, moved)
+    return table
 
 
 def _table(positions: Sequence[Position]) -> Table:

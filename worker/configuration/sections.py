@@ -8,13 +8,22 @@ from typing import Literal
 from pydantic import Field
 
 from handlers.options.section import Section
-from handlers.options.values import PositiveDuration, PositiveSize, PropertyValue, Servers, duration, size
+from handlers.options.values import (
+    Duration,
+    PositiveDuration,
+    PositiveSize,
+    PropertyValue,
+    Servers,
+    duration,
+    size,
+)
 from worker.configuration.values import AccessToken, FilePath, Initial, TopicName, TopicPattern
 
 __all__ = [
     "CheckpointRule",
     "DeadLetterRule",
     "HttpRule",
+    "JournalRule",
     "KafkaRule",
     "LanesRule",
     "LoggingRule",
@@ -54,17 +63,31 @@ class LanesRule(Section):
     """Idle lanes take over tables from full ones."""
 
 
+class JournalRule(Section):
+    """Where each partition was at which time, kept beside the local checkpoint file."""
+
+    flush: Duration | None = duration("1m")
+    """How often it is flushed to the disk, which counts after a power loss only; 0s: at each checkpoint,
+    null: when the system does."""
+    max_age: PositiveDuration = duration("168h")
+    """Older ones are removed, a file at a time."""
+    max_bytes: PositiveSize = size("64MiB")
+    """The oldest are removed beyond this."""
+
+
 class CheckpointRule(Section):
     """How the position is kept."""
 
     interval: PositiveDuration = duration("5s")
     """Time between commits."""
     directory: FilePath = Field(default=Path("state"), json_schema_extra={"default": "state"})
-    """Folder of the local checkpoint file; a relative one starts at the working directory."""
+    """Folder of the local checkpoint file and the journal; a relative one starts at the working directory."""
     initial: Initial = Field(default="earliest")
     """Where a group without a position begins: earliest, latest, an ISO 8601 time, or offsets."""
     force: bool = False
     """true: begin at `initial` whatever the stores say."""
+    journal: JournalRule | None = Field(default_factory=JournalRule)
+    """Where each partition was at which time; null: not kept."""
 
 
 class DeadLetterRule(Section):

@@ -13,6 +13,8 @@ __all__ = ["Requests"]
 @dataclass(slots=True)
 class _Request:
     do: Callable[[], None]
+    claimed: threading.Lock = field(default_factory=threading.Lock)
+    """Taken once: by who does it, or by who does not want it any more."""
     done: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
 
@@ -24,11 +26,12 @@ class Requests:
         self._waiting: queue.SimpleQueue[_Request] = queue.SimpleQueue()
 
     def ask(self, do: Callable[[], None], *, give_up: Callable[[], bool]) -> bool:
-        """Have it done, and wait for that. Raises what it raises; False, when `give_up` said so before."""
+        """Have it done, and wait for that. Raises what it raises; False, when `give_up` said so before it was
+        begun: then it is never done."""
         request = _Request(do)
         self._waiting.put(request)
         while not request.done.wait(0.1):
-            if give_up():
+            if give_up() and request.claimed.acquire(blocking=False):
                 return False
         if request.error is not None:
             raise request.error
@@ -41,6 +44,8 @@ class Requests:
                 request = self._waiting.get_nowait()
             except queue.Empty:
                 return
+            if not request.claimed.acquire(blocking=False):
+                continue
             try:
                 request.do()
             except BaseException as error:

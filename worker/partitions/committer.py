@@ -65,7 +65,9 @@ class Committer(threading.Thread):
         metrics: Metrics,
         clock: Callable[[], float],
         fail: Callable[[BaseException], None],
+        journal: Callable[[Mapping[Assignment, Checkpoint]], None] = lambda saved: None,
     ) -> None:
+        """`journal`: told of what a store has taken; it raises nothing."""
         super().__init__(name="committer", daemon=True)
         self._assignments = assignments
         self._local = local
@@ -74,6 +76,7 @@ class Committer(threading.Thread):
         self._metrics = metrics
         self._clock = clock
         self._fail = fail
+        self._journal = journal
         # One commit at a time: an older position must not overtake a newer one.
         self._lock = threading.Lock()
         self._ended = False
@@ -123,6 +126,8 @@ class Committer(threading.Thread):
             in_kafka = self._save_in_kafka(found, everything=everything)
             if on_disk and in_kafka:
                 self._save_locally(found, everything=everything)  # that Kafka has it
+            if on_disk or in_kafka:
+                self._journal(found)
             if in_kafka and not self._errors:
                 self._last_success = datetime.now(UTC)
             return in_kafka
@@ -189,7 +194,9 @@ class Committer(threading.Thread):
 
     def _save_in_kafka(self, found: Mapping[Assignment, Checkpoint], *, everything: bool) -> bool:
         """Whether Kafka holds these. `everything`: they are all that is assigned."""
-        new = {a: checkpoint for a, checkpoint in found.items() if a.in_kafka != checkpoint}
+        # One that left while the file was written is another worker's by now, which may have committed more.
+        left = {each for each in found if everything and each.closed}
+        new = {a: c for a, c in found.items() if a.in_kafka != c and a not in left}
         if new:
             try:
                 marks = self._kafka.save({a.partition: checkpoint for a, checkpoint in new.items()})

@@ -22,6 +22,7 @@ from offsets.types import Checkpoint, TopicPartition
 from worker.configuration import Configuration
 from worker.configuration.kafka_properties import admin_settings, consumer_settings
 from worker.kafka.connection import reach_kafka
+from worker.partitions.journaling import journal_of
 
 __all__ = ["Cluster", "Position", "PositionError", "connect"]
 
@@ -86,11 +87,14 @@ class Cluster:
         self._admin = admin
         self._kafka = KafkaStore(consumer, _SECONDS)
         self.file = FileStore(configuration.checkpoint.directory, configuration.kafka.group_id)
+        self.journal = journal_of(configuration)
         self._topic_ids = TopicIds(admin)
         self._topics: dict[str, list[int]] | None = None
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Let go of the connections and files."""
+        if self.journal is not None:
+            self.journal.close()
         self._kafka.close()
         if not self._kafka.alive:
             self._consumer.close()
@@ -219,7 +223,7 @@ class Cluster:
         """
         numbers = self._partitions(partition.topic)
         others = [TopicPartition(partition.topic, number) for number in numbers]
-        topic_id = self._topic_ids.now([partition.topic], _SECONDS).get(partition.topic)
+        topic_id = self.topic_id(partition.topic)
         known = [each.checkpoint for each in self._kafka.load_committed(others).values()]
         with contextlib.suppress(CheckpointError):  # that it cannot be written is told below
             known += [each.checkpoint for each in self.file.load_entries(others).values()]
@@ -237,6 +241,10 @@ class Cluster:
             raise PositionError(
                 f"moved in Kafka, but not in the local file: {error}. Run this again when that is mended"
             ) from None
+
+    def topic_id(self, topic: str) -> str | None:
+        """Kafka's id of the topic; None: it cannot be told."""
+        return self._topic_ids.now([topic], _SECONDS).get(topic)
 
     def _all_topics(self) -> dict[str, list[int]]:
         if self._topics is None:

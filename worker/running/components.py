@@ -30,6 +30,7 @@ from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
 from worker.partitions.former_topics import FormerRecords
+from worker.partitions.journaling import Journaling, journal_of
 from worker.partitions.rebalance import Rebalancer
 from worker.partitions.refetching import Refetching
 from worker.partitions.starts import Starts
@@ -113,6 +114,7 @@ class Components:
             fail=fail,
         )
         self.processors = [self._processor(number) for number in range(lanes.count)]
+        journal = journal_of(configuration)
         self.committer = Committer(
             self.assignments,
             self.local,
@@ -121,6 +123,7 @@ class Components:
             metrics=self.metrics,
             clock=clock,
             fail=fail,
+            **({} if journal is None else {"journal": Journaling(journal, self.metrics)}),
         )
         formats = FormatChoice(configuration.format, configuration.json_layout, configuration.debezium)
         settings = consumer_settings(configuration)

@@ -12,17 +12,13 @@ from confluent_kafka import Message
 from offsets.restore import Start
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, TopicPartition
-from worker.formats.decoding import source_time
 from worker.formats.interface import Format, Record
+from worker.formats.source_times import SourceTimes
 
 __all__ = ["Assignment", "Assignments", "with_earlier"]
 
 _topic = cast(Callable[[Message], str], Message.topic)
 _partition = cast(Callable[[Message], int], Message.partition)
-
-
-_SMALL = 65_536
-"""Bytes of a record that may be kept though it is finished."""
 
 
 class Assignment:
@@ -43,12 +39,12 @@ class Assignment:
         "forgotten",
         "format",
         "in_kafka",
+        "journaled",
         "mark",
-        "newest",
         "on_disk",
         "partition",
-        "source_ms",
         "start",
+        "times",
         "topic_id",
         "tracker",
     )
@@ -77,9 +73,9 @@ class Assignment:
         self.end: int | None = None
         """The partition's end as last told by the broker."""
         self.consumed = 0
-        self.newest: Record | None = None
-        """The record that came last, until its time is asked for."""
-        self.source_ms: int | None = None
+        self.times = SourceTimes(format_)
+        self.journaled: int | None = None
+        """The position that the journal was last given."""
         self.closed = False
         """No work of it may start any more."""
         self.forgotten = False
@@ -88,18 +84,12 @@ class Assignment:
     def came(self, records: Sequence[Record]) -> None:
         """These were fetched, in the order of their offsets."""
         self.consumed += len(records)
-        self.newest = records[-1]
-        if len(self.newest.value() or b"") > _SMALL:
-            self.last_source_ms()
+        self.times.came(records[-1])
 
     def last_source_ms(self) -> int | None:
         """When the newest change of those fetched happened in its source, in milliseconds since 1970; None:
         no record has told that yet. Any thread; few records are asked."""
-        record, self.newest = self.newest, None
-        told = None if record is None else source_time(self.format, record)
-        if told is not None:
-            self.source_ms = told if self.source_ms is None else max(told, self.source_ms)
-        return self.source_ms
+        return self.times.latest()
 
     def __repr__(self) -> str:
         return f"Assignment({self.partition}, epoch {self.epoch})"
@@ -107,6 +97,7 @@ class Assignment:
     def restart_at(self, offset: int) -> None:
         """Track anew from `offset`: the broker no longer has what came before, or counts anew."""
         self.tracker = OffsetTracker(offset)
+        self.times.restart()
         self.in_kafka = self.on_disk = None
 
 

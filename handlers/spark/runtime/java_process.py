@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pyspark import SparkConf, java_gateway
@@ -21,6 +20,7 @@ from pyspark.errors import PySparkRuntimeError
 from handlers.logs import get_logger
 from handlers.spark.close_times import JAVA_SECONDS, KILLED_SECONDS, OUTPUT_SECONDS
 from handlers.spark.runtime.java import find_java
+from handlers.temporary_folders import make_temporary_folder
 
 __all__ = ["JavaProcess"]
 
@@ -129,23 +129,24 @@ class JavaProcess:
     def _kept(self) -> Iterator[None]:
         """pyspark tells which process it starts only once that answers, which it may never do."""
         names = vars(java_gateway)
-        popen = names["Popen"]
+        before = {name: names[name] for name in ("Popen", "tempfile")}
 
         def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
             self._process = made = subprocess.Popen(*arguments, **options)
-            # pyspark removes the folder where Java tells its port once it has told, or ended: a worker that
-            # is stopped meanwhile does not wait for that.
-            if told := options.get("env", {}).get("_PYSPARK_DRIVER_CONN_INFO_PATH"):
-                atexit.register(shutil.rmtree, Path(told).parent, ignore_errors=True)
             if self._killed:
                 self.kill()
             return made
 
-        names["Popen"] = start
+        # pyspark removes the folder where Java tells its port once it has told, or ended: a worker that is
+        # stopped meanwhile does not wait for that.
+        def folder() -> str:
+            return str(make_temporary_folder("binlane-spark-"))
+
+        names.update(Popen=start, tempfile=SimpleNamespace(mkdtemp=folder, mkstemp=tempfile.mkstemp))
         try:
             yield
         finally:
-            names["Popen"] = popen
+            names.update(before)
 
     def _read(self, output: int) -> None:
         """Pass on what the Java process prints, until it ends."""

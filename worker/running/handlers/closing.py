@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import Any
 
 from handlers import Handler
@@ -12,7 +13,7 @@ from handlers.logs import get_logger
 from worker.attempts.backoff import describe
 from worker.running.handlers.open_handler import OpenHandler
 
-__all__ = ["LONGEST_CLOSE", "close_all", "close_timeout", "most_seconds", "release", "waitable"]
+__all__ = ["LONGEST_CLOSE", "close_all", "close_timeout", "most_seconds", "release", "taken", "waitable"]
 
 log = get_logger("handlers")
 
@@ -48,14 +49,23 @@ def release(opened: OpenHandler, partitions: Collection[tuple[str, int]]) -> Non
         log.error("handler_release_failed", handler=opened.name, error=describe(error), exc_info=error)
 
 
+def taken(opened: list[OpenHandler]) -> list[OpenHandler]:
+    """All that are in the list, which is empty then. Another thread may add to it or take from it meanwhile:
+    each is given to one of both, and none is lost, as by a copy that is followed by `clear`."""
+    found: list[OpenHandler] = []
+    with suppress(IndexError):
+        while True:
+            found.append(opened.pop(0))
+    return found
+
+
 def close_all(opened: list[OpenHandler]) -> bool:
     """Close them; False if one of them raised, or took longer than it may.
 
     Side by side: what one does at its end takes nothing of another's time, and none goes on with what it does
     behind its batches until the others are closed."""
     began = time.monotonic()
-    closing = [(each, Bounded(f"close-{each.name}", each.close)) for each in opened]
-    opened.clear()
+    closing = [(each, Bounded(f"close-{each.name}", each.close)) for each in taken(opened)]
     clean = True
     for each, call in closing:
         try:

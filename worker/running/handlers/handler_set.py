@@ -22,6 +22,7 @@ from worker.running.handlers.closing import (
     close_timeout,
     most_seconds,
     release,
+    taken,
     waitable,
 )
 from worker.running.handlers.open_handler import OpenHandler
@@ -197,10 +198,7 @@ class HandlerSet:
     def close(self) -> bool:
         """Close what was opened; False if one of them raised, or took longer than it may."""
         self._ended = True
-        opened = [*self._opened, *self._plan.opened]
-        self._opened.clear()
-        self._plan.opened.clear()
-        clean = close_all(opened)
+        clean = close_all([*taken(self._opened), *taken(self._plan.opened)])
         while self._late:
             closing, end = self._late.pop()
             try:

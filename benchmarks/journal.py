@@ -1,0 +1,102 @@
+"""What the journal costs at a checkpoint, and what a search costs in a long one."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.context import Context
+from benchmarks.processes import BenchmarkError
+from benchmarks.results import Report, at_most
+from offsets.journal import Entry, Journal
+from offsets.stores import FileStore
+from offsets.types import Checkpoint, TopicPartition
+
+__all__ = ["run"]
+
+_PARTITIONS = [TopicPartition("cdc.shop", number) for number in range(100)]
+_AT_ONCE = 10_000
+_SEARCHES = 500
+_APPEND_MICROSECONDS = 50.0
+_SEARCH_MICROSECONDS = 1_000.0
+
+
+def run(context: Context) -> Report:
+    """Journals of 1,000 to 10 million units, searched by time; and checkpoints with and without one."""
+    most = context.pick(10_000_000, 100_000)
+    report = Report(
+        "journal",
+        "Journal: a unit for each partition that moved, at each checkpoint; found by time",
+        {"what": "What", "micros": "us (median)", "reads": "Units read (most)", "first": "ms to open"},
+    )
+    folder = Path(tempfile.mkdtemp(prefix="binlane-journal-"))
+    try:
+        alone, with_it = _checkpoints(folder, context.pick(500, 20))
+        report.row(what="checkpoint of 100 partitions into the file, without a journal", micros=alone)
+        report.row(what="what the journal adds to it", micros=with_it)
+        found = []
+        size = 1_000
+        while size <= most:
+            found.append(_searches(folder / str(size), size))
+            micros, reads, first = found[-1]
+            report.row(what=f"search among {size:,} units", micros=micros, reads=reads, first=first)
+            shutil.rmtree(folder / str(size))
+            size *= 10
+    finally:
+        shutil.rmtree(folder)
+    report.goals += [
+        at_most(_APPEND_MICROSECONDS, with_it / len(_PARTITIONS), "us", "a unit at a checkpoint"),
+        at_most(_SEARCH_MICROSECONDS, found[-1][0], "us", f"search among {most:,} units"),
+    ]
+    report.notes.append("Units of ten partitions, interleaved. `ms to open`: the first search of a process.")
+    return report
+
+
+def _checkpoints(folder: Path, count: int) -> tuple[float, float]:
+    """Microseconds of a save, and of an append beside it; every partition moves each time."""
+    store, journal = (
+        FileStore(folder / "state", "replica"),
+        Journal(folder / "journal", "replica", flush=60.0),
+    )
+    saves, appends = [], []
+    for number in range(1, count + 1):
+        begun = time.perf_counter()
+        store.save({place: Checkpoint(number * 1_000) for place in _PARTITIONS})
+        saved = time.perf_counter()
+        journal.append([Entry(place, number * 1_000, number * 5_000) for place in _PARTITIONS])
+        saves.append(saved - begun)
+        appends.append(time.perf_counter() - saved)
+    journal.close()
+    return statistics.median(saves) * 1e6, statistics.median(appends) * 1e6
+
+
+def _searches(folder: Path, size: int) -> tuple[float, int, float]:
+    """(microseconds, most units read, milliseconds of the first)"""
+    journal = Journal(folder, "replica")
+    places = _PARTITIONS[:10]
+    for first in range(0, size, _AT_ONCE):
+        journal.append(
+            Entry(places[number % 10], number // 10 + 1, number // 10 * 10)
+            for number in range(first, min(first + _AT_ONCE, size))
+        )
+    journal.close()
+    searching = Journal(folder, "replica")
+    begun = time.perf_counter()
+    searching.search(places[0], 5)
+    opened = time.perf_counter() - begun
+    chance = random.Random(size)
+    took, most = [], 0
+    for _ in range(_SEARCHES):
+        offset = chance.randrange(2, size // 10)
+        reads, begun = searching.reads, time.perf_counter()
+        lower, upper = searching.search(chance.choice(places), (offset - 1) * 10)
+        took.append(time.perf_counter() - begun)
+        most = max(most, searching.reads - reads)
+        if lower is None or upper is None or (lower.offset, upper.offset) != (offset - 1, offset):
+            raise BenchmarkError(f"found {lower} and {upper} around {offset}")
+    searching.close()
+    return statistics.median(took) * 1e6, most, opened * 1e3

@@ -1,0 +1,145 @@
+"""How the units of one partition hang together, though others' lie between them.
+
+A unit with a source time points to its parent: the nearest earlier one whose offset is not beyond its own.
+So from the newest one back, offsets (and, but for what the source itself has out of order, times) only fall,
+also where the position was set back in between: what lies beyond the new position is then on a branch that
+the chain of parents passes by. The branch that had got furthest is remembered until the new one has overtaken
+it.
+
+Each unit also has a jump to an earlier one, as in Myers' random-access stack: their lengths are such that
+O(log n) steps find any place of the chain. Nothing that is written is ever changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from offsets.journal.unit import CARRIED, FURTHEST, LAST, MOVED, PRESENT, Unit
+
+__all__ = ["State", "Ways", "carried", "extended", "noted", "walk"]
+
+
+class Ways(NamedTuple):
+    """How units are found."""
+
+    read: Callable[[int], Unit | None]
+    """By number; None: it is not there any more."""
+    parent_of: Callable[[Unit], Unit | None]
+    """What takes the place of a parent that cannot be read; None: nothing is left before this one."""
+
+
+class State(NamedTuple):
+    """What is known of one partition, enough to append its next unit. Never changed, only replaced."""
+
+    last: Unit
+    """What was written last."""
+    topic_id: int = 0
+    present: Unit | None = None
+    """The last one with a source time: the head of its chain."""
+    furthest: Unit | None = None
+    """The head of a branch that had got further, until `present` gets there."""
+    jumps: tuple[tuple[int, int], ...] | None = None
+    """(number, depth) of `present`, of its jump, of that one's jump ...; None: to be read."""
+
+
+def extended(state: State | None, unit: Unit, ways: Ways) -> tuple[Unit, State]:
+    """A new unit with its place in the chain, and what is known then.
+
+    O(log n) reads where the position was set back, and for the first one after a start; else none."""
+    if state is None:
+        return unit, State(unit, unit.topic_id, unit if unit.source_ms is not None else None)
+    unit = unit._replace(previous=state.last.number)
+    if unit.topic_id and state.topic_id and unit.topic_id != state.topic_id:  # another topic of that name
+        state = State(state.last, unit.topic_id)
+    topic_id = unit.topic_id or state.topic_id
+    unit = unit._replace(topic_id=topic_id)
+    if unit.source_ms is None:
+        return unit, state._replace(last=unit, topic_id=topic_id)
+    parent, furthest, jumps = state.present, state.furthest, state.jumps
+    if parent is not None and parent.offset > unit.offset:
+        furthest = _further(parent, furthest)
+        parent = walk(parent, lambda each: each.offset > unit.offset, ways)[0]
+        jumps = None
+    elif furthest is not None and furthest.offset <= unit.offset:
+        furthest = None
+    if parent is None:
+        return unit, State(unit, topic_id, unit, furthest)
+    if jumps is None:
+        jumps = tuple(_jumps(parent, ways))
+    same = len(jumps) > 2 and jumps[0][1] - jumps[1][1] == jumps[1][1] - jumps[2][1]
+    rest = jumps[2:] if same else jumps
+    unit = unit._replace(parent=parent.number, jump=rest[0][0], depth=parent.depth + 1)
+    return unit, State(unit, topic_id, unit, furthest, ((unit.number, unit.depth), *rest))
+
+
+def noted(state: State | None, unit: Unit) -> State:
+    """What is known after a unit that was read from a file, in the order of their numbers."""
+    if unit.flags & CARRIED:
+        if state is None:
+            state = State(unit, unit.topic_id)
+        if unit.flags & LAST:
+            state = state._replace(last=unit, topic_id=unit.topic_id or state.topic_id)
+        if unit.flags & PRESENT:
+            state = state._replace(present=unit, jumps=None)
+        if unit.flags & FURTHEST:
+            state = state._replace(furthest=unit)
+        return state
+    if state is None or (unit.topic_id and state.topic_id and unit.topic_id != state.topic_id):
+        state = State(unit, unit.topic_id)
+    state = state._replace(last=unit, topic_id=unit.topic_id or state.topic_id)
+    if unit.source_ms is None:
+        return state
+    present, furthest = state.present, state.furthest
+    if present is not None and present.offset > unit.offset:
+        furthest = _further(present, furthest)
+    elif furthest is not None and furthest.offset <= unit.offset:
+        furthest = None
+    return state._replace(present=unit, furthest=furthest, jumps=None)
+
+
+def carried(state: State, number: int) -> tuple[list[Unit], State]:
+    """Copies of a partition's heads, from this number on, and what is known with these in their place."""
+    heads: dict[int, int] = {}
+    for head, flag in ((state.last, LAST), (state.present, PRESENT), (state.furthest, FURTHEST)):
+        if head is not None:
+            heads[head.number] = heads.get(head.number, 0) | flag
+    found = {each.number: each for each in (state.last, state.present, state.furthest) if each is not None}
+    copies: list[Unit] = []
+    now: State | None = None
+    for original in sorted(heads, key=lambda each: not heads[each] & LAST):
+        flags = found[original].flags & MOVED | CARRIED | heads[original]
+        copies.append(found[original]._replace(number=number + len(copies), flags=flags))
+        now = noted(now, copies[-1])
+    assert now is not None  # there always is a last one
+    return copies, now._replace(topic_id=state.topic_id)
+
+
+def walk(head: Unit, beyond: Callable[[Unit], bool], ways: Ways) -> tuple[Unit | None, Unit]:
+    """From a head that is beyond back to (the first one that is not, the one after it); None: all are that
+    are left.
+
+    O(log n) reads; where `beyond` is not the same for all behind one, it still holds of the two."""
+    unit = head
+    while True:
+        jump = None if unit.jump is None or unit.jump == unit.parent else ways.read(unit.jump)
+        if jump is not None and beyond(jump):
+            unit = jump
+            continue
+        if unit.parent is None:
+            return None, unit
+        parent = ways.read(unit.parent) or ways.parent_of(unit)
+        if parent is None or not beyond(parent):
+            return parent, unit
+        unit = parent
+
+
+def _further(one: Unit, other: Unit | None) -> Unit:
+    return one if other is None or one.offset > other.offset else other
+
+
+def _jumps(unit: Unit, ways: Ways) -> Iterator[tuple[int, int]]:
+    each: Unit | None = unit
+    while each is not None:
+        yield each.number, each.depth
+        each = None if each.jump is None else ways.read(each.jump)

@@ -1,0 +1,77 @@
+"""The journal of a running worker: a unit for each partition that moved, at each checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from handlers.logs import get_logger
+from offsets.journal import Entry, Journal, JournalError
+from offsets.types import Checkpoint
+from worker.configuration import Configuration
+from worker.observing.metrics import Metrics
+from worker.units.assigned_partition import Assignment
+
+__all__ = ["Journaling", "journal_of"]
+
+log = get_logger("journal")
+
+_STORE = "journal"  # as a label of binlane_commits_total
+
+
+def journal_of(configuration: Configuration) -> Journal | None:
+    """The journal beside the group's checkpoints; None: the configuration wants none."""
+    rule = configuration.checkpoint.journal
+    if rule is None:
+        return None
+    return Journal(
+        configuration.checkpoint.directory / "journal",
+        configuration.kafka.group_id,
+        flush=rule.flush,
+        max_age=rule.max_age,
+        max_bytes=rule.max_bytes,
+    )
+
+
+class Journaling:
+    """Tells the journal of each checkpoint. What it cannot take is told once, counted, and left out."""
+
+    def __init__(self, journal: Journal, metrics: Metrics) -> None:
+        self._journal = journal
+        self._metrics = metrics
+        self._failing = False
+
+    def __call__(self, saved: Mapping[Assignment, Checkpoint]) -> None:
+        """These were saved. One thread at a time. Raises nothing."""
+        for assignment in saved:
+            assignment.times.latest()  # a position that waits is to know the time of its place later
+        moved = [(a, checkpoint) for a, checkpoint in saved.items() if a.journaled != checkpoint.offset]
+        if not moved:
+            return
+        try:
+            self._journal.append(
+                Entry(a.partition, checkpoint.offset, a.times.below(checkpoint.offset), a.topic_id)
+                for a, checkpoint in moved
+            )
+        except Exception as error:
+            self._failed(error)
+            return
+        for assignment, checkpoint in moved:
+            assignment.journaled = checkpoint.offset
+        self._metrics.commit(_STORE, "success")
+        if self._failing:
+            self._failing = False
+            log.info("journal_works_again", folder=str(self._journal.folder))
+
+    def _failed(self, error: Exception) -> None:
+        self._metrics.commit(_STORE, "failure")
+        if self._failing:
+            return
+        self._failing = True
+        told = str(error) if isinstance(error, JournalError) else repr(error)
+        log.error(
+            "journal_failed",
+            error=told,
+            hint="checkpoints are saved all the same; `checkpoint set --time` and `show --history` will not "
+            "know of these",
+            exc_info=None if isinstance(error, JournalError) else error,
+        )

@@ -1,0 +1,65 @@
+"""Where a partition was at a time: by the source's, which the journal knows, else by Kafka's."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from offsets.journal import Found, JournalError, Unit
+from offsets.types import TopicPartition
+from worker.partitions.stored_positions import Cluster
+
+__all__ = ["place_at", "time_text"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def place_at(cluster: Cluster, partition: TopicPartition, moment: datetime) -> tuple[int, str]:
+    """(the next offset to read, by whose time that is and what it means), so that every change comes that
+    happened at `moment` or later, and few that happened before it.
+
+    Raises:
+        PositionError: there is no such partition, or Kafka does not answer.
+    """
+    beginning, end = cluster.bounds(partition)
+    found, why = _in_journal(cluster, partition, moment)
+    if found is not None and found.offset > end:
+        why = f"the journal's place, {found.offset}, is beyond the end"
+    elif found is not None and found.offset < beginning:
+        return beginning, f"by source time, from the journal: {why}. Kafka has deleted what was before this"
+    elif found is not None:
+        return found.offset, f"by source time, from the journal: {why}"
+    offset = cluster.at_time(partition, moment)
+    if offset is None:
+        told = f"no record has a Kafka timestamp at or after {time_text(moment)}, so this is the end"
+        return end, f"{told} ({why})"
+    told = f"the first record with a Kafka timestamp (not the source's time) at or after {time_text(moment)}"
+    return offset, f"{told} ({why})"
+
+
+def time_text(time: datetime | int) -> str:
+    """The time, also one in milliseconds since 1970, as ISO 8601 in UTC."""
+    moment = _EPOCH + timedelta(milliseconds=time) if isinstance(time, int) else time.astimezone(UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _in_journal(cluster: Cluster, partition: TopicPartition, moment: datetime) -> tuple[Unit | None, str]:
+    """(The unit to go by, what it says) or (None, why there is none)."""
+    if cluster.journal is None:
+        return None, "no journal is kept"
+    try:
+        # A part of a millisecond is rounded up: what happened in it may have been before the moment.
+        source_ms = -((_EPOCH - moment) // timedelta(milliseconds=1))
+        found: Found = cluster.journal.search(partition, source_ms, cluster.topic_id(partition.topic))
+    except JournalError as error:
+        return None, str(error)
+    match found:
+        case Found(None, None):
+            return None, "the journal tells no source time of it"
+        case Found(None, Unit(source_ms=int(first))):
+            return None, f"the journal begins later, at {time_text(first)} of source time"
+        case Found(Unit(source_ms=int(last)), None):
+            return None, f"the journal ends before, at {time_text(last)} of source time"
+        case Found(Unit() as lower, Unit() as upper):
+            least = f"what comes before this happened before {time_text(moment)}"
+            return lower, f"{least}, and what happened from then on begins before offset {upper.offset}"
+    raise AssertionError(found)
