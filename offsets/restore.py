@@ -24,7 +24,7 @@ __all__ = [
 Initial = Literal["earliest", "latest"] | datetime | Mapping[str, Mapping[int, int]]
 """`checkpoint.initial`: an end of the partition, a time of Kafka's records, {topic: {partition: offset}}."""
 StartOffset = int | Literal["earliest", "latest"] | datetime
-Source = Literal["force", "file", "kafka", "initial", "new topic"]
+Source = Literal["force", "file", "sql", "kafka", "initial", "new topic"]
 
 
 @dataclass(frozen=True, slots=True)

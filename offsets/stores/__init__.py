@@ -1,7 +1,7 @@
-"""Where checkpoints are remembered: a local file, Kafka's group, memory."""
+"""Where checkpoints are remembered: a local file, a database, Kafka's group, memory."""
 
 from offsets.stores.file import FileEntry, FileStore
-from offsets.stores.interface import CheckpointError, CheckpointStore
+from offsets.stores.interface import CheckpointError, CheckpointStore, OwnStore, StoreAway
 from offsets.stores.kafka import KafkaStore
 from offsets.stores.memory import MemoryStore
 from offsets.stores.polled import CommitInterrupted, PolledKafkaStore
@@ -14,5 +14,7 @@ __all__ = [
     "FileStore",
     "KafkaStore",
     "MemoryStore",
+    "OwnStore",
     "PolledKafkaStore",
+    "StoreAway",
 ]

@@ -15,6 +15,7 @@ import structlog
 
 from offsets.stores import file_format
 from offsets.stores.file_format import DamagedFile, Document, FileEntry, NewerFile
+from offsets.stores.identity import FileLock, held_by_another
 from offsets.stores.interface import CheckpointError
 from offsets.types import Checkpoint, Mark, TopicPartition
 
@@ -42,12 +43,18 @@ class FileStore:
     """
 
     name = "file"
+    title = "local file"
 
-    def __init__(self, directory: Path, group_id: str, *, lock_wait: float = 5.0) -> None:
-        """Touches nothing yet; the folder is made by the first `save`.
+    def __init__(
+        self, directory: Path, group_id: str, *, identity: str | None = None, lock_wait: float = 5.0
+    ) -> None:
+        """Touches nothing yet; the folder is made by the first `save`, or `open`.
 
+        `identity`: what no other process with this group and folder may have at the same time.
         `lock_wait`: seconds to wait for another process that is writing.
         """
+        self._identity = identity
+        self._identity_lock = None if identity is None else FileLock.of(directory, group_id, identity)
         self.path = directory / "checkpoint.json"
         self.previous = directory / "checkpoint.json.previous"
         self._directory = directory
@@ -56,6 +63,23 @@ class FileStore:
         self._lock = threading.Lock()  # guards _cached, and orders the writes of this process
         self._cached: tuple[bytes, Document] | None = None  # the first line of the file, and its content
         self._warnings: list[str] = []
+
+    @property
+    def place(self) -> str:
+        """The file."""
+        return str(self.path)
+
+    def open(self) -> None:
+        """As `OwnStore.open`. A folder in which there can be no lock can have no file of checkpoints either:
+        the first `save` tells."""
+        if self._identity_lock is None:
+            return
+        try:
+            taken = self._identity_lock.take()
+        except OSError:
+            return
+        if not taken:
+            raise held_by_another(self.place, str(self._identity), self._group)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -75,6 +99,11 @@ class FileStore:
         with self._lock:
             entries = self._read()[0].entries
             return {partition: entries[partition] for partition in partitions if partition in entries}
+
+    def entries(self) -> dict[TopicPartition, FileEntry]:
+        """As `OwnStore.entries`."""
+        with self._lock:
+            return dict(self._read()[0].entries)
 
     def save(
         self,
@@ -105,7 +134,9 @@ class FileStore:
         self._update(apply)
 
     def close(self) -> None:
-        """Nothing to let go of: files are open only while they are used."""
+        """Let another have the identity."""
+        if self._identity_lock is not None:
+            self._identity_lock.release()
 
     def _update(self, apply: Callable[[dict[TopicPartition, FileEntry]], bool]) -> None:
         with self._lock:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from offsets.types import Checkpoint, TopicPartition
+from offsets.stores.file_format import FileEntry
+from offsets.types import Checkpoint, Mark, TopicPartition
 
-__all__ = ["CheckpointError", "CheckpointStore"]
+__all__ = ["CheckpointError", "CheckpointStore", "OwnStore", "StoreAway"]
 
 
 class CheckpointError(Exception):
     """A store could not be read or written. The text says which, where, why, and what to do about it."""
+
+
+class StoreAway(CheckpointError):
+    """The store does not answer, or is held by another; the same again may do."""
 
 
 class CheckpointStore(Protocol):
@@ -19,7 +24,7 @@ class CheckpointStore(Protocol):
 
     @property
     def name(self) -> str:
-        """`memory`, `file` or `kafka`: the metrics' label `store`."""
+        """`memory`, `file`, `sql` or `kafka`: the metrics' label `store`."""
         ...
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
@@ -42,4 +47,48 @@ class CheckpointStore(Protocol):
 
     def close(self) -> None:
         """Let go of threads and files. May be called twice."""
+        ...
+
+
+class OwnStore(CheckpointStore, Protocol):
+    """A group's store beside Kafka, which also remembers what Kafka has acknowledged."""
+
+    @property
+    def title(self) -> str:
+        """What it is, for people: `local file`, `database`."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people; without passwords."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was found damaged since the store was made, each fault once."""
+        ...
+
+    def open(self) -> None:
+        """Be the only one with its identity, until `close` or the process's end; nothing where it has none.
+
+        Raises:
+            StoreAway: another one has it, or the store cannot be reached.
+            CheckpointError: the store cannot be used.
+        """
+        ...
+
+    def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
+        """As `load`, with what Kafka had acknowledged. Raises CheckpointError."""
+        ...
+
+    def entries(self) -> dict[TopicPartition, FileEntry]:
+        """All of the group. Raises CheckpointError."""
+        ...
+
+    def save(
+        self,
+        checkpoints: Mapping[TopicPartition, Checkpoint],
+        acknowledged: Mapping[TopicPartition, Mark] | None = None,
+    ) -> object:
+        """As `CheckpointStore.save`. `acknowledged`: what Kafka holds, as far as this writer knows."""
         ...

@@ -250,3 +250,9 @@ def test_a_handler_whose_type_comes_from_a_variable_is_told_without_it(faults: F
 )
 def test_a_password_of_a_url_is_found_also_where_it_is_not_escaped(text: str, passwords: list[str]) -> None:
     assert list(passwords_in(text)) == passwords
+
+
+def test_the_password_of_the_checkpoints_database_is_secret(read: Load) -> None:
+    secrets = read("checkpoint: {url: 'postgresql://shop:hunt%40er2@db/shop'}").secrets
+    for text in ("hunt%40er2", "no user with hunt@er2"):
+        assert "er2" not in secrets.redact(text)

@@ -46,3 +46,21 @@ def checkpoint_set(
     if (offset is None) == (time is None):
         raise typer.BadParameter("give either --offset or --time")
     return call("checkpoint:move", config, topic, partition, offset, None if time is None else time_of(time))
+
+
+@checkpoint.command("copy")
+def checkpoint_copy(
+    config: Config,
+    to: Annotated[
+        str, typer.Option("--to", metavar="STORE", help="kafka, a folder, or the URL of a database.")
+    ],
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="STORE", help="Likewise; default: the configuration's own store."),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Also where the other store has another position.")
+    ] = False,
+) -> int | None:
+    """Copy a stopped group's checkpoints from one store to another."""
+    return call("checkpoint:copy", config, to, source, replace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,17 @@ from rich.table import Table
 from rich.text import Text
 
 from offsets.journal import Entry, JournalError, Unit
-from offsets.stores import CheckpointError
+from offsets.stores import CheckpointError, KafkaStore, OwnStore
+from offsets.stores.copying import copied
 from offsets.types import OffsetRange, TopicPartition
 from worker.configuration import Configuration, load
+from worker.configuration.secrets import Secrets, passwords_in
 from worker.observing import logs
+from worker.partitions.own_store import store_at
 from worker.partitions.stored_positions import Cluster, Position, PositionError, connect
 from worker.partitions.time_search import place_at, time_text
 
-__all__ = ["move", "show"]
+__all__ = ["copy", "move", "show"]
 
 _WIDTH_WITHOUT_TERMINAL = 160
 
@@ -42,13 +46,13 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
         with connect(configuration) as cluster:
             positions = cluster.positions()
             warnings = [f"no topic matches {pattern} of kafka.topics" for pattern in cluster.missing()]
-            warnings += cluster.file.warnings
-            file = cluster.file.path
+            warnings += cluster.own.warnings
+            own = cluster.own
             units = {each.partition: _history(cluster, each.partition, history) for each in positions}
     except (CheckpointError, JournalError, PositionError) as error:
         return _failed(clean(str(error)))
     if as_json:
-        shown = _as_json(configuration, file, positions, warnings)
+        shown = _as_json(configuration, own, positions, warnings)
         if history:
             for told, each in zip(shown["partitions"], positions, strict=True):
                 told["history"] = [_unit(unit) for unit in units[each.partition]]
@@ -57,11 +61,11 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
-    console.print(Text(clean(f"group {configuration.kafka.group_id}, local file {file}")))
+    console.print(Text(clean(f"group {configuration.kafka.group_id}, {own.title} {own.place}")))
     for warning in warnings:
         console.print(Text(clean(f"warning: {warning}"), style="yellow"))
     if positions:
-        console.print(_table(positions))
+        console.print(_table(positions, own.title))
     if history:
         console.print(_history_table(units))
     return 0
@@ -74,7 +78,7 @@ def move(
     offset: int | None = None,
     time: datetime | None = None,
 ) -> int:
-    """Move a stopped worker's position in Kafka and in the local file.
+    """Move a stopped worker's position in Kafka and in its own store.
 
     To `offset`, the next to read; or to where the source's `time` begins as the journal tells, or Kafka's
     where the journal does not.
@@ -102,11 +106,47 @@ def move(
             if not beginning <= offset <= end:
                 return _failed(f"{place} has offsets {beginning} to {end}, found {offset}; nothing was moved")
             cluster.move(place, offset)
-            where = f"{place} stands at {offset} now, in Kafka and in {cluster.file.path}"
+            where = f"{place} stands at {offset} now, in Kafka and in {cluster.own.place}"
             print(clean(f"{where}: {how}" if how else where))
             _journal(cluster, place, offset)
     except JournalError as error:
         _complain(clean(f"it was moved, but the journal does not know of it: {error}"))
+    except (CheckpointError, PositionError) as error:
+        return _failed(clean(str(error)))
+    return 0
+
+
+def copy(config: Path, to: str, source: str | None = None, replace: bool = False) -> int:
+    """Copy a stopped group's checkpoints from one store to another: `kafka`, a folder, or a database's URL.
+
+    `source`: by default the configuration's own. `replace`: also where the other store says otherwise.
+
+    Returns 0; 1 when the group is active, a store cannot be used, or the other one says otherwise.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used.
+    """
+    configuration = _configuration(config)
+    # Either may be a URL that no configuration knows, with its password.
+    secrets = [password for text in (to, source or "") for password in passwords_in(text)]
+    configuration.secrets.learn(Secrets(secrets))
+    clean = configuration.secrets.redact
+    group = configuration.kafka.group_id
+    try:
+        with connect(configuration) as cluster, ExitStack() as stack:
+            partitions = cluster.partitions()
+            if partitions:
+                cluster.refuse_active_group(partitions[0])
+            ends: list[KafkaStore | OwnStore] = []
+            for where in (source, to):
+                end = cluster.own if where is None else cluster.kafka
+                if where is not None and where != "kafka":
+                    end = store_at(where, group)
+                    stack.callback(end.close)
+                ends.append(end)
+            print(clean(copied(ends[0], ends[1], partitions, replace=replace)))
+    except ValueError as error:
+        return _failed(clean(f"neither kafka, nor a folder, nor the URL of a database: {error}"))
     except (CheckpointError, PositionError) as error:
         return _failed(clean(str(error)))
     return 0
@@ -151,9 +191,9 @@ def _history_table(units: Mapping[TopicPartition, Sequence[Unit]]) -> Table:
     return table
 
 
-def _table(positions: Sequence[Position]) -> Table:
+def _table(positions: Sequence[Position], title: str) -> Table:
     table = Table()
-    for heading in ("partition", "in Kafka", "local file", "committed", "a start begins at", "why"):
+    for heading in ("partition", "in Kafka", title, "committed", "a start begins at", "why"):
         table.add_column(heading, overflow="fold")
     for each in positions:
         file = "-"
@@ -182,17 +222,17 @@ def _count(ranges: Sequence[OffsetRange]) -> int:
 
 
 def _as_json(
-    configuration: Configuration, file: Path, positions: Sequence[Position], warnings: Sequence[str]
+    configuration: Configuration, own: OwnStore, positions: Sequence[Position], warnings: Sequence[str]
 ) -> dict[str, Any]:
     return {
         "group": configuration.kafka.group_id,
-        "file": str(file),
+        own.name: own.place,
         "warnings": list(warnings),
-        "partitions": [_partition(each) for each in positions],
+        "partitions": [_partition(each, own.name) for each in positions],
     }
 
 
-def _partition(each: Position) -> dict[str, Any]:
+def _partition(each: Position, own: str) -> dict[str, Any]:
     file = kafka = None
     if each.file is not None:
         mark = each.file.acknowledged
@@ -206,7 +246,7 @@ def _partition(each: Position) -> dict[str, Any]:
         "topic_id": each.topic_id,
         "beginning": each.beginning,
         "end": each.end,
-        "stores": {"file": file, "kafka": kafka},
+        "stores": {own: file, "kafka": kafka},
         "start": {
             **_store(each.begins_at, each.start.ahead),
             "place": each.start.offset,

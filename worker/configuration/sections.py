@@ -17,7 +17,7 @@ from handlers.options.values import (
     duration,
     size,
 )
-from worker.configuration.values import AccessToken, FilePath, Initial, TopicName, TopicPattern
+from worker.configuration.values import AccessToken, DatabaseUrl, FilePath, Initial, TopicName, TopicPattern
 
 __all__ = [
     "CheckpointRule",
@@ -82,6 +82,9 @@ class CheckpointRule(Section):
     """Time between commits."""
     directory: FilePath = Field(default=Path("state"), json_schema_extra={"default": "state"})
     """Folder of the local checkpoint file and the journal; a relative one starts at the working directory."""
+    url: DatabaseUrl | None = None
+    """A database that keeps the checkpoints in place of the local file: the URL of a PostgreSQL, MySQL,
+    MariaDB or SQLite."""
     initial: Initial = Field(default="earliest")
     """Where a group without a position begins: earliest, latest, an ISO 8601 time, or offsets."""
     force: bool = False

@@ -20,6 +20,7 @@ from handlers.options.values import not_allowed, text
 __all__ = [
     "FORMATS",
     "AccessToken",
+    "DatabaseUrl",
     "FilePath",
     "FormatChoice",
     "Initial",
@@ -113,6 +114,17 @@ def _token(value: str) -> str:
     return value
 
 
+def _database_url(value: str) -> str:
+    # Few configurations name a database here, and SQLAlchemy takes its time.
+    from handlers.sql.target.engine import check_url  # noqa: PLC0415
+
+    try:
+        check_url(value)
+    except ValueError as error:
+        raise not_allowed(f"the URL of a database ({error})") from None
+    return value
+
+
 def _path(value: object) -> Path:
     if isinstance(value, Path):
         return value
@@ -161,5 +173,10 @@ AccessToken = Annotated[
     str,
     PlainValidator(lambda value: text(value, _token)),
     WithJsonSchema({"type": "string", "pattern": _TOKEN_PATTERN}),
+]
+DatabaseUrl = Annotated[
+    str,
+    PlainValidator(lambda value: text(value, _database_url)),
+    WithJsonSchema({"type": "string", "pattern": "^[a-z]+(\\+[a-z]+)?://"}),
 ]
 FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]

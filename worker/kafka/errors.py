@@ -9,7 +9,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from handlers.logs import get_logger
-from offsets.stores.interface import CheckpointError
+from offsets.stores.interface import CheckpointError, StoreAway
 
 __all__ = [
     "ANSWER_SECONDS",
@@ -63,7 +63,8 @@ def until_answered(
         try:
             return ask()
         except (KafkaException, CheckpointError) as error:
-            log.error("kafka_does_not_answer", error=str(error), hint="trying again")
+            event = "checkpoint_store_away" if isinstance(error, StoreAway) else "kafka_does_not_answer"
+            log.error(event, error=str(error), hint="trying again")
             stopping.wait(_ASK_AGAIN_SECONDS)
     raise Stopping
 

@@ -15,11 +15,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer
 from handlers.options.matching import topics_matcher
 from offsets.forced import ForcedStart
 from offsets.restore import Start, choose_starts, needs_the_rest_of
-from offsets.stores import FileStore, PolledKafkaStore
+from offsets.stores import FileEntry, OwnStore, PolledKafkaStore, StoreAway
 from offsets.topic_ids import TopicIds
 from offsets.types import Mark, TopicPartition
 from worker.configuration import Configuration
 from worker.kafka.errors import ANSWER_SECONDS, NOWHERE, answered, until_answered
+from worker.partitions.own_store import worded
 
 __all__ = ["LOOKUP_SECONDS", "Starts"]
 
@@ -36,7 +37,7 @@ class Starts:
         self,
         configuration: Configuration,
         *,
-        local: FileStore,
+        local: OwnStore,
         kafka: PolledKafkaStore,
         topic_ids: TopicIds,
         stopping: threading.Event,
@@ -70,7 +71,7 @@ class Starts:
         self, consumer: Consumer, partitions: list[TopicPartition], topic_ids: Mapping[str, str]
     ) -> tuple[dict[TopicPartition, Start], dict[TopicPartition, Mark]]:
         """Where each begins, and what tells the commit that Kafka holds of it from any other."""
-        entries = self._local.load_entries(partitions)
+        entries = self._entries(partitions)
         committed = self.asked(lambda: self._kafka.load_committed(partitions))
         checkpoint = self.configuration.checkpoint
         counts: dict[str, int] = {}
@@ -81,9 +82,9 @@ class Starts:
                 for number in range(counts[topic])
                 if (other := TopicPartition(topic, number)) not in partitions
             ]
-            entries |= self._local.load_entries(others)
+            entries |= self._entries(others)
             committed |= self.asked(partial(self._kafka.load_committed, others))
-        starts = choose_starts(
+        chosen = choose_starts(
             partitions,
             forced=lambda partition: (
                 checkpoint.force
@@ -95,12 +96,19 @@ class Starts:
             topic_ids=topic_ids,
             counts=counts,
         )
+        starts = worded(chosen, self._local)
         if checkpoint.force:
             since = "checkpoint.force does not count: committed since this worker began, or not there then"
             for partition, start in starts.items():
                 if start.source != "force":
                     starts[partition] = replace(start, reason=f"{start.reason}; {since}")
         return starts, {partition: each.mark for partition, each in committed.items()}
+
+    def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, FileEntry]:
+        try:
+            return self._local.load_entries(partitions)
+        except StoreAway:  # as with Kafka: what it remembers cannot be guessed
+            return self.asked(lambda: self._local.load_entries(partitions))
 
     def _count(self, consumer: Consumer, topic: str) -> int:
         """How many partitions the topic has."""

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from handlers.options.matching import topic_matcher
 from offsets.restore import Start, began_with, choose_starts
-from offsets.stores import CheckpointError, FileEntry, FileStore, KafkaStore
+from offsets.stores import CheckpointError, FileEntry, KafkaStore
 from offsets.stores.kafka import COORDINATOR_BUSY, text_of
 from offsets.topic_ids import TopicIds
 from offsets.types import Checkpoint, TopicPartition
@@ -23,6 +23,7 @@ from worker.configuration import Configuration
 from worker.configuration.kafka_properties import admin_settings, consumer_settings
 from worker.kafka.connection import reach_kafka
 from worker.partitions.journaling import journal_of
+from worker.partitions.own_store import own_store, worded
 
 __all__ = ["Cluster", "Position", "PositionError", "connect"]
 
@@ -85,23 +86,29 @@ class Cluster:
         self._rule = configuration.checkpoint
         self._consumer = consumer
         self._admin = admin
-        self._kafka = KafkaStore(consumer, _SECONDS)
-        self.file = FileStore(configuration.checkpoint.directory, configuration.kafka.group_id)
+        self.kafka = KafkaStore(consumer, _SECONDS)
+        self.own = own_store(configuration)
         self.journal = journal_of(configuration)
         self._topic_ids = TopicIds(admin)
         self._topics: dict[str, list[int]] | None = None
 
     def close(self) -> None:
         """Let go of the connections and files."""
+        self.own.close()
         if self.journal is not None:
             self.journal.close()
-        self._kafka.close()
-        if not self._kafka.alive:
+        self.kafka.close()
+        if not self.kafka.alive:
             self._consumer.close()
 
     def missing(self) -> list[str]:
         """The entries of `kafka.topics` that no topic matches."""
         return [pattern for pattern in self._patterns if not self._matching(pattern)]
+
+    def partitions(self) -> list[TopicPartition]:
+        """Every partition of the configured topics, ascending."""
+        topics = {name for pattern in self._patterns for name in self._matching(pattern)}
+        return [TopicPartition(name, number) for name in sorted(topics) for number in self._partitions(name)]
 
     def positions(self) -> list[Position]:
         """Every partition of the configured topics, ascending.
@@ -110,22 +117,23 @@ class Cluster:
             CheckpointError: a store cannot be read.
             PositionError: Kafka does not tell what it is asked.
         """
-        topics = {name for pattern in self._patterns for name in self._matching(pattern)}
-        partitions = [
-            TopicPartition(name, number) for name in sorted(topics) for number in self._partitions(name)
-        ]
-        in_file = self.file.load_entries(partitions)
-        in_kafka = self._kafka.load_committed(partitions)
+        partitions = self.partitions()
+        topics = {place.topic for place in partitions}
+        in_file = self.own.load_entries(partitions)
+        in_kafka = self.kafka.load_committed(partitions)
         bounds = {partition: self.bounds(partition) for partition in partitions}
         topic_ids = self._topic_ids.now(topics, _SECONDS)
-        starts = choose_starts(
-            partitions,
-            forced=lambda _: self._rule.force,
-            initial=self._rule.initial,
-            file=in_file,
-            kafka=in_kafka,
-            topic_ids=topic_ids,
-            counts={name: len(self._partitions(name)) for name in topics},
+        starts = worded(
+            choose_starts(
+                partitions,
+                forced=lambda _: self._rule.force,
+                initial=self._rule.initial,
+                file=in_file,
+                kafka=in_kafka,
+                topic_ids=topic_ids,
+                counts={name: len(self._partitions(name)) for name in topics},
+            ),
+            self.own,
         )
         times = self._at_times(
             {
@@ -190,7 +198,7 @@ class Cluster:
     def refuse_active_group(self, partition: TopicPartition) -> None:
         """Raises PositionError when the group has members, CheckpointError when Kafka does not answer."""
         # Waits until the group's coordinator is there: describing the group does not.
-        self._kafka.load([partition])
+        self.kafka.load([partition])
         end = time.monotonic() + _SECONDS
         while True:
             asked = self._admin.describe_consumer_groups([self._group], request_timeout=_SECONDS)[self._group]
@@ -214,32 +222,33 @@ class Cluster:
             )
 
     def move(self, partition: TopicPartition, offset: int) -> None:
-        """Set the partition's position in Kafka, then in the local file, with nothing finished ahead.
+        """Set the partition's position in Kafka, then in the own store, with nothing finished ahead.
 
         Raises:
             CheckpointError: Kafka did not take it; nothing was moved.
             PositionError: the group is active, and nothing was moved; or Kafka has the new position and the
-                local file has not.
+                own store has not.
         """
         numbers = self._partitions(partition.topic)
         others = [TopicPartition(partition.topic, number) for number in numbers]
         topic_id = self.topic_id(partition.topic)
-        known = [each.checkpoint for each in self._kafka.load_committed(others).values()]
+        known = [each.checkpoint for each in self.kafka.load_committed(others).values()]
         with contextlib.suppress(CheckpointError):  # that it cannot be written is told below
-            known += [each.checkpoint for each in self.file.load_entries(others).values()]
+            known += [each.checkpoint for each in self.own.load_entries(others).values()]
         began = began_with(known, topic_id)
         # With a group that never ran, the other partitions begin at `initial` all the same.
         checkpoints = {partition: Checkpoint(offset, (), topic_id, len(numbers) if began is None else began)}
         try:
-            marks = self._kafka.save(checkpoints)
+            marks = self.kafka.save(checkpoints)
         except CheckpointError:
             self.refuse_active_group(partition)  # a member may have come just now: the likeliest reason
             raise
         try:
-            self.file.save(checkpoints, marks)
+            self.own.save(checkpoints, marks)
         except CheckpointError as error:
             raise PositionError(
-                f"moved in Kafka, but not in the local file: {error}. Run this again when that is mended"
+                f"moved in Kafka, but not in the {self.own.title}: {error}. Run this again when that is "
+                "mended"
             ) from None
 
     def topic_id(self, topic: str) -> str | None:

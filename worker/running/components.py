@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from handlers.kafka.librdkafka import client_logger
 from handlers.options.matching import topics_matcher
-from offsets.stores import FileStore, PolledKafkaStore
+from offsets.stores import PolledKafkaStore
 from offsets.topic_ids import TopicIds
 from worker.attempts.circuit import Circuit
 from worker.configuration import Configuration
@@ -31,6 +31,7 @@ from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
 from worker.partitions.former_topics import FormerRecords
 from worker.partitions.journaling import Journaling, journal_of
+from worker.partitions.own_store import own_store
 from worker.partitions.rebalance import Rebalancer
 from worker.partitions.refetching import Refetching
 from worker.partitions.starts import Starts
@@ -78,7 +79,7 @@ class Components:
         self.errors = KafkaErrors(clock)
         self.brokers = Brokers()
         self.book = TableBook(configuration, self.handlers.of, self.metrics.tables.label)
-        self.local = FileStore(checkpoint.directory, configuration.kafka.group_id)
+        self.local = own_store(configuration, alone=True)
         self.kafka = PolledKafkaStore(KAFKA_SECONDS)
         self.lanes = Lanes(
             lanes.count,

@@ -24,6 +24,7 @@ from worker.http.app import build_app
 from worker.http.server import HttpServer, ListenError
 from worker.observing.status import WorkerState
 from worker.observing.unblocking import UnblockAnswer, UnblockRequest
+from worker.partitions.own_store import opened
 from worker.partitions.whole_share import SharedTopics
 from worker.processing.slow_calls import SlowCalls
 from worker.running.components import Components
@@ -111,6 +112,12 @@ class Worker:
         try:
             self._start_http()
             self._open_handlers()
+            opened(
+                self.components.local,
+                stopping=self._stop,
+                seconds=self._configuration.start_timeout,
+                clock=self._clock,
+            )
             if not self._stop.is_set():
                 self._start_threads()
                 self._watch()

@@ -1,0 +1,64 @@
+"""A group's checkpoints from one store to another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from offsets.stores.file_format import FileEntry
+from offsets.stores.interface import CheckpointError, OwnStore
+from offsets.stores.kafka import KafkaStore
+from offsets.types import TopicPartition
+
+__all__ = ["copied"]
+
+
+def copied(
+    source: KafkaStore | OwnStore,
+    to: KafkaStore | OwnStore,
+    partitions: Sequence[TopicPartition],
+    *,
+    replace: bool = False,
+) -> str:
+    """Save what one store knows of the group into the other; a sentence that says what was done.
+
+    `partitions`: those that Kafka is asked for; of others all that they know is copied. `replace`: also what
+    the other store has otherwise. What is finished ahead comes with it, in Kafka as far as it fits.
+
+    Raises:
+        CheckpointError: a store cannot be used, the source is empty, or the other one says otherwise; nothing
+            was copied.
+    """
+    found = _entries(source, partitions)
+    if not found:
+        raise CheckpointError(f"{_place(source)} knows nothing of this group; nothing was copied")
+    there = _entries(to, list(found))
+    other = [place for place in found if place in there and there[place].offset != found[place].offset]
+    if other and not replace:
+        first = other[0]
+        raise CheckpointError(
+            f"{_place(to)} has other positions of {len(other)} partitions, as of {first}: "
+            f"{there[first].offset}, not {found[first].offset}; nothing was copied. --replace overwrites them"
+        )
+    checkpoints = {place: entry.checkpoint for place, entry in found.items()}
+    if isinstance(to, KafkaStore):
+        to.save(checkpoints)
+    else:
+        marks = {place: e.acknowledged for place, e in found.items() if e.acknowledged is not None}
+        to.save(checkpoints, marks)
+    replaced = f", {len(other)} of which it had otherwise" if other else ""
+    return f"{len(found)} partitions copied from {_place(source)} to {_place(to)}{replaced}"
+
+
+def _entries(
+    store: KafkaStore | OwnStore, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, FileEntry]:
+    if not isinstance(store, KafkaStore):
+        return store.entries()
+    return {
+        place: FileEntry(*checkpoint[:2], mark, *checkpoint[2:])
+        for place, (checkpoint, mark) in store.load_committed(partitions).items()
+    }
+
+
+def _place(store: KafkaStore | OwnStore) -> str:
+    return "Kafka" if isinstance(store, KafkaStore) else store.place

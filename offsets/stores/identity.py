@@ -1,0 +1,62 @@
+"""That one worker of an identity writes a store: locks that end with the process that has them."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from pathlib import Path
+
+from offsets.stores.interface import StoreAway
+
+__all__ = ["FileLock", "held_by_another", "number_of"]
+
+
+def number_of(group: str, identity: str) -> int:
+    """64 bits, with a sign, that stand for the identity within its group."""
+    digest = hashlib.blake2b(f"{group}\0{identity}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def held_by_another(place: str, identity: str, group: str) -> StoreAway:
+    """The error of a store whose identity another process has."""
+    return StoreAway(
+        f"another worker with group.instance.id {identity} of group {group} uses {place}: end it, or give "
+        "each worker an id of its own"
+    )
+
+
+class FileLock:
+    """A lock on a file of its own in a folder, which the system takes back when the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    @classmethod
+    def of(cls, folder: Path, group: str, identity: str) -> FileLock:
+        """The lock of an identity."""
+        return cls(folder / f"worker-{number_of(group, identity) & (2**64 - 1):016x}.lock")
+
+    def take(self) -> bool:
+        """False: another process has it. Raises OSError."""
+        if self._descriptor is not None:
+            return True
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+        return True
+
+    def release(self) -> None:
+        """Let another have it."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

@@ -1,0 +1,250 @@
+"""Checkpoints in a table of a database, shared by the groups and workers that use it."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from offsets.stores.file_format import FileEntry
+from offsets.stores.identity import FileLock, held_by_another, number_of
+from offsets.stores.interface import CheckpointError, StoreAway
+from offsets.types import Checkpoint, Mark, TopicPartition
+
+__all__ = ["TABLE", "SqlStore"]
+
+TABLE = "binlane_checkpoints"
+_FORMAT = 1
+_AT_ONCE = 500
+
+_TEXT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+_table = sa.Table(
+    TABLE,
+    sa.MetaData(),
+    # A hash: names of groups have no bound that a key of every database could hold.
+    sa.Column("id", sa.CHAR(32), primary_key=True),
+    sa.Column("group_id", _TEXT, nullable=False),
+    sa.Column("topic", _TEXT, nullable=False),
+    sa.Column("partition_number", sa.Integer, nullable=False),
+    sa.Column("next_offset", sa.BigInteger, nullable=False),
+    sa.Column("entry", _TEXT, nullable=False),
+    sa.Column("format", sa.SmallInteger, nullable=False),
+    sa.Column("written_ms", sa.BigInteger, nullable=False),
+    mysql_charset="utf8mb4",
+)
+_CHANGED = ("next_offset", "entry", "format", "written_ms")
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(FileEntry)
+
+Answer = TypeVar("Answer")
+
+
+class SqlStore:
+    """One group's rows of the table `binlane_checkpoints`, which is made if it is not there.
+
+    Everything goes through one connection. With an identity that connection also has the lock of it: whoever
+    loses the one loses the other, and writes nothing before having both again.
+    """
+
+    name = "sql"
+    title = "database"
+    warnings: tuple[str, ...] = ()
+
+    def __init__(
+        self, url: sa.URL, group_id: str, *, identity: str | None = None, deadline: float = 10.0
+    ) -> None:
+        """Connects with the first use. `url`: of PostgreSQL, MySQL, MariaDB or SQLite, with its driver.
+
+        `identity`: what no other process with this group may have at the same time. `deadline`: seconds that
+        connecting, and one statement, may take.
+        """
+        self.place = f"{url.render_as_string(hide_password=True)} ({TABLE})"
+        self._group = group_id
+        self._identity = identity
+        self._engine = sa.create_engine(
+            url, poolclass=sa.NullPool, hide_parameters=True, **_options(url, deadline)
+        )
+        self._file_lock = None
+        if identity is not None and url.get_backend_name() == "sqlite":
+            folder = Path(str(url.database)).absolute().parent
+            self._file_lock = FileLock.of(folder, group_id, identity)
+        self._lock = threading.Lock()  # guards the connection
+        self._connection: sa.Connection | None = None
+
+    def open(self) -> None:
+        """As `OwnStore.open`."""
+        self._within(lambda connection: None)
+
+    def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
+        """As `CheckpointStore.load`."""
+        return {partition: entry.checkpoint for partition, entry in self.load_entries(partitions).items()}
+
+    def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
+        """As `OwnStore.load_entries`; raises StoreAway, or CheckpointError where a newer binlane wrote it."""
+        ids = [self._id(partition) for partition in partitions]
+
+        def read(connection: sa.Connection) -> dict[TopicPartition, FileEntry]:
+            rows: list[sa.Row[Any]] = []
+            for place in range(0, len(ids), _AT_ONCE):
+                some = ids[place : place + _AT_ONCE]
+                rows += connection.execute(sa.select(_table).where(_table.c.id.in_(some)))
+            return self._entries(rows)
+
+        return self._within(read) if ids else {}
+
+    def entries(self) -> dict[TopicPartition, FileEntry]:
+        """As `OwnStore.entries`."""
+        mine = sa.select(_table).where(_table.c.group_id == self._group)
+        return self._within(lambda connection: self._entries(connection.execute(mine).all()))
+
+    def save(
+        self,
+        checkpoints: Mapping[TopicPartition, Checkpoint],
+        acknowledged: Mapping[TopicPartition, Mark] | None = None,
+    ) -> None:
+        """As `OwnStore.save`, in one transaction. Raises StoreAway."""
+        marks = acknowledged or {}
+        now = int(time.time() * 1000)
+        rows = []
+        for partition, (offset, ahead, topic_id, began_with) in checkpoints.items():
+            entry = FileEntry(offset, ahead, marks.get(partition), topic_id, began_with)
+            rows.append(
+                {
+                    "id": self._id(partition),
+                    "group_id": self._group,
+                    "topic": partition.topic,
+                    "partition_number": partition.partition,
+                    "next_offset": offset,
+                    "entry": _encoder.encode(entry).decode(),
+                    "format": _FORMAT,
+                    "written_ms": now,
+                }
+            )
+        if rows:
+            rows.sort(key=lambda row: str(row["id"]))  # writers that meet wait, and never for each other
+            self._within(lambda connection: connection.execute(_upsert(connection.dialect.name), rows))
+
+    def close(self) -> None:
+        """Let go of the connection, and of the identity with it."""
+        with self._lock:
+            self._drop()
+            if self._file_lock is not None:
+                self._file_lock.release()
+
+    def _within(self, work: Callable[[sa.Connection], Answer]) -> Answer:
+        """`work` in a transaction of its own; again if the connection was cut since it was used last."""
+        with self._lock:
+            is_used = self._connection is not None
+            try:
+                try:
+                    return self._transaction(work)
+                except sa.exc.DBAPIError as error:
+                    if not (is_used and error.connection_invalidated):
+                        raise
+                    self._drop()
+                    return self._transaction(work)
+            except (sa.exc.SQLAlchemyError, OSError) as error:
+                self._drop()
+                told = " ".join(str(getattr(error, "orig", None) or error).split())
+                raise StoreAway(
+                    f"the checkpoints in {self.place} cannot be reached: {told}; see whether the database is "
+                    "up and its user may make and write that table"
+                ) from None
+
+    def _transaction(self, work: Callable[[sa.Connection], Answer]) -> Answer:
+        connection = self._connected()
+        with connection.begin():
+            return work(connection)
+
+    def _connected(self) -> sa.Connection:
+        if self._connection is not None:
+            return self._connection
+        connection = self._connection = self._engine.connect()
+        if not self._alone(connection):
+            self._drop()
+            raise held_by_another(self.place, str(self._identity), self._group)
+        for again in (True, False):
+            try:
+                with connection.begin():
+                    _table.create(connection, checkfirst=True)
+                break
+            except sa.exc.DBAPIError:  # another worker has just made it
+                if not again:
+                    raise
+        return connection
+
+    def _alone(self, connection: sa.Connection) -> bool:
+        if self._identity is None:
+            return True
+        if self._file_lock is not None:
+            return self._file_lock.take()
+        with connection.begin():
+            return _lock_session(connection, number_of(self._group, self._identity))
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()  # not given back: its lock is to end with it
+            connection.close()
+
+    def _entries(self, rows: Sequence[sa.Row[Any]]) -> dict[TopicPartition, FileEntry]:
+        found = {}
+        for row in rows:
+            if row.group_id != self._group:  # some databases take upper case for lower
+                continue
+            if row.format > _FORMAT:
+                raise CheckpointError(
+                    f"{self.place} was written by a newer binlane (format {row.format}; this one knows up to "
+                    f"{_FORMAT}): run that version"
+                )
+            found[TopicPartition(row.topic, row.partition_number)] = _decoder.decode(row.entry)
+        return found
+
+    def _id(self, partition: TopicPartition) -> str:
+        text = f"{self._group}\0{partition.topic}\0{partition.partition}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _lock_session(connection: sa.Connection, number: int) -> bool:
+    """Take the database's lock of this number for as long as the session lasts; False: another has it."""
+    if connection.dialect.name == "postgresql":
+        return connection.scalar(sa.text("SELECT pg_try_advisory_lock(:number)"), {"number": number}) is True
+    name = f"binlane-{number & (2**64 - 1):016x}"
+    return connection.scalar(sa.text("SELECT GET_LOCK(:name, 0)"), {"name": name}) in (1, True)
+
+
+def _upsert(dialect: str) -> sa.Insert:
+    if dialect in ("mysql", "mariadb"):
+        ours = mysql.insert(_table)
+        return ours.on_duplicate_key_update({name: ours.inserted[name] for name in _CHANGED})
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    theirs = insert(_table)
+    new = {name: getattr(theirs.excluded, name) for name in _CHANGED}
+    return theirs.on_conflict_do_update(index_elements=["id"], set_=new)
+
+
+def _options(url: sa.URL, deadline: float) -> dict[str, Any]:
+    seconds = max(1, round(deadline))
+    match url.get_backend_name():
+        case "sqlite":
+            return {"connect_args": {"timeout": deadline, "check_same_thread": False}}
+        case "postgresql":
+            arguments = {
+                "connect_timeout": seconds,
+                "application_name": "binlane",
+                "keepalives_idle": 30,
+                "tcp_user_timeout": 60_000,
+                "options": f"-c statement_timeout={seconds * 1000}",
+            }
+            return {"connect_args": arguments}
+        case _:
+            times = {"connect_timeout": seconds, "read_timeout": seconds, "write_timeout": seconds}
+            return {"connect_args": {"charset": "utf8mb4", **times}, "isolation_level": "READ COMMITTED"}
