@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from building import Clock, Scripted, chunk, record, unit
-from processing import Stage, raising
+from building import Clock, Scripted, assignment, chunk, ddl, delivery, record, unit
+from processing import NOW, Stage, raising
+from row_building import in_partition, row_unit, rows
 from structlog.testing import capture_logs
 
 from handlers import Batch, TargetUnavailable
 from worker.observing.status import StuckStatus
 from worker.stuck.heads import StuckHeads
-from worker.units.assigned_partition import Assignments
+from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit, UnitState
 
@@ -22,12 +23,12 @@ from worker.units.unit import Unit, UnitState
 class Watch:
     """The heads of a stage's partition, with a clock of their own."""
 
-    def __init__(self, stage: Stage, *units: Unit) -> None:
+    def __init__(self, stage: Stage, *units: Unit, partitions: Sequence[Assignment] = ()) -> None:
         self.clock = Clock()
         self.partition = stage.partition
         self.held: list[tuple[Unit, Chunk]] = []
         assignments = Assignments()
-        assignments.add([stage.partition])
+        assignments.add(partitions or [stage.partition])
         self.heads = StuckHeads(
             assignments,
             stage.lanes,
@@ -167,3 +168,40 @@ def test_a_process_that_was_stopped_for_an_hour_tells_of_nothing(stage: Stage) -
     assert watch.wait(20) == []
     assert watch.wait(40) != []
     assert watch.heads.reason is None
+
+
+def test_a_record_that_is_done_and_waits_for_rows_of_another_is_told_with_that_one(stage: Stage) -> None:
+    """In row order a row that comes behind one of a record of several rows counts only with that record."""
+
+    def refuse(batch: Batch) -> None:
+        if any(change.partition == 0 and change.index == 1 for change in batch.changes):
+            raise ValueError("no")
+
+    table = row_unit("orders", Scripted(refuse), retry={"max_attempts": 1, **NOW})
+    first, second = stage.partition, assignment(1)
+    one, other = rows(0, *range(10, 40)), in_partition(rows(0, 10), 1)  # in many shards
+    stage.lanes.offer(delivery((table, chunk(first, [one])), (table, chunk(second, [other]))))
+    stage.wait(lambda: any(each.state is UnitState.HALTED for each in table.members()))
+    stage.wait(lambda: table.shards is not None and table.shards.order.held_by(second, 0) is not None)
+    watch = Watch(stage, table, partitions=[first, second])
+    logs = {line["partition"]: line for line in watch.wait()}
+    assert (logs["cdc.shop[0]"]["state"], logs["cdc.shop[0]"]["table"]) == ("halted", "shop.orders")
+    held = logs["cdc.shop[1]"]
+    assert (held["state"], held["table"]) == ("held back", "shop.orders")
+    assert held["held_by"] == "cdc.shop[0] offset 0"
+
+
+def test_a_statement_that_waits_for_a_blocked_row_is_told_to_wait_for_others(stage: Stage) -> None:
+    table = row_unit("orders", Scripted(raising(ValueError("no"))), retry={"max_attempts": 1, **NOW})
+    other = assignment(1)
+    stage.lanes.offer(
+        delivery(
+            (table, chunk(stage.partition, [rows(0, 10)])),
+            (table, chunk(other, [ddl(0, partition=1)], alone=True)),
+        )
+    )
+    stage.wait(lambda: table.state is UnitState.WAITING_FOR_OTHERS)
+    stage.wait(lambda: any(each.state is UnitState.HALTED for each in table.members()))
+    watch = Watch(stage, table, partitions=[other])
+    [log] = watch.wait()
+    assert (log["state"], log["table"]) == ("waiting for others", "shop.orders")
