@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from operator import attrgetter, itemgetter
 
@@ -48,6 +48,7 @@ class OffsetTracker:
         self._high = start  # where the next fetched offset is expected; None before the first
         self._fresh = max([r.end for r in self._restored], default=-1)
         self._registered = 0  # offsets so far
+        self._passed: int | None = None  # start of a run: those before it are complete
 
     @property
     def next_offset(self) -> int | None:
@@ -122,9 +123,10 @@ class OffsetTracker:
 
     @property
     def head(self) -> int | None:
-        """The first fetched offset that is not finished; None: there is none. O(runs complete before it)."""
+        """The first fetched offset that is not finished; None: there is none. O(runs completed since)."""
         with self._lock:
-            return next(self._heads(), (None, 0))[0]
+            head = self._head()
+            return None if head is None else head[0]
 
     def is_unfinished(self, offset: int) -> bool:
         """Whether the offset was fetched and is not finished. O(log runs)."""
@@ -142,14 +144,18 @@ class OffsetTracker:
             most: int = self._registered - self._open.peekitem(0)[1].before
             if most < enough:
                 return most
-            return next((self._registered - before for _, before in self._heads()), 0)
+            head = self._head()
+            return 0 if head is None else self._registered - head[1]
 
-    def _heads(self) -> Iterator[tuple[int, int]]:
-        """The first unfinished offset of each run, and how many offsets were fetched before the run."""
-        for run in self._open.values():
+    def _head(self) -> tuple[int, int] | None:
+        """The first unfinished offset, and how many offsets were fetched before its run."""
+        for start in self._open.irange(self._passed):  # runs before that are complete, and stay so
+            run = self._open[start]
             first = run.first_unfinished()
+            self._passed = start
             if first is not None:
-                yield first, run.before
+                return first, run.before
+        return None
 
     def _checkpoint(
         self, position: int | None, looked: Mapping[Run, Sequence[OffsetRange]]
