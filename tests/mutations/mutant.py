@@ -19,7 +19,10 @@ __all__ = ["Run", "make_copy", "mutant", "run_tests", "verdict"]
 _PLUGIN = "telling_outcomes"
 _DEADLINE = 200.0  # seconds for one run; a defect that makes a worker hang is to be found by a test that ends
 # A failure of these kinds says that the patch is broken, or the machine busy, not that a test saw the defect.
-_NOT_SEEN = {"passed", "NameError", "UnboundLocalError", "ImportError", "SyntaxError", TIMEOUT}
+_NOT_SEEN = {
+    *("passed", TIMEOUT, "SyntaxError", "IndentationError", "ImportError", "ModuleNotFoundError"),
+    *("NameError", "UnboundLocalError", "AttributeError", "TypeError"),
+}
 
 
 @dataclass(frozen=True)
