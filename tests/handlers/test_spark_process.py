@@ -251,7 +251,7 @@ def test_a_spark_that_never_starts_is_given_up_and_leaves_no_process(
     assert not psutil.wait_procs(left, timeout=10)[1]
 
 
-def test_a_worker_that_is_stopped_while_spark_starts_leaves_no_folder_behind(tmp_path: Path) -> None:
+def test_a_worker_that_is_stopped_while_spark_starts_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     temporary, config = tmp_path / "temporary", tmp_path / "binlane.yaml"
     temporary.mkdir()
     settings = {
@@ -269,8 +269,9 @@ def test_a_worker_that_is_stopped_while_spark_starts_leaves_no_folder_behind(tmp
         text=True,
     )
     java: list[psutil.Process] = []
-    while worker.poll() is None and not (java and any(temporary.iterdir())):
-        java = psutil.Process(worker.pid).children()
+    while worker.poll() is None and not java:
+        children = psutil.Process(worker.pid).children()
+        java = [each for each in children if each.is_running() and NEVER in each.cmdline()]
         time.sleep(0.05)
     worker.terminate()
     log = worker.communicate(timeout=60)[1]

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 
 from handlers.kafka.librdkafka import explain
 from handlers.loading.registry import HandlerTypeError, OptionsError
-from handlers.temporary_folders import remove_temporary_folders
+from handlers.process_end import process_ends
 from worker.configuration import load
 from worker.configuration.kafka_properties import SettingsError
 from worker.observing import logs
@@ -42,6 +42,6 @@ def run(config: Path) -> int:
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # nobody reads it any more
                 stream.flush()
-        remove_temporary_folders()
+        process_ends()
     finally:
         os._exit(code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -18,9 +19,9 @@ from pyspark import SparkConf, java_gateway
 from pyspark.errors import PySparkRuntimeError
 
 from handlers.logs import get_logger
+from handlers.process_end import at_process_end
 from handlers.spark.close_times import JAVA_SECONDS, KILLED_SECONDS, OUTPUT_SECONDS
 from handlers.spark.runtime.java import find_java
-from handlers.temporary_folders import make_temporary_folder
 
 __all__ = ["JavaProcess"]
 
@@ -37,15 +38,17 @@ class JavaProcess:
 
     It leads a session of its own, so that a signal meant for the worker (or for its whole process group, as
     Ctrl-C is) does not end Spark before the worker has drained. It ends with the worker all the same, even
-    with a killed one: the gateway exits when its standard input closes.
+    with a killed one: the gateway exits when its standard input closes; while it starts, the worker kills it.
     """
 
     def __init__(self, *, loopback: bool) -> None:
         """`loopback`: its web pages are for this machine alone. Nothing is started yet."""
         self._loopback = loopback
         self._said: deque[str] = deque(maxlen=20)
+        self._lock = threading.Lock()  # what is killed before it is started is never started
         self._killed = False
         self._process: subprocess.Popen[bytes] | None = None
+        self._folder: str | None = None  # where it tells its port
 
     def launch(self, conf: SparkConf) -> None:
         """Start it, and wait until it answers, for ever.
@@ -53,6 +56,13 @@ class JavaProcess:
         Raises JavaError, and RuntimeError with what it printed when it does not start, or is killed.
         """
         environment = {"JAVA_HOME": str(find_java().home)}
+        started = at_process_end(self._leave_start)
+        try:
+            self._launch(conf, environment)
+        finally:
+            started()
+
+    def _launch(self, conf: SparkConf, environment: dict[str, str]) -> None:
         if self._loopback and "SPARK_LOCAL_IP" not in os.environ:
             # The only way to tell Spark's web pages an address: without it they listen on all of them.
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -60,15 +70,16 @@ class JavaProcess:
         self._reader = threading.Thread(target=self._read, args=(output,), name="spark-log", daemon=True)
         self._reader.start()
         try:
-            with _environment(environment), self._kept():
-                self.gateway: Any = java_gateway.launch_gateway(  # type: ignore[no-untyped-call]
-                    conf, {"start_new_session": True, "stdout": put, "stderr": subprocess.STDOUT}
-                )
+            try:
+                with _environment(environment), self._kept():
+                    self.gateway: Any = java_gateway.launch_gateway(  # type: ignore[no-untyped-call]
+                        conf, {"start_new_session": True, "stdout": put, "stderr": subprocess.STDOUT}
+                    )
+            finally:
+                os.close(put)
         except PySparkRuntimeError as error:
-            os.close(put)
             self._reader.join()
             raise RuntimeError(f"Spark's Java process did not start: {self.said()}") from error
-        os.close(put)
 
     @property
     def pid(self) -> int | None:
@@ -118,7 +129,8 @@ class JavaProcess:
 
     def kill(self) -> None:
         """Whoever waits for an answer of it gets an error; it is not started any more. Any thread."""
-        self._killed = True
+        with self._lock:
+            self._killed = True
         if self.runs:
             assert self._process is not None
             # With the scripts that start it, and what these wait for.
@@ -132,21 +144,34 @@ class JavaProcess:
         before = {name: names[name] for name in ("Popen", "tempfile")}
 
         def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-            self._process = made = subprocess.Popen(*arguments, **options)
-            if self._killed:
-                self.kill()
+            with self._lock:
+                self._check_wanted()
+                self._process = made = subprocess.Popen(*arguments, **options)
             return made
 
-        # pyspark removes the folder where Java tells its port once it has told, or ended: a worker that is
-        # stopped meanwhile does not wait for that.
-        def folder() -> str:
-            return str(make_temporary_folder("binlane-spark-"))
+        def make_folder() -> str:
+            with self._lock:
+                self._check_wanted()
+                self._folder = made = tempfile.mkdtemp(prefix="binlane-spark-")
+            return made
 
-        names.update(Popen=start, tempfile=SimpleNamespace(mkdtemp=folder, mkstemp=tempfile.mkstemp))
+        names.update(Popen=start, tempfile=SimpleNamespace(mkdtemp=make_folder, mkstemp=tempfile.mkstemp))
         try:
             yield
         finally:
             names.update(before)
+
+    def _check_wanted(self) -> None:
+        if self._killed:
+            raise RuntimeError("Spark is not to be started any more")
+
+    def _leave_start(self) -> None:
+        """The process ends while this starts, and does not wait until pyspark has removed its folder. One
+        that does not run yet would not see that its standard input closes."""
+        self.kill()
+        self.ends_within(KILLED_SECONDS)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _read(self, output: int) -> None:
         """Pass on what the Java process prints, until it ends."""

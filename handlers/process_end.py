@@ -1,0 +1,57 @@
+"""What is to be done when the process ends, also where it ends itself without Python's own end."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable
+
+from handlers.logs import get_logger
+
+__all__ = ["at_process_end", "process_ends"]
+
+_log = get_logger("process")
+
+
+class _End:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the two below
+        self._wanted: dict[Callable[[], None], None] = {}
+        self._over = False
+
+    def add(self, do: Callable[[], None]) -> Callable[[], None]:
+        with self._lock:
+            if self._over:
+                raise RuntimeError("the process ends")
+            self._wanted[do] = None
+        return lambda: self._forget(do)
+
+    def _forget(self, do: Callable[[], None]) -> None:
+        with self._lock:
+            self._wanted.pop(do, None)
+
+    def come(self) -> None:
+        with self._lock:
+            wanted, self._wanted, self._over = self._wanted, {}, True
+        for do in wanted:
+            try:
+                do()
+            except Exception as error:
+                _log.warning("process_end_failed", error=str(error))
+
+
+_end = _End()
+
+
+def at_process_end(do: Callable[[], None]) -> Callable[[], None]:
+    """`do` is called once, when the process ends in order; what is returned takes that back. Any thread.
+
+    Raises RuntimeError when the process ends already.
+    """
+    return _end.add(do)
+
+
+@atexit.register
+def process_ends() -> None:
+    """To be called before `os._exit`, which leaves out what Python does at its end."""
+    _end.come()
