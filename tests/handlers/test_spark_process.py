@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -270,8 +270,8 @@ def test_a_worker_that_is_stopped_while_spark_starts_leaves_no_process_and_no_fo
     )
     java: list[psutil.Process] = []
     while worker.poll() is None and not java:
-        children = psutil.Process(worker.pid).children()
-        java = [each for each in children if each.is_running() and NEVER in each.cmdline()]
+        with suppress(psutil.NoSuchProcess):  # one that looks which Java it is
+            java = [each for each in psutil.Process(worker.pid).children() if NEVER in each.cmdline()]
         time.sleep(0.05)
     worker.terminate()
     log = worker.communicate(timeout=60)[1]
