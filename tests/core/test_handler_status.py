@@ -8,8 +8,8 @@ from typing import Any
 
 from handlers import Handler
 from worker.configuration.secrets import Secrets
+from worker.running.handlers.handler_status import statuses
 from worker.running.handlers.open_handler import OpenHandler
-from worker.running.handlers.status import statuses
 
 
 class Telling(Handler):

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from handlers import Batch, TargetUnavailable
 from worker.observing.status import StuckStatus
-from worker.stuck.heads import StuckHeads
+from worker.stuck.stuck_heads import StuckHeads
 from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit, UnitState

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from lane_building import lanes_of
 from row_stepping import offered
 
+from worker.lanes.cutting import cut, unfold
 from worker.units.chunk import RECORD_OVERHEAD, Chunk
-from worker.units.cutting import cut, unfold
 from worker.units.delivery import Delivery
 from worker.units.unit import Unit
 from worker.units.work import Work

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from worker.lanes.cutting import cut, rebind, unfold
 from worker.lanes.idle_processors import IdleProcessors
 from worker.lanes.lane import Lane, Room, Timers, fullest, longest_waiting
 from worker.units.assigned_partition import Assignment
 from worker.units.barrier import Barrier
 from worker.units.chunk import Chunk
-from worker.units.cutting import cut, rebind, unfold
 from worker.units.rows.shard_chunk import ShardChunk
 from worker.units.unit import Shard, Unit, UnitState
 from worker.units.work import Work

@@ -41,7 +41,7 @@ from worker.processing.processor import Processor
 from worker.processing.slow_calls import RunningCalls
 from worker.running.ending import KAFKA_SECONDS
 from worker.running.handlers.handler_set import HandlerSet
-from worker.stuck.heads import StuckHeads
+from worker.stuck.stuck_heads import StuckHeads
 from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignments
 from worker.units.table_book import TableBook

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from handlers.logs import get_logger
 from worker.attempts.set_aside import SetAside
 from worker.lanes.lanes import Lanes
-from worker.lanes.places import Place, numbers, places
+from worker.lanes.record_location import RecordLocation, locate, numbers
 from worker.lanes.setting_aside import blocked_at, set_aside
 from worker.observing.unblocking import UnblockAnswer, UnblockRequest
 from worker.processing.slow_calls import RunningCalls
@@ -38,7 +38,7 @@ _Given = tuple[Work, int]
 @dataclass(frozen=True, slots=True)
 class _Found:
     assignment: Assignment
-    places: list[Place]
+    locations: list[RecordLocation]
     """Of the record, in the table that was asked for."""
 
 
@@ -126,7 +126,7 @@ class Unblocking:
         wanted = dict.fromkeys(current, asked.offset)
         # In this order: what is held goes to the lanes, and nothing comes back.
         held = {a: unit.table.label for unit, chunk in self._held() for a, _ in numbers([chunk], wanted)}
-        seen = places(self._lanes, units, wanted, self._clock())
+        seen = locate(self._lanes, units, wanted, self._clock())
         found = [
             _Found(assignment, own)
             for assignment, all_of_it in seen.items()
@@ -147,7 +147,7 @@ class Unblocking:
         while True:
             given = [
                 (place.work, place.number)
-                for place in found.places
+                for place in found.locations
                 if place.work is not None
                 and set_aside(self._lanes, place.unit, place.work, place.number, order)
             ]
@@ -155,7 +155,7 @@ class Unblocking:
                 return order, given
             if not found.assignment.tracker.is_unfinished(asked.offset):
                 raise Refused(f"{record_at(found.assignment, asked.offset)} has just been finished")
-            blocked = any(_may_be_set_aside(place) for place in found.places)
+            blocked = any(_may_be_set_aside(place) for place in found.locations)
             if not blocked or self._clock() > end or self._stopped():
                 raise Refused(self._why_not(asked, found))
             time.sleep(_LOOK_SECONDS)
@@ -207,7 +207,7 @@ class Unblocking:
             )
         if self._stopped():
             return "the worker stops: look whether the record is still blocked when it runs again"
-        now = places(self._lanes, self._units(), {assignment: asked.offset}, self._clock())
+        now = locate(self._lanes, self._units(), {assignment: asked.offset}, self._clock())
         doing = "; ".join(
             f"{place.doing}{': ' + place.error if place.error else ''}" for place in now.get(assignment, ())
         )
@@ -225,18 +225,18 @@ class Unblocking:
     def _why_not(self, asked: UnblockRequest, found: _Found) -> str:
         """Of a record that is there, and not to be set aside."""
         position = record_at(found.assignment, asked.offset)
-        running = next((place for place in found.places if place.doing == "running"), None)
+        running = next((place for place in found.locations if place.doing == "running"), None)
         if running is not None:
             return f"{position} {self._runs(asked, found, running)}"
-        if any(place.doing == "held back" for place in found.places):
-            held = next(place.held_by for place in found.places if place.held_by is not None)
+        if any(place.doing == "held back" for place in found.locations):
+            held = next(place.held_by for place in found.locations if place.held_by is not None)
             return (
                 f"{position} is done, and counts when {record_at(*held)} is, other rows of which are not: "
                 "look for that one"
             )
         return f"{position} is not what blocks {asked.table}: {self._stands(asked.table)}"
 
-    def _runs(self, asked: UnblockRequest, found: _Found, place: Place) -> str:
+    def _runs(self, asked: UnblockRequest, found: _Found, place: RecordLocation) -> str:
         now = self._clock()
         calls = [call for call in self._calls.current().values() if call.work is place.work]
         who = ", ".join(f"handler {call.handler} for {now - call.since:.0f} s" for call in calls)
@@ -276,7 +276,7 @@ class Unblocking:
         return f"that stands at {', '.join(dict.fromkeys(found))}"
 
 
-def _may_be_set_aside(place: Place) -> bool:
+def _may_be_set_aside(place: RecordLocation) -> bool:
     """Whether waiting for the end of its batch may help: it may be tried again just now."""
     if place.doing == "running" or place.work is None:
         return place.doing == "running"

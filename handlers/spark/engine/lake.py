@@ -13,7 +13,7 @@ from handlers.logs import get_logger
 from handlers.spark.engine.found_logs import FoundLogs
 from handlers.spark.engine.keeper import Keeper
 from handlers.spark.engine.leftovers import Search
-from handlers.spark.engine.merger import Merger
+from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.tables import Tables
 from handlers.spark.locations import Locations
 from handlers.spark.log.stores.interface import FilesError

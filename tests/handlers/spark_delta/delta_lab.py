@@ -11,8 +11,8 @@ import pyarrow as pa
 from delta_reading import column_types, read_delta
 
 from handlers.spark.delta import applier_for
+from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.held_segments import merged_segment
-from handlers.spark.delta.commits.notes import CommitNote
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import Segment, SegmentLog
 from handlers.spark.log.stores.local import LocalFiles

@@ -19,8 +19,8 @@ import pytest
 
 from handlers.spark.delta.commits import exactly_once as commits
 from handlers.spark.delta.commits import held_segments
+from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import fenced
-from handlers.spark.delta.commits.notes import CommitNote
 from handlers.spark.engine.table.merge_size import MergeSize
 from handlers.spark.engine.table.merges import Merges
 from handlers.spark.log.held import Held, Told

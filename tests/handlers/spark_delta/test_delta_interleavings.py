@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from delta_model import REF, Actors, DeltaModel, Worker, every_order, in_memory
 
-from handlers.spark.delta.commits.notes import CommitNote
+from handlers.spark.delta.commits.commit_notes import CommitNote
 
 __all__ = ["in_memory"]
 

@@ -11,7 +11,7 @@ import pytest
 from integration.process import eventually
 
 from handlers import StopWorker
-from handlers.spark.engine.merger import Merger
+from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.options import MergeOptions
 
@@ -106,7 +106,7 @@ def test_the_oldest_goes_first_and_a_table_is_never_merged_twice_at_once(machine
 def test_a_merge_that_fails_is_tried_again_later_and_the_others_go_on(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("handlers.spark.engine.merger._FIRST_RETRY", 1.0)
+    monkeypatch.setattr("handlers.spark.engine.merge_scheduler._FIRST_RETRY", 1.0)
     machine.merger = merger = Merger(
         MergeOptions.model_validate({"max_age": "0s", "at_close": "0s"}), threads=1
     )
@@ -143,7 +143,7 @@ def test_a_merger_that_closes_goes_on_with_what_waits_but_no_longer_than_told(ma
 def test_a_spark_that_is_gone_is_not_asked_again_and_again(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("handlers.spark.engine.merger._FIRST_RETRY", 0.05)
+    monkeypatch.setattr("handlers.spark.engine.merge_scheduler._FIRST_RETRY", 0.05)
     merger = machine.start(max_age="0s", at_close="0s")
     merger.offer(machine.table("t", fails=StopWorker("Spark is gone")).put())
     eventually(lambda: machine.merged == ["t"], within=60)
@@ -159,24 +159,24 @@ def test_a_clock_that_is_set_back_delays_no_merge_beyond_max_age(machine: Machin
 
 
 def test_a_clock_that_is_set_back_delays_no_retry(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("handlers.spark.engine.merger._FIRST_RETRY", 1.0)
+    monkeypatch.setattr("handlers.spark.engine.merge_scheduler._FIRST_RETRY", 1.0)
     merger = machine.start(max_age="0s", at_close="0s")
     bad = machine.table("bad", fails=RuntimeError("constraint"), times=1).put()
     merger.offer(bad)
     eventually(lambda: bad.faults == 1, within=60, every=0.01)
     real = time.time
-    monkeypatch.setattr("handlers.spark.engine.merger.time.time", lambda: real() - 3600)
+    monkeypatch.setattr("handlers.spark.engine.merge_scheduler.time.time", lambda: real() - 3600)
     eventually(lambda: machine.merged == ["bad", "bad"], within=60)
 
 
 def test_a_clock_that_is_set_forward_is_noticed_while_nothing_is_offered(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("handlers.spark.engine.merger._LONGEST_WAIT", 0.1)
+    monkeypatch.setattr("handlers.spark.engine.merge_scheduler._LONGEST_WAIT", 0.1)
     merger = machine.start(max_age="1h", at_close="0s")
     merger.offer(machine.table("young").put())
     time.sleep(0.2)
     assert machine.merged == []
     real = time.time
-    monkeypatch.setattr("handlers.spark.engine.merger.time.time", lambda: real() + 3600)
+    monkeypatch.setattr("handlers.spark.engine.merge_scheduler.time.time", lambda: real() + 3600)
     eventually(lambda: machine.merged == ["young"], within=60)

@@ -11,9 +11,9 @@ import pytest
 from verify_lab import Stage
 from view_lab import ORDERS, HandMade, shape
 
+from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import fenced
 from handlers.spark.delta.commits.held_segments import last_note
-from handlers.spark.delta.commits.notes import CommitNote
 from handlers.spark.log.marks import Marks
 
 COLUMNS = "id BIGINT, name STRING, price INT"

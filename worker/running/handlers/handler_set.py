@@ -25,9 +25,9 @@ from worker.running.handlers.closing import (
     taken,
     waitable,
 )
+from worker.running.handlers.handler_status import statuses
 from worker.running.handlers.open_handler import OpenHandler
 from worker.running.handlers.plan import BoundRule, HandlerPlan, bind, handles, pairs
-from worker.running.handlers.status import statuses
 
 __all__ = ["OPENING_SECONDS", "HandlerOpenError", "HandlerSet", "TargetOpenError"]
 

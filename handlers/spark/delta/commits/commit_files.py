@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from handlers.spark.delta.commits.notes import brought, read_note
+from handlers.spark.delta.commits.commit_notes import brought, read_note
 from handlers.spark.delta.commits.restored import Restore, check_restores, restore
 from handlers.spark.log.held import Held
 from handlers.spark.log.stores.interface import Files

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.commit_files import note_of_version
-from handlers.spark.delta.commits.notes import brought, read_note
+from handlers.spark.delta.commits.commit_notes import brought, read_note
 from handlers.spark.delta.commits.restored import Restore, check_restores, restore
 from handlers.spark.delta.statements import literal
 from handlers.spark.log.held import FOLDER, Held, ToldHeld

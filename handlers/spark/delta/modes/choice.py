@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
-from handlers.spark.delta.commits.notes import CommitNote
+from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.modes.changelog import Changelog
 from handlers.spark.delta.modes.history import History
 from handlers.spark.delta.modes.keyless import KeylessReplica

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import fenced
 from handlers.spark.delta.commits.held_segments import exists
-from handlers.spark.delta.commits.notes import CommitNote
 from handlers.spark.delta.saving import save
 from handlers.spark.delta.segments_frame import NUMBER, read
 from handlers.spark.delta.statements import equal, listed, literal

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from handlers.logs import get_logger
+from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import fenced
-from handlers.spark.delta.commits.notes import CommitNote
 from handlers.spark.delta.evolving import schema
 from handlers.spark.delta.saving import save
 from handlers.spark.delta.segments_frame import NUMBER, read

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import fenced, settings
-from handlers.spark.delta.commits.notes import CommitNote
 from handlers.spark.delta.modes.pruning import KeyRange, key_range
 from handlers.spark.delta.saving import save
 from handlers.spark.delta.segments_frame import NUMBER, read

@@ -16,9 +16,9 @@ from handlers.options.templates import place_of
 from handlers.progress.topic_ids import MadeAnew
 from handlers.spark.ddl import DDLResult, Surroundings, follow
 from handlers.spark.delta.commits.commit_files import held_in_files
+from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import held_by
-from handlers.spark.delta.commits.notes import CommitNote
 from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
 from handlers.spark.delta.upkeep import optimize, vacuum
 from handlers.spark.engine.table.ddl_lock import DDLLock, ddl_lock_of

@@ -16,7 +16,7 @@ from worker.units.chunk import Chunk
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
-__all__ = ["Doing", "Place", "numbers", "places"]
+__all__ = ["Doing", "RecordLocation", "locate", "numbers"]
 
 Doing = Literal["running", "retrying", "halted", "queued", "waiting for others", "held back"]
 """In the batch that its table runs; in one that is to be tried again, or that failed for good; queued; queued
@@ -26,7 +26,7 @@ _offset = cast(Callable[[Record], int], Message.offset)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordLocation:
     """Of one record, or of that part of it which a shard has. What it tells may have changed since."""
 
     unit: Unit
@@ -45,13 +45,13 @@ class Place:
     """If it is held back: the record that is to be finished first."""
 
 
-def places(
+def locate(
     lanes: Lanes, units: Iterable[Unit], wanted: Mapping[Assignment, int], now: float
-) -> dict[Assignment, list[Place]]:
+) -> dict[Assignment, list[RecordLocation]]:
     """Where each wanted offset is, of those that are unfinished; one that is in no list is nowhere.
 
     Any thread: the lock of `Lanes` is taken for each table."""
-    found: dict[Assignment, list[Place]] = {}
+    found: dict[Assignment, list[RecordLocation]] = {}
     for unit in units:
         if unit.at_rest:
             continue
@@ -63,7 +63,7 @@ def places(
 
 def _of_table(
     lanes: Lanes, unit: Unit, wanted: Mapping[Assignment, int], now: float
-) -> Iterator[tuple[Assignment, Place]]:
+) -> Iterator[tuple[Assignment, RecordLocation]]:
     running = {lane.running.unit: lane for lane in lanes.lanes if lane.running}
     for member in unit.members():
         lane = running.get(member)
@@ -75,18 +75,23 @@ def _of_table(
                     continue
                 if lane is not None:
                     seconds = now - lane.since
-                    place = Place(member, "running", lane.number, member.error, work, number, seconds)
+                    place = RecordLocation(
+                        member, "running", lane.number, member.error, work, number, seconds
+                    )
                 else:
-                    place = Place(member, doing, member.lane, member.error, work, number)
+                    place = RecordLocation(member, doing, member.lane, member.error, work, number)
                 yield assignment, place
         waits = member.state is UnitState.WAITING_FOR_OTHERS
         for assignment, _ in numbers(member.chunks, wanted):
-            yield assignment, Place(member, "waiting for others" if waits else "queued", member.lane, None)
+            yield (
+                assignment,
+                RecordLocation(member, "waiting for others" if waits else "queued", member.lane, None),
+            )
     if unit.shards is not None:
         for assignment, offset in wanted.items():
             held_by = unit.shards.order.held_by(assignment, offset)
             if held_by is not None:
-                yield assignment, Place(unit, "held back", unit.lane, None, held_by=held_by)
+                yield assignment, RecordLocation(unit, "held back", unit.lane, None, held_by=held_by)
 
 
 def numbers(chunks: Iterable[Chunk], wanted: Mapping[Assignment, int]) -> Iterator[tuple[Assignment, int]]:

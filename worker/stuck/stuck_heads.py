@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from handlers.logs import get_logger
 from worker.lanes.lanes import Lanes
-from worker.lanes.places import Place, numbers, places
+from worker.lanes.record_location import RecordLocation, locate, numbers
 from worker.observing.status import StuckStatus
 from worker.processing.slow_calls import Call, RunningCalls, stack_of
 from worker.units.assigned_partition import Assignment, Assignments
@@ -120,7 +120,7 @@ class StuckHeads:
         wanted = {assignment: known.offset for assignment, known in stuck.items()}
         # In this order: what is held goes to the lanes, and nothing comes back.
         held = {a: unit for unit, chunk in self._held() for a, _ in numbers([chunk], wanted)}
-        found = places(self._lanes, self._units(), wanted, now)
+        found = locate(self._lanes, self._units(), wanted, now)
         for assignment, known in stuck.items():
             place = _slowest(found.get(assignment, ()))
             told = self._told(assignment, known, place, held.get(assignment))
@@ -137,7 +137,7 @@ class StuckHeads:
         self,
         assignment: Assignment,
         known: _Watched,
-        place: Place | None,
+        place: RecordLocation | None,
         unit: Unit | None,
     ) -> StuckStatus:
         state = "nowhere" if unit is None else "waiting for room"
@@ -168,13 +168,13 @@ class StuckHeads:
         )
 
 
-def _slowest(found: Iterable[Place]) -> Place | None:
+def _slowest(found: Iterable[RecordLocation]) -> RecordLocation | None:
     """Of the shards that have a part of the record, the one to look at first."""
     order = ("halted", "retrying", "running", "waiting for others", "queued", "held back")
     return min(found, key=lambda place: order.index(place.doing), default=None)
 
 
-def _longest(calls: Mapping[int, Call], place: Place) -> tuple[int, Call] | None:
+def _longest(calls: Mapping[int, Call], place: RecordLocation) -> tuple[int, Call] | None:
     """The thread, and the call, of a handler that has the place's batch for the longest time."""
     own = [(thread, call) for thread, call in calls.items() if call.work is place.work]
     return min(own, key=lambda each: each[1].since, default=None)
