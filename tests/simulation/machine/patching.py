@@ -13,14 +13,15 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import structlog
 
 import worker.running.worker as running
+from handlers.loading import registry
 from worker.fetching import requests
-from worker.running import components, handler_set, reloading
+from worker.running import components, reloading
 
 from . import threads
 from .scheduler import current
@@ -108,9 +109,10 @@ def patched(world: Any) -> Iterator[None]:
         setattr(owner, name, value)
         undo.append(lambda: setattr(owner, name, before))
 
+    replaced = {**_REPLACED, id(registry.create): world.create_handler}
     for name, module in list(sys.modules.items()):
         if name.startswith(_PACKAGES) and module is not None:
-            _patch_module(module, put)
+            _patch_module(module, put, replaced)
     put(requests, "_Request", _Request)
     put(running, "gc", _gc)
     put(running, "take_signals", world.take_signals)
@@ -118,7 +120,6 @@ def patched(world: Any) -> Iterator[None]:
     put(components, "Consumer", world.Consumer)
     put(components, "AdminClient", world.AdminClient)
     put(components, "FileStore", world.file_store)
-    put(handler_set, "create", world.create_handler)
     put(reloading, "load", world.load_configuration)
     put(reloading, "FileWatch", _NoWatch)
     from offsets.stores import file
@@ -140,10 +141,12 @@ def patched(world: Any) -> Iterator[None]:
             each()
 
 
-def _patch_module(module: types.ModuleType, put: Callable[[Any, str, Any], None]) -> None:
+def _patch_module(
+    module: types.ModuleType, put: Callable[[Any, str, Any], None], replaced: Mapping[int, Any]
+) -> None:
     for name, value in list(vars(module).items()):
-        if id(value) in _REPLACED:
-            put(module, name, _REPLACED[id(value)])
+        if id(value) in replaced:
+            put(module, name, replaced[id(value)])
         elif isinstance(value, types.FunctionType) and value.__module__ == module.__name__:
             _patch_defaults(value, put)
         elif isinstance(value, type) and value.__module__ == module.__name__:
