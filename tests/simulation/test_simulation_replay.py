@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -53,15 +54,16 @@ def test_the_trace_tells_what_was_handled_and_committed() -> None:
 
 
 def test_nothing_of_a_simulation_is_left_in_the_workers_modules() -> None:
-    import threading
-    import time
-
-    from offsets.stores import file
-    from worker.fetching import fetcher
-    from worker.lanes import lanes
-
     run_all([1])
-    assert lanes.threading is threading
-    assert fetcher.Fetcher.__bases__ == (threading.Thread,)
-    assert file.time is time
-    assert file.os.getpid() == os.getpid()
+    owners = [m for name, m in sys.modules.items() if name.startswith(("worker.", "offsets.", "handlers."))]
+    owners += [each for module in owners for each in vars(module).values() if isinstance(each, type)]
+    assert len(owners) > 200
+    left = [
+        f"{owner}.{name}"
+        for owner in owners
+        for name, value in vars(owner).items()
+        if "simulation" in str(getattr(value, "__module__", "")) or type(value).__name__ == "SimpleNamespace"
+    ]
+    assert left == []
+    threads = [each for each in owners if isinstance(each, type) and threading.Thread in each.__bases__]
+    assert {"Fetcher", "Processor", "Committer"} <= {each.__name__ for each in threads}
