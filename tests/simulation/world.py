@@ -158,8 +158,8 @@ def _consumer(settings: dict[str, Any], **callbacks: Any) -> Consumer:
     return consumer
 
 
-def _file_store(directory: object, group: str) -> FileStore:
-    return FileStore(DiskPath(world().disk, _process().folder), group)
+def _own_store(configuration: Configuration, *, alone: bool) -> FileStore:
+    return FileStore(DiskPath(world().disk, _process().folder), configuration.kafka.group_id)
 
 
 def _logged(_logger: object, level: str, event: dict[str, Any]) -> str:
@@ -178,7 +178,8 @@ SURROUNDINGS = types.SimpleNamespace(
     AdminClient=lambda settings, logger=None: Admin(world().cluster, _process()),
     LastResort=_LastResort,
     take_signals=lambda takers: None,
-    file_store=_file_store,
+    own_store=_own_store,
+    journal_of=lambda configuration: None,  # it decides nothing of what is handled
     create_handler=lambda entry, folder: Simulated(),
     load_configuration=lambda path: _process().next_configuration,
     Os=DiskOs,

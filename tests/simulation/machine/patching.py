@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import fcntl
 import os
 import queue
@@ -76,14 +77,22 @@ _REPLACED: dict[int, Any] = {
     id(secrets): _secrets,
     id(concurrent.futures.ThreadPoolExecutor): threads.Pool,
 }
+_FACTORIES: dict[Any, Any] = {
+    threading.Lock: threads.Lock,
+    threading.Event: threads.Event,
+    threading.Condition: threads.Condition,
+}
 _DEFAULTS: dict[Any, Any] = {time.monotonic: _monotonic, time.time: _wall, time.sleep: _sleep}
 
 
 class _Request(requests._Request):
-    """Its `done` is made by the class, when that is: before anything is replaced."""
+    """What it is waited for by was chosen when its class was made: before anything is replaced."""
 
     def __init__(self, do: Callable[[], None]) -> None:
-        super().__init__(do, threads.Event())
+        super().__init__(do)
+        for each in dataclasses.fields(requests._Request):
+            if each.default_factory in _FACTORIES:
+                setattr(self, each.name, _FACTORIES[each.default_factory]())
 
 
 class _NoWatch:
@@ -109,31 +118,32 @@ def patched(world: Any) -> Iterator[None]:
         setattr(owner, name, value)
         undo.append(lambda: setattr(owner, name, before))
 
-    replaced = {**_REPLACED, id(registry.create): world.create_handler}
-    for name, module in list(sys.modules.items()):
-        if name.startswith(_PACKAGES) and module is not None:
-            _patch_module(module, put, replaced)
-    put(requests, "_Request", _Request)
-    put(running, "gc", _gc)
-    put(running, "take_signals", world.take_signals)
-    put(running, "LastResort", world.LastResort)
-    put(components, "Consumer", world.Consumer)
-    put(components, "AdminClient", world.AdminClient)
-    put(components, "FileStore", world.file_store)
-    put(reloading, "load", world.load_configuration)
-    put(reloading, "FileWatch", _NoWatch)
-    from offsets.stores import file
-
-    put(file, "os", world.Os(os))
-    put(file, "fcntl", world.Fcntl(fcntl))
     logging = structlog.get_config()
-    structlog.configure(
-        processors=[world.logged],
-        wrapper_class=structlog.make_filtering_bound_logger("info"),
-        logger_factory=structlog.ReturnLoggerFactory(),
-        cache_logger_on_first_use=False,
-    )
-    try:
+    try:  # what is put in place is taken out again, also when something of it is not there any more
+        replaced = {**_REPLACED, id(registry.create): world.create_handler}
+        for name, module in list(sys.modules.items()):
+            if name.startswith(_PACKAGES) and module is not None:
+                _patch_module(module, put, replaced)
+        put(requests, "_Request", _Request)
+        put(running, "gc", _gc)
+        put(running, "take_signals", world.take_signals)
+        put(running, "LastResort", world.LastResort)
+        put(components, "Consumer", world.Consumer)
+        put(components, "AdminClient", world.AdminClient)
+        put(components, "own_store", world.own_store)
+        put(components, "journal_of", world.journal_of)
+        put(reloading, "load", world.load_configuration)
+        put(reloading, "FileWatch", _NoWatch)
+        from offsets.stores import file
+
+        put(file, "os", world.Os(os))
+        put(file, "fcntl", world.Fcntl(fcntl))
+        structlog.configure(
+            processors=[world.logged],
+            wrapper_class=structlog.make_filtering_bound_logger("info"),
+            logger_factory=structlog.ReturnLoggerFactory(),
+            cache_logger_on_first_use=False,
+        )
         yield
     finally:
         structlog.configure(**logging)
