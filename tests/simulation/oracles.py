@@ -215,6 +215,13 @@ class Oracles:
                 if offset != log.high and not still:
                     self.broken("progress", f"{name}[{number}] ends at {log.high}, committed is {offset}")
 
+    def is_committed(self, name: str, number: int, end: int) -> bool:
+        """Whether the group's position is this end of the topic as it is today, not of one before it."""
+        offset, text = self._world.cluster.group.committed.get((name, number), (0, ""))
+        known = metadata.decode(text, offset)
+        topic_id = None if known is None else known.topic_id
+        return offset == end and topic_id in (None, self._world.cluster.topics.by_name[name].id)
+
     def _owns(self, process: Running, part: Part) -> bool:
         """Whether the group goes by what this process does with the partition."""
         members = self._world.cluster.group.members

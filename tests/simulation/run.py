@@ -137,7 +137,7 @@ class _Scenario:
         if not oracles.ledger.is_settled or self._world.scheduler.now < self._settled:
             return False
         return all(
-            cluster.group.committed.get((name, number), (0, ""))[0] == log.high
+            oracles.is_committed(name, number, log.high)
             for name, topic in cluster.topics.by_name.items()
             for number, log in enumerate(topic.logs)
         )
