@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+from offsets.finished import Found, covered
 from offsets.stores.file_format import FileEntry
 from offsets.types import Checkpoint, Committed, OffsetRange, TopicPartition
 
@@ -64,9 +65,11 @@ def choose_starts(
     kafka: Mapping[TopicPartition, Committed],
     topic_ids: Mapping[str, str],
     counts: Mapping[str, int],
+    windows: Mapping[str, Found] | None = None,
 ) -> dict[TopicPartition, Start]:
     """`choose_start` for each. The stores tell of other partitions of their topics, too, where that counts
-    (see `needs_the_rest_of`); `counts`: how many partitions a topic has, as far as it is known."""
+    (see `needs_the_rest_of`); `counts`: how many partitions a topic has, as far as it is known. `windows`:
+    those of the map of finished offsets that the file names, as far as they can be used."""
     known: dict[str, list[Checkpoint]] = {}
     for place, entry in file.items():
         known.setdefault(place.topic, []).append(entry.checkpoint)
@@ -84,6 +87,7 @@ def choose_starts(
             kafka=kafka.get(partition),
             topic_id=topic_id,
             began_with=began,
+            window=_window_of(file.get(partition), windows or {}),
         )
         starts[partition] = replace(
             start,
@@ -102,13 +106,16 @@ def choose_start(
     kafka: Committed | None,
     topic_id: str | None = None,
     began_with: int | None = None,
+    window: Found | None = None,
 ) -> Start:
     """The first of these that holds:
 
     1. `force`: begin at `initial`, whatever is remembered.
     2. The local file, if Kafka still holds exactly the commit that this file last knew there: its own, or the
        one that it began from (the last commit did not arrive); or none at all. A commit without metadata is
-       like any other at its offset, and tells nothing.
+       like any other at its offset, and tells nothing. What the map of finished offsets remembers beyond the
+       file counts with it, unless all that speaks for the file is that Kafka's commit says the same: another
+       worker's may, that went on from there.
     3. Kafka's committed offset: somebody moved it, or another worker went on from there. What the file says
        is finished ahead may have been repeated since, and must come again with the rest.
     4. The beginning: the topic was made anew since, or this partition was added to one that the group reads.
@@ -132,7 +139,7 @@ def choose_start(
         # Which one is today's cannot be told; but Kafka drops its offsets with a topic.
         earlier, file = file.checkpoint, None
     if file is not None:
-        start = _from_file(file, kafka)
+        start = _from_file(file, kafka, window)
         known = file.topic_id if start.source == "file" else None
         return start if known is None else replace(start, topic_id=known)
     if kafka is not None:
@@ -156,23 +163,32 @@ def began_with(known: Iterable[Checkpoint], topic_id: str | None) -> int | None:
     return min(numbers, default=None)
 
 
+def _window_of(file: FileEntry | None, windows: Mapping[str, Found]) -> Found | None:
+    return None if file is None or file.window is None else windows.get(file.window)
+
+
 def _differ(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and one != other
 
 
-def _from_file(file: FileEntry, kafka: Committed | None) -> Start:
+def _from_file(file: FileEntry, kafka: Committed | None, window: Found | None) -> Start:
     if kafka is None:
-        reason = f"the local file says {file.offset}, and Kafka has no committed offset"
-        return Start(file.offset, file.ahead, "file", reason)
+        return _with(window, file, f"the local file says {file.offset}, and Kafka has no committed offset")
     is_known = kafka.mark == file.acknowledged
-    if (is_known and not kafka.mark.is_bare) or kafka.checkpoint[:2] == file.checkpoint[:2]:
-        if kafka.checkpoint.offset == file.offset:
-            return Start(file.offset, file.ahead, "file", f"the local file and Kafka agree on {file.offset}")
-        reason = (
-            f"the local file says {file.offset}; Kafka still has {kafka.checkpoint.offset}, the last it "
-            "acknowledged to this file: the last commit did not arrive"
-        )
-        return Start(file.offset, file.ahead, "file", reason)
+    is_own = not kafka.mark.is_bare and (is_known or (window is not None and kafka.mark in window.marks))
+    if is_own or kafka.checkpoint[:2] == file.checkpoint[:2]:
+        reason = f"the local file and Kafka agree on {file.offset}"
+        if kafka.checkpoint.offset > file.offset:
+            reason = (
+                f"the local file says {file.offset}; Kafka has {kafka.checkpoint.offset}, which the same "
+                "worker committed: it could not write the file"
+            )
+        elif kafka.checkpoint.offset != file.offset:
+            reason = (
+                f"the local file says {file.offset}; Kafka still has {kafka.checkpoint.offset}, the last it "
+                "acknowledged to this file: the last commit did not arrive"
+            )
+        return _with(window if is_own else None, file, reason)
     last = "nothing" if file.acknowledged is None else str(file.acknowledged.offset)
     why = "did not commit that: it was moved, or another worker went on from there"
     if file.acknowledged is not None and file.acknowledged.checksum is None:
@@ -180,6 +196,21 @@ def _from_file(file: FileEntry, kafka: Committed | None) -> Start:
     elif is_known:
         why = "does not tell whose that is: it is without metadata, as another worker's would be"
     return _from_kafka(kafka, f"the local file ({file.offset}, acknowledged: {last}) {why}")
+
+
+def _with(window: Found | None, file: FileEntry, reason: str) -> Start:
+    """Where the file says, and what the window of the map knows to be finished since."""
+    if window is None:
+        return Start(file.offset, file.ahead, "file", reason)
+    (_, offset), *ahead = covered(file.offset, file.ahead, window.ranges)
+    more = offset + _count(ahead) - file.offset - _count(file.ahead)
+    if more:
+        reason = f"{reason}; {more} offsets have been finished since, by the map of finished offsets"
+    return Start(offset, tuple(ahead), "file", reason)
+
+
+def _count(ranges: Iterable[OffsetRange]) -> int:
+    return sum(end - first for first, end in ranges)
 
 
 def _from_kafka(kafka: Committed, why: str) -> Start:

@@ -8,12 +8,15 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
+from offsets.finished import Window
+from offsets.finished.layout import FINISHED, UNFINISHED
 from offsets.types import OffsetRange
 
 __all__ = ["Run"]
 
-_UNFINISHED, _FINISHED = 0, 1
-_FINISHED_FLAGS = re.compile(rb"\x01+")
+_UNFINISHED, _FINISHED = UNFINISHED, FINISHED
+_OPEN, _DONE = bytes((_UNFINISHED,)), bytes((_FINISHED,))
+_FINISHED_FLAGS = re.compile(re.escape(_DONE) + b"+")
 # A run with gaps holds a flag for each offset of its span while that is at most so many times its records.
 _DENSE_SPAN = 16
 # A run is kept as its unfinished offsets, which take about so many bytes each, as soon as that is a third of
@@ -31,7 +34,8 @@ Record = TypeVar("Record")
 class _Flags(NamedTuple):
     """Which offsets of a run are finished. Replaced as a whole, never taken apart."""
 
-    flags: bytearray
+    flags: bytearray | memoryview
+    """Of the process, or a place in the map of finished offsets."""
     first: int
     sparse: tuple[int, ...] | None
     """The offsets of the flags; None: `first` and those that follow it."""
@@ -43,10 +47,11 @@ class _Flags(NamedTuple):
 
     def unfinished(self) -> list[int]:
         """0.05 us an offset, and 0.1 us for each thousand flags."""
-        found, place = [], self.flags.find(_UNFINISHED)
+        flags = bytes(self.flags)
+        found, place = [], flags.find(_OPEN)
         while place >= 0:
             found.append(self.first + place if self.sparse is None else self.sparse[place])
-            place = self.flags.find(_UNFINISHED, place + 1)
+            place = flags.find(_OPEN, place + 1)
         return found
 
 
@@ -59,11 +64,14 @@ class Run:
     a run that is nearly finished by fewer. No flip is lost by it: who flipped looks afterwards whether these
     are still the run's flags, and flips again if not; who replaced them looks afterwards what was flipped in
     the old ones meanwhile. Whichever comes first, one of both sees the other's.
+
+    With a window the flags are in the map of finished offsets, which outlives the process; with none, or
+    where it takes no more, in this process.
     """
 
     __slots__ = ("_flags", "_ranges", "before", "end", "number", "start")
 
-    def __init__(self, start: int, offsets: Sequence[int]) -> None:
+    def __init__(self, start: int, offsets: Sequence[int], window: Window | None = None) -> None:
         first, last, count = offsets[0], offsets[-1], len(offsets)
         self.number = next(_numbers)
         """By when it was made, among those of all partitions."""
@@ -75,15 +83,15 @@ class Run:
         span = last + 1 - first
         sparse = None
         if span == count:
-            flags = bytearray(count)
+            flags = bytearray(_OPEN) * count
         elif span <= _DENSE_SPAN * count:
-            flags = bytearray(b"\1") * span
+            flags = bytearray(_DONE) * span
             for offset in offsets:
                 flags[offset - first] = _UNFINISHED
         else:
             sparse = tuple(offsets)
-            flags = bytearray(count)
-        self._flags = _Flags(flags, first, sparse)
+            flags = bytearray(_OPEN) * count
+        self._flags = self._kept(_Flags(flags, first, sparse), window)
 
     def finish(self, offsets: Sequence[int]) -> None:
         """Mark offsets of this run as finished; again does no harm. Any thread. 0.05 us an offset."""
@@ -109,20 +117,40 @@ class Run:
                     flags[place] = _FINISHED
         return self._flags is known
 
-    def shrink(self) -> None:
+    def _kept(self, flags: _Flags, window: Window | None) -> _Flags:
+        """The same flags in the window's part of the map, if it takes them."""
+        if window is None:
+            return flags
+        place = window.keep(self.start, self.end, flags.first, flags.sparse, bytes(flags.flags))
+        return flags if place is None else flags._replace(flags=place)
+
+    def move(self, window: Window) -> None:
+        """Have the flags in the last segment of the map. The looking thread's; nobody else's."""
+        known = self._flags
+        before = bytes(known.flags)
+        new = self._kept(known._replace(flags=bytearray(before)), window)
+        self._flags = new
+        now = bytes(known.flags)
+        if now != before:
+            for place in reversed(range(len(now))):
+                if now[place] != before[place]:
+                    new.flags[place] = _FINISHED
+
+    def shrink(self, window: Window | None = None) -> None:
         """Keep the unfinished offsets alone if they are few. The looking thread's; nobody else's.
 
         1 us for 16,000 flags."""
         known = self._flags
         size = len(known.flags)
         weight = size if known.sparse is None else size * _SPARSE_BYTES
-        if weight < _WORTH_IT or known.flags.count(_UNFINISHED) * _WORTH_IT > weight:
+        if weight < _WORTH_IT or self.unfinished * _WORTH_IT > weight:
             return
         left = tuple(known.unfinished())
         if not left:
             return
-        fewer = bytearray(len(left))
-        self._flags = _Flags(fewer, left[0], left)
+        new = self._kept(_Flags(bytearray(_OPEN) * len(left), left[0], left), window)
+        fewer = new.flags
+        self._flags = new
         # From the last to the first, as a tracker goes through its runs: an earlier one is seen later.
         for place in reversed(range(len(left))):
             if known.finished(left[place]):  # since `left` was made
@@ -142,15 +170,15 @@ class Run:
 
     @property
     def unfinished(self) -> int:
-        return self._flags.flags.count(_UNFINISHED)
+        return bytes(self._flags.flags).count(_OPEN)
 
     @property
     def complete(self) -> bool:
-        return _UNFINISHED not in self._flags.flags
+        return _OPEN not in bytes(self._flags.flags)
 
     def first_unfinished(self) -> int | None:
         flags, first, sparse = self._flags
-        place = flags.find(_UNFINISHED)
+        place = bytes(flags).find(_OPEN)
         if place < 0:
             return None
         return first + place if sparse is None else sparse[place]
@@ -171,9 +199,9 @@ class Run:
                 spans.insert(0, (self.start, first))
         return [OffsetRange(begin, end) for begin, end in spans]
 
-    def _between(self, flags: bytearray, offsets: tuple[int, ...]) -> list[OffsetRange]:
+    def _between(self, flags: bytearray | memoryview, offsets: tuple[int, ...]) -> list[OffsetRange]:
         copy = bytes(flags)
-        count = copy.count(_UNFINISHED)
+        count = copy.count(_OPEN)
         known = self._ranges
         if known is not None and known[0] == count:  # flags are flipped one way only
             return known[1]

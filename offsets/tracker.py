@@ -16,8 +16,9 @@ from operator import attrgetter, itemgetter
 
 from sortedcontainers import SortedDict
 
+from offsets.finished import FinishedMap, Window
 from offsets.run import Run
-from offsets.types import Checkpoint, OffsetRange
+from offsets.types import Checkpoint, Mark, OffsetRange
 
 __all__ = ["OffsetTracker", "Run", "checkpoints"]
 
@@ -35,10 +36,16 @@ class OffsetTracker:
     (15, ())
     """
 
-    def __init__(self, start: int | None = None, restored: Iterable[OffsetRange] = ()) -> None:
+    def __init__(
+        self,
+        start: int | None = None,
+        restored: Iterable[OffsetRange] = (),
+        finished_map: FinishedMap | None = None,
+    ) -> None:
         """`start`: the offset that fetching begins at, None when only the broker knows it (earliest, latest).
 
-        `restored`: ranges beyond it that an earlier worker finished."""
+        `restored`: ranges beyond it that an earlier worker finished. `finished_map`: where the flags are to
+        live, so that they outlive the process."""
         # Guards the structure below; flags inside a run are flipped without it.
         self._lock = threading.Lock()
         self._open: SortedDict = SortedDict()  # run.start -> Run with unfinished offsets, as last looked at
@@ -49,6 +56,8 @@ class OffsetTracker:
         self._fresh = max([r.end for r in self._restored], default=-1)
         self._registered = 0  # offsets so far
         self._passed: int | None = None  # start of a run: those before it are complete
+        self._map = finished_map
+        self._window: Window | None = finished_map.window() if finished_map is not None else None
 
     @property
     def next_offset(self) -> int | None:
@@ -82,7 +91,7 @@ class OffsetTracker:
                 raise ValueError(
                     f"offset {offsets[0]} comes after {start - 1}: register takes what `unknown` gives"
                 )
-            run = Run(start, offsets)
+            run = Run(start, offsets, self._window)
             run.before = self._registered
             self._registered += len(offsets)
             self._open[start] = run
@@ -157,6 +166,35 @@ class OffsetTracker:
                 return first, run.before
         return None
 
+    @property
+    def window(self) -> str | None:
+        """The window of the map that goes on from this tracker's checkpoints; None: there is none now."""
+        window = self._window
+        return None if window is None or window.ended else window.name
+
+    def sending(self, mark: Mark) -> None:
+        """This commit of a checkpoint is about to be sent to Kafka."""
+        if self._window is not None:
+            self._window.note(mark)
+
+    def end(self) -> None:
+        """Nothing of this assignment is to be remembered any more but its last checkpoint."""
+        with self._lock:
+            self._map = None
+            if self._window is not None:
+                self._window.end()
+
+    def _move(self) -> None:
+        """Have what is unfinished in the last segment of the map, in a window of it."""
+        if self._map is None:
+            return
+        if self._window is None or self._window.ended:
+            self._window = self._map.window(() if self._window is None else self._window.marks)
+        if self._window is not None:
+            self._window.stay()
+            for run in self._open.values():
+                run.move(self._window)
+
     def _checkpoint(
         self, position: int | None, looked: Mapping[Run, Sequence[OffsetRange]]
     ) -> Checkpoint | None:
@@ -171,7 +209,7 @@ class OffsetTracker:
     def _settle(self) -> int | None:
         """Fold complete runs away, and shrink what is nearly complete; the offset to commit."""
         for run in self._open.values():
-            run.shrink()
+            run.shrink(self._window)
         for start in [start for start, run in self._open.items() if run.complete]:
             run = self._open.pop(start)
             self._add_done(run.start, run.end)
@@ -206,8 +244,10 @@ class OffsetTracker:
         return joined[bisect_right(joined, position, key=itemgetter(1)) :]
 
 
-def checkpoints(trackers: Sequence[OffsetTracker]) -> list[Checkpoint | None]:
+def checkpoints(trackers: Sequence[OffsetTracker], *, move: bool = False) -> list[Checkpoint | None]:
     """What may be committed of each partition now (see `OffsetTracker.checkpoint`).
+
+    `move`: and have what is unfinished in the last segment of the map (see `FinishedMap.turn`).
 
     An offset that finished after one registered before it, in whichever partition, is in it only together
     with that: of tables whose statements come in a partition of their own, too."""
@@ -215,6 +255,9 @@ def checkpoints(trackers: Sequence[OffsetTracker]) -> list[Checkpoint | None]:
         for tracker in trackers:
             locks.enter_context(tracker._lock)
         positions = [tracker._settle() for tracker in trackers]
+        if move:
+            for tracker in trackers:
+                tracker._move()
         runs = [run for tracker in trackers for run in tracker._open.values()]
         # From the last to the first: what finished in order is never seen without what came before it.
         runs.sort(key=attrgetter("number"), reverse=True)

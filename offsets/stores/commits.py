@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import confluent_kafka
 import structlog
@@ -89,16 +89,20 @@ class CommitTexts:
 
 
 def commit_now(
-    consumer: Consumer, checkpoints: Mapping[TopicPartition, Checkpoint], texts: CommitTexts
+    consumer: Consumer,
+    checkpoints: Mapping[TopicPartition, Checkpoint],
+    texts: CommitTexts,
+    sending: Callable[[Mapping[TopicPartition, Mark]], None] = lambda marks: None,
 ) -> dict[TopicPartition, Mark]:
     """One commit for all partitions, with less metadata if the broker takes no more. Blocks until Kafka
-    answers. Returns what tells it from any other commit.
+    answers. Returns what tells it from any other commit; `sending` is told that before.
 
     Raises:
         CheckpointError: Kafka refused it.
     """
     while True:
         offsets = texts.offsets_of(checkpoints)
+        sending(marks_of(offsets))
         try:
             failure = failure_of(consumer.commit(offsets=offsets, asynchronous=False))
         except KafkaException as error:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from offsets.stores import file_format
@@ -57,7 +58,7 @@ class FileStore:
         self._identity_lock = None if identity is None else FileLock.of(directory, group_id, identity)
         self.path = directory / "checkpoint.json"
         self.previous = directory / "checkpoint.json.previous"
-        self._directory = directory
+        self.directory = directory
         self._group = group_id
         self._lock_wait = lock_wait
         self._lock = threading.Lock()  # guards _cached, and orders the writes of this process
@@ -109,9 +110,11 @@ class FileStore:
         self,
         checkpoints: Mapping[TopicPartition, Checkpoint],
         acknowledged: Mapping[TopicPartition, Mark] | None = None,
+        windows: Mapping[TopicPartition, str] | None = None,
     ) -> None:
         """As `CheckpointStore.save`: all or nothing, on the disk when it returns.
 
+        `windows`: those of the map of finished offsets that go on from these checkpoints.
         `acknowledged`: what Kafka holds, as far as this writer knows. Each save replaces it, for what another
         writer of the same partition knew says nothing of this one's checkpoint: partitions move, and a
         worker that has lost one may still write.
@@ -119,13 +122,14 @@ class FileStore:
         Costs about 20 ms for 100 partitions with 1,000 ranges each, besides the disk's own time. A save that
         says nothing new writes nothing.
         """
-        marks = acknowledged or {}
+        marks, windows = acknowledged or {}, windows or {}
 
         def apply(entries: dict[TopicPartition, FileEntry]) -> bool:
             changed = False
             for partition, checkpoint in checkpoints.items():
                 offset, ahead, topic_id, began_with = checkpoint
-                entry = FileEntry(offset, ahead, marks.get(partition), topic_id, began_with)
+                window = windows.get(partition)
+                entry = FileEntry(offset, ahead, marks.get(partition), topic_id, began_with, window)
                 if entries.get(partition) != entry:
                     entries[partition] = entry
                     changed = True
@@ -141,7 +145,7 @@ class FileStore:
     def _update(self, apply: Callable[[dict[TopicPartition, FileEntry]], bool]) -> None:
         with self._lock:
             try:
-                self._directory.mkdir(parents=True, exist_ok=True)
+                self.directory.mkdir(parents=True, exist_ok=True)
                 with self._alone():
                     found, sound = self._read()
                     document = Document(dict(found.entries), found.others)
@@ -182,7 +186,11 @@ class FileStore:
             self._warn(damage, "there is no sound previous copy: Kafka's committed offsets decide")
             return Document({}, {})
         self._warn(damage, "used the previous copy")
-        return document
+        # Of the map of finished offsets, what went on from there need not be whole any more.
+        entries = {
+            each: msgspec.structs.replace(entry, window=None) for each, entry in document.entries.items()
+        }
+        return Document(entries, document.others)
 
     def _warn(self, damage: DamagedFile, remedy: str) -> None:
         warning = f"{self.path} is damaged ({damage}); {remedy}"
@@ -202,7 +210,7 @@ class FileStore:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise
-        _flush_directory(self._directory)
+        _flush_directory(self.directory)
         self._cached = (data[: data.find(b"\n") + 1], document)
 
     def _keep(self, copy: Path) -> None:
@@ -221,7 +229,7 @@ class FileStore:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Between processes: only one changes the file at a time."""
-        lock = self._directory / "checkpoint.lock"
+        lock = self.directory / "checkpoint.lock"
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             deadline = time.monotonic() + self._lock_wait

@@ -2,7 +2,8 @@
 
 Line one: `{"binlane_checkpoint": VERSION, "bytes": N, "sha256": "..."}` about the rest. The rest is one JSON
 object: group -> topic -> partition -> [offset, [[first, end], ...], [offset, checksum] of the commit that
-Kafka acknowledged or null, the topic's id or null, how many partitions the group began with or null].
+Kafka acknowledged or null, the topic's id or null, how many partitions the group began with or null, the
+window of the map of finished offsets that goes on from there or null]. The last is not in files of before.
 
 Version 1 ends with the acknowledged offset or null. It is read, and written anew as version 2.
 """
@@ -29,6 +30,8 @@ class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What Kafka held, as the writer of this entry knew it; None: nothing yet."""
     topic_id: str | None = None
     began_with: int | None = None
+    window: str | None = None
+    """The window of the map of finished offsets that goes on from here."""
 
     @property
     def checkpoint(self) -> Checkpoint:

@@ -89,6 +89,8 @@ class OwnStore(CheckpointStore, Protocol):
         self,
         checkpoints: Mapping[TopicPartition, Checkpoint],
         acknowledged: Mapping[TopicPartition, Mark] | None = None,
+        windows: Mapping[TopicPartition, str] | None = None,
     ) -> object:
-        """As `CheckpointStore.save`. `acknowledged`: what Kafka holds, as far as this writer knows."""
+        """As `CheckpointStore.save`. `acknowledged`: what Kafka holds, as far as this writer knows.
+        `windows`: those of the map of finished offsets that go on from these checkpoints."""
         ...

@@ -8,7 +8,7 @@ its polls (`serve`), and its polls bring the answers (`answered`, the consumer's
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -47,6 +47,8 @@ class PolledKafkaStore:
     def __init__(self, deadline: float) -> None:
         """`deadline`: seconds that `save` may take; `load` half of it: who asks does so again."""
         self._deadline = deadline
+        self.sending: Callable[[Mapping[TopicPartition, Mark]], None] = lambda marks: None
+        """Told what a commit will be known by, before it is sent."""
         self._consumer: Consumer | None = None
         self._poller: int | None = None
         self._lock = threading.Lock()  # guards _request and _away
@@ -77,7 +79,7 @@ class PolledKafkaStore:
         if not checkpoints:
             return {}
         if threading.get_ident() == self._poller:
-            return commit_now(self._attached(), checkpoints, self._texts)
+            return commit_now(self._attached(), checkpoints, self._texts, self.sending)
         while True:
             offsets = self._texts.offsets_of(checkpoints)
             try:
@@ -89,6 +91,7 @@ class PolledKafkaStore:
 
     def _send(self, offsets: list[confluent_kafka.TopicPartition]) -> None:
         request = _Request(offsets)
+        self.sending(marks_of(offsets))
         with self._lock:
             if self._away:
                 raise CommitInterrupted("a rebalance is under way")

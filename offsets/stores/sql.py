@@ -109,13 +109,15 @@ class SqlStore:
         self,
         checkpoints: Mapping[TopicPartition, Checkpoint],
         acknowledged: Mapping[TopicPartition, Mark] | None = None,
+        windows: Mapping[TopicPartition, str] | None = None,
     ) -> None:
         """As `OwnStore.save`, in one transaction. Raises StoreAway."""
-        marks = acknowledged or {}
+        marks, windows = acknowledged or {}, windows or {}
         now = int(time.time() * 1000)
         rows = []
         for partition, (offset, ahead, topic_id, began_with) in checkpoints.items():
-            entry = FileEntry(offset, ahead, marks.get(partition), topic_id, began_with)
+            window = windows.get(partition)
+            entry = FileEntry(offset, ahead, marks.get(partition), topic_id, began_with, window)
             rows.append(
                 {
                     "id": self._id(partition),

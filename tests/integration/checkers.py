@@ -12,7 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["Guarantee", "NeverTwoAtOnce", "NothingLost", "NothingTwice", "Run", "TableOrder"]
+__all__ = [
+    "Guarantee",
+    "NeverTwoAtOnce",
+    "NothingLost",
+    "NothingTwice",
+    "NothingTwiceButWhatRan",
+    "Run",
+    "TableOrder",
+]
 
 Event = dict[str, Any]
 
@@ -104,6 +112,27 @@ class NothingTwice:
                 if row in seen:
                     found.append(f"{row[0]}: row {row[2]} of {row[1]} came again")
                 seen.add(row)
+        return found[:10]
+
+
+class NothingTwiceButWhatRan:
+    """No row came a second time but those of batches that ran when their worker was killed: of which nobody
+    can tell how far they were. So of each thread the rows of one batch, its last."""
+
+    def broken(self, events: Sequence[Event]) -> list[str]:
+        last: dict[tuple[str, str], int] = {}  # (worker, thread) -> its last batch
+        for event in events:
+            if event["event"] == "start":
+                last[event["worker"], event["thread"]] = event["batch"]
+        before: dict[tuple[str, str, int], Event] = {}
+        found = []
+        for event in events:
+            if event["event"] == "row":
+                row = (event["handler"], event["table"], event["seq"])
+                first = before.get(row)
+                if first is not None and last[first["worker"], first["thread"]] != first["batch"]:
+                    found.append(f"{row[0]}: row {row[2]} of {row[1]} came again, which {first} had finished")
+                before[row] = event
         return found[:10]
 
 

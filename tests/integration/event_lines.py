@@ -6,7 +6,7 @@ is the order of the events, across processes.
 Lines: {"event": "start" | "row" | "end", "worker": name:pid, "handler", "table", "batch"} and, of a row,
 "topic", "partition", "offset", "index", "op", "id" (the row's column `id`), "seq" (its column `seq`, or the
 number in a statement's comment `seq n`; None where it has none); of an end "ok"; of a start "attempt" and
-"records". With order by row each of them has the "shard".
+"records". Each has the "thread". With order by row each of them has the "shard".
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class EventLines(Handler, ABC):
             )
 
     def _write(self, **line: Any) -> None:
-        os.write(self._out, json.dumps({**line, **self._names}).encode() + b"\n")
+        line = {**line, **self._names, "thread": threading.current_thread().name}
+        os.write(self._out, json.dumps(line).encode() + b"\n")
 
 
 def seq_of(change: Change) -> int | None:

@@ -7,7 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
-from integration.checkers import NeverTwoAtOnce, NothingLost, NothingTwice, TableOrder
+from integration.checkers import (
+    NeverTwoAtOnce,
+    NothingLost,
+    NothingTwice,
+    NothingTwiceButWhatRan,
+    TableOrder,
+)
 from integration.conftest import MakeStage
 from integration.load import SLOW, Load
 from integration.process import eventually
@@ -130,3 +136,30 @@ def test_a_damaged_checkpoint_file_is_loud_and_loses_nothing(stage: Stage) -> No
     loud = [line for line in worker.log_lines() if line.get("level") in ("warning", "error")]
     assert any(str(folder) in str(line) for line in loud), loud
     stage.check(NothingLost(source.rows), TableOrder(), NothingTwice())
+
+
+def test_a_kill_repeats_nothing_but_what_was_in_a_running_batch(make_stage: MakeStage) -> None:
+    """Though checkpoints are seconds apart."""
+    stage = make_stage(partitions=4)
+    source = stage.source()
+    rare = {"interval": "5s", "directory": str(stage.folder / "state")}
+    worker = stage.worker(
+        handlers=[stage.recording(row_sleep=0.001, slow=SLOW)],
+        properties=STATIC,
+        batch={"max_records": 20},
+        checkpoint=rare,
+    )
+    with Load(source, tables=40):
+        for _ in range(8):
+            handled = stage.run.handled()
+            worker.start()
+            stage.wait_rows(handled + 500)
+            worker.kill9()
+    worker.start()
+    stage.wait_rows(source.count, within=90)
+    stage.wait_committed_to_the_end()
+
+    assert worker.sigterm() == 0
+    assert source.count > 4_000
+    stage.check(NothingLost(source.rows), TableOrder(), NeverTwoAtOnce(), NothingTwiceButWhatRan())
+    assert not list((stage.folder / "state").glob("finished-*")), "a clean end leaves no map"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsets.finished import Found
 from offsets.restore import (
     Initial,
     Source,
@@ -283,6 +284,77 @@ def test_initial_is_an_end_a_time_or_an_offset(
     assert (start.offset, start.ahead, start.source) == (offset, (), "force" if force else "initial")
     assert said in start.reason
     assert ("checkpoint.force is set" in start.reason) == force
+
+
+NAMED = FileEntry(100, ranges((110, 120)), Mark(90, 1), "id", None, "0123456789abcdef:1:1")
+MORE = Found(ranges((100, 103), (105, 112), (150, 151)), frozenset({Mark(95, 7), Mark(103, 8)}))
+
+
+@pytest.mark.parametrize(
+    ("held", "offset", "ahead", "source"),
+    [
+        pytest.param(None, 103, ranges((105, 120), (150, 151)), "file", id="Kafka has none"),
+        pytest.param(
+            kafka(90), 103, ranges((105, 120), (150, 151)), "file", id="Kafka holds what the file knows"
+        ),
+        pytest.param(
+            kafka(95, (96, 97), stamp=7), 103, ranges((105, 120), (150, 151)), "file",
+            id="Kafka holds a commit that was sent, and of whose answer the file tells nothing",
+        ),
+        pytest.param(
+            kafka(103, (105, 106), stamp=8), 103, ranges((105, 120), (150, 151)), "file",
+            id="one that is ahead of the file, which could not be written",
+        ),
+        pytest.param(
+            kafka(100, (110, 120), stamp=9), 100, ranges((110, 120)), "file",
+            id="the same by another: what it finished and did not commit may have come before",
+        ),
+        pytest.param(kafka(90, stamp=9), 90, (), "kafka", id="another worker's, or moved"),
+        pytest.param(kafka(103, (105, 106), stamp=9), 103, ranges((105, 106)), "kafka", id="moved on"),
+        pytest.param(
+            kafka(95, (96, 97), stamp=7, topic_id="other"), 95, ranges((96, 97)), "kafka",
+            id="of another topic than the file",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_map_remembers_counts_only_while_nobody_else_can_have_been_there(
+    held: Committed | None, offset: int, ahead: tuple[OffsetRange, ...], source: Source
+) -> None:
+    start = choose_start(SHOP, force=False, initial="earliest", file=NAMED, kafka=held, window=MORE)
+    assert (start.offset, start.ahead, start.source) == (offset, ahead, source)
+    assert ("by the map of finished offsets" in start.reason) == (offset == 103 and source == "file")
+
+
+def test_commits_without_metadata_tell_nothing_of_the_map() -> None:
+    bare = kafka(90, stamp=0)
+    file = FileEntry(100, (), Mark(90, 0), None, None, NAMED.window)
+    window = Found(MORE.ranges, frozenset({Mark(90, 0)}))
+    start = choose_start(SHOP, force=False, initial="earliest", file=file, kafka=bare, window=window)
+    assert (start.offset, start.ahead, start.source) == (90, (), "kafka")
+
+
+def test_a_start_that_is_forced_and_a_topic_made_anew_know_nothing_of_the_map() -> None:
+    forced = choose_start(SHOP, force=True, initial="earliest", file=NAMED, kafka=None, window=MORE)
+    assert (forced.offset, forced.ahead) == ("earliest", ())
+    anew = choose_start(
+        SHOP, force=False, initial="latest", file=NAMED, kafka=None, window=MORE, topic_id="other"
+    )
+    assert (anew.offset, anew.ahead, anew.source) == ("earliest", (), "new topic")
+
+
+def test_each_partition_has_the_window_that_its_own_entry_names() -> None:
+    other = TopicPartition("cdc.shop", 1)
+    starts = choose_starts(
+        [SHOP, other],
+        forced=lambda _: False,
+        initial="earliest",
+        file={SHOP: NAMED, other: FileEntry(7)},
+        kafka={},
+        topic_ids={},
+        counts={},
+        windows={"0123456789abcdef:1:1": MORE, "0123456789abcdef:2:1": MORE},
+    )
+    assert [starts[each].offset for each in (SHOP, other)] == [103, 7]
 
 
 OFFSETS = st.integers(0, 30)

@@ -114,6 +114,7 @@ class Fetcher(threading.Thread):
             polls=self._polls,
             backlog=self._backlog,
             hand_over=self._hand_over,
+            begun=rebalancer.begun,
             clock=clock,
         )
 

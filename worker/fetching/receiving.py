@@ -61,9 +61,10 @@ class Receiver:
         polls: Polls,
         backlog: Backlog,
         hand_over: HandOver,
+        begun: Callable[[Iterable[Assignment]], None],
         clock: Callable[[], float],
     ) -> None:
-        """`order`: as of the fetcher."""
+        """`order`: as of the fetcher. `begun`: told of whose records are about to be handed over."""
         self._assignments = assignments
         self._router = router
         self._refetching = refetching
@@ -77,6 +78,7 @@ class Receiver:
         self._polls = polls
         self._backlog = backlog
         self._hand_over = hand_over
+        self._begun = begun
         self._clock = clock
         self.brought = clock()
         """When a poll last brought a record, or the end of a partition."""
@@ -115,6 +117,7 @@ class Receiver:
                 self._router.route(assignment, own, delivery)
         finally:  # what was routed before a record that stops the worker is still handed over
             if delivery.parts:
+                self._begun(routed)
                 self._hand_over(delivery, full=full, count=count)
             self._max_ahead.came(routed)
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from handlers.logs import get_logger
+from offsets.finished import FinishedMap
 from offsets.stores.commits import GroupMovedOn
 from offsets.stores.interface import CheckpointError
 from offsets.stores.polled import CommitInterrupted
@@ -37,6 +38,7 @@ class LocalStore(Protocol):
         self,
         checkpoints: Mapping[TopicPartition, Checkpoint],
         acknowledged: Mapping[TopicPartition, Mark] | None = None,
+        windows: Mapping[TopicPartition, str] | None = None,
     ) -> object: ...
 
 
@@ -66,6 +68,7 @@ class Committer(threading.Thread):
         clock: Callable[[], float],
         fail: Callable[[BaseException], None],
         journal: Callable[[Mapping[Assignment, Checkpoint]], None] = lambda saved: None,
+        finished_map: FinishedMap | None = None,
     ) -> None:
         """`journal`: told of what a store has taken; it raises nothing."""
         super().__init__(name="committer", daemon=True)
@@ -77,6 +80,7 @@ class Committer(threading.Thread):
         self._clock = clock
         self._fail = fail
         self._journal = journal
+        self._map = finished_map
         # One commit at a time: an older position must not overtake a newer one.
         self._lock = threading.Lock()
         self._ended = False
@@ -120,9 +124,13 @@ class Committer(threading.Thread):
 
         Raises nothing: what goes wrong is an error of this commit, told and tried again with the next."""
         with self._lock:
-            found = self._finished(self._assignments.current() if leaving is None else list(leaving))
             everything = leaving is None
+            move = everything and self._map is not None and self._map.turn()
+            assignments = self._assignments.current() if leaving is None else list(leaving)
+            found = self._finished(assignments, move=move)
             on_disk = self._save_locally(found, everything=everything)
+            if on_disk and everything and self._map is not None:
+                self._map.saved()
             in_kafka = self._save_in_kafka(found, everything=everything)
             if on_disk and in_kafka:
                 self._save_locally(found, everything=everything)  # that Kafka has it
@@ -144,13 +152,29 @@ class Committer(threading.Thread):
             last_error="; ".join(self._errors.values()) or None,
         )
 
-    def _finished(self, assignments: list[Assignment]) -> dict[Assignment, Checkpoint]:
-        """What may be committed of each; one of which that cannot be told keeps no other from its commit."""
+    def sending(self, marks: Mapping[TopicPartition, Mark]) -> None:
+        """A commit is about to be sent to Kafka, which will be known by these."""
+        for partition, mark in marks.items():
+            assignment = self._assignments.get(*partition)
+            if assignment is not None:
+                assignment.tracker.sending(mark)
+
+    def _finished(self, assignments: list[Assignment], *, move: bool) -> dict[Assignment, Checkpoint]:
+        """What may be committed of each; one of which that cannot be told keeps no other from its commit.
+
+        `move`: as for `checkpoints`."""
         faults: list[str] = []
+        trackers = [each.tracker for each in assignments]
         try:
-            told = checkpoints([each.tracker for each in assignments])
+            told = checkpoints(trackers, move=move)
         except Exception:
             told = [self._alone(each, faults) for each in assignments]
+        else:
+            if move and self._map is not None:
+                self._map.moved()
+        for assignment, tracker in zip(assignments, trackers, strict=True):
+            # What a partition that leaves has finished is in its last checkpoint.
+            assignment.window = None if assignment.closed else tracker.window
         self._errors.pop(_TRACKER, "")
         if faults:
             self._errors[_TRACKER] = "; ".join(faults)
@@ -173,13 +197,16 @@ class Committer(threading.Thread):
 
         `everything`: they are all that is assigned."""
         new = {
-            a: (checkpoint, a.mark) for a, checkpoint in found.items() if a.on_disk != (checkpoint, a.mark)
+            a: (checkpoint, a.mark, a.window)
+            for a, checkpoint in found.items()
+            if a.on_disk != (checkpoint, a.mark, a.window)
         }
         if new:
             try:
                 self._local.save(
-                    {a.partition: checkpoint for a, (checkpoint, _) in new.items()},
-                    {a.partition: mark for a, (_, mark) in new.items() if mark is not None},
+                    {a.partition: checkpoint for a, (checkpoint, _, _) in new.items()},
+                    {a.partition: mark for a, (_, mark, _) in new.items() if mark is not None},
+                    {a.partition: window for a, (_, _, window) in new.items() if window is not None},
                 )
             except Exception as error:
                 self._failed(self._local.name, error)

@@ -10,6 +10,7 @@ import confluent_kafka
 from confluent_kafka import Consumer
 
 from handlers.logs import get_logger
+from offsets.finished import FinishedMap
 from offsets.restore import Start
 from offsets.stores import PolledKafkaStore
 from offsets.topic_ids import TopicIds
@@ -47,6 +48,7 @@ class Rebalancer:
         former: FormerRecords,
         committer: Committer,
         kafka: PolledKafkaStore,
+        finished_map: FinishedMap,
         topic_ids: TopicIds,
         format_of: Callable[[str], Format],
         metrics: Metrics,
@@ -66,6 +68,7 @@ class Rebalancer:
         self._former = former
         self._committer = committer
         self._kafka = kafka
+        self._map = finished_map
         self._topic_ids = topic_ids
         self._format_of = format_of
         self._metrics = metrics
@@ -96,7 +99,8 @@ class Rebalancer:
             offset = self.starts.offset(consumer, partition, start)
             if 0 <= offset < NOWHERE:  # a kill before the first record must not begin at a later end
                 start = replace(start, offset=offset)
-            assignment = Assignment(partition, epoch, start, self._format_of(partition.topic))
+            format_ = self._format_of(partition.topic)
+            assignment = Assignment(partition, epoch, start, format_, self._map)
             assignment.topic_id = start.topic_id  # what is remembered is never replaced by nothing
             assignment.mark = marks.get(partition)
             added.append(assignment)
@@ -122,6 +126,7 @@ class Rebalancer:
         # Before anything is fetched: from now on no other worker takes its own file for what Kafka last got.
         self.starts.alive(_COMMIT_SECONDS)
         self._committer.commit(added)
+        self.starts.settled()
 
     def on_revoke(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """Stop taking, but for what nobody can fetch again; wait for what runs, commit, forget the rest."""
@@ -143,6 +148,8 @@ class Rebalancer:
             )
         self._former.tell(gone)
         committed = self._committer.commit(gone) if gone else True
+        for assignment in gone:
+            assignment.tracker.end()  # before anybody else has it
         self._assignments.remove(assignment.partition for assignment in gone)
         if gone:
             self._release([a.partition for a in gone], max(0.0, end - time.monotonic()))
@@ -153,6 +160,8 @@ class Rebalancer:
         self._metrics.rebalance("lost")
         self._kafka.interrupt()
         gone = self._close(partitions)
+        for assignment in gone:
+            assignment.tracker.end()
         self.changed(with_earlier(gone), [])
         self._lanes.withdraw(self._book.all(), with_earlier(gone), 0.0)
         self._former.tell(gone)
@@ -177,12 +186,25 @@ class Rebalancer:
             self._assignments.next_epoch(),
             start,
             self._format_of(assignment.partition.topic),
+            self._map,
         )
+        tracker.end()
         new.topic_id = topic_id
         new.before = assignment
         self._made_anew(new, earlier)
         self._assignments.add([new])
         return new
+
+    def begun(self, assignments: Iterable[Assignment]) -> None:
+        """The first records of these have come: commit where that was before any of them is handled. A kill
+        then does not send all of them back to the beginning, and no other worker believes to be the first."""
+        first = list({each: None for each in assignments if each.on_disk is None and not each.begun})
+        if first:
+            for assignment in first:
+                assignment.begun = True
+            self.starts.alive(_COMMIT_SECONDS)
+            self._kafka.interrupt()
+            self._committer.commit(first)
 
     def _made_anew(self, assignment: Assignment, earlier: Checkpoint) -> None:
         """The topic is not the one that was read before."""

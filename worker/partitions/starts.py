@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -13,9 +14,10 @@ import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 
 from handlers.options.matching import topics_matcher
+from offsets.finished import read, remove_unnamed
 from offsets.forced import ForcedStart
 from offsets.restore import Start, choose_starts, needs_the_rest_of
-from offsets.stores import FileEntry, OwnStore, PolledKafkaStore, StoreAway
+from offsets.stores import CheckpointError, FileEntry, OwnStore, PolledKafkaStore, StoreAway
 from offsets.topic_ids import TopicIds
 from offsets.types import Mark, TopicPartition
 from worker.configuration import Configuration
@@ -84,6 +86,7 @@ class Starts:
             ]
             entries |= self._entries(others)
             committed |= self.asked(partial(self._kafka.load_committed, others))
+        windows = [name for place in partitions if place in entries and (name := entries[place].window)]
         chosen = choose_starts(
             partitions,
             forced=lambda partition: (
@@ -95,6 +98,7 @@ class Starts:
             kafka=committed,
             topic_ids=topic_ids,
             counts=counts,
+            windows=read(checkpoint.directory, windows, remove=True),
         )
         starts = worded(chosen, self._local)
         if checkpoint.force:
@@ -103,6 +107,13 @@ class Starts:
                 if start.source != "force":
                     starts[partition] = replace(start, reason=f"{start.reason}; {since}")
         return starts, {partition: each.mark for partition, each in committed.items()}
+
+    def settled(self) -> None:
+        """They have begun, which the store knows by now: what it does not count on any more can go."""
+        with contextlib.suppress(CheckpointError):
+            names = [each.window for each in self._local.entries().values() if each.window]
+            group = self.configuration.kafka.group_id
+            remove_unnamed(self.configuration.checkpoint.directory, group, names)
 
     def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, FileEntry]:
         try:

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from handlers.options.matching import topic_matcher
+from offsets.finished import read
 from offsets.restore import Start, began_with, choose_starts
 from offsets.stores import CheckpointError, FileEntry, KafkaStore
 from offsets.stores.kafka import COORDINATOR_BUSY, text_of
@@ -132,6 +133,7 @@ class Cluster:
                 kafka=in_kafka,
                 topic_ids=topic_ids,
                 counts={name: len(self._partitions(name)) for name in topics},
+                windows=read(self._rule.directory, [each.window for each in in_file.values() if each.window]),
             ),
             self.own,
         )

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from handlers.kafka.librdkafka import client_logger
 from handlers.options.matching import topics_matcher
+from offsets.finished import FinishedMap
 from offsets.stores import PolledKafkaStore
 from offsets.topic_ids import TopicIds
 from worker.attempts.circuit import Circuit
@@ -81,6 +82,7 @@ class Components:
         self.book = TableBook(configuration, self.handlers.of, self.metrics.tables.label)
         self.local = own_store(configuration, alone=True)
         self.kafka = PolledKafkaStore(KAFKA_SECONDS)
+        self.finished_map = FinishedMap(checkpoint.directory, configuration.kafka.group_id)
         self.lanes = Lanes(
             lanes.count,
             max_records=lanes.max_records,
@@ -124,8 +126,10 @@ class Components:
             metrics=self.metrics,
             clock=clock,
             fail=fail,
+            finished_map=self.finished_map,
             **({} if journal is None else {"journal": Journaling(journal, self.metrics)}),
         )
+        self.kafka.sending = self.committer.sending
         formats = FormatChoice(configuration.format, configuration.json_layout, configuration.debezium)
         settings = consumer_settings(configuration)
         strategy = str(settings.get("partition.assignment.strategy", ""))
@@ -143,6 +147,7 @@ class Components:
             former=self.former,
             committer=self.committer,
             kafka=self.kafka,
+            finished_map=self.finished_map,
             topic_ids=topic_ids,
             format_of=formats.of_assigned,
             metrics=self.metrics,

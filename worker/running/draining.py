@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from handlers.bounded import Bounded
 from handlers.logs import get_logger
+from offsets.stores import CheckpointError
 from worker.configuration import Configuration
 from worker.fetching.routing import UndecodableHalt
 from worker.running.components import Components
@@ -18,6 +20,7 @@ __all__ = ["Draining", "LateStop"]
 log = get_logger("worker")
 
 _LOOK_SECONDS = 0.01
+_MAP_SECONDS = 2.0
 
 Answer = TypeVar("Answer")
 
@@ -61,6 +64,7 @@ class Draining:
             fetcher.join(KAFKA_SECONDS + configuration.revoke_timeout)
             # Leaving the group commits once more: what Kafka refused in a rebalance it may have taken then.
             clean = clean and self._components.committer.in_kafka and not fetcher.is_alive()
+        self._part("map", _MAP_SECONDS, self._close_map)
         return self._close_handlers() and clean, halted
 
     def finish(self, seconds: float) -> tuple[bool, list[str]]:
@@ -82,6 +86,11 @@ class Draining:
     def _commit(self) -> None:
         self._components.committer.stop()
         self._components.committer.commit()
+
+    def _close_map(self) -> None:
+        with contextlib.suppress(CheckpointError):
+            entries = self._components.local.entries().values()
+            self._components.finished_map.close(each.window for each in entries if each.window)
 
     def _close_handlers(self) -> bool:
         """Unless one of them still handles a batch. Whether none failed; those that are closed stay so."""

@@ -9,6 +9,7 @@ from typing import cast
 
 from confluent_kafka import Message
 
+from offsets.finished import FinishedMap
 from offsets.restore import Start
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, TopicPartition
@@ -29,8 +30,10 @@ class Assignment:
     """
 
     __slots__ = (
+        "_map",
         "before",
         "began_with",
+        "begun",
         "closed",
         "committed",
         "consumed",
@@ -47,9 +50,18 @@ class Assignment:
         "times",
         "topic_id",
         "tracker",
+        "window",
     )
 
-    def __init__(self, partition: TopicPartition, epoch: int, start: Start, format_: Format) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        epoch: int,
+        start: Start,
+        format_: Format,
+        finished_map: FinishedMap | None = None,
+    ) -> None:
+        """`finished_map`: where it is kept what is finished, so that it outlives the process."""
         self.partition = partition
         self.epoch = epoch
         self.start = start
@@ -57,7 +69,8 @@ class Assignment:
         self.topic_id: str | None = None
         """Kafka's id of the topic, as text; None where it could not be told."""
         first = start.offset if isinstance(start.offset, int) else None
-        self.tracker = OffsetTracker(first, start.ahead)
+        self._map = finished_map
+        self.tracker = OffsetTracker(first, start.ahead, finished_map)
         self.committed: int | None = None
         """What Kafka has acknowledged."""
         self.before: Assignment | None = None
@@ -68,8 +81,12 @@ class Assignment:
         """What tells the commit that Kafka holds from any other, as far as it is known."""
         self.in_kafka: Checkpoint | None = None
         """What Kafka holds, as far as this assignment committed it."""
-        self.on_disk: tuple[Checkpoint, Mark | None] | None = None
-        """What the local file holds, as far as this assignment wrote it."""
+        self.begun = False
+        """Where its first records came was to be committed, whether or not it could."""
+        self.window: str | None = None
+        """The window of the map that goes on from the last checkpoint that was taken."""
+        self.on_disk: tuple[Checkpoint, Mark | None, str | None] | None = None
+        """What the local file holds, as far as this assignment wrote it: with the mark and the window."""
         self.end: int | None = None
         """The partition's end as last told by the broker."""
         self.consumed = 0
@@ -96,9 +113,11 @@ class Assignment:
 
     def restart_at(self, offset: int) -> None:
         """Track anew from `offset`: the broker no longer has what came before, or counts anew."""
-        self.tracker = OffsetTracker(offset)
+        self.tracker.end()
+        self.tracker = OffsetTracker(offset, (), self._map)
         self.times.restart()
         self.in_kafka = self.on_disk = None
+        self.begun = False
 
 
 def with_earlier(assignments: Iterable[Assignment]) -> set[Assignment]:

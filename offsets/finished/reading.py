@@ -1,0 +1,175 @@
+"""What a worker that was killed left in its map of finished offsets."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from offsets.finished.layout import FINISHED, RunRecord, Torn, WindowRecord, boot_id, records
+from offsets.finished.segment import is_locked, segments_of, unfinished_files, writer_text
+from offsets.types import Mark, OffsetRange
+
+__all__ = ["Found", "covered", "read", "remove_unnamed"]
+
+_log = structlog.get_logger(__name__)
+
+_NAME = re.compile(r"([0-9a-f]{16}):([0-9]{1,18}):([0-9]{1,18})")
+_FINISHED_FLAGS = re.compile(bytes((FINISHED,)) + b"+")
+
+
+class _Name(NamedTuple):
+    """What a checkpoint has of its window."""
+
+    text: str
+    window: int
+    first: int
+    """The first segment that is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a window told when its worker ended."""
+
+    ranges: tuple[OffsetRange, ...]
+    """Finished offsets, ascending and apart: beyond what its checkpoint says, or some of that again."""
+    marks: frozenset[Mark]
+    """Commits that were sent for it. None of another worker is like one of them."""
+
+
+def read(directory: Path, names: Iterable[str], *, remove: bool = False) -> dict[str, Found]:
+    """What the windows of these names hold, each of a worker that lives no more.
+
+    One is left out whose worker lives, or whose map cannot be used: cut, damaged, given up, or written before
+    the machine was started anew, as a power loss may leave some pages older than others. That is logged, a
+    line for each map. `remove`: and its files are removed, so that nobody comes to use them later.
+    """
+    found: dict[str, Found] = {}
+    wanted: dict[int, list[_Name]] = {}
+    for name in names:
+        parts = _NAME.fullmatch(name)
+        if parts is not None:
+            wanted.setdefault(int(parts[1], 16), []).append(_Name(name, int(parts[2]), int(parts[3])))
+    for writer, its in wanted.items():
+        files: dict[int, Path] = {}
+        try:
+            files = segments_of(directory).get(writer, {})
+            if any(map(is_locked, files.values())):
+                _log.debug("finished_map_in_use", writer=writer_text(writer))
+            else:
+                found |= _named(its, writer, files)
+        except (Torn, OSError) as problem:
+            _log.warning(
+                "finished_map_not_used",
+                directory=str(directory),
+                writer=writer_text(writer),
+                reason=str(problem),
+                hint="the start is at the last checkpoint: what finished since comes again",
+            )
+            if remove:
+                _remove(files.values())
+    return found
+
+
+def remove_unnamed(directory: Path, group: str, names: Iterable[str]) -> None:
+    """Remove the group's maps of dead workers, but those of which its checkpoints name a window."""
+    with contextlib.suppress(OSError):
+        # Of workers that were killed while they made a file.
+        _remove(path for path in unfinished_files(directory, group) if not is_locked(path))
+        needed = {name.split(":")[0] for name in names}
+        for writer, files in segments_of(directory, group).items():
+            if writer_text(writer) not in needed and not any(map(is_locked, files.values())):
+                _remove(files.values())
+
+
+def covered(offset: int, ahead: Iterable[OffsetRange], more: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """All of that joined, ascending and apart: up to `offset`, and the ranges. The first begins with what is
+    below `offset`."""
+    joined: list[OffsetRange] = []
+    for first, end in sorted([OffsetRange(-1, offset), *ahead, *more]):
+        if joined and first <= joined[-1].end:
+            if end > joined[-1].end:
+                joined[-1] = OffsetRange(joined[-1].first, end)
+        else:
+            joined.append(OffsetRange(first, end))
+    return joined
+
+
+def _named(names: Iterable[_Name], writer: int, files: dict[int, Path]) -> dict[str, Found]:
+    """Raises Torn, OSError."""
+    if not files:
+        raise Torn("its files are gone")
+    windows = _windows(writer, files)
+    found = {}
+    for each in names:
+        window = windows.get(each.window)
+        if window is not None:
+            if not set(range(each.first, max(files) + 1)) <= set(files):
+                raise Torn("files of it are gone")
+            found[each.text] = window
+    return found
+
+
+def _windows(writer: int, files: dict[int, Path]) -> dict[int, Found]:
+    """Those that were not ended. Raises Torn, OSError."""
+    boot = boot_id()
+    if boot is None:
+        raise Torn("this system does not tell when it was started")
+    ranges: dict[int, list[OffsetRange]] = {}
+    marks: dict[int, set[Mark]] = {}
+    ended: set[int] = set()
+    for number, path in sorted(files.items()):
+        here: set[int] = set()
+        for record in records(path.read_bytes(), writer, number, boot):
+            if isinstance(record, WindowRecord):
+                here.add(record.window)
+                marks.setdefault(record.window, set()).update(record.marks)
+                if record.ended:
+                    ended.add(record.window)
+            elif record.window not in here:
+                raise Torn("a run is of no window")
+            else:
+                ranges.setdefault(record.window, []).extend(_finished(record))
+    return {
+        window: Found(tuple(_joined(ranges.get(window, ()))), frozenset(its))
+        for window, its in marks.items()
+        if window not in ended
+    }
+
+
+def _finished(run: RunRecord) -> list[OffsetRange]:
+    """All from its start to its end but what is flagged as unfinished."""
+    found = [OffsetRange(run.start, run.end)]
+    if run.sparse is None:
+        flagged = run.first + len(run.flags)
+        spans = [(m.start() + run.first, m.end() + run.first) for m in _FINISHED_FLAGS.finditer(run.flags)]
+        found = [OffsetRange(first, end) for first, end in spans]
+        if run.first > run.start:
+            found.append(OffsetRange(run.start, run.first))
+        if run.end > flagged:
+            found.append(OffsetRange(flagged, run.end))
+        return found
+    found, begin = [], run.start
+    for offset, flag in zip(run.sparse, run.flags, strict=True):
+        if flag != FINISHED:
+            if offset > begin:
+                found.append(OffsetRange(begin, offset))
+            begin = offset + 1
+    if run.end > begin:
+        found.append(OffsetRange(begin, run.end))
+    return found
+
+
+def _joined(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    return covered(-1, (), ranges)[1:]
+
+
+def _remove(files: Iterable[Path]) -> None:
+    for path in files:
+        with contextlib.suppress(OSError):
+            path.unlink()

@@ -1,0 +1,82 @@
+"""The segments of one map of finished offsets, and what is added to them."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from offsets.finished.layout import FIRST_RECORD, Head, RunRecord, run_bytes
+from offsets.finished.segment import Segment
+
+__all__ = ["Placed", "Writer"]
+
+
+class Placed(Protocol):
+    """A window, with its records in the segments."""
+
+    def record_in(self, segment: int) -> bool: ...
+    def bytes_for(self) -> bytes: ...
+    def placed(self, segment: int, record: memoryview) -> None: ...
+    def left(self, segment: int) -> None: ...
+    def end(self) -> None: ...
+
+
+class Writer:
+    """The segments of one map, from its first to the moment when it is given up."""
+
+    def __init__(
+        self, path: Callable[[int, int], Path], boot: bytes, segment_bytes: int, most_bytes: int
+    ) -> None:
+        """Raises OSError."""
+        self.id = secrets.randbits(63)
+        self.segments: dict[int, Segment] = {}
+        self.windows: set[Placed] = set()
+        self._path = path
+        self._boot = boot
+        self._segment_bytes = segment_bytes
+        self._most_bytes = most_bytes
+        self._begun = 0
+        self.begin()
+
+    @property
+    def last(self) -> int:
+        """The number of the segment that is written."""
+        return self._begun
+
+    def begin(self, needed: int = 0) -> None:
+        """Go on in a new segment, with room for so many bytes. Raises OSError."""
+        size = max(self._segment_bytes, FIRST_RECORD + needed + -needed % 8)
+        if size + sum(each.size for each in self.segments.values()) > self._most_bytes:
+            raise OSError(errno.EFBIG, f"it takes more than {self._most_bytes >> 20} MiB")
+        number = self._begun + 1
+        path = self._path(self.id, number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.segments[number] = Segment(path, Head(self._boot, self.id, number, size))
+        self._begun = number
+
+    def add_run(self, window: Placed, record: RunRecord) -> memoryview:
+        """Raises OSError."""
+        data, flags_at = run_bytes(record)
+        self.add_window(window, len(data))
+        return self.segments[self._begun].add(data)[flags_at : flags_at + len(record.flags)]
+
+    def add_window(self, window: Placed, needed: int) -> None:
+        """Have the window's record in the last segment, and room for so many bytes behind it. Raises
+        OSError."""
+        last = self.segments[self._begun]
+        own = window.bytes_for() if not window.record_in(self._begun) else b""
+        if last.left < len(own) + needed:
+            own = window.bytes_for()
+            self.begin(len(own) + needed)
+            last = self.segments[self._begun]
+        if own:
+            window.placed(self._begun, last.add(own))
+
+    def drop_before(self, number: int) -> None:
+        for each in [each for each in self.segments if each < number]:
+            self.segments.pop(each).remove()
+            for window in self.windows:
+                window.left(each)
