@@ -54,7 +54,7 @@ class Member:
         """All records of the partition, which wait in a lane then."""
         assignment = self.parts.assignments.current()[0]
         while assignment.consumed < RECORDS:
-            self.parts.fetcher._receive(self.parts.consumer.consume(100, 0.1))
+            self.parts.fetcher._receiver.receive(self.parts.consumer.consume(100, 0.1))
 
     def named(self) -> str | None:
         """The window that the file's checkpoint counts on."""
@@ -177,8 +177,8 @@ def test_where_it_began_is_remembered_before_the_first_record_is_handled(members
     assert assignment.start.offset == "earliest"
     assert first.named() is None
     handed: list[str | None] = []
-    hand_over = first.parts.fetcher._hand_over
-    first.parts.fetcher._hand_over = lambda *given, **named: (  # type: ignore[method-assign]
+    hand_over = first.parts.fetcher._receiver._hand_over
+    first.parts.fetcher._receiver._hand_over = lambda *given, **named: (  # type: ignore[method-assign]
         handed.append(first.named()),
         hand_over(*given, **named),
     )[1]
