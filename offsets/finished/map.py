@@ -153,6 +153,7 @@ class FinishedMap:
         self._writer: Writer | None = None
         self._windows = 0
         self._may_begin = True
+        self._never = False  # the system does not tell what a map needs
         self._told = False  # that it is given up
         self._refused = False  # a tracker has no window, and is to get one
         self._turned: int | None = None  # the segment from which on everything unfinished will be
@@ -250,11 +251,11 @@ class FinishedMap:
                     segment.remove()
 
     def _begin(self) -> Writer | None:
-        if not self._may_begin:
+        if not self._may_begin or self._never:
             return None
         boot = boot_id()
         if boot is None:
-            self._may_begin = False
+            self._never = True
             _log.info("finished_map_off", reason="this system does not tell when it was started")
             return None
         try:

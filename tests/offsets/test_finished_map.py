@@ -14,6 +14,7 @@ from map_kills import ROWS, Worker, left_by
 from structlog.testing import capture_logs
 
 from offsets.finished import FinishedMap, Window, layout, reading, remove_unnamed
+from offsets.finished import map as map_module
 from offsets.stores import FileStore
 from offsets.types import Mark, OffsetRange
 
@@ -270,6 +271,18 @@ def test_what_cannot_be_written_at_all_costs_the_map_alone(tmp_path: Path) -> No
         none = FinishedMap(tmp_path / "state", "replica")
         assert none.window() is None
         assert not none.turn(), "nothing was saved: it would fail again"
+    assert [each["event"] for each in logs] == ["finished_map_off"]
+
+
+def test_a_system_that_does_not_tell_when_it_was_started_has_none_and_that_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_module, "boot_id", lambda: None)
+    with capture_logs() as logs:
+        worker = Worker(tmp_path / "state")
+        for _ in range(3):
+            worker.checkpoint()
+    assert [each.window for each in worker.trackers] == [None, None]
     assert [each["event"] for each in logs] == ["finished_map_off"]
 
 
