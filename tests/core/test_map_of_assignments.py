@@ -161,8 +161,10 @@ def test_a_tracker_that_counts_anew_and_a_topic_made_anew_have_windows_of_their_
     first, _ = members
     assignment = first.come()
     registered(assignment)
-    windows = [assignment.tracker.window]
+    former = assignment.tracker
+    windows = [former.window]
     assignment.restart_at(7)
+    assert former.window is None, "what it counted is of other records"
     windows.append(assignment.tracker.window)
     new = first.parts.rebalancer.succeed(assignment, "another-id")
     windows.append(new.tracker.window)

@@ -100,6 +100,42 @@ def test_a_map_that_is_torn_at_any_page_is_not_used_at_all_and_that_is_told(tmp_
     assert tried > 4
 
 
+def test_a_run_of_several_pages_that_has_lost_one_is_told(tmp_path: Path) -> None:
+    """There is nothing in that page but flags."""
+    worker = Worker(tmp_path / "state", segment_bytes=8 * PAGE)
+    worker.poll(0, range(6 * PAGE))
+    worker.runs[0][0][0].finish(range(0, 6 * PAGE, 2))
+    folder = dead(tmp_path / "state")
+    [path] = folder.glob("finished-*")
+    data = path.read_bytes()
+    path.write_bytes(data[: 2 * PAGE] + bytes(PAGE) + data[3 * PAGE :])
+    found, [told] = known(folder)
+    assert found == [OffsetRange(-1, 0)]
+    assert told.startswith("a flag is neither")
+
+
+def test_a_byte_that_is_not_what_was_written_is_told_or_means_nothing(tmp_path: Path) -> None:
+    busy(tmp_path / "state")
+    folder = dead(tmp_path / "state")
+    whole = known(folder)[0]
+    path = min(folder.glob("finished-*"))
+    data = path.read_bytes()
+    told = 0
+    for place in (*range(400), *range(400, len(data), 97)):
+        path.write_bytes(data[:place] + bytes((data[place] ^ 0x5A,)) + data[place + 1 :])
+        found, reasons = known(folder)
+        assert found == ([OffsetRange(-1, 10)] if reasons else whole), place
+        told += len(reasons)
+    assert told > 200
+
+
+def test_a_file_has_all_its_blocks_from_the_beginning(tmp_path: Path) -> None:
+    """A page that found no room when it is written would end the process."""
+    busy(tmp_path / "state")
+    for path in (tmp_path / "state").glob("finished-*"):
+        assert path.stat().st_blocks * 512 >= path.stat().st_size
+
+
 @pytest.mark.parametrize("which", [0, -1])
 def test_a_map_of_which_a_file_is_gone_is_not_used(tmp_path: Path, which: int) -> None:
     busy(tmp_path / "state")
