@@ -58,7 +58,8 @@ def test_a_member_that_joins_sees_nothing_again_that_was_finished(make_stage: Ma
     never = {"interval": "1h"}
     first = stage.worker("first", checkpoint={**never, "directory": str(stage.folder / "a")}).start()
     stage.wait_rows(source.count)
-    assert set(stage.committed().values()) == {-1001}, "nothing is committed before a partition leaves"
+    begun = set(stage.committed().values())
+    assert begun == {0}, "only where they began is committed before a partition leaves"
 
     second = stage.worker("second", checkpoint={**never, "directory": str(stage.folder / "b")}).start()
     eventually(lambda: len(partitions_of(first)) == len(partitions_of(second)) == 1)
