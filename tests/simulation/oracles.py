@@ -119,12 +119,12 @@ class Oracles:
     def _watch_file(self, store: Any) -> None:
         save = store.save
 
-        def saved(checkpoints: Any, acknowledged: Any = None) -> None:
+        def saved(checkpoints: Any, *more: Any) -> None:
             for place, checkpoint in checkpoints.items():
                 part = self.ledger.parts.get((checkpoint.topic_id, place.partition))
                 if part is not None:
                     self._all_done(part, checkpoint, "a file says")
-            save(checkpoints, acknowledged)
+            save(checkpoints, *more)
 
         store.save = saved
 

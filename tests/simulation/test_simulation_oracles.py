@@ -49,7 +49,7 @@ def test_a_partition_that_left_while_paused_comes_back_paused(monkeypatch: Patch
 
 
 def test_a_commit_goes_past_what_is_unfinished(monkeypatch: Patch) -> None:
-    def highest(trackers: Sequence[OffsetTracker]) -> list[Checkpoint | None]:
+    def highest(trackers: Sequence[OffsetTracker], **_: bool) -> list[Checkpoint | None]:
         return [None if each.next_offset is None else Checkpoint(each.next_offset) for each in trackers]
 
     monkeypatch.setattr(committer, "checkpoints", highest)
@@ -84,8 +84,10 @@ def test_a_commit_is_remembered_before_it_succeeded(monkeypatch: Patch) -> None:
 def test_what_was_finished_ahead_is_forgotten_at_the_next_assignment(monkeypatch: Patch) -> None:
     real = OffsetTracker.__init__
 
-    def forgetful(self: OffsetTracker, start: int | None = None, restored: Any = ()) -> None:
-        real(self, start)
+    def forgetful(
+        self: OffsetTracker, start: int | None = None, restored: Any = (), finished_map: Any = None
+    ) -> None:
+        real(self, start, (), finished_map)
 
     monkeypatch.setattr(OffsetTracker, "__init__", forgetful)
     found_by("remembered")
@@ -94,11 +96,11 @@ def test_what_was_finished_ahead_is_forgotten_at_the_next_assignment(monkeypatch
 def test_the_file_is_believed_when_kafkas_offset_is_the_one_that_it_knows(monkeypatch: Patch) -> None:
     real = restore._from_file
 
-    def by_offset(file: Any, kafka: Any) -> Any:
+    def by_offset(file: Any, kafka: Any, window: Any) -> Any:
         known = file.acknowledged
         if kafka is not None and known is not None and kafka.mark.offset == known.offset:
             return restore.Start(file.offset, file.ahead, "file", "")
-        return real(file, kafka)
+        return real(file, kafka, window)
 
     monkeypatch.setattr(restore, "_from_file", by_offset)
     found_by("remembered")
