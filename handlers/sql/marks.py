@@ -20,7 +20,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from handlers.api import Change
 from handlers.progress.marks import BEFORE_ALL, WHOLE, Partition, Place, beyond, reached
 from handlers.progress.topic_ids import KnownIds, MadeAnew, TopicId, of_former
-from handlers.sql.kept import Kept
+from handlers.sql.kept_tables import Kept
 from handlers.sql.own_tables import OwnTables
 
 __all__ = ["WHOLE", "Marks", "Pending", "Source"]
@@ -91,7 +91,7 @@ class _Statements:
         )
         self.lock_shard = f"{read} AND shard = {one}{lock}"
         self.share_shard = f"{read} AND shard = {one} {shared}"
-        # Below WHOLE are rows that are no marks (see `handlers.sql.kept`).
+        # Below WHOLE are rows that are no marks (see `handlers.sql.kept_tables`).
         self.lock_shards = f"{read} AND shard > {one}{lock}"
         place = f"shard = {one} AND topic = {one} AND kafka_partition = {one}"
         self.advance = (

@@ -10,7 +10,7 @@ from processing import Stage
 from structlog.testing import capture_logs
 
 from handlers import Change
-from worker.fetching.barriers import further_units
+from worker.fetching.barrier_tables import further_units
 from worker.fetching.routing import Router, UndecodableHalt
 from worker.formats.decoding import LARGE, SMALL, decoded_size
 from worker.formats.interface import Record, UndecodableRecord

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsets.forced import ForcedStart
+from offsets.forced_start import ForcedStart
 from offsets.types import Checkpoint, Committed, Mark, TopicPartition
 
 ORDERS, CARTS = TopicPartition("cdc.shop", 0), TopicPartition("cdc.shop", 1)

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from handlers.spark.log.segment_file import BrokenLog
+from handlers.spark.read.inspection import columns_of, head_of, shown_sql
 from handlers.spark.read.inventory import Facts, Found, facts_of
-from handlers.spark.read.looking import columns_of, head_of, shown_sql
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.runtime.errors import told
 from handlers.spark.table_ref import quoted

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 
 from handlers.logs import get_logger
 from worker.configuration.table_rules import OnFailure
-from worker.fetching.barriers import add_barrier, further_units
+from worker.fetching.barrier_tables import add_barrier, further_units
 from worker.formats.decoding import explained
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 from worker.observing.metrics import Metrics

@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer
 
 from handlers.options.matching import topics_matcher
 from offsets.finished import read, remove_unnamed
-from offsets.forced import ForcedStart
+from offsets.forced_start import ForcedStart
 from offsets.restore import Start, choose_starts, needs_the_rest_of
 from offsets.stores import CheckpointError, FileEntry, OwnStore, PolledKafkaStore, StoreAway
 from offsets.topic_ids import TopicIds

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from handlers.bounded import Bounded
+from handlers.hanging_calls import Bounded
 from handlers.logs import get_logger
 from offsets.stores import CheckpointError
 from worker.configuration import Configuration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from handlers.bounded import Bounded, GivenUp
+from handlers.hanging_calls import Bounded, GivenUp
 from handlers.loading.registry import HandlerTypeError, OptionsError
 from worker.attempts.backoff import describe
 from worker.attempts.bound_handler import BoundHandler

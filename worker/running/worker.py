@@ -12,7 +12,7 @@ import msgspec
 from confluent_kafka import KafkaException
 
 from handlers import StopWorker
-from handlers.bounded import Bounded, GivenUp
+from handlers.hanging_calls import Bounded, GivenUp
 from handlers.logs import get_logger
 from offsets.stores import CheckpointError
 from worker.attempts.backoff import describe

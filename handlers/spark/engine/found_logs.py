@@ -8,7 +8,7 @@ from collections.abc import Collection
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.tables import Tables
 from handlers.spark.log.owner import Owner, fits
-from handlers.spark.read.looking import head_of
+from handlers.spark.read.inspection import head_of
 from handlers.spark.table_ref import TableRef
 
 __all__ = ["FoundLogs"]

@@ -20,7 +20,7 @@ from handlers.spark.locations import LOGS, PENDING
 from handlers.spark.log.owner import logs_below
 from handlers.spark.log.store_choice import files_for
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.read.looking import AnySpark, columns_of, head_of, newest_sql, shown_sql
+from handlers.spark.read.inspection import AnySpark, columns_of, head_of, newest_sql, shown_sql
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.table_ref import TableRef, path_safe, quoted
 

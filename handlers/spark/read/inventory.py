@@ -15,7 +15,7 @@ from handlers.spark.log.owner import Owner, fits, logs_below
 from handlers.spark.log.segment_file import BrokenLog, Head
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
-from handlers.spark.read.looking import columns_of, head_of, log_of, version_of
+from handlers.spark.read.inspection import columns_of, head_of, log_of, version_of
 from handlers.spark.read.view import Columns, folder_sql
 from handlers.spark.runtime.errors import told
 from handlers.spark.table_ref import TableRef, path_of

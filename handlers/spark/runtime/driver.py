@@ -11,7 +11,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from handlers.api import StopWorker
-from handlers.bounded import Bounded
+from handlers.hanging_calls import Bounded
 from handlers.logs import get_logger
 from handlers.spark.close_times import KILLED_SECONDS, STOP_SECONDS
 from handlers.spark.runtime.conf import on_loopback, spark_conf

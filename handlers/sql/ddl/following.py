@@ -35,7 +35,7 @@ from handlers.sql.ddl.keys import change_key
 from handlers.sql.ddl.tables import create_table, drop_table, rename_table, truncate_table
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.deletes import Deletes
-from handlers.sql.kept import Kept, Statement
+from handlers.sql.kept_tables import Kept, Statement
 from handlers.sql.naming import Naming
 
 __all__ = ["DDLResult", "apply"]

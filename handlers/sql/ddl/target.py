@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, TableName
 from handlers.sql.deletes import Deletes
-from handlers.sql.kept import Kept
+from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import NameUnfit, Naming, check_name, check_names
 from handlers.sql.target.known_tables import own_name
 from handlers.sql.types.values import encode, kind_of

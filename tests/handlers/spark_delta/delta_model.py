@@ -23,7 +23,7 @@ from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import fenced
 from handlers.spark.engine.table.merge_size import MergeSize
 from handlers.spark.engine.table.merges import Merges
-from handlers.spark.log.held import Held, Told
+from handlers.spark.log.last_seen_table import Held, Told
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import Segment
 from handlers.spark.rows.shape import Shape

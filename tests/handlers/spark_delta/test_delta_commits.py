@@ -23,7 +23,7 @@ from handlers.spark.delta.commits.held_segments import (
     last_note,
     merged_segment,
 )
-from handlers.spark.log.held import Held, ToldHeld
+from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.rows.added import Mode
 from handlers.spark.runtime.session import SharedSpark

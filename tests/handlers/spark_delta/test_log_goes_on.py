@@ -9,7 +9,7 @@ import pytest
 from delta_model import REF
 
 from handlers.spark.delta.commits.exactly_once import LostCommit, check_goes_on
-from handlers.spark.log.held import Held
+from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.segments import BrokenLog
 
 

@@ -11,7 +11,7 @@ from delta_lab import MakeTable, shape
 
 from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.commits.restored import LostCommit, Restore, check_restores, restore
-from handlers.spark.log.held import Held
+from handlers.spark.log.last_seen_table import Held
 
 
 def test_a_commit_tells_what_it_brought_back() -> None:

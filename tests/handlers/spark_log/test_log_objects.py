@@ -15,9 +15,9 @@ from servers.s3_server import S3Server
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.store_choice import files_for
 from handlers.spark.log.stores import object_stores as object_files
+from handlers.spark.log.stores.conditional_put_check import StoreOverwrites
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError
 from handlers.spark.log.stores.object_stores import ObjectFiles
-from handlers.spark.log.stores.proof import StoreOverwrites
 
 CONNECT: Any = SimpleNamespace(is_classic=False, session=None)
 

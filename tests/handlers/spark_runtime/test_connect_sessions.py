@@ -21,8 +21,8 @@ from spark_sessions import SparkKeeper
 
 from handlers import HandlerContext, TargetUnavailable
 from handlers.spark import SparkHandler
+from handlers.spark.log.stores.conditional_put_check import StoreOverwrites
 from handlers.spark.log.stores.interface import FilesError
-from handlers.spark.log.stores.proof import StoreOverwrites
 from handlers.spark.section import SparkSection
 from handlers.spark.several_writers import UnsafeForSeveral
 from handlers.testing import make_batch, opened

@@ -12,7 +12,7 @@ import pyarrow as pa
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
-from handlers.spark.read.looking import columns_of
+from handlers.spark.read.inspection import columns_of
 from handlers.spark.read.view import view_sql
 from handlers.spark.rows.added import Mode, added_columns, log_schema
 from handlers.spark.rows.shape import Shape

@@ -225,7 +225,7 @@ def test_a_worker_that_has_lost_the_partition_ends_its_statement_before_another_
 def test_a_statement_that_another_session_follows_for_long_is_waited_for(
     make_sql: Callable[[str], SqlLab], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("handlers.sql.kept._LOCK_SECONDS", 0)
+    monkeypatch.setattr("handlers.sql.kept_tables._LOCK_SECONDS", 0)
     lab = make_sql("mariadb")
     sql, row = STATEMENTS["drop and rename"]
     filled(lab)

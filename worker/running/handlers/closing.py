@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from handlers import Handler
-from handlers.bounded import Bounded
+from handlers.hanging_calls import Bounded
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe
 from worker.running.handlers.open_handler import OpenHandler

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from handlers import Handler, HandlerContext
-from handlers.bounded import Bounded, GivenUp
+from handlers.hanging_calls import Bounded, GivenUp
 from handlers.loading.registry import BUILT_IN, create
 from handlers.logs import get_logger
 from handlers.metrics import NO_METRICS, HandlerMetrics

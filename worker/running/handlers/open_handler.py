@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from handlers import Handler
-from handlers.bounded import Bounded
+from handlers.hanging_calls import Bounded
 
 __all__ = ["OpenHandler", "Told"]
 

@@ -10,7 +10,7 @@ import msgspec
 
 from handlers.spark.delta.commits.commit_notes import brought, read_note
 from handlers.spark.delta.commits.restored import Restore, check_restores, restore
-from handlers.spark.log.held import Held
+from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.stores.interface import Files
 
 __all__ = ["Noted", "held_in_files", "note_of_version", "notes_in_files"]

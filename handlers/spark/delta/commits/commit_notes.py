@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from handlers.spark.log.held import Held
+from handlers.spark.log.last_seen_table import Held
 
 __all__ = ["CommitNote", "brought", "read_note"]
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.held_segments import delta_snapshot, held_by, held_in_snapshot, is_committed
 from handlers.spark.delta.commits.restored import LostCommit
-from handlers.spark.log.held import Held
+from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.segments import BrokenLog, SegmentLog
 from handlers.spark.table_ref import TableRef
 

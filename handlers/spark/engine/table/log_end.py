@@ -9,7 +9,7 @@ import pyarrow as pa
 from handlers.spark.delta.commits.exactly_once import check_goes_on
 from handlers.spark.engine.table.merges import Merges
 from handlers.spark.engine.table.work import TableWork
-from handlers.spark.log.held import Held, Told
+from handlers.spark.log.last_seen_table import Held, Told
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.rows.shape import Shape

@@ -14,7 +14,7 @@ from handlers.api import TargetUnavailable
 from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
 from handlers.spark.engine.table.waiting import Unmerged
 from handlers.spark.engine.table.work import TableWork
-from handlers.spark.log.held import Held
+from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.segments import SegmentLog
 
 __all__ = ["Merges"]

@@ -26,7 +26,7 @@ from handlers.spark.engine.table.failures import explained
 from handlers.spark.engine.table.merge_size import MergeSize
 from handlers.spark.engine.table.upkeep_times import UpkeepTimes
 from handlers.spark.engine.table.world import World
-from handlers.spark.log.held import Held, ToldHeld
+from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.segment_file import BrokenLog, Segment, missing, read_head
 from handlers.spark.rows.added import log_schema, shape_of_log
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces

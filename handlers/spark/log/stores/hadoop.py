@@ -12,8 +12,8 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
 from pyspark.errors import PySparkException
 
+from handlers.spark.log.stores.conditional_put_check import Proof
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError, temporary_name
-from handlers.spark.log.stores.proof import Proof
 from handlers.spark.log.stores.random_access import RandomAccess
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore, from_url
 
+from handlers.spark.log.stores.conditional_put_check import Proof
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError
-from handlers.spark.log.stores.proof import Proof
 from handlers.spark.log.stores.random_access import RandomAccess
 
 __all__ = ["ObjectFiles"]
