@@ -72,7 +72,8 @@ def read(directory: Path, names: Iterable[str], *, remove: bool = False) -> dict
                 hint="the start is at the last checkpoint: what finished since comes again",
             )
             if remove:
-                _remove(files.values())
+                # The last one tells that all were given up, and a gap before it is seen.
+                _remove(files[number] for number in sorted(files))
     return found
 
 

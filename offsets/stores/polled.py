@@ -48,7 +48,7 @@ class PolledKafkaStore:
         """`deadline`: seconds that `save` may take; `load` half of it: who asks does so again."""
         self._deadline = deadline
         self.sending: Callable[[Mapping[TopicPartition, Mark]], None] = lambda marks: None
-        """Told what a commit will be known by, before it is sent."""
+        """Told what a commit will be known by, just before it is sent. On the polling thread."""
         self._consumer: Consumer | None = None
         self._poller: int | None = None
         self._lock = threading.Lock()  # guards _request and _away
@@ -91,7 +91,6 @@ class PolledKafkaStore:
 
     def _send(self, offsets: list[confluent_kafka.TopicPartition]) -> None:
         request = _Request(offsets)
-        self.sending(marks_of(offsets))
         with self._lock:
             if self._away:
                 raise CommitInterrupted("a rebalance is under way")
@@ -118,6 +117,8 @@ class PolledKafkaStore:
                 return
             request.sent = True
         try:
+            # Not before: one that never goes would push another, which Kafka may hold, out of the few told.
+            self.sending(marks_of(request.offsets))
             self._attached().commit(offsets=request.offsets, asynchronous=True)
         except KafkaException as error:
             self._end(request, refusal(error.args[0]))

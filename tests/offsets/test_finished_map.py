@@ -272,6 +272,38 @@ def test_a_map_that_is_being_given_up_counts_no_more_whenever_the_worker_is_kill
     assert known(dead(tmp_path / "state")) == ([OffsetRange(-1, 10)], ["its worker had given it up"])
 
 
+def test_what_is_left_of_a_map_that_was_being_removed_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What tells that it is not to be used is in the last file: that goes last."""
+    worker = busy(tmp_path / "state")
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Window, "end", killed)
+        with pytest.raises(Killed):
+            worker.map.give_up(OSError(28, "No space left on device"))
+    folder = dead(tmp_path / "state")
+    listed = reading.segments_of
+
+    def backwards(*given: Any) -> dict[int, dict[int, Path]]:
+        return {writer: dict(sorted(files.items(), reverse=True)) for writer, files in listed(*given).items()}
+
+    monkeypatch.setattr(reading, "segments_of", backwards)  # a folder has no order
+    unlink = Path.unlink
+    count = len(list(folder.glob("finished-*")))
+    assert count > 2
+    for left in reversed(range(count)):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", lambda path: (unlink(path), killed()))
+            with pytest.raises(Killed):
+                reading.read(folder, names(folder), remove=True)
+        assert len(list(folder.glob("finished-*"))) == left
+        assert known(folder)[0] == [OffsetRange(-1, 10)]
+
+
 def test_what_finishes_while_flags_are_moved_is_not_left_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

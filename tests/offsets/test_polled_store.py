@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer
 from integration.process import eventually
 
-from offsets.stores import CommitInterrupted, PolledKafkaStore
-from offsets.types import Checkpoint, OffsetRange, TopicPartition
+from offsets.stores import CheckpointError, CommitInterrupted, PolledKafkaStore
+from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 
 SHOP = TopicPartition("cdc.shop", 0)
 
@@ -54,4 +54,38 @@ def test_the_late_answer_to_an_interrupted_commit_is_not_taken_for_that_to_a_new
             second.result(0.2)
         store.answered(None, consumer.sent[1])
         assert second.result(10)[SHOP].offset == 5
+    consumer.close()
+
+
+def test_only_a_commit_that_is_sent_is_told_as_one_that_kafka_may_hold() -> None:
+    """A window of the map remembers the last few: others would push out the one that Kafka takes late."""
+    store, consumer = PolledKafkaStore(deadline=20), Keeping()
+    store.attach(consumer)
+    told: list[Mark] = []
+    store.sending = lambda marks: told.extend(marks.values())
+    with ThreadPoolExecutor(1) as other:
+        unanswered = other.submit(store.save, {SHOP: Checkpoint(5)})
+
+        def sent() -> bool:
+            store.serve()
+            return bool(consumer.sent)
+
+        eventually(sent)
+        [mark] = told
+        assert mark.offset == 5
+
+        def refused() -> None:
+            # On a thread that does not poll, as the committer's.
+            with pytest.raises(CheckpointError, match="still under way"):
+                store.save({SHOP: Checkpoint(6)})
+
+        with ThreadPoolExecutor(1) as committer:
+            committer.submit(refused).result(20)
+            assert told == [mark]
+            store.interrupt()
+            with pytest.raises(CommitInterrupted):
+                unanswered.result(20)
+            with pytest.raises(CommitInterrupted):
+                committer.submit(store.save, {SHOP: Checkpoint(7)}).result(20)
+    assert told == [mark]
     consumer.close()
