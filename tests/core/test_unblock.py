@@ -279,6 +279,31 @@ def test_an_offset_that_two_partitions_have_must_be_told_apart(start: Start) -> 
     assert (one.tracker.head, two.tracker.head) == (None, 0)
 
 
+def test_a_record_of_a_topic_that_was_made_anew_meanwhile_is_set_aside_before_those_of_the_new_one(
+    start: Start,
+) -> None:
+    former, new = assignment(), assignment()
+    new.epoch, new.before = 2, former
+    handler = Applying({(0, 0)}, lambda _: ValueError("no such column"))
+    stage = start()
+    table = unit("orders", handler, retry=ONCE)
+    stage.lanes.offer(
+        delivery(
+            (table, chunk(former, [record(0), record(1), record(2)])),
+            (table, chunk(new, [record(0), record(1)])),
+        )
+    )
+    stands(stage, table)
+    unblock = Unblocked(stage, table, partitions=(new,))
+    assert "has not been read yet (read up to 2)" in unblock.ask(2_000).message
+    assert unblock.ask(0).result == "set_aside"
+    stands(stage, table)
+    assert (former.tracker.head, new.tracker.head) == (None, 0), "the new one's is tried for itself"
+    assert unblock.ask(0).result == "set_aside"
+    stage.wait(lambda: new.tracker.checkpoint() == Checkpoint(2))
+    assert [offset for offset, _ in handler.applied] == [1, 2, 1]
+
+
 def test_a_handler_that_runs_is_left_alone(start: Start) -> None:
     inside, go_on = threading.Event(), threading.Event()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from handlers.logs import get_logger
+from offsets.types import TopicPartition
 from worker.attempts.set_aside import SetAside
 from worker.lanes.lanes import Lanes
 from worker.lanes.record_location import RecordLocation, locate, numbers
@@ -15,7 +16,7 @@ from worker.lanes.setting_aside import blocked_at, set_aside
 from worker.observing.unblocking import UnblockAnswer, UnblockRequest
 from worker.processing.slow_calls import RunningCalls
 from worker.stuck.record_words import Refused, record_at
-from worker.units.assigned_partition import Assignment, Assignments
+from worker.units.assigned_partition import Assignment, Assignments, with_earlier
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit
 from worker.units.work import Work
@@ -115,6 +116,8 @@ class Unblocking:
             if asked.topic in (None, each.partition.topic)
             and asked.partition in (None, each.partition.partition)
         ]
+        # Of topics made anew since, too: what those brought goes first, and may block the table.
+        owned = sorted(with_earlier(current), key=lambda each: each.epoch)
         if not current:
             have = ", ".join(sorted(str(each.partition) for each in self._assignments.current())) or "none"
             raise Refused(f"this worker does not have that partition; it has {have}. Ask the one that does")
@@ -123,20 +126,20 @@ class Unblocking:
             raise Refused(
                 f"this worker has met no table {asked.table}: the name is database.table, as in status"
             )
-        wanted = dict.fromkeys(current, asked.offset)
+        wanted = dict.fromkeys(owned, asked.offset)
         # In this order: what is held goes to the lanes, and nothing comes back.
         held = {a: unit.table.label for unit, chunk in self._held() for a, _ in numbers([chunk], wanted)}
         seen = locate(self._lanes, units, wanted, self._clock())
-        found = [
-            _Found(assignment, own)
-            for assignment, all_of_it in seen.items()
-            if (own := [place for place in all_of_it if place.unit.table.label == asked.table])
-        ]
+        found: dict[TopicPartition, _Found] = {}
+        for assignment in owned:
+            own = [place for place in seen.get(assignment, ()) if place.unit.table.label == asked.table]
+            if own:
+                found.setdefault(assignment.partition, _Found(assignment, own))
         if len(found) > 1:
-            where = ", ".join(sorted(str(each.assignment.partition) for each in found))
+            where = ", ".join(sorted(map(str, found)))
             raise Refused(f"{asked.table} has offset {asked.offset} in {where}: say --topic and --partition")
-        if found:
-            return found[0]
+        for only in found.values():
+            return only
         whose = {each: own[0].unit.table.label for each, own in seen.items()} | held
         raise Refused("; ".join(_missing(each, asked, whose.get(each)) for each in current))
 
