@@ -30,10 +30,10 @@ def wait_for_merges(worker: WorkerProcess, more: int = 4, within: float = PATIEN
     )
 
 
+@pytest.mark.soak  # handlers/spark_runtime/test_spark_standalone.py loses executors and the master, too
 @pytest.mark.timeout(4 * PATIENCE)
 @pytest.mark.parametrize(
-    "machines",
-    [pytest.param(False, id="executor-application"), pytest.param(True, id="all", marks=pytest.mark.soak)],
+    "machines", [pytest.param(False, id="executor-application"), pytest.param(True, id="all")]
 )
 def test_executors_their_worker_the_application_and_the_master_are_lost_and_no_change_is(
     stage: Stage, spark_cluster: SparkCluster, machines: bool
