@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator,
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.options.shapes import Shaped
 from handlers.options.values import Duration, PositiveDuration, PositiveSize, duration, size
-from handlers.spark.rows.spark_types import read_spark_type
+from handlers.spark.rows.spark_type_texts import read_spark_type
 
 __all__ = ["MergeOptions", "SparkOptions", "UpkeepOptions"]
 

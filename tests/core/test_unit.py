@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lane_building import lanes_of
 from row_stepping import offered
 
-from worker.lanes.cutting import cut, unfold
+from worker.lanes.batch_cutting import cut, unfold
 from worker.units.chunk import RECORD_OVERHEAD, Chunk
 from worker.units.delivery import Delivery
 from worker.units.unit import Unit

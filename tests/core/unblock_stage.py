@@ -10,7 +10,7 @@ from typing import Any, Literal
 from processing import Stage
 
 from worker.formats.interface import Record
-from worker.observing.unblocking import UnblockAnswer, UnblockRequest
+from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.chunk import Chunk

@@ -13,7 +13,7 @@ from example_worker import status_at
 from worker.http import build_app
 from worker.http.access import Access
 from worker.observing.metrics import Metrics
-from worker.observing.unblocking import UnblockAnswer, UnblockRequest, UnblockResult
+from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest, UnblockResult
 
 TOKEN = "a-token-of-the-tests"
 JSON = {"Content-Type": "application/json"}

@@ -18,7 +18,7 @@ from worker.cli.process import _exit_code
 from worker.http import HttpServer, build_app
 from worker.http.access import Access
 from worker.observing.metrics import Metrics
-from worker.observing.unblocking import UnblockAnswer, UnblockRequest
+from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 
 TOKEN = "a-token-of-the-tests"
 

@@ -119,7 +119,7 @@ class Watched(threading.Thread):
         self.join()
 
 
-@pytest.mark.soak  # the demo's tables change while changes flow; each change of columns: spark_delta, spark_ddl
+@pytest.mark.soak  # the demo's tables change while changes flow; each change alone: spark_delta, spark_ddl
 @pytest.mark.parametrize("phase", [200, 1_000])
 def test_columns_change_while_changes_flow_and_every_mode_follows_without_a_stop(
     stage: Stage, spark_keeper: SparkKeeper, phase: int

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from worker.http.access import Access, Guard
 from worker.observing.metrics import Metrics
 from worker.observing.status import WorkerStatus
-from worker.observing.unblocking import UnblockAnswer, UnblockRequest
+from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 
 __all__ = ["Reason", "build_app"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from worker.lanes.cutting import cut, rebind, unfold
+from worker.lanes.batch_cutting import cut, rebind, unfold
 from worker.lanes.idle_processors import IdleProcessors
 from worker.lanes.lane import Lane, Room, Timers, fullest, longest_waiting
 from worker.units.assigned_partition import Assignment

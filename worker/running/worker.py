@@ -23,7 +23,7 @@ from worker.http.access import Access
 from worker.http.app import build_app
 from worker.http.server import HttpServer, ListenError
 from worker.observing.status import WorkerState
-from worker.observing.unblocking import UnblockAnswer, UnblockRequest
+from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.partitions.own_store import opened
 from worker.partitions.whole_share import SharedTopics
 from worker.processing.slow_calls import SlowCalls

@@ -13,7 +13,7 @@ from worker.attempts.set_aside import SetAside
 from worker.lanes.lanes import Lanes
 from worker.lanes.record_location import RecordLocation, locate, numbers
 from worker.lanes.setting_aside import blocked_at, set_aside
-from worker.observing.unblocking import UnblockAnswer, UnblockRequest
+from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.processing.slow_calls import RunningCalls
 from worker.stuck.record_words import Refused, record_at
 from worker.units.assigned_partition import Assignment, Assignments, with_earlier

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from handlers.mysql.types import read_type
 from handlers.spark.rows.conversions import ColumnType, fitting, singles, text, time_text
-from handlers.spark.rows.spark_types import MOST_DIGITS, read_spark_type
+from handlers.spark.rows.spark_type_texts import MOST_DIGITS, read_spark_type
 
 __all__ = ["STRING", "ColumnType", "column_type", "override", "spark_name", "text", "time_text"]
 

@@ -12,7 +12,7 @@ import msgspec
 
 from worker.commands.asking.connection import Unreachable, WorkerConnection, address_of, is_configuration
 from worker.configuration import Configuration
-from worker.observing.unblocking import UnblockAnswer, UnblockRequest
+from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.observing.visible_text import printable
 
 __all__ = ["unblock"]
