@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lane_building import has_room
 from stepping import Doing, SteppedProcessor, nobody_sleeps_while_there_is_work
 
+from worker.configuration import LanesRule
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
@@ -54,6 +55,7 @@ class LanesMachine(RuleBasedStateMachine):
         self.waiting: dict[Unit, list[Place]] = {each: [] for each in self.units}  # to be done, in order
         self.not_before = dict.fromkeys(self.units, 0.0)
         self.held: Delivery | None = None
+        self.max_records, self.max_bytes = MAX_RECORDS, MAX_BYTES
 
     @rule(polls=st.lists(POLLS, min_size=1, max_size=3))
     def fetch(self, polls: list[tuple[int, list[tuple[int, int]], int, bool]]) -> None:
@@ -72,7 +74,7 @@ class LanesMachine(RuleBasedStateMachine):
             self.offer(delivery(*made))
 
     def offer(self, what: Delivery) -> None:
-        fits = has_room(self.lanes, what, max_records=MAX_RECORDS, max_bytes=MAX_BYTES)
+        fits = has_room(self.lanes, what, max_records=self.max_records, max_bytes=self.max_bytes)
         assert self.lanes.offer(what) == fits
         assert self.lanes.pressed == (not fits)
         self.held = None if fits else what
@@ -174,6 +176,22 @@ class LanesMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.clock.now += seconds
 
+    @rule(records=st.sampled_from([2, MAX_RECORDS, 60]), share=st.sampled_from([0.1, 1.0, 3.0]))
+    def other_bounds(self, records: int, share: float) -> None:
+        self.max_records, self.max_bytes = records, int(share * MAX_BYTES)
+        bounds = {"max_records": records, "max_bytes": self.max_bytes, "work_stealing": self.stealing}
+        rule_ = LanesRule.model_validate({"count": LANES, **bounds})
+        assert self.lanes.resize(rule_, lambda each: each.lane, self.units) == []
+        if self.held is not None and self.held.parts:
+            fits = has_room(self.lanes, self.held, max_records=records, max_bytes=self.max_bytes)
+            assert self.lanes.wait_for_space(0.0) == fits
+
+    @rule(table=st.sampled_from(range(len(RULES))), wait=st.sampled_from([0.0, 2.0, 7.0, 30.0]))
+    def another_rule(self, table: int, wait: float) -> None:
+        changed = self.units[table]
+        self.lanes.give_tables([(changed, unit(f"t{table}", batch=RULES[table] | {"max_wait": wait}).table)])
+        self.not_before[changed] = 0.0  # what it keeps is tried at once
+
     @rule(partition=st.integers(0, 1))
     def a_partition_leaves_and_comes_again(self, partition: int) -> None:
         gone = self.partitions[partition]
@@ -206,6 +224,14 @@ class LanesMachine(RuleBasedStateMachine):
             assert (lane.records, lane.bytes) == (records, size)
             assert len(set(lane.ready)) == len(lane.ready)
             assert all(each.state is UnitState.READY for each in lane.ready)
+
+    @invariant()
+    def who_gathers_may_get_more_and_waits_no_longer_than_it_may(self) -> None:
+        for each in getattr(self, "units", ()):
+            if each.state is UnitState.GATHERING:
+                assert each.records < min(each.table.max_records, self.max_records)
+                assert each.bytes < min(each.table.max_bytes, self.max_bytes)
+                assert each.due == each.chunks[0].enqueued + each.table.max_wait
 
     @invariant()
     def nobody_sleeps_while_there_is_work_for_it(self) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from building import Clock, assignment, unit
+from building import Clock, assignment, chunk, delivery, record, unit
 from lane_building import BIG, Source, closed, lanes_of, offsets, taken
 
 from worker.lanes.lanes import Lanes
@@ -88,3 +88,33 @@ def test_what_a_running_batch_puts_back_of_a_partition_that_left_is_gone(clock: 
     assert {piece.assignment for piece in rest.chunks} == {staying.assignment}
     lanes.finish(0, rest)
     assert lanes.lanes[0].records == lanes.lanes[0].bytes == 0
+
+
+def test_it_is_no_dead_end_when_what_had_no_room_left_with_its_partition(clock: Clock) -> None:
+    """The commit that follows takes as long as the broker does: nothing is offered anew until then."""
+    lanes = lanes_of(clock, 1, max_records=4)
+    leaving, staying = Source(lanes, assignment(0)), Source(lanes, assignment(1))
+    bad, other = unit("bad"), unit("other")
+    staying.offer((bad, 3))
+    lanes.halt(0, taken(lanes, 0), "it cannot be")
+    assert not leaving.offer((other, 2))
+    assert lanes.dead_end()
+    lanes.withdraw([bad, other], closed(leaving.assignment), 0.0)
+    assert not lanes.dead_end()
+    assert not lanes.pressed
+
+
+def test_what_stays_of_a_delivery_that_had_no_room_is_no_dead_end_if_it_fits(clock: Clock) -> None:
+    lanes = lanes_of(clock, 1, max_records=4)
+    leaving, staying = assignment(0), assignment(1)
+    bad, other = unit("bad"), unit("other")
+    Source(lanes, staying).offer((bad, 3))
+    lanes.halt(0, taken(lanes, 0), "it cannot be")
+    records = [[record(0), record(1)], [record(3)]]
+    pieces = [chunk(of, made) for of, made in zip((leaving, staying), records, strict=True)]
+    assert not lanes.offer(delivery(*((other, piece) for piece in pieces)))
+    assert lanes.dead_end()
+    lanes.withdraw([bad, other], closed(leaving), 0.0)
+    assert lanes.pressed
+    assert not lanes.dead_end()
+    assert lanes.wait_for_space(0.0)

@@ -46,10 +46,14 @@ class Backlog:
         return [part for delivery in tuple(self._waiting) for part in delivery.parts]
 
     def bound(self, max_records: int, max_bytes: int) -> None:
-        """Other bounds from now on, and tables have other home lanes."""
+        """Other bounds from now on, and tables have other home lanes: what is held is cut to fit, and offered
+        at once."""
         self._max_records, self._max_bytes = max_records, max_bytes
-        for delivery in self._waiting:
+        held = tuple(self._waiting)
+        for delivery in held:
             delivery.recount()
+        self._waiting = deque(piece for each in held for piece in each.pieces(max_records, max_bytes))
+        self.offer()
 
     def leave(self, gone: set[Assignment]) -> None:
         """Forget what belongs to partitions that left."""

@@ -35,6 +35,8 @@ def resize(
     lanes.extend(Lane(number, lock) for number in range(first, rule.count))
     room.max_records, room.max_bytes = rule.max_records, rule.max_bytes
     schedule.rehome(rule.count, home, units, stealing=rule.work_stealing)
+    schedule.look_again()
+    schedule.wake()
     for lane in lanes:
         lane.condition.notify_all()
     free = [lane for lane in lanes[: rule.count] if lane.number >= first or not lane.manned]
@@ -44,7 +46,8 @@ def resize(
 
 
 def give_tables(changed: Iterable[tuple[Unit, Table]], schedule: Schedule) -> None:
-    """Let tables go on by other rules and handlers; what halted or waits to be tried again is tried now."""
+    """Let tables go on by other rules and handlers; what halted or waits to be tried again is tried now, and
+    who gathers a fuller batch does so by the new rule."""
     for unit, table in changed:
         members = unit.members()
         for member in members:
@@ -53,4 +56,5 @@ def give_tables(changed: Iterable[tuple[Unit, Table]], schedule: Schedule) -> No
         for member in again:
             member.mended()
         schedule.let_run(again)
+    schedule.look_again()
     schedule.wake()

@@ -2,7 +2,8 @@
 
 put (`offer`), `take`, `finish`, `give_back`: the four verbs of the interface. A unit (a table; with order by
 row a shard of one) has at most one batch running; an idle processor takes a whole ready unit from the fullest
-lane, so that one hot lane never leaves the others idle.
+lane, so that one hot lane never leaves the others idle. What was taken ends once: to finish, give back, halt
+or spread it again is refused (RuntimeError), for what it held may be released already.
 """
 
 from __future__ import annotations
@@ -41,8 +42,7 @@ class Lanes(SeenLanes):
                 schedule.let_run(schedule.timers.waiting())
                 schedule.wake()
                 return False
-            self._refused = None
-            schedule.pressed = False
+            self._forget_refused()
             self._room.take(delivery)
             now = self._clock()
             for unit, chunk in delivery.parts:
@@ -63,8 +63,7 @@ class Lanes(SeenLanes):
     def forget_refused(self) -> None:
         """The refused delivery is not coming back."""
         with self._lock:
-            self._refused = None
-            self._schedule.pressed = False
+            self._forget_refused()
 
     def withdraw(self, units: Iterable[Unit], gone: set[Assignment], timeout: float) -> list[str]:
         """Forget what the units hold of partitions that leave, marked closed before, and wait until their
@@ -73,6 +72,10 @@ class Lanes(SeenLanes):
         The fetcher's thread only: nothing is offered meanwhile."""
         with self._lock:
             units = [unit for unit in units if not unit.at_rest]
+            if self._refused is not None:
+                self._refused = self._refused.without(gone)
+                if not self._refused.parts:
+                    self._forget_refused()
             self._schedule.drop(units, gone)
             self._schedule.wake()
             self._withdrawing = True
@@ -157,7 +160,7 @@ class Lanes(SeenLanes):
         """The batch is not done: keep it, and offer it again after `delay` seconds. The processor is free."""
         with self._lock:
             unit, schedule = work.unit, self._schedule
-            self._leave(number)
+            self._leave(number, work)
             unit.error = error
             schedule.kept[unit] = work
             unit.due = self._clock() + delay
@@ -177,7 +180,7 @@ class Lanes(SeenLanes):
         """A change of it failed for good: its unit stops here, still counting against the bounds."""
         with self._lock:
             unit, schedule = work.unit, self._schedule
-            self._leave(number)
+            self._leave(number, work)
             unit.error = error
             schedule.kept[unit] = work
             unit.state = UnitState.HALTED
@@ -198,15 +201,16 @@ class Lanes(SeenLanes):
     def shorten(self, number: int, work: Work, records: int) -> Work:
         """Cut a running batch after its first `records`; the rest goes back to the front of its queue."""
         with self._lock:
+            lane = self._running(number, work)
             self._schedule.put_back(work.unit, work.unfinished_chunks(records))
-            self.lanes[number].running = first = work.head(records)
+            lane.running = first = work.head(records)
             return first
 
     def spread(self, number: int, work: Work, spread: Spread) -> None:
         """The batch of a table in row order is decoded: queue its rows in their shards."""
         with self._lock:
             unit, schedule = work.unit, self._schedule
-            self._leave(number)
+            self._leave(number, work)
             unit.mended()
             self._room.release(unit, spread.records, spread.bytes)
             schedule.spread(unit, spread.parts)
@@ -220,7 +224,7 @@ class Lanes(SeenLanes):
 
     def _finish(self, number: int, work: Work) -> None:
         unit, schedule = work.unit, self._schedule
-        unit.turns.ran(work.records, self._leave(number), shortened=work.shortened)
+        unit.turns.ran(work.records, self._leave(number, work), shortened=work.shortened)
         if unit.error is not None:
             unit.mended()
         unit.state = UnitState.IDLE

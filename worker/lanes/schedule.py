@@ -93,7 +93,7 @@ class Schedule:
         if (unit.chunks[0].alone or unit.shards is not None) and self._stands(unit):
             return
         wait = unit.table.max_wait
-        if wait <= 0 or self.pressed or unit.full(self._room.max_records):
+        if wait <= 0 or self.pressed or unit.full(self._room.max_records, self._room.max_bytes):
             self._make_ready(unit)
         elif unit.state is not UnitState.GATHERING:
             unit.state = UnitState.GATHERING
@@ -116,6 +116,13 @@ class Schedule:
         """They need not wait any longer."""
         for unit in units:
             self._make_ready(unit)
+
+    def look_again(self) -> None:
+        """Bounds or rules are others now: who gathers, or waits until fewer rows are spread, goes by them."""
+        for unit in self.timers.waiting():
+            unit.state = UnitState.IDLE
+            self.arrange(unit)
+        self._look_at_crowded()
 
     def next_ready(self, lane: Lane) -> Unit:
         """The head of this lane's queue, or else of another's; there is a ready unit somewhere."""
@@ -279,7 +286,10 @@ class Schedule:
         if whole.state is UnitState.WAITING_FOR_OTHERS:
             self.arrange(whole)
         if self._crowded and self._room.may_spread():
-            crowded, self._crowded = self._crowded, {}
-            for table in crowded:
-                if table.state is UnitState.WAITING_FOR_OTHERS:
-                    self.arrange(table)
+            self._look_at_crowded()
+
+    def _look_at_crowded(self) -> None:
+        crowded, self._crowded = self._crowded, {}
+        for table in crowded:
+            if table.state is UnitState.WAITING_FOR_OTHERS:
+                self.arrange(table)

@@ -123,12 +123,23 @@ class SeenLanes:
 
     # -- under the lock
 
-    def _leave(self, number: int) -> float:
+    def _running(self, number: int, work: Work) -> Lane:
+        """The lane that runs this batch. RuntimeError, and nothing done: it ended before, or is another's."""
         lane = self.lanes[number]
+        if lane.running is not work:
+            raise RuntimeError(f"lane {number} does not run this batch of {work.unit.table.label} (any more)")
+        return lane
+
+    def _leave(self, number: int, work: Work) -> float:
+        lane = self._running(number, work)
         lane.running = None
         elapsed = self._clock() - lane.since
         lane.busy_seconds += elapsed
         return elapsed
+
+    def _forget_refused(self) -> None:
+        self._refused = None
+        self._schedule.pressed = False
 
     def _tell(self) -> None:
         if self._withdrawing:

@@ -31,7 +31,8 @@ class Delivery:
         """Tables have other home lanes now."""
         records: dict[int, int] = {}
         for unit, chunk in self.parts:
-            records[unit.lane] = records.get(unit.lane, 0) + len(chunk.messages)
+            if chunk.messages:
+                records[unit.lane] = records.get(unit.lane, 0) + len(chunk.messages)
         self.records = records  # at once: processors look whether it fits
 
     def pieces(self, max_records: int, max_bytes: int) -> list[Delivery]:

@@ -149,12 +149,13 @@ class Unit:
         """Whether it or a shard of it is. Any thread."""
         return any(unit.state is UnitState.HALTED for unit in self.members())
 
-    def full(self, most_records: int) -> bool:
-        """Whether waiting for more would not make a better batch."""
+    def full(self, most_records: int, most_bytes: int) -> bool:
+        """Whether waiting for more would not make a better batch. `most_records`, `most_bytes`: what its lane
+        can hold."""
         table = self.table
         return (
             self.records >= min(table.max_records, most_records)
-            or self.bytes >= table.max_bytes
+            or self.bytes >= min(table.max_bytes, most_bytes)
             or self.chunks[0].alone
             or self.chunks[-1].alone
         )
@@ -182,9 +183,9 @@ class Shard(Unit):
         self.number = self.shard = number
         self.turns = shards.turns
 
-    def full(self, most_records: int) -> bool:
+    def full(self, most_records: int, most_bytes: int) -> bool:
         # What the table has next waits until its shards are empty, or hold less.
-        return self.whole.state is UnitState.WAITING_FOR_OTHERS or super().full(most_records)
+        return self.whole.state is UnitState.WAITING_FOR_OTHERS or super().full(most_records, most_bytes)
 
 
 class Shards:
