@@ -304,6 +304,22 @@ def test_a_record_of_a_topic_that_was_made_anew_meanwhile_is_set_aside_before_th
     assert [offset for offset, _ in handler.applied] == [1, 2, 1]
 
 
+def test_an_order_stands_though_one_about_another_record_of_the_batch_follows(start: Start) -> None:
+    """One handler stands at the record, and another before it, which comes to it later."""
+    first = Applying({(0, 0), (1, 0)}, lambda _: ValueError("no"))
+    second = Applying({(1, 0)}, lambda _: ValueError("no"))
+    stage = start()
+    table = unit("orders", first, second, retry=ONCE)
+    stage.offer((table, range(3)))
+    stands(stage, table)
+    unblock = Unblocked(stage, table, clock=Hasty())
+    assert unblock.ask(1).result == "ordered"
+    assert unblock.ask(0).result == "set_aside"
+    stage.wait(lambda: stage.checkpoint() == Checkpoint(3))
+    assert [offset for offset, _ in first.applied] == [2]
+    assert [offset for offset, _ in second.applied] == [0, 2]
+
+
 def test_a_handler_that_runs_is_left_alone(start: Start) -> None:
     inside, go_on = threading.Event(), threading.Event()
 

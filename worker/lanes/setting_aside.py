@@ -17,7 +17,7 @@ def set_aside(lanes: Lanes, unit: Unit, work: Work, number: int, order: SetAside
         schedule = lanes.schedule
         if schedule.kept.get(unit) is not work or not blocked_at(unit, work, number):
             return False
-        work.order = (number, order)
+        work.orders = {**work.orders, number: order}  # one that was given before stands
         for run in work.runs:
             run.circuit.hurry()
         if unit.state in (UnitState.HALTED, UnitState.BACKOFF):

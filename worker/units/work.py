@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from handlers import Batch, Change
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Work"]
 
+_NONE: Mapping[int, SetAside] = {}
+
 
 class Work:
     """A batch of one unit on its way through its handlers: which records, and how far each handler is."""
@@ -33,7 +35,7 @@ class Work:
         "finished",
         "lent",
         "most_bytes",
-        "order",
+        "orders",
         "records",
         "runs",
         "shortened",
@@ -63,8 +65,8 @@ class Work:
         self.tried_again = False
         """It has been decoded anew because of that: from then on copies are given."""
         self.most_bytes = SMALL
-        self.order: tuple[int, SetAside] | None = None
-        """A record of it, by its number, that is to be set aside. Given while the batch does not run."""
+        self.orders: Mapping[int, SetAside] = _NONE
+        """Its records that are to be set aside, by their number. Given while the batch does not run."""
 
     @property
     def rule(self) -> TableRule:
@@ -96,15 +98,15 @@ class Work:
 
     def order_of(self, number: int) -> SetAside | None:
         """What is ordered about the record."""
-        return self.order[1] if self.order is not None and self.order[0] == number else None
+        return self.orders.get(number)
 
     def ordered(self, place: int) -> tuple[int, SetAside] | None:
         """What is ordered about the record of the change at `place`, and where that record's changes end."""
-        if self.order is None:
+        if not self.orders:
             return None
-        number, order = self.order
-        begin = self.ends[number - 1] if number else 0
-        return (self.ends[number], order) if begin <= place < self.ends[number] else None
+        number = bisect_right(self.ends, place)
+        order = self.orders.get(number)
+        return None if order is None else (self.ends[number], order)
 
     def stands_at(self) -> set[int]:
         """The records, by their number, that its handlers are to go on with; before it is decoded, and for a
@@ -227,7 +229,7 @@ class Work:
             taken.append(chunk if len(chunk.messages) <= records else chunk.split(records)[0])
             records -= len(chunk.messages)
         work = Work.of(self.unit, taken)
-        work.order = self.order
+        work.orders = self.orders
         return work
 
     def unfinished_chunks(self, first: int | None = None) -> list[Chunk]:
