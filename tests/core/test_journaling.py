@@ -12,6 +12,8 @@ from structlog.testing import capture_logs
 
 from offsets.journal import Journal
 from offsets.stores import FileStore
+from offsets.tracker import OffsetTracker
+from offsets.types import OffsetRange
 from worker.formats.source_times import SourceTimes
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
@@ -73,6 +75,19 @@ def test_each_checkpoint_of_a_partition_that_moved_becomes_a_unit_with_its_sourc
     site.committer.commit()
     assert site.journaled(site.first) == [(5, SECOND + 4), (8, SECOND + 7)]
     assert site.journaled(site.second) == [(0, None), (2, SECOND + 1)], "where it began, too"
+
+
+def test_a_position_behind_what_an_earlier_worker_finished_tells_no_time_of_what_came_before(
+    site: Site,
+) -> None:
+    site.first.tracker = OffsetTracker(0, [OffsetRange(1, 5)])
+    site.finish(site.first, 1)
+    site.committer.commit()
+    assert site.journaled(site.first) == [(5, None)], "those before 5 happened later than the one that came"
+    site.first.came([record(offset) for offset in range(1, 8)])
+    site.first.tracker.register([5, 6, 7]).finish([5, 6, 7])
+    site.committer.commit()
+    assert site.journaled(site.first) == [(5, None), (8, SECOND + 7)]
 
 
 def test_a_position_that_waits_has_the_time_of_its_place_not_of_what_came_since(site: Site) -> None:

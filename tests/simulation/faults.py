@@ -112,7 +112,8 @@ class Faults:
         process = self._running(event.who)
         if process is None or process.worker is None:
             return
-        process.next_configuration = self._plan.configuration(lanes=self._random.choice((1, 2, 3, 5)))
+        configuration = self._plan.configuration(lanes=self._random.choice((1, 2, 3, 5)))
+        process.next_configuration = self._world.placed(process.folder, configuration)
         process.most_records = max(process.most_records, process.next_configuration.lanes.max_records)
         process.worker._reloader.want()
 
@@ -123,6 +124,7 @@ class Faults:
         for process in self.alive():
             self._world.kill(process)
         self._world.disk.lose_power()
+        self._other_files(None)
         self._wait(event.seconds)
         for number in range(self._plan.workers):
             if self._running(number) is None:
@@ -137,17 +139,19 @@ class Faults:
         self._world.disk.tear(f"{folder}/{_NAMES[0]}")
         if self._random.random() < 0.3:
             self._world.disk.tear(f"{folder}/{_NAMES[1]}")
+        self._other_files(folder)
         self._again(event)
 
     def _old_files(self, event: Event) -> None:
         """A backup of the checkpoint folder comes back while the worker is down."""
-        backup = self._world.disk.keep()
+        folder = self._plan.folder(event.who)
+        backup = self._world.disk.keep(folder)
         self._wait(event.seconds)
         process = self._running(event.who)
         if process is not None:
             self._world.kill(process)
-        folder = self._plan.folder(event.who)
-        self._world.disk.put_back({n: d for n, d in backup.items() if n.startswith(f"{folder}/")})
+        self._world.disk.put_back(folder, backup)
+        self._other_files(folder)
         self._again(event)
 
     def _no_files(self, event: Event) -> None:
@@ -156,12 +160,18 @@ class Faults:
         if process is not None:
             self._world.kill(process)
         self._world.disk.remove(self._plan.folder(event.who))
+        self._other_files(self._plan.folder(event.who))
         self._again(event)
 
     def _full(self, event: Event) -> None:
         self._world.disk.full = True
         self._wait(event.seconds)
         self._world.disk.full = False
+
+    def _other_files(self, folder: str | None) -> None:
+        """What is in this folder, by default in all, is not what was written there last."""
+        self._world.oracles.memory.forget(folder)
+        self._world.oracles.journals.forget(folder)
 
     # -- brokers
 
@@ -216,7 +226,7 @@ class Faults:
         topic = self._topic()
         place = TOPIC, event.who % len(topic.logs)
         known = cluster.group.committed.get(place)
-        if known is not None:
+        if known is not None and oracles.is_of_today(TOPIC, known):
             low = topic.logs[place[1]].low
             cluster.group.committed[place] = (self._random.randint(min(low, known[0]), known[0]), "")
             oracles.moved.add(oracles.ledger.part(topic.id, TOPIC, place[1]))

@@ -25,6 +25,13 @@ class Written:
     """When its owner handled it last, as a number that grows; 0: only others did."""
     excused: str = ""
     """Why it need not be handled: Kafka no longer has it."""
+    gone: bool = False
+    """Kafka no longer has it, whether it was handled or not."""
+
+    @property
+    def source_ms(self) -> int:
+        """When it happened in its source, in milliseconds since 1970."""
+        return 1_763_000_000_000 + self.number
 
     @property
     def settled(self) -> bool:
@@ -44,7 +51,7 @@ class Unit:
         """(a record, one before it that was handled once more after it): the target has old values."""
         newest: Written | None = None
         for record in self.records:
-            if not record.applied or record.excused:
+            if not record.applied or record.gone:
                 continue
             if newest is not None and record.applied < newest.applied:
                 return record, newest
@@ -110,6 +117,7 @@ class Ledger:
 
     def excuse(self, records: list[Written], why: str) -> None:
         for record in records:
+            record.gone = True
             if not record.handled:
                 record.excused = why
                 record.unit.settle()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from offsets import metadata
 from offsets.types import Checkpoint
+from worker.lanes.lane import Lane
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.delivery import Delivery
 
 from .brokers.group import Place
 from .ledger import Ledger, Part, Unit
+from .memory import Journals, Memory
 
 if TYPE_CHECKING:
     from .world import Running, World
@@ -23,6 +26,8 @@ __all__ = ["Oracles"]
 @dataclass(slots=True, eq=False)
 class _Begun:
     units: list[Unit]
+    owned: dict[Part, Assignment]
+    """Of the partitions that nobody else was given since: the assignments under which it has them."""
 
 
 class Oracles:
@@ -35,7 +40,11 @@ class Oracles:
         self._in_handlers: dict[Running, set[Unit]] = {}
         self._remembered: dict[Assignment, tuple[Part, Checkpoint]] = {}
         self._applied = 0
+        self._holders: dict[Part, Assignment] = {}
+        """Who was given each partition last."""
         self._highest: dict[Part, int] = {}
+        self.memory = Memory(world, self.ledger)
+        self.journals = Journals(world, self.ledger)
         self.moved: set[Part] = set()
         """Partitions whose position somebody set back, or whose end was cut off."""
 
@@ -47,7 +56,7 @@ class Oracles:
         """Look into a worker where the rules speak of what is inside."""
         components = process.worker.components
         self._watch_lanes(process, components.lanes)
-        self._watch_assignments(components.assignments)
+        self._watch_assignments(process, components.assignments)
         self._watch_file(components.local)
 
     # -- handlers
@@ -75,7 +84,8 @@ class Oracles:
         first = records[0] if records else None
         where = "" if first is None else f" {first.part} {first.offset}+{len(records)}"
         self._world.note(process.name, f"handles {table}{'' if shard is None else f'/{shard}'}{where}")
-        return _Begun(list(reached))
+        parts = dict.fromkeys(record.part for record in records)
+        return _Begun(list(reached), {p: a for p in parts if (a := self._owned(process, p)) is not None})
 
     def end(self, process: Running, begun: _Begun, done: list[int]) -> None:
         self._in_handlers[process].difference_update(begun.units)
@@ -83,7 +93,8 @@ class Oracles:
         for number in done:
             record = self.ledger.written[number]
             record.handled += 1
-            if self._owns(process, record.part):
+            held = begun.owned.get(record.part)
+            if held is not None and held is self._owned(process, record.part):
                 record.applied = self._applied
             record.unit.settle()
         self._world.note(process.name, f"handled {len(done)} of {begun.units[0].name if begun.units else ''}")
@@ -130,7 +141,7 @@ class Oracles:
 
     # -- what is fetched
 
-    def _watch_assignments(self, assignments: Assignments) -> None:
+    def _watch_assignments(self, process: Running, assignments: Assignments) -> None:
         add = assignments.add
 
         def added(new: list[Assignment]) -> None:
@@ -138,6 +149,9 @@ class Oracles:
             for each in new:
                 part = self._part(each.partition)
                 known = self._world.cluster.group.committed.get(tuple(each.partition))
+                if part is not None:
+                    self._holders[part] = each
+                    self.memory.assigned(process, each, part, known)
                 if part is None or known is None or each.topic_id not in (None, part.topic_id):
                     continue
                 checkpoint = metadata.decode(known[1], known[0]) or Checkpoint(known[0])
@@ -150,10 +164,11 @@ class Oracles:
         offer = lanes.offer
 
         def offered(delivery: Delivery) -> bool:
+            before = {lane: lane.records for lane in lanes.lanes}
             taken = offer(delivery)
             if taken:
                 self._nothing_again(process, delivery)
-                self._bounds(process, lanes)
+                self._bounds(process, lanes, before)
             return taken
 
         lanes.offer = offered  # type: ignore[method-assign]
@@ -161,6 +176,14 @@ class Oracles:
     def _nothing_again(self, process: Running, delivery: Delivery) -> None:
         """`remembered`: what Kafka knew to be finished when the partition came is not handled again."""
         for _, chunk in delivery.parts:
+            for message in getattr(chunk, "messages", ()):
+                if self.memory.knows(chunk.assignment, message.offset()):
+                    self.broken(
+                        "kill",
+                        f"{process.name} is to handle {message.offset()} of {chunk.assignment.partition} "
+                        "again, which was finished when its worker was killed",
+                    )
+                    return
             known = self._remembered.get(chunk.assignment)
             if known is None or known[0] in self.moved:
                 continue
@@ -174,11 +197,12 @@ class Oracles:
                     )
                     return
 
-    def _bounds(self, process: Running, lanes: Lanes) -> None:
-        """`bounds`: records of each lane, bytes of all, but for one record that is larger than that."""
+    def _bounds(self, process: Running, lanes: Lanes, before: Mapping[Lane, int]) -> None:
+        """`bounds`: records of each lane, bytes of all, but for one record that is larger than that, and for
+        what a lane has of others that were given up."""
         rule = process.configuration.lanes
         for lane in lanes.lanes:
-            if lane.records > process.most_records:
+            if lane.records > max(process.most_records, before.get(lane, 0)):
                 self.broken("bounds", f"lane {lane.number} of {process.name} holds {lane.records} records")
         held = sum(lane.bytes for lane in lanes.lanes)
         if held > rule.max_bytes and sum(lane.records for lane in lanes.lanes) > 1:
@@ -217,18 +241,19 @@ class Oracles:
 
     def is_committed(self, name: str, number: int, end: int) -> bool:
         """Whether the group's position is this end of the topic as it is today, not of one before it."""
-        offset, text = self._world.cluster.group.committed.get((name, number), (0, ""))
-        known = metadata.decode(text, offset)
-        topic_id = None if known is None else known.topic_id
-        return offset == end and topic_id in (None, self._world.cluster.topics.by_name[name].id)
+        known = self._world.cluster.group.committed.get((name, number), (0, ""))
+        return known[0] == end and self.is_of_today(name, known)
 
-    def _owns(self, process: Running, part: Part) -> bool:
-        """Whether the group goes by what this process does with the partition."""
-        members = self._world.cluster.group.members
-        return any(
-            each.member.name in members and (part.topic, part.number) in each.member.owned
-            for each in process.consumers
-        )
+    def is_of_today(self, name: str, committed: tuple[int, str]) -> bool:
+        """Whether a commit is of the topic that has this name now, as far as it tells."""
+        known = metadata.decode(committed[1], committed[0])
+        topic_id = None if known is None else known.topic_id
+        return topic_id in (None, self._world.cluster.topics.by_name[name].id)
+
+    def _owned(self, process: Running, part: Part) -> Assignment | None:
+        """The assignment under which the process has the partition; None: another was given it since."""
+        assignment = process.worker.components.assignments.get(part.topic, part.number)
+        return assignment if assignment is self._holders.get(part) else None
 
     def _part(self, place: Any) -> Part | None:
         topic = self._world.cluster.topics.by_name.get(place[0])

@@ -62,6 +62,8 @@ class Plan:
     late: float
     shared_folder: bool
     settings: dict[str, Any]
+    segment_bytes: int
+    """Of the map of finished offsets."""
     switch: float
     delay: float
     events: list[Event] = field(default_factory=list)
@@ -107,10 +109,14 @@ class Plan:
                     "max_records": random.choice((1, 7, 100)),
                     "max_wait": random.choice((0, 0, 300)),
                 },
-                "checkpoint": {"interval": random.choice((200, 1000, 4000))},
+                "checkpoint": {
+                    "interval": random.choice((200, 1000, 4000)),
+                    "journal": random.choice(({}, {"flush": "0s"}, {"flush": None, "max_bytes": 8192})),
+                },
                 "shutdown_timeout": 20_000,
                 "revoke_timeout": random.choice((200, 3000)),
             },
+            segment_bytes=random.choice((1024, 4096, 65_536)),
             switch=random.choice((0.02, 0.15, 0.5)),
             delay=random.choice((0.0, 0.002, 0.01)),
         )

@@ -11,6 +11,7 @@ from handlers import Batch, PartialFailure, TargetUnavailable
 
 from . import faults
 from .brokers.logs import Entry
+from .ledger import Written
 from .machine.patching import patched
 from .machine.scheduler import Process, Scheduler, current, use
 from .plan import TOPIC, Plan
@@ -83,6 +84,7 @@ class _Scenario:
         self._configuration = plan.configuration()
         self.faults = faults.Faults(world, plan, self._random, self.start)
         world.answer = self._answer
+        world.segment_bytes = plan.segment_bytes
         self._written = False
         self._settled = 0.0
         self._peace = False
@@ -115,6 +117,9 @@ class _Scenario:
             if not process.dead:
                 world.oracles.broken("drained", f"{process.name} has not ended")
                 world.kill(process)
+        group = self._configuration.kafka.group_id
+        reader = scheduler.spawn("reader", self._god, lambda: world.oracles.journals.finally_(group))
+        self._until(lambda: reader.ended, _STOP_SECONDS)
         scheduler.kill(self._god)
 
     def start(self, number: int) -> Running:
@@ -168,7 +173,7 @@ class _Scenario:
             f"shop.t{table}" if plan.settings["lanes"]["order_by"] == "table" else f"shop.t{table} row {key}"
         )
         record = ledger.add(ledger.part(topic.id, TOPIC, number), log.high, unit)
-        log.append(Entry(_canal(record.number, table, key)))
+        log.append(Entry(_canal(record, table, key)))
 
     def _answer(self, process: Running, batch: Batch) -> None:
         plan, scheduler = self._plan, current()
@@ -199,8 +204,8 @@ class _Scenario:
             current().park(0.5)
 
 
-def _canal(number: int, table: int, key: int) -> bytes:
+def _canal(record: Written, table: int, key: int) -> bytes:
     return (
-        f'{{"database":"shop","table":"t{table}","type":"INSERT","isDdl":false,"es":1763000000000,'
-        f'"data":[{{"id":"{number}","k":"{key}"}}],"mysqlType":{{"id":"bigint","k":"bigint"}},"pkNames":["k"]}}'
+        f'{{"database":"shop","table":"t{table}","type":"INSERT","isDdl":false,"es":{record.source_ms},'
+        f'"data":[{{"id":"{record.number}","k":"{key}"}}],"mysqlType":{{"id":"bigint","k":"bigint"}},"pkNames":["k"]}}'
     ).encode()

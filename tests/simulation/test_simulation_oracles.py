@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from offsets import restore
+from offsets.finished import reading
+from offsets.journal.contents import Contents
+from offsets.run import Run
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint
 from worker.fetching.fetcher import Fetcher
 from worker.lanes.lane import Room
 from worker.lanes.lanes import Lanes
-from worker.partitions import committer
+from worker.partitions import committer, starts
 from worker.partitions.committer import Committer
 from worker.partitions.pausing import Pauses
 from worker.units.unit import UnitState
@@ -57,8 +60,6 @@ def test_a_commit_goes_past_what_is_unfinished(monkeypatch: Patch) -> None:
 
 
 def test_finished_ahead_is_told_of_what_still_runs(monkeypatch: Patch) -> None:
-    from offsets.run import Run
-
     real: Callable[[Run], Any] = Run.finished_ranges
 
     def one_more(self: Run) -> Any:
@@ -99,11 +100,11 @@ def test_the_file_is_believed_when_kafkas_offset_is_the_one_that_it_knows(monkey
     def by_offset(file: Any, kafka: Any, window: Any) -> Any:
         known = file.acknowledged
         if kafka is not None and known is not None and kafka.mark.offset == known.offset:
-            return restore.Start(file.offset, file.ahead, "file", "")
+            return restore._with(window, file, "")
         return real(file, kafka, window)
 
     monkeypatch.setattr(restore, "_from_file", by_offset)
-    found_by("remembered", first=1_800)  # one run in 600: another member has to work behind the same offset
+    found_by("remembered")
 
 
 def test_a_table_is_begun_while_a_batch_of_it_runs(monkeypatch: Patch) -> None:
@@ -142,3 +143,28 @@ def test_a_batch_that_failed_counts_as_finished(monkeypatch: Patch) -> None:
 
     monkeypatch.setattr(HandlerRun, "_after_failure", passes)
     found_by("order")
+
+
+def test_what_a_killed_worker_has_flagged_is_not_looked_at(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(starts, "read", lambda directory, names, remove: {})
+    found_by("kill")
+
+
+def test_flags_are_lost_when_the_map_goes_on_in_a_new_segment(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Run, "move", lambda self, window: None)
+    found_by("commit")
+
+
+def test_a_map_counts_though_the_machine_was_started_anew(monkeypatch: Patch) -> None:
+    real = reading.records
+
+    def any_boot(data: bytes, writer: int, number: int, boot: bytes) -> Any:
+        return real(data, writer, number, data[8:24])
+
+    monkeypatch.setattr(reading, "records", any_boot)
+    found_by("commit")
+
+
+def test_what_others_wrote_into_the_journal_is_not_looked_at(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Contents, "catch_up", Contents.look)
+    found_by("journal")

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import fcntl
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from offsets.finished import FinishedMap
+from offsets.journal import Journal
+from offsets.run import Run
 from offsets.stores import FileStore
+from offsets.tracker import OffsetTracker
 from worker.configuration import Configuration
+from worker.partitions.journaling import journal_of
 from worker.running.worker import Worker
 
 from .brokers.cluster import Admin, Cluster
 from .brokers.consumer import Consumer
 from .handlers import Simulated
-from .machine.disk import Disk, DiskFcntl, DiskOs, DiskPath
+from .machine.disk import Disk
+from .machine.disk_calls import DiskFcntl, DiskMmap, DiskOs, DiskPath
 from .machine.scheduler import Process, Scheduler, current
 from .oracles import Oracles
 
 __all__ = ["SURROUNDINGS", "Running", "World", "world"]
+
+
+_UNITS_PER_FILE = 30
+"""Of the journal."""
+_register, _finish = OffsetTracker.register, Run.finish
 
 
 class Running(Process):
@@ -38,6 +50,8 @@ class Running(Process):
         """It was told to stop before it could hear it."""
         self.excused = False
         """It may end with an error: it was told to stop while something was wrong."""
+        self.lost_files = False
+        """Somebody has removed or replaced files that it has mapped."""
         self.late = False
         """It did not end by itself."""
 
@@ -58,6 +72,8 @@ class World:
         """Nothing is wrong any more."""
         self.answer: Callable[[Running, Any], None] = lambda process, batch: None
         """What a handler does with a batch."""
+        self.segment_bytes = 4096
+        """Of the map of finished offsets."""
 
     def note(self, who: str, what: str) -> None:
         """A line of the trace."""
@@ -65,11 +81,16 @@ class World:
         self.scheduler.digest(what)
 
     def start(self, name: str, folder: str, configuration: Configuration) -> Running:
-        process = Running(name, folder, configuration)
+        process = Running(name, folder, self.placed(folder, configuration))
         self.processes.append(process)
         self.note(name, "starts")
         self.scheduler.spawn(f"{name} main", process, lambda: self._main(process))
         return process
+
+    def placed(self, folder: str, configuration: Configuration) -> Configuration:
+        """With the checkpoint folder on this disk."""
+        rule = configuration.checkpoint.model_copy(update={"directory": DiskPath(self.disk, folder)})
+        return configuration.model_copy(update={"checkpoint": rule})
 
     def stop(self, process: Running) -> None:
         """SIGTERM."""
@@ -87,6 +108,7 @@ class World:
         if process.dead:
             return
         self.note(process.name, "is killed")
+        self.oracles.memory.killed(process)
         self._end(process)
 
     def freeze(self, process: Running) -> None:
@@ -162,6 +184,34 @@ def _own_store(configuration: Configuration, *, alone: bool) -> FileStore:
     return FileStore(DiskPath(world().disk, _process().folder), configuration.kafka.group_id)
 
 
+def _finished_map(directory: DiskPath, group: str) -> FinishedMap:
+    return FinishedMap(directory, group, segment_bytes=world().segment_bytes)  # type: ignore[arg-type]
+
+
+def _journal_of(configuration: Configuration) -> Journal | None:
+    journal = journal_of(configuration)
+    if journal is not None:
+        journal._per_file = _UNITS_PER_FILE
+        world().oracles.journals.watch(_process(), journal)
+    return journal
+
+
+def _registered(tracker: OffsetTracker, offsets: Sequence[int]) -> Run:
+    run = _register(tracker, offsets)
+    world().oracles.memory.registered(tracker, run)
+    return run
+
+
+def _finished(run: Run, offsets: Sequence[int]) -> None:
+    current().preempt()
+    _finish(run, offsets)
+    world().oracles.memory.finished(run, list(offsets))
+
+
+def _finished_records(run: Run, records: Sequence[Any], offset_of: Callable[[Any], int]) -> None:
+    _finished(run, [offset_of(each) for each in records])
+
+
 def _logged(_logger: object, level: str, event: dict[str, Any]) -> str:
     """A processor of structlog, the last one."""
     task = current().task
@@ -179,10 +229,16 @@ SURROUNDINGS = types.SimpleNamespace(
     LastResort=_LastResort,
     take_signals=lambda takers: None,
     own_store=_own_store,
-    journal_of=lambda configuration: None,  # it decides nothing of what is handled
+    journal_of=_journal_of,
+    FinishedMap=_finished_map,
+    boot_id=lambda: world().disk.boot,
+    finish=_finished,
+    finish_records=_finished_records,
+    register=_registered,
     create_handler=lambda entry, folder: Simulated(),
     load_configuration=lambda path: _process().next_configuration,
-    Os=DiskOs,
-    Fcntl=DiskFcntl,
+    Os=DiskOs(lambda: world().disk),
+    Fcntl=DiskFcntl(fcntl, lambda: world().disk),
+    Mmap=DiskMmap(lambda: world().disk),
     logged=_logged,
 )

@@ -49,7 +49,7 @@ class Journaling:
             return
         try:
             self._journal.append(
-                Entry(a.partition, checkpoint.offset, a.times.below(checkpoint.offset), a.topic_id)
+                Entry(a.partition, checkpoint.offset, _source_ms(a, checkpoint.offset), a.topic_id)
                 for a, checkpoint in moved
             )
         except Exception as error:
@@ -75,3 +75,10 @@ class Journaling:
             "know of these",
             exc_info=None if isinstance(error, JournalError) else error,
         )
+
+
+def _source_ms(of: Assignment, offset: int) -> int | None:
+    """No record below `offset` happened later; None: that is not known, as it is of what an earlier worker
+    finished and this one has not seen."""
+    fetched = of.tracker.next_offset
+    return of.times.below(offset) if fetched is not None and offset <= fetched else None

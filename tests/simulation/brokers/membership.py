@@ -82,8 +82,6 @@ class Membership:
         """The coordinator wants all members to join again."""
         if not self._wants or not self._coordinator.waits_for(self.name):
             return
-        if not self.cooperative and self.owned:
-            self._tell("revoke", frozenset(self.owned))
         self._again = True
         self._go_on()
 
@@ -117,6 +115,9 @@ class Membership:
 
     def _go_on(self) -> None:
         if self._again and not self._busy and self._wants:
+            if not self.cooperative and self.owned:  # also what it was given while it was called
+                self._tell("revoke", frozenset(self.owned))
+                return
             self._again = False
             self.soon(self._join)
 

@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 import errno
-import io
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any
 
 from .scheduler import Process, Scheduler
 
-__all__ = ["Disk", "DiskFcntl", "DiskOs", "DiskPath"]
+__all__ = ["Description", "Disk", "File"]
+
+_PAGE_BYTES = 512
+"""What a disk writes at once or not at all."""
 
 
-class _File:
-    def __init__(self) -> None:
-        self.data = b""
-        self.durable = b""
+class File:
+    """An inode. A program that has mapped it writes into `data` itself."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = bytearray(data)
+        self.durable = data
+        self.is_mapped = False
+        self.locks: dict[Description, bool] = {}
+        """Whether who has it has it alone."""
+
+    def sync(self) -> None:
+        self.durable = bytes(self.data)
+
+
+class Description:
+    """A file, or a folder, that a process has open: by a descriptor, or as long as it lives by a mapping."""
+
+    def __init__(self, name: str, file: File | None, process: Process) -> None:
+        self.name = name
+        self.file = file
+        """None: a folder."""
+        self.process = process
+        self.users = 1
+
+    def close(self) -> None:
+        self.users -= 1
+        if self.users == 0 and self.file is not None:
+            self.file.locks.pop(self, None)
 
 
 class Disk:
@@ -24,12 +47,13 @@ class Disk:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        self.files: dict[str, _File] = {}
-        self._durable: dict[str, _File] = {}
-        self._handles: dict[int, tuple[str, Process]] = {}
-        self._locks: dict[str, int] = {}
+        self.files: dict[str, File] = {}
+        self._durable: dict[str, File] = {}
+        self._open: dict[int, Description] = {}
         self._next = 100
         self.full = False
+        self.boot = scheduler.random.randbytes(16)
+        """By which one run of the operating system is told from another."""
 
     def touch(self, *, writes: bool = False) -> None:
         """Before each call. Raises OSError when it cannot be done."""
@@ -37,180 +61,125 @@ class Disk:
         if writes and self.full:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    def sync_names(self) -> None:
-        self._durable = dict(self.files)
+    def make(self, name: str) -> File:
+        """An empty file in place of what has the name. Raises OSError."""
+        self.touch(writes=True)
+        file = self.files[name] = File()
+        return file
+
+    def sync_names(self, folder: str) -> None:
+        """The folder's names are on the disk; meanwhile the system writes something else back, too."""
+        self._durable = {name: file for name, file in self._durable.items() if not _is_in(name, folder)}
+        self._durable |= {name: file for name, file in self.files.items() if _is_in(name, folder)}
+        mapped = [file for file in self.files.values() if file.is_mapped]
+        if mapped:
+            random = self.scheduler.random
+            file = mapped[int(random.random() * len(mapped))]
+            written = [random.random() < 0.5 for _ in _pages(file)]
+            file.durable = _mixed(file.durable, bytes(file.data), written)
+
+    # -- what goes wrong with it
 
     def lose_power(self) -> None:
-        """What was not flushed is gone: names, and the ends of files."""
+        """Of what was not flushed some names and some pages are there, others are as they were before. No
+        process may live."""
+        random = self.scheduler.random
+        now = self.files
         self.files = dict(self._durable)
-        for file in self.files.values():
-            file.data = file.durable
+        for folder in {_folder(name) for name in (*now, *self._durable)}:
+            if random.random() < 0.5:  # the file system had just written its journal
+                self._rename(folder, now)
+        self._durable = dict(self.files)
+        kept: dict[File, File] = {}
+        for name, file in self.files.items():
+            if file not in kept:
+                survives = random.random()
+                pages = [random.random() < survives for _ in _pages(file)]
+                size = len(file.data) if random.random() < 0.5 else len(file.durable)
+                kept[file] = File(_mixed(file.durable, bytes(file.data), pages)[:size].ljust(size, b"\0"))
+            self.files[name] = self._durable[name] = kept[file]
+        self.boot = random.randbytes(16)
 
-    def keep(self) -> dict[str, bytes]:
+    def keep(self, folder: str) -> dict[str, bytes]:
         """A copy, as a backup has it."""
-        return {name: file.data for name, file in self.files.items()}
+        return {name: bytes(file.data) for name, file in self.files.items() if name.startswith(f"{folder}/")}
 
-    def put_back(self, copy: dict[str, bytes]) -> None:
-        """The backup's files in place of those that are there."""
+    def put_back(self, folder: str, copy: dict[str, bytes]) -> None:
+        """The backup's files in place of the folder's."""
+        self.remove(folder)
         for name, data in copy.items():
-            file = self.files[name] = _File()
-            file.data = file.durable = data
-        self.sync_names()
+            self.files[name] = self._durable[name] = File(data)
 
     def tear(self, name: str) -> None:
         """Cut the file off somewhere."""
         file = self.files.get(name)
         if file is not None and file.data:
-            file.data = file.durable = file.data[: int(self.scheduler.random.random() * len(file.data))]
+            data = bytes(file.data[: int(self.scheduler.random.random() * len(file.data))])
+            self.files[name] = self._durable[name] = File(data)
 
     def remove(self, folder: str) -> None:
         for name in [each for each in self.files if each.startswith(f"{folder}/")]:
             del self.files[name]
-        self.sync_names()
+            self._durable.pop(name, None)
 
-    def open_handle(self, name: str) -> int:
+    def died(self, process: Process) -> None:
+        """What it had open and mapped is closed, with its locks; what it wrote stays."""
+        for number in [n for n, each in self._open.items() if each.process is process]:
+            self.close(number)
+        for file in {*self.files.values(), *self._durable.values()}:
+            for each in [each for each in file.locks if each.process is process]:
+                del file.locks[each]
+
+    # -- descriptors
+
+    def open(self, name: str, file: File | None) -> int:
         task = self.scheduler.task
         assert task is not None
         self._next += 1
-        self._handles[self._next] = (name, task.process)
+        self._open[self._next] = Description(name, file, task.process)
         return self._next
 
-    def lock(self, handle: int) -> None:
-        name = self._handles[handle][0]
-        if self._locks.setdefault(name, handle) != handle:
+    def description(self, number: int) -> Description:
+        return self._open[number]
+
+    def close(self, number: int) -> None:
+        self._open.pop(number).close()
+
+    def file(self, number: int) -> File:
+        file = self._open[number].file
+        assert file is not None
+        return file
+
+    def lock(self, number: int, *, alone: bool) -> None:
+        """Raises BlockingIOError."""
+        who = self._open[number]
+        locks = self.file(number).locks
+        if any(each is not who and (alone or exclusive) for each, exclusive in locks.items()):
             raise BlockingIOError(errno.EWOULDBLOCK, "locked")
+        locks[who] = alone
 
-    def close(self, handle: int) -> None:
-        name, _ = self._handles.pop(handle, ("", None))
-        if self._locks.get(name) == handle:
-            del self._locks[name]
-
-    def name_of(self, handle: int) -> str:
-        return self._handles[handle][0]
-
-    def died(self, process: Process) -> None:
-        for handle in [h for h, (_, owner) in self._handles.items() if owner is process]:
-            self.close(handle)
+    def _rename(self, folder: str, names: dict[str, File]) -> None:
+        self.files = {name: file for name, file in self.files.items() if not _is_in(name, folder)}
+        self.files |= {name: file for name, file in names.items() if _is_in(name, folder)}
 
 
-class _Handle:
-    def __init__(self, disk: Disk, name: str, *, writes: bool) -> None:
-        self._disk, self._name, self._writes = disk, name, writes
-        self._reader = io.BytesIO(b"" if writes else disk.files[name].data)
-        self.readline: Callable[[], bytes] = self._reader.readline
-        self.read: Callable[[], bytes] = self._reader.read
-        self._number = disk.open_handle(name)
-
-    def __enter__(self) -> _Handle:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._disk.close(self._number)
-
-    def write(self, data: bytes) -> int:
-        half = len(data) // 2
-        self._disk.files[self._name].data += data[:half]  # a kill may come in the middle
-        self._disk.touch(writes=True)
-        self._disk.files[self._name].data += data[half:]
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-
-    def fileno(self) -> int:
-        return self._number
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
-class DiskPath:
-    """The part of pathlib.Path that the file store uses."""
-
-    def __init__(self, disk: Disk, name: str) -> None:
-        self.disk, self.name = disk, name
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __truediv__(self, other: str) -> DiskPath:
-        return DiskPath(self.disk, f"{self.name}/{other}")
-
-    def with_name(self, name: str) -> DiskPath:
-        return DiskPath(self.disk, f"{self.name.rpartition('/')[0]}/{name}")
-
-    def mkdir(self, *, parents: bool, exist_ok: bool) -> None:
-        self.disk.touch(writes=True)
-
-    def exists(self) -> bool:
-        return self.name in self.disk.files
-
-    def open(self, mode: str) -> _Handle:
-        self.disk.touch(writes=mode == "wb")
-        if mode == "wb":
-            self.disk.files[self.name] = _File()
-        elif not self.exists():
-            raise FileNotFoundError(errno.ENOENT, "No such file", self.name)
-        return _Handle(self.disk, self.name, writes=mode == "wb")
-
-    def read_bytes(self) -> bytes:
-        with self.open("rb") as file:
-            return file.read()
-
-    def replace(self, other: DiskPath) -> None:
-        self.disk.touch()
-        self.disk.files[other.name] = self.disk.files.pop(self.name)
-
-    def unlink(self, *, missing_ok: bool) -> None:
-        self.disk.touch()
-        self.disk.files.pop(self.name, None)
+def _is_in(name: str, folder: str) -> bool:
+    return _folder(name) == folder
 
 
-class DiskOs:
-    """The part of `os` that the file store uses; the rest is the real one's."""
-
-    def __init__(self, real: Any) -> None:
-        self._real = real
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-    def open(self, path: DiskPath, flags: int, mode: int = 0o777) -> int:
-        path.disk.touch()
-        handle = path.disk.open_handle(path.name)
-        _open[handle] = path.disk
-        return handle
-
-    def close(self, handle: int) -> None:
-        _open.pop(handle).close(handle)
-
-    def link(self, source: DiskPath, target: DiskPath) -> None:
-        source.disk.touch(writes=True)
-        source.disk.files[target.name] = source.disk.files[source.name]
-
-    def fsync(self, handle: int) -> None:
-        disk = _open.get(handle) or _current()
-        disk.touch()
-        name = disk.name_of(handle)
-        if name in disk.files:
-            disk.files[name].durable = disk.files[name].data
-        else:
-            disk.sync_names()
+def _pages(file: File) -> range:
+    return range(0, max(len(file.data), len(file.durable)), _PAGE_BYTES)
 
 
-class DiskFcntl:
-    """flock, between the processes of a simulation."""
-
-    def __init__(self, real: Any) -> None:
-        self.LOCK_EX, self.LOCK_NB = real.LOCK_EX, real.LOCK_NB
-
-    def flock(self, handle: int, flags: int) -> None:
-        disk = _open[handle]
-        disk.touch()
-        disk.lock(handle)
-
-
-_open: dict[int, Disk] = {}
-
-
-def _current() -> Disk:
-    from ..world import world
-
-    return world().disk
+def _mixed(old: bytes, new: bytes, is_new: list[bool]) -> bytes:
+    """Page for page one or the other; what neither has is zero."""
+    size = max(len(old), len(new))
+    both = old.ljust(size, b"\0"), new.ljust(size, b"\0")
+    pages = [
+        both[chosen][place * _PAGE_BYTES : (place + 1) * _PAGE_BYTES] for place, chosen in enumerate(is_new)
+    ]
+    return b"".join(pages)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
-import fcntl
-import os
 import queue
 import random
 import secrets
@@ -21,6 +19,13 @@ import structlog
 
 import worker.running.worker as running
 from handlers.loading import registry
+from offsets.finished import map as finished_map
+from offsets.finished import reading, segment
+from offsets.journal import files as journal_files
+from offsets.journal import journal
+from offsets.run import Run
+from offsets.stores import file as file_store
+from offsets.tracker import OffsetTracker
 from worker.fetching import requests
 from worker.running import components, reloading
 
@@ -67,6 +72,7 @@ _threading = types.SimpleNamespace(
 _queue = types.SimpleNamespace(SimpleQueue=threads.SimpleQueue, Empty=queue.Empty)
 _random = types.SimpleNamespace(random=_any)
 _secrets = types.SimpleNamespace(randbits=_bits)
+_ON_DISK = (file_store, segment, journal, journal_files)
 _gc = types.SimpleNamespace(collect=int, freeze=int, set_threshold=lambda *_: None)
 
 _REPLACED: dict[int, Any] = {
@@ -134,13 +140,17 @@ def patched(world: Any) -> Iterator[None]:
         put(components, "journal_of", world.journal_of)
         put(reloading, "load", world.load_configuration)
         put(reloading, "FileWatch", _NoWatch)
-        from offsets.finished import map as finished_map
-        from offsets.stores import file
-
-        # No map of finished offsets: a process that is killed here ends without what it had mapped.
-        put(finished_map, "boot_id", lambda: None)
-        put(file, "os", world.Os(os))
-        put(file, "fcntl", world.Fcntl(fcntl))
+        put(Run, "finish", world.finish)
+        put(Run, "finish_records", world.finish_records)
+        put(OffsetTracker, "register", world.register)
+        put(components, "FinishedMap", world.FinishedMap)
+        put(finished_map, "boot_id", world.boot_id)
+        put(reading, "boot_id", world.boot_id)
+        put(segment, "mmap", world.Mmap)
+        for module in _ON_DISK:
+            put(module, "os", world.Os)
+            if hasattr(module, "fcntl"):
+                put(module, "fcntl", world.Fcntl)
         structlog.configure(
             processors=[world.logged],
             wrapper_class=structlog.make_filtering_bound_logger("info"),
