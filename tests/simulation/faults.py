@@ -13,6 +13,8 @@ from .world import Running, World
 
 __all__ = ["Faults"]
 
+_LANES = (1, 2, 3, 5)
+"""How many a worker has after a reload."""
 _NAMES = ("checkpoint.json", "checkpoint.json.previous")
 
 
@@ -112,9 +114,10 @@ class Faults:
         process = self._running(event.who)
         if process is None or process.worker is None:
             return
-        configuration = self._plan.configuration(lanes=self._random.choice((1, 2, 3, 5)))
+        configuration = self._plan.configuration(lanes=self._random.choice(_LANES))
         process.next_configuration = self._world.placed(process.folder, configuration)
-        process.most_records = max(process.most_records, process.next_configuration.lanes.max_records)
+        # A lane may have what others held that were given up.
+        process.most_records = configuration.lanes.max_records * max(_LANES)
         process.worker._reloader.want()
 
     # -- disks

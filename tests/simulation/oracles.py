@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from offsets import metadata
 from offsets.types import Checkpoint
-from worker.lanes.lane import Lane
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.delivery import Delivery
@@ -164,11 +162,10 @@ class Oracles:
         offer = lanes.offer
 
         def offered(delivery: Delivery) -> bool:
-            before = {lane: lane.records for lane in lanes.lanes}
             taken = offer(delivery)
             if taken:
                 self._nothing_again(process, delivery)
-                self._bounds(process, lanes, before)
+                self._bounds(process, lanes)
             return taken
 
         lanes.offer = offered  # type: ignore[method-assign]
@@ -197,12 +194,11 @@ class Oracles:
                     )
                     return
 
-    def _bounds(self, process: Running, lanes: Lanes, before: Mapping[Lane, int]) -> None:
-        """`bounds`: records of each lane, bytes of all, but for one record that is larger than that, and for
-        what a lane has of others that were given up."""
+    def _bounds(self, process: Running, lanes: Lanes) -> None:
+        """`bounds`: records of each lane, bytes of all, but for one record that is larger than that."""
         rule = process.configuration.lanes
         for lane in lanes.lanes:
-            if lane.records > max(process.most_records, before.get(lane, 0)):
+            if lane.records > process.most_records:
                 self.broken("bounds", f"lane {lane.number} of {process.name} holds {lane.records} records")
         held = sum(lane.bytes for lane in lanes.lanes)
         if held > rule.max_bytes and sum(lane.records for lane in lanes.lanes) > 1:

@@ -45,7 +45,7 @@ class Running(Process):
         self.worker: Worker | None = None
         self.exit_code: int | None = None
         self.most_records = configuration.lanes.max_records
-        """Of each lane, by all configurations that it had."""
+        """Of each lane."""
         self.wanted = False
         """It was told to stop before it could hear it."""
         self.excused = False
