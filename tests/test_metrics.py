@@ -43,6 +43,9 @@ PROMISED = {
     "binlane_table_state": {"table", "state"},
     "binlane_table_delay_seconds": {"table"},
     "binlane_lane_running_seconds": {"lane"},
+    "binlane_lane_offers_total": {"lane", "result"},
+    "binlane_lane_batches_total": {"lane", "result"},
+    "binlane_lane_fill_ratio": {"lane", "of"},
     "binlane_lane_max_records": set(),
     "binlane_lanes_max_bytes": set(),
     "binlane_lanes_fill_ratio": set(),
@@ -104,6 +107,10 @@ def worker_status(
         running_table="shop.stock",
         running_seconds=61.5,
         busy_seconds=1.5,
+        records_fill=0.1,
+        bytes_fill=0.35,
+        offers={"queued": 5, "refused": 2},
+        batches={"finished": 4, "given_back": 1},
     )
     return WorkerStatus(
         name="shop",
@@ -233,6 +240,9 @@ def test_lanes_tables_and_partitions_are_read_from_the_status_at_each_scrape(met
     assert value(metrics, "binlane_tables_blocked") == 1
     assert value(metrics, "binlane_lane_queued_bytes", lane="3") == 700
     assert value(metrics, "binlane_lane_busy_seconds_total", lane="3") == 1.5
+    assert value(metrics, "binlane_lane_offers_total", lane="3", result="refused") == 2
+    assert value(metrics, "binlane_lane_batches_total", lane="3", result="given_back") == 1
+    assert value(metrics, "binlane_lane_fill_ratio", lane="3", of="bytes") == 0.35
     for name, expected in (("position", 60), ("committed", 40), ("lag_records", 30), ("delay_seconds", 2.5)):
         assert value(metrics, f"binlane_{name}", topic="cdc", partition="0") == expected
     attach(metrics, lambda: worker_status([table("shop.orders", 13)], [partition(paused=True)]))

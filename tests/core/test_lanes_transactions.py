@@ -93,3 +93,25 @@ def test_an_offer_that_is_refused_leaves_nothing_behind() -> None:
     assert held(lanes) == before
     assert (empty.at_rest, empty.records, empty.bytes, empty.used) == (True, 0, 0, 0.0)
     assert (full.records, len(full.chunks), full.used) == (3, 1, used)
+
+
+def test_each_lane_counts_what_was_offered_and_how_batches_ended() -> None:
+    clock = Clock()
+    lanes = lanes_of(clock, max_records=4)
+    source = Source(lanes)
+    a, b = unit("a", lane=0), unit("b", lane=1)
+    assert source.offer((a, 3), (b, 1))
+    assert not source.offer((a, 2))
+    assert not source.offer((a, 2), (b, 1))
+    failed, done = taken(lanes, 0), taken(lanes, 1)
+    lanes.give_back(0, failed, delay=0.0)
+    assert lanes.take(1, done) is failed
+    lanes.halt(1, failed, "it cannot be")
+    with pytest.raises(RuntimeError):
+        lanes.finish(1, failed)
+    seen = lanes.snapshot([a, b], 10).lanes
+    assert [lane.offers for lane in seen] == [{"queued": 1, "refused": 2}, {"queued": 1, "refused": 1}]
+    assert [{how: count for how, count in lane.batches.items() if count} for lane in seen] == [
+        {"given_back": 1},
+        {"finished": 1, "halted": 1},
+    ]

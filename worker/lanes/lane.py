@@ -24,12 +24,14 @@ class Lane:
     """Guarded by the lock of `Lanes`."""
 
     __slots__ = (
+        "batches",
         "busy_seconds",
         "bytes",
         "condition",
         "finished_records",
         "manned",
         "number",
+        "offers",
         "ready",
         "records",
         "running",
@@ -47,6 +49,10 @@ class Lane:
         """What this lane's processor works on, wherever it comes from."""
         self.since = 0.0
         self.busy_seconds = 0.0
+        self.offers = {"queued": 0, "refused": 0}
+        """Deliveries with records of its tables, by what came of the offer: each is taken whole or not."""
+        self.batches = {"finished": 0, "given_back": 0, "halted": 0, "spread": 0}
+        """Those that this lane's processor took, by how they ended."""
         self.finished_records = 0
         """By this lane's processor, whose own it is."""
         self.manned = True
@@ -91,6 +97,12 @@ class Room:
             lane.records += records
             lane.bytes += chunk.bytes
         self._bytes += delivery.bytes
+        for number in delivery.records:
+            self._lanes[number].offers["queued"] += 1
+
+    def refuse(self, delivery: Delivery) -> None:
+        for number in delivery.records:
+            self._lanes[number].offers["refused"] += 1
 
     def may_spread(self, unit: Unit | None = None) -> bool:
         """Whether more records may be decoded to be spread over shards: of this unit's table, or of any.

@@ -38,6 +38,7 @@ class Lanes(SeenLanes):
             schedule = self._schedule
             if not self._room.fits(delivery):
                 self._refused = delivery
+                self._room.refuse(delivery)
                 schedule.pressed = True
                 schedule.let_run(schedule.timers.waiting())
                 schedule.wake()
@@ -160,7 +161,7 @@ class Lanes(SeenLanes):
         """The batch is not done: keep it, and offer it again after `delay` seconds. The processor is free."""
         with self._lock:
             unit, schedule = work.unit, self._schedule
-            self._leave(number, work)
+            self._leave(number, work, "given_back")
             unit.error = error
             schedule.kept[unit] = work
             unit.due = self._clock() + delay
@@ -180,7 +181,7 @@ class Lanes(SeenLanes):
         """A change of it failed for good: its unit stops here, still counting against the bounds."""
         with self._lock:
             unit, schedule = work.unit, self._schedule
-            self._leave(number, work)
+            self._leave(number, work, "halted")
             unit.error = error
             schedule.kept[unit] = work
             unit.state = UnitState.HALTED
@@ -210,7 +211,7 @@ class Lanes(SeenLanes):
         """The batch of a table in row order is decoded: queue its rows in their shards."""
         with self._lock:
             unit, schedule = work.unit, self._schedule
-            self._leave(number, work)
+            self._leave(number, work, "spread")
             unit.mended()
             self._room.release(unit, spread.records, spread.bytes)
             schedule.spread(unit, spread.parts)
@@ -224,7 +225,7 @@ class Lanes(SeenLanes):
 
     def _finish(self, number: int, work: Work) -> None:
         unit, schedule = work.unit, self._schedule
-        unit.turns.ran(work.records, self._leave(number, work), shortened=work.shortened)
+        unit.turns.ran(work.records, self._leave(number, work, "finished"), shortened=work.shortened)
         if unit.error is not None:
             unit.mended()
         unit.state = UnitState.IDLE

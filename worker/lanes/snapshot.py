@@ -43,6 +43,8 @@ class LaneView(NamedTuple):
     running_table: str | None
     running_seconds: float | None
     busy_seconds: float
+    offers: dict[str, int]
+    batches: dict[str, int]
 
 
 class Part(NamedTuple):
@@ -155,11 +157,19 @@ def look(
 
 
 def _lane(lane: Lane, now: float) -> LaneView:
-    if lane.running is None:
-        return LaneView(lane.number, lane.records, lane.bytes, None, None, lane.busy_seconds)
-    seconds = now - lane.since
-    label = lane.running.unit.table.label
-    return LaneView(lane.number, lane.records, lane.bytes, label, seconds, lane.busy_seconds + seconds)
+    label, seconds = None, None
+    if lane.running is not None:
+        label, seconds = lane.running.unit.table.label, now - lane.since
+    return LaneView(
+        number=lane.number,
+        records=lane.records,
+        bytes=lane.bytes,
+        running_table=label,
+        running_seconds=seconds,
+        busy_seconds=lane.busy_seconds + (seconds or 0.0),
+        offers=dict(lane.offers),
+        batches=dict(lane.batches),
+    )
 
 
 def _table(unit: Unit, works: Mapping[Unit, Work], kept: Mapping[Unit, Work]) -> TableView:

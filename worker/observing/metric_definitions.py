@@ -125,6 +125,27 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "Time the lane's processor spent on batches.",
     ),
     MetricDefinition(
+        "binlane_lane_offers_total",
+        "counter",
+        ("lane", "result"),
+        "Deliveries with records of the lane, taken whole (`queued`) or not at all (`refused`: no room in "
+        "one of their lanes; they are offered again).",
+    ),
+    MetricDefinition(
+        "binlane_lane_batches_total",
+        "counter",
+        ("lane", "result"),
+        "Batches that the lane's processor took, by how they ended: `finished`, `given_back` (to be tried "
+        "again), `halted`, or `spread` over shards.",
+    ),
+    MetricDefinition(
+        "binlane_lane_fill_ratio",
+        "gauge",
+        ("lane", "of"),
+        "How full the lane is: its `records` of `lanes.max_records`, its `bytes` of `lanes.max_bytes`, which "
+        "all lanes share.",
+    ),
+    MetricDefinition(
         "binlane_lane_max_records",
         "gauge",
         (),

@@ -88,6 +88,17 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     running_table: str | None
     running_seconds: float | None
     busy_seconds: float = 0.0
+    records_fill: float = 0.0
+    """Its records as a share of `lanes.max_records`. Above 1: one record or delivery was larger, or the bound
+    became smaller."""
+    bytes_fill: float = 0.0
+    """Its bytes as a share of `lanes.max_bytes`, which all lanes share."""
+    offers: dict[str, int] = {}
+    """Deliveries with records of the lane: `queued`, and `refused`, whole, for want of room in any lane of
+    theirs; then they are offered again."""
+    batches: dict[str, int] = {}
+    """Those that the lane's processor took, by how they ended: `finished`, `given_back` to be tried again,
+    `halted`, or `spread` over shards."""
 
 
 class TableStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -77,13 +77,22 @@ def _of_lanes(lanes: Sequence[LaneStatus]) -> Iterator[Metric]:
     size = _gauge("binlane_lane_queued_bytes")
     running = _gauge("binlane_lane_running_seconds")
     busy = _counter("binlane_lane_busy_seconds_total")
+    offers = _counter("binlane_lane_offers_total")
+    batches = _counter("binlane_lane_batches_total")
+    fill = _gauge("binlane_lane_fill_ratio")
     for lane in lanes:
         label = [str(lane.lane)]
         records.add_metric(label, lane.queued_records)
         size.add_metric(label, lane.queued_bytes)
         running.add_metric(label, lane.running_seconds or 0.0)
         busy.add_metric(label, lane.busy_seconds)
-    yield from (records, size, running, busy)
+        for result, count in lane.offers.items():
+            offers.add_metric([*label, result], count)
+        for result, count in lane.batches.items():
+            batches.add_metric([*label, result], count)
+        fill.add_metric([*label, "records"], lane.records_fill)
+        fill.add_metric([*label, "bytes"], lane.bytes_fill)
+    yield from (records, size, running, busy, offers, batches, fill)
 
 
 def _of_bounds(status: WorkerStatus) -> Iterator[Metric]:

@@ -8,7 +8,7 @@ import msgspec
 
 from offsets.types import TopicPartition
 from worker import __version__
-from worker.configuration import Configuration
+from worker.configuration import Configuration, LanesRule
 from worker.formats.decoding import source_time
 from worker.formats.interface import Format, Record
 from worker.lanes.snapshot import LaneView, TableView
@@ -86,7 +86,7 @@ class StatusReport:
                 self._partition(a, delays.get(a.partition))
                 for a in sorted(self._assignments.current(), key=lambda a: a.partition)
             ],
-            lanes=[_lane(lane) for lane in seen.lanes],
+            lanes=[_lane(lane, self.configuration.lanes) for lane in seen.lanes],
             tables=rows,
             tables_omitted=len(units) - len(rows),
             finished_records=self._lanes.finished_records,
@@ -176,7 +176,7 @@ class StatusReport:
         )
 
 
-def _lane(lane: LaneView) -> LaneStatus:
+def _lane(lane: LaneView, bounds: LanesRule) -> LaneStatus:
     return LaneStatus(
         lane=lane.number,
         queued_records=lane.records,
@@ -184,6 +184,10 @@ def _lane(lane: LaneView) -> LaneStatus:
         running_table=lane.running_table,
         running_seconds=None if lane.running_seconds is None else round(lane.running_seconds, 3),
         busy_seconds=lane.busy_seconds,
+        records_fill=round(lane.records / bounds.max_records, 4),
+        bytes_fill=round(lane.bytes / bounds.max_bytes, 4),
+        offers=lane.offers,
+        batches=lane.batches,
     )
 
 
