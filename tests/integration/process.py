@@ -11,11 +11,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import httpx
 import yaml
-from integration.checkers import Run
 
 __all__ = ["WorkerProcess", "eventually"]
 
@@ -40,10 +39,17 @@ def eventually(
         time.sleep(every)
 
 
+class Ends(Protocol):
+    """Who wants to know when a worker is gone."""
+
+    def note_end_of(self, worker: str) -> None:
+        """This process (name:pid) has ended."""
+
+
 class WorkerProcess:
     """One `binlane run`, with its configuration and logs in `folder`."""
 
-    def __init__(self, folder: Path, config: dict[str, Any], run: Run) -> None:
+    def __init__(self, folder: Path, config: dict[str, Any], run: Ends) -> None:
         self.folder = folder
         self.config = config
         self.run = run
@@ -52,6 +58,8 @@ class WorkerProcess:
         self._log_begin = 0
         self.expected_to_end = False
         """Its end is no surprise: a test has sent a signal or waits for it."""
+        self.environment: dict[str, str] = {}
+        """What it gets beside the environment of the tests."""
         folder.mkdir(parents=True, exist_ok=True)
 
     # ---- life ----
@@ -70,7 +78,7 @@ class WorkerProcess:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 cwd=here.parents[1],
-                env={**os.environ, "PYTHONPATH": str(here), "PYTHONFAULTHANDLER": "1"},
+                env={**os.environ, "PYTHONPATH": str(here), "PYTHONFAULTHANDLER": "1", **self.environment},
                 start_new_session=True,
             )
         if ready:

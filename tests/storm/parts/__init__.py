@@ -1,0 +1,1 @@
+"""What a storm is made of: brokers, the network before them, disks, workers, and what they are given."""

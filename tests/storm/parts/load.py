@@ -1,0 +1,144 @@
+"""What the source sends: numbered records of many tables, at a steady rate, each with its time."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+
+from confluent_kafka import KafkaError, Message, Producer
+
+__all__ = ["Load", "Table"]
+
+_TYPES = {"id": "bigint", "seq": "bigint", "name": "varchar(64)"}
+
+
+@dataclass(slots=True)
+class Table:
+    """`rows`: it has at most so many ids, changed in turn; 0: each record inserts one of its own."""
+
+    name: str
+    topic: str
+    partition: int
+    rows: int = 0
+    sent: int = 0
+    """Its next sequence: they begin at 0."""
+
+    @property
+    def full_name(self) -> str:
+        return f"shop.{self.name}"
+
+    def expected(self) -> dict[int, int]:
+        """{id: sequence of its last change}."""
+        first = max(0, self.sent - self.rows) if self.rows else 0
+        return {seq % self.rows if self.rows else seq: seq for seq in range(first, self.sent)}
+
+
+class Load:
+    """Sends `rate` records a second, in a thread of its own, from `start` to `stop`, for tables in turn.
+
+    A record is sent to its table's partition, whatever other partitions the topic gets. The producer is
+    idempotent and does not give up: what was not taken when it stopped is an AssertionError.
+    """
+
+    def __init__(self, servers: str, tables: list[Table], rate: float, seed: int) -> None:
+        # Long enough for any fault; a record that is given up would be a gap of the source.
+        settings = {
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "delivery.timeout.ms": 600_000,
+            "log_level": 2,
+        }
+        self._producer = Producer({"bootstrap.servers": servers, **settings})
+        self._rate, self._random = rate, Random(seed)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._send_all, name="load")
+        self.tables = tables
+        self._paused: set[str] = set()
+        self.failed: list[str] = []
+
+    @property
+    def sent(self) -> int:
+        return sum(table.sent for table in self.tables)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, within: float = 120) -> None:
+        """Nothing more is sent, and Kafka has all of it. Raises AssertionError."""
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(within) == 0, "Kafka did not take every record"
+        assert not self.failed, self.failed[:3]
+
+    def end(self) -> None:
+        """Nothing more is sent, whatever Kafka has taken."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @contextmanager
+    def paused(self, topic: str) -> Iterator[None]:
+        """Nothing is sent into this topic meanwhile, and what was sent has arrived."""
+        self._paused.add(topic)
+        try:
+            deadline = time.monotonic() + 120
+            while len(self._producer):
+                assert time.monotonic() < deadline, "Kafka did not take every record"
+                time.sleep(0.05)
+            yield
+        finally:
+            self._paused.discard(topic)
+
+    def _send_all(self) -> None:
+        begin, number = time.monotonic(), 0
+        while True:
+            due = begin + number / self._rate
+            if self._stop.wait(max(0.0, due - time.monotonic())):
+                return
+            number += 1
+            table = self._random.choice(self.tables)
+            if table.topic not in self._paused:
+                self._send(table)
+            self._producer.poll(0)
+
+    def _send(self, table: Table) -> None:
+        now, seq = time.time_ns() // 1_000_000, table.sent
+        is_new = not table.rows or seq < table.rows
+        row = seq % table.rows if table.rows else seq
+        value = {
+            "data": [{"id": str(row), "seq": str(seq), "name": f"row {row}"}],
+            "old": None if is_new else [{"seq": str(seq - table.rows)}],
+            "type": "INSERT" if is_new else "UPDATE",
+            "database": "shop",
+            "table": table.name,
+            "es": now,
+            "ts": now,
+            "id": seq,
+            "isDdl": False,
+            "mysqlType": _TYPES,
+            "pkNames": ["id"],
+            "sql": "",
+        }
+        while not self._stop.is_set():
+            try:
+                self._producer.produce(
+                    table.topic,
+                    json.dumps(value).encode(),
+                    table.name.encode(),
+                    table.partition,
+                    on_delivery=self._delivered,
+                )
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                table.sent += 1
+                return
+
+    def _delivered(self, fault: KafkaError | None, message: Message) -> None:
+        if fault is not None:
+            self.failed.append(f"{message.topic()}[{message.partition()}]: {fault}")

@@ -1,0 +1,151 @@
+"""The workers of a storm: started, ended, frozen, and started again when they end by themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from integration.process import WorkerProcess, eventually
+
+from storm.judge import Judge
+
+__all__ = ["SESSION", "StormWorker"]
+
+SESSION = 8.0
+"""Seconds after which the group throws a silent member out."""
+_HERE = Path(__file__).parent
+_PATIENCE = 120.0
+_AGAIN = 1.0
+
+
+class StormWorker:
+    """One worker that is there all the time, whatever process it is: a Deployment's pod.
+
+    A process that ends by itself is started again after a second, and told of in `surprises`. Whoever ends,
+    freezes or starts it does that inside of `held`.
+    """
+
+    def __init__(self, folder: Path, config: dict[str, Any], judge: Judge) -> None:
+        self.name = folder.name
+        self.judge = judge
+        self.process = WorkerProcess(folder, config, judge)
+        self.process.environment["PYTHONPATH"] = str(_HERE)
+        self.topics: list[str] = config["kafka"]["topics"]
+        self.state = Path(config["checkpoint"]["directory"])
+        self.surprises: list[str] = []
+        self._lock = threading.RLock()  # guards the process against two who would end or start it
+        self._over = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name=f"keeper of {self.name}", daemon=True)
+
+    @property
+    def pid(self) -> int:
+        assert self.process.process is not None
+        return self.process.process.pid
+
+    @property
+    def group(self) -> str:
+        found: str = self.process.config["kafka"]["group_id"]
+        return found
+
+    def start(self) -> None:
+        self.process.start(ready=False)
+        self._keeper.start()
+
+    @contextmanager
+    def held(self) -> Iterator[StormWorker]:
+        """Nobody else ends or starts it meanwhile; at the end it runs."""
+        with self._lock:
+            self._look()
+            try:
+                yield self
+            finally:
+                if not self._runs() and not self._over.is_set():
+                    self.process.start(ready=False)
+
+    def kill(self) -> None:
+        """SIGKILL, to whatever it has started, too."""
+        self.process.kill9()
+
+    def drain(self) -> None:
+        """SIGTERM, and wait for its end."""
+        assert self.process.process is not None
+        self.process.terminate()
+        # Its own `shutdown_timeout` and last resort are shorter.
+        code = self.process.wait(_PATIENCE)
+        if code not in (0, 1, -signal.SIGTERM):
+            self.surprises.append(f"{self.name} ended with {code} after SIGTERM")
+
+    def start_again(self) -> None:
+        if not self._runs():
+            self.process.start(ready=False)
+
+    def wait_ready(self, within: float = _PATIENCE) -> None:
+        eventually(lambda: self._runs() and self.process.ready(), within=within, what=f"{self.name} ready")
+
+    def freeze(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT after so many seconds. Returns when it knows what it has missed."""
+        who = self.process.identity
+        if seconds > SESSION / 2:  # its last heartbeat is some time ago
+            self.judge.frozen(who)
+        os.kill(self.pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        lost = len(self.process.logged("partitions_lost"))
+        os.kill(self.pid, signal.SIGCONT)
+        if seconds > SESSION:
+            with contextlib.suppress(AssertionError):  # it had none, or nobody was there to throw it out
+                eventually(
+                    lambda: len(self.process.logged("partitions_lost")) > lost or not self._runs(),
+                    within=15,
+                    every=0.2,
+                )
+        if seconds > SESSION / 2:
+            self.judge.awake(who)
+
+    def end(self) -> int | None:
+        """For good: drained; its exit code. None: it had to be killed."""
+        self._over.set()
+        with self._lock:
+            if not self._runs():
+                return self.process.process.returncode if self.process.process else None
+            self.process.terminate()
+            try:
+                return self.process.wait(_PATIENCE)
+            except AssertionError:
+                self.process.kill9()
+                return None
+
+    def close(self) -> None:
+        """Killed, if it still runs."""
+        self._over.set()
+        with self._lock:
+            if self._runs():
+                self.process.kill9()
+
+    def _runs(self) -> bool:
+        return self.process.process is not None and self.process.process.poll() is None
+
+    def _keep(self) -> None:
+        while not self._over.wait(_AGAIN):
+            if self._lock.acquire(blocking=False):
+                try:
+                    self._look()
+                finally:
+                    self._lock.release()
+
+    def _look(self) -> None:
+        if self._runs() or self._over.is_set():
+            return
+        process = self.process.process
+        assert process is not None
+        self.judge.note_end_of(self.process.identity)
+        faults = [each for each in self.process.log_lines() if each.get("level") in ("error", "critical")]
+        why = {k: v for k, v in faults[-1].items() if k in ("event", "error", "reason")} if faults else {}
+        self.surprises.append(f"{self.name} ended by itself with {process.returncode}: {why}")
+        self.process.start(ready=False)

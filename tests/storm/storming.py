@@ -1,0 +1,92 @@
+"""One storm from its beginning to its verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from servers.postgres_server import PostgresServer
+
+from storm.faults import Faults
+from storm.parts.load import Table
+from storm.parts.targets import faults_of_database, faults_of_files, faults_of_spark
+from storm.plan import schedule
+from storm.report import Report
+from storm.rig import Rig, Scale
+
+__all__ = ["storm"]
+
+_LONGEST = 120.0
+"""Seconds: a longer standstill after a fault is none of a machine that is only slow."""
+
+
+def storm(
+    folder: Path,
+    scale: Scale,
+    kinds: dict[str, int],
+    seconds: float,
+    *,
+    database: PostgresServer,
+    url: str,
+    drain_within: float = 300.0,
+    say: Callable[[str], None] = print,
+) -> Report:
+    """Run it, and judge: `broken` of the report is empty when everything held."""
+    events = schedule(scale.seed, kinds, seconds)
+    told = "\n".join(map(str, events))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "schedule.txt").write_text(f"seed {scale.seed}\n{told}\n")
+    rig = Rig(folder, scale, database, url)
+    faults = Faults(rig)
+    broken: list[str] = []
+    codes: dict[str, int | None] = {}
+    try:
+        began = time.monotonic()
+        rig.start()
+        say(
+            f"everything runs after {time.monotonic() - began:.0f} s; {len(events)} faults in {seconds:.0f} s"
+        )
+        faults.play(events)
+        say(f"{len(faults.happened)} faults after {time.monotonic() - began:.0f} s; {rig.load.sent} records")
+        try:
+            rig.drain(drain_within)
+        except (TimeoutError, AssertionError) as fault:
+            broken.append(f"progress: {fault}")
+        codes = rig.end()
+        say(f"drained after {time.monotonic() - began:.0f} s")
+        broken += [f"{name} ended with {code}" for name, code in codes.items() if code != 0]
+        broken += _targets(rig)
+    except TimeoutError as fault:
+        broken.append(f"progress: {fault}")
+    finally:
+        faults.stop()
+        rig.close()
+        rig.judge.look()
+    report = Report.of(rig, faults.happened)
+    report.broken += broken + [f"a fault could not be made: {each}" for each in faults.failed]
+    report.broken += [
+        f"progress: {row.standstill:.0f} s of standstill after {kind}"
+        for kind, row in report.rows.items()
+        if row.standstill > _LONGEST
+    ]
+    surprises = [each for worker in rig.workers for each in worker.surprises]
+    report.broken += [each for each in surprises if " with 1:" not in each]
+    for each in surprises:
+        say(each)
+    if report.broken:
+        say(f"seed {scale.seed}; the schedule, marks and logs are in {folder}")
+    return report
+
+
+def _targets(rig: Rig) -> list[str]:
+    def of(*letters: str) -> list[Table]:
+        return [table for table in rig.load.tables if table.name[0] in letters]
+
+    folders = [worker.process.folder / "lake" for worker in rig.members]
+    found = faults_of_files(folders, of("a"))
+    found += faults_of_files([rig.lone.process.folder / "lake"], of("l"))
+    found += faults_of_database(rig.url, of("b", "r"))
+    if rig.spark:
+        found += faults_of_spark(rig.folder / "spark" / "lake", of("s"))
+    return found
