@@ -1,7 +1,7 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test simulate soak mutations servers class-archive lint audit bench clean
+.PHONY: help setup demo test simulate storm soak mutations servers class-archive lint audit bench clean
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. One more than processors,
 # since half of their time is waiting for brokers, databases and processes. One that dies ends the run: with another in
@@ -28,6 +28,9 @@ test: setup ## lint, then every test, on a real Kafka and real databases
 
 simulate: setup ## whole workers under a seeded scheduler and a virtual clock: SEEDS=10000 runs, 1,000 by default
 	@python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
+
+storm: setup servers class-archive ## real workers, brokers, PostgreSQL and Spark under a seeded storm of faults: MINUTES=10, SEED=n
+	@cd tests && PYTHONPATH=.:.. python -m storm --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 soak: setup servers class-archive ## what takes long: every stream into Spark tables, two workers, many kills; real stores ...: an hour
 	@tools/setup.sh stores

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["FAKE_TIME", "Faults", "Happened"]
 
 FAKE_TIME = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
+_OTHER_TIME = Path(__file__).parent / "parts" / "other_time"
 _PATIENCE = 120.0
 
 
@@ -171,10 +172,11 @@ class Faults:
             offset.write_text("+0")
             faked = {"LD_PRELOAD": str(FAKE_TIME), "FAKETIME_TIMESTAMP_FILE": str(offset)}
             more = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_CACHE_DURATION": "1"}
-            worker.process.environment |= faked | more
+            usual = dict(worker.process.environment)
+            path = f"{_OTHER_TIME}:{usual['PYTHONPATH']}"
+            worker.process.environment = {**usual, **faked, **more, "PYTHONPATH": path}
             worker.start_again()
-            for name in (*faked, *more):
-                del worker.process.environment[name]
+            worker.process.environment = usual
             worker.wait_ready()
             for jump in ("+7200", "-7200"):
                 offset.write_text(jump)
@@ -265,11 +267,11 @@ class Faults:
             time.sleep(event.seconds)
 
     def _read_only(self, event: Event) -> None:
-        with self._disk, read_only(self._rig.static.state):
+        with self._disk, read_only(self._rig.static.state, with_files=False):
             time.sleep(event.seconds)
 
     def _target_read_only(self, event: Event) -> None:
-        with self._disk, read_only(self._any(event).process.folder / "lake"):
+        with self._disk, read_only(self._any(event).process.folder / "lake", with_files=True):
             time.sleep(event.seconds)
 
     def _stop_database(self, event: Event) -> None:

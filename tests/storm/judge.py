@@ -96,6 +96,8 @@ class Judge:
             self._begin(when, worker, *fields)
         elif kind == "e":
             self._end(when, worker, *fields)
+        elif kind == "x":
+            self._tables[fields[0]].open.pop((worker, fields[1]), None)
         elif kind == "g":
             self._frozen.discard(worker)
             for table in self._tables.values():

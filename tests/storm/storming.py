@@ -17,9 +17,6 @@ from storm.rig import Rig, Scale
 
 __all__ = ["storm"]
 
-_LONGEST = 120.0
-"""Seconds: a longer standstill after a fault is none of a machine that is only slow."""
-
 
 def storm(
     folder: Path,
@@ -29,10 +26,14 @@ def storm(
     *,
     database: PostgresServer,
     url: str,
-    drain_within: float = 300.0,
+    patience: float = 120.0,
     say: Callable[[str], None] = print,
 ) -> Report:
-    """Run it, and judge: `broken` of the report is empty when everything held."""
+    """Run it, and judge: `broken` of the report is empty when everything held.
+
+    patience: seconds that records may stand still after a fault; at the end all has to be drained within
+    three times that.
+    """
     events = schedule(scale.seed, kinds, seconds)
     told = "\n".join(map(str, events))
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,7 +51,7 @@ def storm(
         faults.play(events)
         say(f"{len(faults.happened)} faults after {time.monotonic() - began:.0f} s; {rig.load.sent} records")
         try:
-            rig.drain(drain_within)
+            rig.drain(3 * patience)
         except (TimeoutError, AssertionError) as fault:
             broken.append(f"progress: {fault}")
         codes = rig.end()
@@ -68,7 +69,7 @@ def storm(
     report.broken += [
         f"progress: {row.standstill:.0f} s of standstill after {kind}"
         for kind, row in report.rows.items()
-        if row.standstill > _LONGEST
+        if row.standstill > patience
     ]
     surprises = [each for worker in rig.workers for each in worker.surprises]
     report.broken += [each for each in surprises if " with 1:" not in each]

@@ -156,7 +156,7 @@ class Receiver:
                 self._route(self._order.let_go(assignment), full=False)
             self._refetching.out_of_range(assignment, error)
             self._pauses.came(self._assignments.current())  # the eager protocol assigns all of them anew
-        elif error.fatal():
+        elif error.fatal() or error.code() == KafkaError._FATAL:  # which of both depends on the version
             raise KafkaException(error)
         else:
             if error.code() in _OTHER_TOPIC:

@@ -59,9 +59,9 @@ class SmallDisk:
 
 
 @contextmanager
-def read_only(folder: Path) -> Iterator[None]:
-    """Nothing in this folder can be changed, made or removed, by root neither."""
-    paths = [folder, *folder.rglob("*")]
+def read_only(folder: Path, *, with_files: bool) -> Iterator[None]:
+    """Nothing in it can be made, renamed or removed, by root neither; `with_files`: nor changed."""
+    paths = [folder, *(folder.rglob("*") if with_files else ())]
     kept = []
     try:
         for path in paths:

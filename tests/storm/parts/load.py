@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 __all__ = ["Load", "Table"]
 
@@ -52,6 +52,7 @@ class Load:
             "linger.ms": 5,
             "delivery.timeout.ms": 600_000,
             "log_level": 2,
+            "topic.metadata.refresh.interval.ms": 2000,
         }
         self._producer = Producer({"bootstrap.servers": servers, **settings})
         self._rate, self._random = rate, Random(seed)
@@ -95,6 +96,13 @@ class Load:
             self._paused.discard(topic)
 
     def _send_all(self) -> None:
+        try:
+            self._send_in_turn()
+        except Exception as fault:
+            self.failed.append(f"the source has ended: {fault}")
+            raise
+
+    def _send_in_turn(self) -> None:
         begin, number = time.monotonic(), 0
         while True:
             due = begin + number / self._rate
@@ -135,6 +143,10 @@ class Load:
                 )
             except BufferError:
                 self._producer.poll(0.1)
+            except KafkaException as fault:
+                if fault.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                    raise
+                return  # it has just been added, and the producer has not heard of it yet
             else:
                 table.sent += 1
                 return

@@ -5,6 +5,7 @@ processes, and it outlives `kill -9`.
 
     ["b", when, worker, table, batch]
     ["e", when, worker, table, batch, topic, partition, first sequences and lengths, oldest record's time]
+    ["x", when, worker, table, batch]        it failed, and comes again
 
 `when`: seconds on the machine's monotonic clock, which no jump of the day's time changes. `worker`: name:pid.
 The sequences are runs: [[7, 3]] is 7, 8, 9. The time of a record: milliseconds since 1970.
@@ -38,6 +39,13 @@ class Marks(Handler):
     def handle(self, batch: Batch) -> None:
         number = next(self._batches)
         self._write("b", batch.table, number)
+        try:
+            self._finish(batch, number)
+        except BaseException:
+            self._write("x", batch.table, number)
+            raise
+
+    def _finish(self, batch: Batch, number: int) -> None:
         if self._row_sleep:
             time.sleep(self._row_sleep * len(batch.changes))
         seqs = [int((change.after or {})["seq"]) for change in batch.changes]

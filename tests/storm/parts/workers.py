@@ -110,10 +110,10 @@ class StormWorker:
 
     def end(self) -> int | None:
         """For good: drained; its exit code. None: it had to be killed."""
-        self._over.set()
         with self._lock:
-            if not self._runs():
-                return self.process.process.returncode if self.process.process else None
+            self._look()
+            self.wait_ready()  # a signal before that finds nobody who could drain
+            self._over.set()
             self.process.terminate()
             try:
                 return self.process.wait(_PATIENCE)
