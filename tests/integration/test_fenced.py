@@ -21,14 +21,17 @@ def test_a_worker_whose_fixed_name_another_takes_ends_and_goes_on_when_it_is_sta
 
     settings = {"bootstrap.servers": stage.bootstrap_servers, "group.id": stage.group, **STATIC}
     other = Consumer({**settings, "partition.assignment.strategy": "cooperative-sticky"})
-    assert worker.process is not None
-    process = worker.process
+
+    def refused() -> bool:
+        other.poll(0.1)
+        return "fenced" in worker.log_text()
+
     try:
         other.subscribe([stage.topic])
-        eventually(lambda: other.poll(0.1) or process.poll() is not None, what="the worker has ended")
+        eventually(refused, what="Kafka has refused the worker")
     finally:
         other.close()
-    assert worker.wait() == 1
+    assert worker.wait(15) == 1
     assert any("group.instance.id" in str(line) for line in worker.log_lines() if line["level"] == "error")
 
     source.insert("t0", records=20)
