@@ -151,7 +151,7 @@ class Judge:
             while table.head in table.ahead:
                 table.ahead.remove(table.head)
                 table.head += 1
-            if not excused:
+            if not excused or first <= table.last + 1 < end:  # it may have kept its partitions
                 table.last = end - 1
         times = self.finishes[topic, partition]
         if not times or when >= times[-1] + 0.02:
