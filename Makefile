@@ -1,7 +1,7 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test simulate storm soak mutations servers class-archive lint audit bench clean
+.PHONY: help setup demo test simulate storm soak soak-hour mutations servers class-archive lint audit bench clean
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. One more than processors,
 # since half of their time is waiting for brokers, databases and processes. One that dies ends the run: with another in
@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 help: ## say what there is
-	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: ## the virtual environment, Java and the jars
 	@tools/setup.sh
@@ -31,6 +31,9 @@ simulate: setup ## whole workers under a seeded scheduler and a virtual clock: S
 
 storm: setup servers class-archive ## real workers, brokers, PostgreSQL and Spark under a seeded storm of faults: MINUTES=10, SEED=n
 	@cd tests && PYTHONPATH=.:.. python -m storm --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+soak-hour: setup servers ## an hour of steady load with a fault a minute: what grows? MINUTES=60; draws samples.png
+	@cd tests && PYTHONPATH=.:.. python -m storm --long --no-spark --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 soak: setup servers class-archive ## what takes long: every stream into Spark tables, two workers, many kills; real stores ...: an hour
 	@tools/setup.sh stores

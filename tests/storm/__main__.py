@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from servers.postgres_server import PostgresServer
@@ -22,12 +23,14 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--brokers", type=int, default=3)
-    parser.add_argument("--rate", type=float, default=200.0, help="records a second")
+    parser.add_argument("--rate", type=float, help="records a second (default: 200; 1,000 if long)")
+    parser.add_argument("--long", action="store_true", help="few faults, much to do, and what grows is drawn")
     parser.add_argument("--no-spark", action="store_true")
     parser.add_argument("--folder", type=Path, help="for logs and data (default: a temporary one)")
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="binlane-storm-"))
-    kinds = {kind: max(1, round(KINDS[kind][0] * given.minutes / 10)) for kind in KINDS}
+    share = given.minutes / (235 if given.long else 10)  # a fault a minute, or 235 in ten
+    kinds = {kind: max(1, round(KINDS[kind][0] * share)) for kind in KINDS}
     if given.brokers == 1:
         kinds = {kind: count for kind, count in kinds.items() if kind in ONE_BROKER}
     if given.no_spark:
@@ -37,7 +40,9 @@ def main() -> int:
         print("No clock jumps: they need libfaketime (apt-get install faketime).")
     if os.geteuid():
         print("A full disk is a limit of the size of all files: only root can have a small disk.")
-    scale = Scale(brokers=given.brokers, rate=given.rate, spark=not given.no_spark, seed=given.seed)
+    scale = Scale(brokers=given.brokers, rate=given.rate or 200.0, spark=not given.no_spark, seed=given.seed)
+    if given.long:
+        scale = replace(scale, rate=given.rate or 1000.0, tables=34, spare=True, max_wait="500ms")
     print(
         f"seed {given.seed}, {given.minutes:g} minutes, {sum(kinds.values())} faults, in {folder}", flush=True
     )
@@ -45,7 +50,9 @@ def main() -> int:
     try:
         database.start()
         url = database.new_database("storm")
-        report = storm(folder, scale, kinds, given.minutes * 60, database=database, url=url, say=say)
+        report = storm(
+            folder, scale, kinds, given.minutes * 60, database=database, url=url, say=say, sampled=given.long
+        )
     finally:
         database.close()
     print(report.table())

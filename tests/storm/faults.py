@@ -56,7 +56,7 @@ class Faults:
         self.happened: list[Happened] = []
         self.failed: list[str] = []
         self._do: dict[str, Callable[[Event], None]] = {
-            "worker killed": lambda event: self._kill(event, self._any(event)),
+            "worker killed": lambda event: self._kill(event, self._mortal(event)),
             "worker restarted": self._restart,
             "worker frozen": self._freeze,
             "worker frozen beyond its session": self._freeze,
@@ -123,6 +123,12 @@ class Faults:
         members = self._rig.members
         return members[event.number % len(members)]
 
+    def _mortal(self, event: Event) -> StormWorker:
+        """One that may be ended."""
+        rig = self._rig
+        members = [each for each in rig.members if not (rig.scale.spare and each is rig.spared)]
+        return members[event.number % len(members)]
+
     # ---- workers
 
     def _kill(self, event: Event, worker: StormWorker) -> None:
@@ -131,7 +137,7 @@ class Faults:
             time.sleep(event.seconds)
 
     def _restart(self, event: Event) -> None:
-        with self._any(event).held() as worker:
+        with self._mortal(event).held() as worker:
             worker.drain()
             time.sleep(event.seconds)
 
@@ -166,7 +172,7 @@ class Faults:
     def _clock(self, event: Event) -> None:
         """A worker that starts anew sees the day's time jump two hours ahead, then far back."""
         assert FAKE_TIME is not None
-        with self._any(event).held() as worker:
+        with self._mortal(event).held() as worker:
             worker.drain()
             offset = worker.state.parent / "clock"
             offset.write_text("+0")

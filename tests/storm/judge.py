@@ -62,8 +62,7 @@ class Judge:
         """Records, repeated ones counted once."""
         self.finishes: dict[tuple[str, int], array[float]] = defaultdict(lambda: array("d"))
         """(topic, partition) -> when batches of it were finished, 20 ms apart at least."""
-        self.delays: list[float] = []
-        """Seconds from the time of a batch's oldest record to its end, since somebody took them away."""
+        self._delays: list[float] = []
 
     # ---- told from outside, in the same order as the marks
 
@@ -156,7 +155,7 @@ class Judge:
         times = self.finishes[topic, partition]
         if not times or when >= times[-1] + 0.02:
             times.append(when)
-        self.delays.append(time.time() - (time.monotonic() - when) - oldest / 1000)
+        self._delays.append(time.time() - (time.monotonic() - when) - oldest / 1000)
 
     def _broken(self, when: float, what: str, topic: str, table: str, text: str) -> None:
         self.incidents.append(Incident(when, what, topic, f"{when:.3f} {table}: {text}"))
@@ -173,6 +172,11 @@ class Judge:
             known = self._tables[table]
             known.head = max(known.head, head)
             known.last = max(known.last, head - 1)
+
+    def take_delays(self) -> list[float]:
+        """Seconds from the time of each batch's oldest record to its end, since they were taken last."""
+        found, self._delays = self._delays, []
+        return found
 
     def next_finish(self, place: tuple[str, int], after: float) -> float | None:
         times = self.finishes[place]

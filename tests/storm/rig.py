@@ -33,6 +33,10 @@ class Scale:
     tables: int = 8
     rate: float = 200.0
     spark: bool = True
+    spare: bool = False
+    """w1 is never ended: what grows over the time is seen of it."""
+    max_wait: str = "0s"
+    """How long a batch waits for more."""
     seed: int = 1
 
 
@@ -60,6 +64,7 @@ class Rig:
             self._worker("w2", "group", both, **{"group.instance.id": "w2"}),
         ]
         self.static = self.members[2]
+        self.spared = self.members[1]
         self.lone = self._worker("lone", "lone-group", ["lone"], **{"group.instance.id": "lone"})
         self.spark = self._spark_worker() if scale.spark else None
         self.load = Load(self.cluster.bootstrap_servers, self._tables(), scale.rate, scale.seed)
@@ -173,7 +178,7 @@ class Rig:
             },
             "format": "canal",
             "lanes": {"count": 4, "max_records": 500},
-            "batch": {"max_records": 50},
+            "batch": {"max_records": 50, "max_wait": self.scale.max_wait},
             "checkpoint": {"interval": "1s", "directory": str(state or folder / "state")},
             "shutdown_timeout": "10s",
             "revoke_timeout": "3s",

@@ -10,6 +10,7 @@ from servers.postgres_server import PostgresServer
 
 from storm.faults import Faults
 from storm.parts.load import Table
+from storm.parts.sampling import Sampling, growth, read_samples
 from storm.parts.targets import faults_of_database, faults_of_files, faults_of_spark
 from storm.plan import schedule
 from storm.report import Report
@@ -27,12 +28,14 @@ def storm(
     database: PostgresServer,
     url: str,
     patience: float = 120.0,
+    sampled: bool = False,
     say: Callable[[str], None] = print,
 ) -> Report:
     """Run it, and judge: `broken` of the report is empty when everything held.
 
     patience: seconds that records may stand still after a fault; at the end all has to be drained within
-    three times that.
+    three times that. sampled: what grows in the worker that is never ended is broken, too, and the folder
+    gets `samples.csv` and `samples.png`.
     """
     events = schedule(scale.seed, kinds, seconds)
     told = "\n".join(map(str, events))
@@ -40,6 +43,7 @@ def storm(
     (folder / "schedule.txt").write_text(f"seed {scale.seed}\n{told}\n")
     rig = Rig(folder, scale, database, url)
     faults = Faults(rig)
+    sampling = Sampling(rig) if sampled else None
     broken: list[str] = []
     codes: dict[str, int | None] = {}
     try:
@@ -48,12 +52,18 @@ def storm(
         say(
             f"everything runs after {time.monotonic() - began:.0f} s; {len(events)} faults in {seconds:.0f} s"
         )
+        if sampling:
+            sampling.start()
+            begun = time.monotonic()
         faults.play(events)
         say(f"{len(faults.happened)} faults after {time.monotonic() - began:.0f} s; {rig.load.sent} records")
         try:
             rig.drain(3 * patience)
         except (TimeoutError, AssertionError) as fault:
             broken.append(f"progress: {fault}")
+        if sampling:
+            sampling.stop()
+            broken += _drawn(rig, sampling, [each.begun - begun for each in faults.happened])
         codes = rig.end()
         say(f"drained after {time.monotonic() - began:.0f} s")
         broken += [f"{name} ended with {code}" for name, code in codes.items() if code != 0]
@@ -78,6 +88,15 @@ def storm(
     if report.broken:
         say(f"seed {scale.seed}; the schedule, marks and logs are in {folder}")
     return report
+
+
+def _drawn(rig: Rig, sampling: Sampling, faults: list[float]) -> list[str]:
+    from storm.picture import draw
+
+    (rig.folder / "faults.txt").write_text("".join(f"{when:.1f}\n" for when in faults))
+    samples = read_samples(sampling.file)
+    draw(samples, faults, rig.spared.name, rig.folder / "samples.png")
+    return growth(samples, rig.spared.name)
 
 
 def _targets(rig: Rig) -> list[str]:
