@@ -173,6 +173,11 @@ class Judge:
             known.head = max(known.head, head)
             known.last = max(known.last, head - 1)
 
+    def had_begun(self, place: tuple[str, int], when: float) -> bool:
+        """Whether a batch of it was finished before: a partition that is added later was none."""
+        times = self.finishes[place]
+        return bool(times) and times[0] < when
+
     def take_delays(self) -> list[float]:
         """Seconds from the time of each batch's oldest record to its end, since they were taken last."""
         found, self._delays = self._delays, []

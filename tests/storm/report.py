@@ -62,7 +62,7 @@ class Report:
             finishes = [
                 rig.judge.next_finish(place, each.ended)
                 for place in list(rig.judge.finishes)
-                if place[0] in each.topics
+                if place[0] in each.topics and rig.judge.had_begun(place, each.begun)
             ]
             longest = max((when - each.ended for when in finishes if when is not None), default=0.0)
             rows[each.kind].standstill = max(rows[each.kind].standstill, longest)

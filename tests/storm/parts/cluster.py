@@ -228,7 +228,7 @@ class Cluster:
         while True:
             try:
                 return ask(admin)
-            except (KafkaException, LookupError) as fault:
+            except (KafkaException, LookupError, TimeoutError) as fault:
                 if any(words in str(fault).lower() for words in fine):
                     return None  # type: ignore[return-value]
                 if time.monotonic() > deadline:
