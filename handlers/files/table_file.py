@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import gzip
 import os
+import re
 import zlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,8 @@ __all__ = ["TableFile", "recover", "safe_name"]
 # long for a file system.
 _UNSAFE = frozenset('/%\\:*?"<>|[]{}=')
 _READ_BYTES = 1 << 16
+_NAME = "%Y%m%dT%H%M%S.%fZ"
+_NAMED = re.compile(r"\.?(\d{8}T\d{6}\.\d{6}Z)")
 
 
 def safe_name(name: str) -> str:
@@ -54,6 +57,7 @@ class TableFile:
         self._part: Path | None = None
         self._end = 0
         self._opened = 0.0
+        self._latest = datetime.min.replace(tzinfo=UTC)  # by its name
 
     def write(self, lines: bytes, now: float) -> int:
         """Append a batch of whole lines and have it on disk; the file's size from now on.
@@ -134,8 +138,12 @@ class TableFile:
             missing.mkdir(exist_ok=True)
             _sync_folder(missing.parent)
         moment = datetime.fromtimestamp(now, UTC)
+        # The clock may have been set back; names sort in the order of writing all the same.
+        if (latest := max(self._latest, _latest(self._folder))) >= moment:
+            moment = latest + timedelta(microseconds=1)
         while True:
-            final = self._folder / f"{moment:%Y%m%dT%H%M%S.%fZ}{self._suffix}"
+            self._latest = moment
+            final = self._folder / f"{moment:{_NAME}}{self._suffix}"
             part = final.with_name(f".{final.name}.part")
             moment += timedelta(microseconds=1)
             descriptor = None if final.exists() else _create_locked(part)
@@ -183,6 +191,15 @@ def recover(directory: Path) -> list[Path]:
 
 def _final(part: Path) -> Path:
     return part.with_name(part.name.removeprefix(".").removesuffix(".part"))
+
+
+def _latest(folder: Path) -> datetime:
+    """The time that the folder's last file has in its name; other files do not count."""
+    times = [found[1] for path in folder.iterdir() if (found := _NAMED.match(path.name))]
+    try:
+        return datetime.strptime(max(times, default=""), _NAME).replace(tzinfo=UTC)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def _create_locked(part: Path) -> int | None:

@@ -140,6 +140,28 @@ def test_names_go_up_though_the_clock_stands_still(tmp_path: Path) -> None:
     assert offsets(*finished(tmp_path)) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize(
+    "left", [pytest.param("there", id="files stay"), pytest.param("taken", id="a loader took them")]
+)
+def test_names_go_up_though_the_clock_is_set_back(tmp_path: Path, left: str) -> None:
+    """By a minute while a worker runs, then by another before the next one starts."""
+    clock = Clock()
+    names = []
+    with opened(tmp_path, clock, rotate_bytes="1B") as handler:
+        for offset in range(3):
+            handler.handle(batch(offset))
+            clock.now -= 60
+            names.append(max(path.name for path in finished(tmp_path)))
+            if left == "taken":
+                for path in finished(tmp_path):
+                    path.unlink()
+    assert names == sorted(set(names))
+    if left == "there":
+        with opened(tmp_path, clock, rotate_bytes="1B", compress="gzip") as handler:
+            handler.handle(batch(3))
+        assert offsets(*finished(tmp_path)) == [0, 1, 2, 3]
+
+
 def test_more_tables_than_open_files_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files_module, "_MAX_OPEN", 3)
     before = open_descriptors()
