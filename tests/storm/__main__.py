@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -58,6 +59,8 @@ def main() -> int:
     print(report.table())
     for each in report.broken:
         print(f"BROKEN  {each}")
+    if not report.broken and not given.folder and not given.long:
+        shutil.rmtree(folder)
     return 1 if report.broken else 0
 
 

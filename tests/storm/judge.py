@@ -166,12 +166,10 @@ class Judge:
         """All records below it are finished."""
         return self._tables[table].head
 
-    def skip(self, table: str, head: int) -> None:
-        """What was not finished of it before is gone from Kafka, and excused."""
-        with self._lock:
-            known = self._tables[table]
-            known.head = max(known.head, head)
-            known.last = max(known.last, head - 1)
+    def unfinished(self, table: str, sent: int) -> int:
+        """How many of so many records."""
+        known = self._tables[table]
+        return sent - known.head - len(known.ahead)
 
     def had_begun(self, place: tuple[str, int], when: float) -> bool:
         """Whether a batch of it was finished before: a partition that is added later was none."""

@@ -68,10 +68,10 @@ class Report:
             rows[each.kind].standstill = max(rows[each.kind].standstill, longest)
         broken = [f"{incident.what}: {incident.text}" for incident in rig.judge.incidents[:20]]
         for table in rig.load.tables:
-            head = rig.judge.head(table.full_name)
-            if head < table.sent:
-                broken.append(f"lost: {table.full_name}: {head} is not finished, of {table.sent}")
-                rows["none"].lost += 1
+            if lost := rig.judge.unfinished(table.full_name, table.sent):
+                head = rig.judge.head(table.full_name)
+                broken.append(f"lost: {table.full_name}: {lost} of {table.sent}, the first is {head}")
+                rows["none"].lost += lost
         order = [*KINDS, "none"]
         return Report(dict(sorted(rows.items(), key=lambda item: order.index(item[0]))), broken)
 
