@@ -144,9 +144,9 @@ class Load:
             except BufferError:
                 self._producer.poll(0.1)
             except KafkaException as fault:
-                if fault.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                if fault.args[0].code() not in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
                     raise
-                return  # it has just been added, and the producer has not heard of it yet
+                return  # it has just been made, and the producer has not heard of it yet
             else:
                 table.sent += 1
                 return
