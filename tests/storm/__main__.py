@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -29,6 +30,9 @@ def main() -> int:
     parser.add_argument("--no-spark", action="store_true")
     parser.add_argument("--folder", type=Path, help="for logs and data (default: a temporary one)")
     given = parser.parse_args()
+    # Everything that was started is ended in any case; in the background SIGINT is ignored unless one asks.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = given.folder or Path(tempfile.mkdtemp(prefix="binlane-storm-"))
     share = given.minutes / (235 if given.long else 10)  # a fault a minute, or 235 in ten
     kinds = {kind: max(1, round(KINDS[kind][0] * share)) for kind in KINDS}
