@@ -44,7 +44,7 @@ class Rig:
     """Topic `storm` with three members, two dynamic and one static, and `remade`, which they read, too; topic
     `lone` with a member of its own, which is static; topic `spark` with one that has a Spark.
 
-    Tables a*: into files; b*: into PostgreSQL; c*: nowhere; all of them leave marks.
+    Tables a*: into files; b*: into PostgreSQL, every other one only grows; c*: nowhere; all leave marks.
     """
 
     def __init__(self, folder: Path, scale: Scale, database: PostgresServer, url: str) -> None:
@@ -144,7 +144,9 @@ class Rig:
     def _tables(self) -> list[Table]:
         count = self.scale.tables
         found = [
-            Table(f"{kind}{number}", "storm", (place * count + number) % self.topics["storm"], rows)
+            Table(
+                f"{kind}{number}", "storm", (place * count + number) % self.topics["storm"], number % 2 * rows
+            )
             for place, (kind, rows) in enumerate((("a", 0), ("b", 25), ("c", 0)))
             for number in range(count)
         ]
