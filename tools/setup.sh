@@ -123,6 +123,7 @@ except JarsError as fault:
 servers() {
     missing=$(missing_servers)
     has_program promtool || missing="$missing prometheus" # evaluates the alert rules
+    has_program faketime || missing="$missing faketime" # lets the clock jump in tests/storm
     [ -n "$missing" ] || return 0
     keep_services_off
     # shellcheck disable=SC2086 # one word for each package
