@@ -55,9 +55,24 @@ class Faults:
         for process in self.alive():
             if process.frozen:
                 world.thaw(process)
+        if self._plan.halts:
+            self._beside(Event(0.0, "all_anew"))
+        else:
+            self._start_missing()
+
+    def _start_missing(self) -> None:
         for number in range(self._plan.workers):
-            if not self._running(number):
+            if self._running(number) is None:
                 self._start(number)
+
+    def _all_anew(self, event: Event) -> None:
+        """Tables have halted; what was wrong with their records is mended."""
+        former = self.alive()
+        while any(not each.dead for each in former):
+            for process in former:
+                self._world.stop(process)
+            self._wait(0.5)
+        self._start_missing()
 
     def _beside(self, event: Event) -> None:
         def do() -> None:
@@ -129,9 +144,7 @@ class Faults:
         self._world.disk.lose_power()
         self._other_files(None)
         self._wait(event.seconds)
-        for number in range(self._plan.workers):
-            if self._running(number) is None:
-                self._start(number)
+        self._start_missing()
 
     def _torn(self, event: Event) -> None:
         """The checkpoint file is cut off while the worker is down."""
@@ -233,9 +246,7 @@ class Faults:
             low = topic.logs[place[1]].low
             cluster.group.committed[place] = (self._random.randint(min(low, known[0]), known[0]), "")
             oracles.moved.add(oracles.ledger.part(topic.id, TOPIC, place[1]))
-        for number in range(self._plan.workers):
-            if self._running(number) is None:
-                self._start(number)
+        self._start_missing()
 
     def _topic(self) -> Topic:
         return self._world.cluster.topics.by_name[TOPIC]

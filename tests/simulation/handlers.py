@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from handlers import Batch, Handler
 
-from .machine.scheduler import current
+from .machine.scheduler import Killed, current
 
 if TYPE_CHECKING:
     from .world import World
@@ -24,6 +24,8 @@ class Simulated(Handler):
         scheduler = current()
         world: World = scheduler.world
         process: Any = scheduler.task.process
+        if process.dead:  # the worker took Killed for an error of the last call
+            raise Killed
         numbers = [int(change.after["id"]) for change in batch.changes]
         began = world.oracles.begin(process, batch.table, batch.shard, numbers)
         done = 0

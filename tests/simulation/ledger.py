@@ -19,6 +19,8 @@ class Written:
     unit: Unit
     place: int
     """In its unit."""
+    poison: bool = False
+    """Handlers refuse it."""
     handled: int = 0
     """How often a handler has returned from it."""
     applied: int = 0
@@ -58,9 +60,14 @@ class Unit:
             newest = record
         return None
 
+    def open_from(self, place: int) -> int:
+        """The place of the first one from there on that is not settled."""
+        while place < len(self.records) and self.records[place].settled:
+            place += 1
+        return place
+
     def settle(self) -> None:
-        while self.head < len(self.records) and self.records[self.head].settled:
-            self.head += 1
+        self.head = self.open_from(self.head)
 
 
 @dataclass(slots=True, eq=False)

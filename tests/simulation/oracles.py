@@ -73,7 +73,7 @@ class Oracles:
                     f"{unit.name}: offset {record.offset} of {record.part} is handled "
                     f"before {waiting.offset} ({process.name})",
                 )
-            reached[unit] = max(reach, record.place + 1)
+            reached[unit] = unit.open_from(max(reach, record.place + 1))
         running = self._in_handlers.setdefault(process, set())
         for unit in reached:
             if unit in running:

@@ -60,8 +60,13 @@ class Plan:
     unavailable: float
     hanging: float
     late: float
+    poison: float
+    """How often a record is one that handlers refuse."""
+    broken: float
+    """How often a record is none that can be decoded."""
     shared_folder: bool
     settings: dict[str, Any]
+    on_failure: str
     segment_bytes: int
     """Of the map of finished offsets."""
     switch: float
@@ -70,7 +75,7 @@ class Plan:
 
     @classmethod
     def of(cls, seed: int) -> Plan:
-        random = Random(f"plan {seed}")
+        random, other = Random(f"plan {seed}"), Random(f"records {seed}")
         workers = random.choice((1, 1, 1, 2, 2, 3))
         seconds = random.uniform(3, 12)
         cooperative = random.random() < 0.7
@@ -87,6 +92,8 @@ class Plan:
             unavailable=random.choice((0, 0, 0.1)),
             hanging=random.choice((0, 0, 0.02)),
             late=random.choice((0, 0.02)),
+            poison=other.choice((0, 0, 0, 0.05)),
+            broken=other.choice((0, 0, 0, 0.05)),
             shared_folder=random.random() < 0.3,
             settings={
                 "kafka": {
@@ -115,13 +122,23 @@ class Plan:
                 },
                 "shutdown_timeout": 20_000,
                 "revoke_timeout": random.choice((200, 3000)),
+                "max_ahead": other.choice((10, 1_000_000, 1_000_000)),
+                "on_undecodable": "skip",
             },
+            on_failure=other.choice(("skip", "halt")),
             segment_bytes=random.choice((1024, 4096, 65_536)),
             switch=random.choice((0.02, 0.15, 0.5)),
             delay=random.choice((0.0, 0.002, 0.01)),
         )
+        if plan.poison:
+            plan.failing = 0  # else what is good would be passed over, too
         plan.events = sorted(plan._faults(random), key=lambda event: event.at)
         return plan
+
+    @property
+    def halts(self) -> bool:
+        """Tables may halt, until their cause is mended and their workers are started anew."""
+        return bool(self.poison) and self.on_failure == "halt"
 
     def folder(self, number: int) -> str:
         """Of a worker's checkpoint file."""
@@ -136,8 +153,14 @@ class Plan:
             settings[section] = {**settings[section], key: f"{settings[section][key]}ms"}
         for key in ("shutdown_timeout", "revoke_timeout"):
             settings[key] = f"{settings[key]}ms"
-        retry = {"max_attempts": None, "initial_delay": "50ms", "max_delay": "2s"}
-        table = {"match": "*", "handlers": [{"type": "log"}], "retry": retry}
+        most = 2 if self.poison else None
+        retry = {"max_attempts": most, "initial_delay": "50ms", "max_delay": "2s"}
+        table = {
+            "match": "*",
+            "handlers": [{"type": "log"}],
+            "retry": retry,
+            "on_failure": self.on_failure,
+        }
         return Configuration.model_validate({**settings, "http": None, "tables": [table]})
 
     def _faults(self, random: Random) -> list[Event]:

@@ -111,7 +111,7 @@ class _Scenario:
         self._until(lambda: not self.faults.alive(), _STOP_SECONDS)
         for process in world.processes:
             # What was fetched of a topic since made anew may be lost, and then a stop is not a clean one.
-            excused = process.excused or self.faults.happened["remake"]
+            excused = process.excused or self.faults.happened["remake"] or plan.halts
             if process.exit_code not in (0, None) and not excused and not self._broken:
                 world.oracles.broken("drained", f"{process.name} ended with {process.exit_code}")
             if not process.dead:
@@ -173,7 +173,13 @@ class _Scenario:
             f"shop.t{table}" if plan.settings["lanes"]["order_by"] == "table" else f"shop.t{table} row {key}"
         )
         record = ledger.add(ledger.part(topic.id, TOPIC, number), log.high, unit)
-        log.append(Entry(_canal(record, table, key)))
+        record.poison = bool(plan.poison) and random.random() < plan.poison
+        if plan.broken and random.random() < plan.broken:
+            record.excused = "undecodable"
+            record.unit.settle()
+            log.append(Entry(random.choice(_BROKEN) % record.source_ms))
+        else:
+            log.append(Entry(_canal(record, table, key)))
 
     def _answer(self, process: Running, batch: Batch) -> None:
         plan, scheduler = self._plan, current()
@@ -182,6 +188,8 @@ class _Scenario:
             scheduler.park(random() * plan.handle_seconds)
         else:
             scheduler.preempt()
+        if not (self._peace and plan.halts):
+            self._refuse_poison(batch)
         if self._peace:
             return
         kind = random()
@@ -198,10 +206,25 @@ class _Scenario:
         elif kind < plan.hanging + plan.late:
             scheduler.park(random() * 8)
 
+    def _refuse_poison(self, batch: Batch) -> None:
+        ledger = self._world.oracles.ledger
+        records = [ledger.written[int(change.after["id"])] for change in batch.changes]
+        if not any(each.poison for each in records):
+            return
+        if len(records) == 1 and not self._plan.halts:  # alone it may be passed over
+            ledger.excuse(records, "refused")
+        raise ValueError("poison")
+
     def _hang(self) -> None:
         """Until there is peace."""
         while not self._peace:
             current().park(0.5)
+
+
+_BROKEN = (
+    b'{"es":%d,"database":"shop","table":',
+    b'{"es":%d,"database":"shop","table":"t0","type":"INSERT","isDdl":false,"data":17}',
+)
 
 
 def _canal(record: Written, table: int, key: int) -> bytes:

@@ -13,11 +13,14 @@ from offsets.journal.contents import Contents
 from offsets.run import Run
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint
+from worker.attempts.retry_and_split import HandlerRun, _Fate
+from worker.attempts.steps import Step
 from worker.fetching.fetcher import Fetcher
 from worker.lanes.lane import Room
 from worker.lanes.lanes import Lanes
 from worker.partitions import committer, starts
 from worker.partitions.committer import Committer
+from worker.partitions.max_ahead import MaxAhead
 from worker.partitions.pausing import Pauses
 from worker.units.unit import UnitState
 
@@ -134,9 +137,6 @@ def test_the_fetcher_does_not_hear_that_it_is_to_leave(monkeypatch: Patch) -> No
 
 
 def test_a_batch_that_failed_counts_as_finished(monkeypatch: Patch) -> None:
-    from worker.attempts.retry_and_split import HandlerRun
-    from worker.attempts.steps import Step
-
     def passes(self: HandlerRun, work: Any, end: int, error: Any, random: Any) -> Step | None:
         self._pass(end)
         return None
@@ -152,7 +152,7 @@ def test_what_a_killed_worker_has_flagged_is_not_looked_at(monkeypatch: Patch) -
 
 def test_flags_are_lost_when_the_map_goes_on_in_a_new_segment(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Run, "move", lambda self, window: None)
-    found_by("kill", first=400)
+    found_by("replay", first=760)
 
 
 def test_a_map_counts_though_the_machine_was_started_anew(monkeypatch: Patch) -> None:
@@ -168,3 +168,25 @@ def test_a_map_counts_though_the_machine_was_started_anew(monkeypatch: Patch) ->
 def test_what_others_wrote_into_the_journal_is_not_looked_at(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Contents, "catch_up", Contents.look)
     found_by("journal")
+
+
+def test_a_partition_is_read_on_beyond_max_ahead(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(MaxAhead, "came", lambda self, assignments: None)
+    found_by("bounds")
+
+
+def test_a_whole_batch_is_passed_over_for_one_record(monkeypatch: Patch) -> None:
+    def all_of_it(self: HandlerRun, work: Any, end: int, error: BaseException, random: Any) -> None:
+        self._condemned |= {place: _Fate(error, 1) for place in range(self.done, end)}
+
+    monkeypatch.setattr(HandlerRun, "_after_failure", all_of_it)
+    found_by("order")
+
+
+def test_a_table_goes_on_behind_a_change_that_has_halted_it(monkeypatch: Patch) -> None:
+    def goes_on(self: Lanes, number: int, work: Any, error: str) -> None:
+        work.runs[0].done = work.total
+        self.give_back(number, work, delay=0.0, error=error)
+
+    monkeypatch.setattr(Lanes, "halt", goes_on)
+    found_by("order")

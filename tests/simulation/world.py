@@ -27,6 +27,7 @@ from .oracles import Oracles
 __all__ = ["SURROUNDINGS", "Running", "World", "world"]
 
 
+_FEW = 1000
 _UNITS_PER_FILE = 30
 """Of the journal."""
 _register, _finish = OffsetTracker.register, Run.finish
@@ -197,8 +198,12 @@ def _journal_of(configuration: Configuration) -> Journal | None:
 
 
 def _registered(tracker: OffsetTracker, offsets: Sequence[int]) -> Run:
+    process, oracles = _process(), world().oracles
+    most = process.configuration.max_ahead
+    if most < _FEW and tracker.ahead(most) >= most:
+        oracles.broken("bounds", f"{process.name} reads on beyond max_ahead, {offsets[0]}")
     run = _register(tracker, offsets)
-    world().oracles.memory.registered(tracker, run)
+    oracles.memory.registered(tracker, run)
     return run
 
 

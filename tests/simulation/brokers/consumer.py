@@ -230,12 +230,14 @@ class Consumer(FetchLoop):
             if self._serve():
                 live = self._fetched.values()
                 found = [each for each in found if each[0] in live and each[0].version == each[1]]
-            self._collect(found, num_messages)
+            # Of what was assigned anew since, nothing is told; and records do not keep an error back.
+            self._errors = deque(each for each in self._errors if self._fetched.get(each[0].place) is each[0])
+            self._collect(found, num_messages - len(self._errors))
             if len(found) >= num_messages or self._errors or scheduler.now >= end:
                 break
             scheduler.park(end - scheduler.now)
         self._poller = None
-        errors = [self._errors.popleft() for _ in range(min(len(self._errors), num_messages - len(found)))]
+        errors = [self._errors.popleft()[1] for _ in range(min(len(self._errors), num_messages - len(found)))]
         return [message for _, _, message in found] + errors
 
     def _serve(self) -> bool:

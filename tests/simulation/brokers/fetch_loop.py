@@ -33,7 +33,7 @@ class FetchLoop:
         self._tells_ends = tells_ends
         self._fetched: dict[Place, Fetched] = {}
         self._paused: set[Place] = set()  # outlives assignments
-        self._errors: deque[Message] = deque()
+        self._errors: deque[tuple[Fetched, Message]] = deque()
         self._poller: Task | None = None  # who waits in a poll
         self._closed = False
         cluster.topics.grew.append(self._wake)
@@ -128,7 +128,8 @@ class FetchLoop:
         topic, partition = fetched.place
         text = f"Broker: Offset out of range (broker end offset is {log.high})"
         error = KafkaError(KafkaError._AUTO_OFFSET_RESET, text)
-        self._errors.append(Message(topic=topic, partition=partition, offset=fetched.offset, error=error))
+        message = Message(topic=topic, partition=partition, offset=fetched.offset, error=error)
+        self._errors.append((fetched, message))
         self._wake()
 
     def _wake(self) -> None:

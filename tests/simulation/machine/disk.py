@@ -86,7 +86,7 @@ class Disk:
         random = self.scheduler.random
         now = self.files
         self.files = dict(self._durable)
-        for folder in {_folder(name) for name in (*now, *self._durable)}:
+        for folder in sorted({_folder(name) for name in (*now, *self._durable)}):
             if random.random() < 0.5:  # the file system had just written its journal
                 self._rename(folder, now)
         self._durable = dict(self.files)
