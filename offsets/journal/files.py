@@ -15,6 +15,7 @@ from offsets.journal.unit import SIZE, Unit, unpacked
 __all__ = ["UnitFiles"]
 
 _SUFFIX = ".journal"
+_DIGITS = 20
 _MOST_OPEN = 32
 _BLOCK_UNITS = 1024
 
@@ -39,7 +40,8 @@ class UnitFiles:
             names = [path.stem for path in self.folder.iterdir() if path.suffix == _SUFFIX]
         except FileNotFoundError:
             names = []
-        self._firsts = sorted(int(name) for name in names if name.isascii() and name.isdigit())
+        ours = (name for name in names if name.isascii() and name.isdigit() and len(name) == _DIGITS)
+        self._firsts = sorted(int(name) for name in ours)
 
     @property
     def firsts(self) -> tuple[int, ...]:
@@ -48,7 +50,7 @@ class UnitFiles:
 
     def path(self, first: int) -> Path:
         """Where the file with this first unit is."""
-        return self.folder / f"{first:020d}{_SUFFIX}"
+        return self.folder / f"{first:0{_DIGITS}d}{_SUFFIX}"
 
     def end(self, first: int) -> int:
         """One more than the number of the last whole unit of a file."""
@@ -60,9 +62,14 @@ class UnitFiles:
         return 0 if descriptor is None else os.fstat(descriptor).st_size
 
     def is_gone(self, first: int) -> bool:
-        """Whether somebody removed the file."""
+        """Whether somebody removed the file, or moved it or its folder away."""
         descriptor = self._descriptor(first)
-        return descriptor is None or os.fstat(descriptor).st_nlink == 0
+        if descriptor is None:
+            return True
+        try:
+            return not os.path.samestat(os.fstat(descriptor), self.path(first).stat())
+        except FileNotFoundError:
+            return True
 
     def read(self, number: int) -> Unit | None:
         """One unit; None: it is not there."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from offsets.file_lock import LockHeld, locked
 from offsets.journal.chains import State, carried, extended, walk
 from offsets.journal.contents import Contents
 from offsets.journal.unit import MOVED, Entry, Found, NewerUnit, Unit, key_of, topic_of
@@ -80,7 +79,7 @@ class Journal:
         entries = list(entries)
         with self._guarded("write"):
             self.folder.mkdir(parents=True, exist_ok=True)
-            with self._alone():
+            with locked(self.folder / "journal.lock", self._lock_wait):
                 self._contents.catch_up()
                 self._write(entries)
                 now = self._clock()
@@ -196,23 +195,36 @@ class Journal:
     def _clean(self, now: float) -> None:
         """Remove what is too old or too much, but never the last file."""
         files = self._contents.files
+        firsts = files.firsts[:-1]
+        too_old = 0  # how many files
+        if self._max_age is not None:
+            # From the newest back: a clock that was ahead once must not keep what is before such a file.
+            than = (now - self._max_age) * 1000
+            too_old = next((n for n in range(len(firsts), 0, -1) if self._is_older(firsts[n - 1], than)), 0)
         total = sum(files.size(first) for first in files.firsts)
-        for first in files.firsts[:-1]:
-            too_much = self._max_bytes is not None and total > self._max_bytes
-            if not too_much and (self._max_age is None or not self._is_older(first, now - self._max_age)):
+        for place, first in enumerate(firsts):
+            if place >= too_old and (self._max_bytes is None or total <= self._max_bytes):
                 return
             total -= files.size(first)
             files.remove(first)
 
     def _is_older(self, first: int, than: float) -> bool:
-        last = self._contents.files.read(self._contents.files.end(first) - 1)
-        return last is None or last.written_ms < than * 1000
+        """Whether the last sound unit of a file was written before then, in ms; with none, the next file's
+        time tells."""
+        files = self._contents.files
+        for number in range(files.end(first) - 1, first - 1, -1):
+            unit = files.read(number)
+            if unit is not None:
+                return unit.written_ms < than
+        return False
 
     @contextlib.contextmanager
     def _guarded(self, verb: str) -> Iterator[None]:
         with self._lock:
             try:
                 yield
+            except LockHeld as held:
+                raise JournalError(str(held)) from None
             except OSError as error:
                 told = f"cannot {verb} the journal in {self.folder}: {reason_of(error)}"
                 raise JournalError(told) from error
@@ -221,28 +233,6 @@ class Journal:
                     f"the journal in {self.folder} was written by a newer binlane ({newer}): run that "
                     "version, or move the folder away"
                 ) from None
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Between processes: only one appends at a time."""
-        lock = self.folder / "journal.lock"
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            deadline = time.monotonic() + self._lock_wait
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise JournalError(
-                            f"{lock} has been held by another process for {self._lock_wait:g} s: `fuser` "
-                            "tells by which"
-                        ) from None
-                    time.sleep(0.002)
-            yield
-        finally:
-            os.close(descriptor)
 
 
 def _time(unit: Unit) -> int:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from offsets.file_lock import LockHeld, locked
 from offsets.stores import file_format
 from offsets.stores.file_format import DamagedFile, Document, FileEntry, NewerFile
 from offsets.stores.identity import FileLock, held_by_another
@@ -146,11 +145,13 @@ class FileStore:
         with self._lock:
             try:
                 self.directory.mkdir(parents=True, exist_ok=True)
-                with self._alone():
+                with locked(self.directory / "checkpoint.lock", self._lock_wait):
                     found, sound = self._read()
                     document = Document(dict(found.entries), found.others)
                     if apply(document.entries):
                         self._write(document, sound=sound)
+            except LockHeld as held:
+                raise CheckpointError(f"{held}; end it, or give each worker its own folder") from None
             except OSError as error:
                 raise self._failure("write", error) from error
 
@@ -225,28 +226,6 @@ class FileStore:
             # A file system without hard links.
             _write_durably(spare, self.path.read_bytes())
         spare.replace(copy)
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Between processes: only one changes the file at a time."""
-        lock = self.directory / "checkpoint.lock"
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            deadline = time.monotonic() + self._lock_wait
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise CheckpointError(
-                            f"{lock} has been held by another process for {self._lock_wait:g} s: "
-                            "`fuser` tells by which; end it, or give each worker its own folder"
-                        ) from None
-                    time.sleep(0.005)
-            yield
-        finally:
-            os.close(descriptor)
 
     def _failure(self, verb: str, error: OSError) -> CheckpointError:
         return CheckpointError(f"cannot {verb} {self.path}: {reason_of(error)}")

@@ -16,6 +16,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from offsets.stores.file_format import FileEntry
 from offsets.stores.identity import FileLock, held_by_another, number_of
 from offsets.stores.interface import CheckpointError, StoreAway
+from offsets.stores.sql_session import IdentityLock, cut_after, options_of
 from offsets.types import Checkpoint, Mark, TopicPartition
 
 __all__ = ["TABLE", "SqlStore"]
@@ -64,18 +65,22 @@ class SqlStore:
         """Connects with the first use. `url`: of PostgreSQL, MySQL, MariaDB or SQLite, with its driver.
 
         `identity`: what no other process with this group may have at the same time. `deadline`: seconds that
-        connecting, and one statement, may take.
+        connecting may take, and one transaction.
         """
-        self.place = f"{url.render_as_string(hide_password=True)} ({TABLE})"
+        # What the URL asks of the driver may hold another password.
+        self.place = f"{url.set(query={}).render_as_string(hide_password=True)} ({TABLE})"
         self._group = group_id
         self._identity = identity
         self._engine = sa.create_engine(
-            url, poolclass=sa.NullPool, hide_parameters=True, **_options(url, deadline)
+            url, poolclass=sa.NullPool, hide_parameters=True, **options_of(url, deadline)
         )
-        self._file_lock = None
+        self._deadline = deadline
+        self._file_lock = self._identity_lock = None
         if identity is not None and url.get_backend_name() == "sqlite":
             folder = Path(str(url.database)).absolute().parent
             self._file_lock = FileLock.of(folder, group_id, identity)
+        elif identity is not None:
+            self._identity_lock = IdentityLock(number_of(group_id, identity), url.database or "")
         self._lock = threading.Lock()  # guards the connection
         self._connection: sa.Connection | None = None
 
@@ -118,21 +123,21 @@ class SqlStore:
         for partition, (offset, ahead, topic_id, began_with) in checkpoints.items():
             window = windows.get(partition)
             entry = FileEntry(offset, ahead, marks.get(partition), topic_id, began_with, window)
-            rows.append(
-                {
-                    "id": self._id(partition),
-                    "group_id": self._group,
-                    "topic": partition.topic,
-                    "partition_number": partition.partition,
-                    "next_offset": offset,
-                    "entry": _encoder.encode(entry).decode(),
-                    "format": _FORMAT,
-                    "written_ms": now,
-                }
-            )
+            rows.append(self._row(partition, entry, now))
         if rows:
             rows.sort(key=lambda row: str(row["id"]))  # writers that meet wait, and never for each other
             self._within(lambda connection: connection.execute(_upsert(connection.dialect.name), rows))
+
+    def prove(self) -> None:
+        """Connect, make the table if need be, and write a row that is taken back. Raises as `save`."""
+
+        def write(connection: sa.Connection) -> None:
+            row = self._row(TopicPartition("", 0), FileEntry(0), 0)
+            with connection.begin_nested() as point:
+                connection.execute(_upsert(connection.dialect.name), [row])
+                point.rollback()
+
+        self._within(write)
 
     def close(self) -> None:
         """Let go of the connection, and of the identity with it."""
@@ -162,34 +167,46 @@ class SqlStore:
                 ) from None
 
     def _transaction(self, work: Callable[[sa.Connection], Answer]) -> Answer:
-        connection = self._connected()
-        with connection.begin():
+        connection = self._connection or self._connect()
+        # Later than the server's own timeout, which says more.
+        with cut_after(connection, self._deadline + 1), connection.begin():
             return work(connection)
 
-    def _connected(self) -> sa.Connection:
-        if self._connection is not None:
-            return self._connection
+    def _connect(self) -> sa.Connection:
         connection = self._connection = self._engine.connect()
-        if not self._alone(connection):
+        with cut_after(connection, self._deadline + 1):
+            if not self._alone(connection):
+                self._drop()
+                told = held_by_another(self.place, str(self._identity), self._group)
+                if self._identity_lock is None or not self._identity_lock.was_had:
+                    raise told
+                raise StoreAway(f"{told}; or the database has yet to end a connection that this worker lost")
+            for again in (True, False):
+                try:
+                    with connection.begin():
+                        _table.create(connection, checkfirst=True)
+                    break
+                except sa.exc.DBAPIError:  # another worker has just made it
+                    if not again:
+                        raise
+            with connection.begin():
+                there = {column["name"].lower() for column in sa.inspect(connection).get_columns(TABLE)}
+        missing = sorted({column.name for column in _table.columns} - there)
+        if missing:
             self._drop()
-            raise held_by_another(self.place, str(self._identity), self._group)
-        for again in (True, False):
-            try:
-                with connection.begin():
-                    _table.create(connection, checkfirst=True)
-                break
-            except sa.exc.DBAPIError:  # another worker has just made it
-                if not again:
-                    raise
+            raise CheckpointError(
+                f"{self.place} is no table of binlane's: it has no column {', '.join(missing)}; rename it, "
+                "or name another database in checkpoint.url"
+            )
         return connection
 
     def _alone(self, connection: sa.Connection) -> bool:
-        if self._identity is None:
-            return True
         if self._file_lock is not None:
             return self._file_lock.take()
+        if self._identity_lock is None:
+            return True
         with connection.begin():
-            return _lock_session(connection, number_of(self._group, self._identity))
+            return self._identity_lock.take(connection)
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
@@ -207,20 +224,31 @@ class SqlStore:
                     f"{self.place} was written by a newer binlane (format {row.format}; this one knows up to "
                     f"{_FORMAT}): run that version"
                 )
-            found[TopicPartition(row.topic, row.partition_number)] = _decoder.decode(row.entry)
+            try:
+                entry = _decoder.decode(row.entry)
+            except msgspec.DecodeError as error:
+                raise CheckpointError(
+                    f"{self.place} has a damaged row for {row.topic} [{row.partition_number}] of group "
+                    f"{self._group} ({error}): delete it, to begin where Kafka's committed offset says"
+                ) from None
+            found[TopicPartition(row.topic, row.partition_number)] = entry
         return found
+
+    def _row(self, partition: TopicPartition, entry: FileEntry, now: int) -> dict[str, Any]:
+        return {
+            "id": self._id(partition),
+            "group_id": self._group,
+            "topic": partition.topic,
+            "partition_number": partition.partition,
+            "next_offset": entry.offset,
+            "entry": _encoder.encode(entry).decode(),
+            "format": _FORMAT,
+            "written_ms": now,
+        }
 
     def _id(self, partition: TopicPartition) -> str:
         text = f"{self._group}\0{partition.topic}\0{partition.partition}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _lock_session(connection: sa.Connection, number: int) -> bool:
-    """Take the database's lock of this number for as long as the session lasts; False: another has it."""
-    if connection.dialect.name == "postgresql":
-        return connection.scalar(sa.text("SELECT pg_try_advisory_lock(:number)"), {"number": number}) is True
-    name = f"binlane-{number & (2**64 - 1):016x}"
-    return connection.scalar(sa.text("SELECT GET_LOCK(:name, 0)"), {"name": name}) in (1, True)
 
 
 def _upsert(dialect: str) -> sa.Insert:
@@ -231,22 +259,3 @@ def _upsert(dialect: str) -> sa.Insert:
     theirs = insert(_table)
     new = {name: getattr(theirs.excluded, name) for name in _CHANGED}
     return theirs.on_conflict_do_update(index_elements=["id"], set_=new)
-
-
-def _options(url: sa.URL, deadline: float) -> dict[str, Any]:
-    seconds = max(1, round(deadline))
-    match url.get_backend_name():
-        case "sqlite":
-            return {"connect_args": {"timeout": deadline, "check_same_thread": False}}
-        case "postgresql":
-            arguments = {
-                "connect_timeout": seconds,
-                "application_name": "binlane",
-                "keepalives_idle": 30,
-                "tcp_user_timeout": 60_000,
-                "options": f"-c statement_timeout={seconds * 1000}",
-            }
-            return {"connect_args": arguments}
-        case _:
-            times = {"connect_timeout": seconds, "read_timeout": seconds, "write_timeout": seconds}
-            return {"connect_args": {"charset": "utf8mb4", **times}, "isolation_level": "READ COMMITTED"}

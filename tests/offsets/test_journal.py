@@ -263,6 +263,57 @@ def test_old_files_and_those_beyond_the_size_are_removed_and_the_last_one_never(
     assert journal.history(SHOP, 1)[0].offset == 1_001
 
 
+def test_a_clock_that_was_ahead_once_keeps_no_file_for_ever(tmp_path: Path) -> None:
+    clock = Clock()
+    journal = Journal(tmp_path, "replica", max_age=1_000, units_per_file=16, clock=clock)
+    for offset in range(1, 61):
+        journal.append([at(offset)])
+    clock.now += 1_000_000
+    journal.append([at(61)])
+    clock.now -= 1_000_000
+    for offset in range(62, 200):
+        clock.now += 20
+        journal.append([at(offset)])
+    files = sorted(tmp_path.glob("*.journal"))
+    assert len(files) <= 1_000 // 20 // 10 + 2  # of 16 units each, three or fewer of which are copies
+
+
+def test_damage_at_the_end_of_an_old_file_does_not_make_it_older(tmp_path: Path) -> None:
+    clock = Clock()
+    journal = Journal(tmp_path, "replica", max_age=1_000, units_per_file=16, clock=clock)
+    for offset in range(1, 41):
+        journal.append([at(offset)])
+    first = min(tmp_path.glob("*.journal"))
+    data = bytearray(first.read_bytes())
+    data[-SIZE:] = bytes(SIZE)
+    first.write_bytes(data)
+    clock.now += 500
+    reopened(journal).append([at(41)])
+    assert first.exists()
+    clock.now += 600
+    journal.append([at(42)])
+    assert not first.exists()
+
+
+def test_a_file_of_somebody_else_is_left_alone(journal: Journal) -> None:
+    journal.append([at(5)])
+    (journal.folder / "99.journal").write_text("mine")
+    after = reopened(journal)
+    after.append([at(6)])
+    assert offsets(reopened(journal).history(SHOP, 9)) == [6, 5]
+    assert (journal.folder / "99.journal").read_text() == "mine"
+
+
+def test_a_journal_whose_folder_was_moved_away_begins_anew_in_its_place(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal", "replica")
+    journal.append([at(5)])
+    journal.folder.rename(tmp_path / "away")
+    journal.append([at(6)])
+    assert offsets(reopened(journal).history(SHOP, 9)) == [6]
+    moved = Journal(tmp_path / "away", "replica")
+    assert offsets(moved.history(SHOP, 9)) == [5]
+
+
 def test_a_journal_that_was_removed_meanwhile_begins_anew(journal: Journal) -> None:
     journal.append([at(5)])
     for path in journal.folder.iterdir():

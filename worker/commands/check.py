@@ -17,6 +17,7 @@ from worker.configuration import Configuration, TableRule, load
 from worker.configuration.checks.doubts import doubts
 from worker.kafka.connection import reach_handlers, reach_kafka
 from worker.observing import logs
+from worker.partitions.own_store import reach_store
 from worker.running.ending import grace_seconds, stop_seconds
 from worker.running.handlers.closing import waitable
 from worker.running.handlers.handler_set import OPENING_SECONDS
@@ -27,7 +28,8 @@ _WIDTH_WITHOUT_TERMINAL = 160
 
 
 def check(config: Path, connect: bool = False, sample: Path | None = None) -> int:
-    """Print which pattern leads to which handlers; with `connect`, reach Kafka and the handlers' targets;
+    """Print which pattern leads to which handlers; with `connect`, reach Kafka, the database of the
+    checkpoints and the handlers' targets;
     with `sample`, show what becomes of the records in that file.
 
     Returns 0, or 1 when something could not be reached, or a record not decoded.
@@ -104,7 +106,7 @@ def _batch(rule: TableRule) -> str:
 def _connect(configuration: Configuration, console: Console) -> int:
     clean = configuration.secrets.redact
     failed = False
-    for answers in (reach_kafka(configuration), reach_handlers(configuration)):
+    for answers in (reach_kafka(configuration), reach_store(configuration), reach_handlers(configuration)):
         for answer in answers:
             if answer.error is None:
                 detail = f": {answer.detail}" if answer.detail else ""

@@ -10,12 +10,13 @@ from pathlib import Path
 from handlers.logs import get_logger
 from handlers.sql.target.engine import check_url
 from offsets.restore import Start
-from offsets.stores import FileStore, OwnStore, StoreAway
+from offsets.stores import CheckpointError, FileStore, OwnStore, StoreAway
 from offsets.stores.sql import SqlStore
 from offsets.types import TopicPartition
 from worker.configuration import Configuration
+from worker.kafka.connection import Reached
 
-__all__ = ["opened", "own_store", "store_at", "worded"]
+__all__ = ["opened", "own_store", "reach_store", "store_at", "worded"]
 
 log = get_logger("checkpoint")
 
@@ -42,6 +43,21 @@ def store_at(where: Path | str, group: str, identity: str | None = None) -> OwnS
     if isinstance(where, str) and "://" in where:
         return SqlStore(check_url(where), group, identity=identity)
     return FileStore(Path(where), group, identity=identity)
+
+
+def reach_store(configuration: Configuration) -> list[Reached]:
+    """Whether the database of the checkpoints can be reached and written: one answer, or none."""
+    store = own_store(configuration)
+    if not isinstance(store, SqlStore):
+        return []
+    target = f"checkpoints in {store.place}"
+    try:
+        store.prove()
+    except CheckpointError as error:
+        return [Reached(target, error=str(error))]
+    finally:
+        store.close()
+    return [Reached(target)]
 
 
 def opened(store: OwnStore, *, stopping: threading.Event, seconds: float, clock: Callable[[], float]) -> None:

@@ -10,6 +10,7 @@ from worker.partitions.stored_positions import Cluster
 
 __all__ = ["place_at", "time_text"]
 
+_YEAR_10000_MS = 253_402_300_800_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -37,7 +38,9 @@ def place_at(cluster: Cluster, partition: TopicPartition, moment: datetime) -> t
 
 
 def time_text(time: datetime | int) -> str:
-    """The time, also one in milliseconds since 1970, as ISO 8601 in UTC."""
+    """The time, also one in milliseconds since 1970, as ISO 8601 in UTC; beyond all years, as it is."""
+    if isinstance(time, int) and not 0 <= time < _YEAR_10000_MS:
+        return f"{time} ms"
     moment = _EPOCH + timedelta(milliseconds=time) if isinstance(time, int) else time.astimezone(UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
