@@ -196,10 +196,15 @@ def test_check_finds_modules_on_pythonpath(folder: Path) -> None:
 
 
 def test_check_connect_tells_what_cannot_be_reached_and_no_secret(folder: Path) -> None:
+    config = (folder / "shop.yaml").read_text()
+    url = "postgresql://shop:hunter2@127.0.0.1:1/shop"
+    (folder / "shop.yaml").write_text(f"checkpoint: {{url: '{url}'}}\n{config}")
     done = binlane("check", "shop.yaml", "--connect", folder=folder, PASSWORD="hunter2")
     assert done.returncode == 1
     assert "hunter2" not in done.stdout + done.stderr
-    kafka, logged, handler = done.stderr.splitlines()
+    kafka, checkpoints, logged, handler = done.stderr.splitlines()
+    assert checkpoints.startswith("checkpoints in postgresql+psycopg://shop:***@127.0.0.1:1/shop")
+    assert "cannot be reached: connection failed" in checkpoints
     assert json.loads(logged)["event"] == "login with ***"
     assert kafka.startswith("kafka localhost:1: no answer within 10 s: ")
     assert "Connection refused" in kafka
