@@ -83,6 +83,12 @@ class DiskPath:
         with self.open("rb") as file:
             return file.read()
 
+    def stat(self) -> Any:
+        self.disk.touch()
+        if not self.exists():
+            raise _no_file(self.whole)
+        return types.SimpleNamespace(st_dev=0, st_ino=id(self.disk.files[self.whole]))
+
     def replace(self, other: DiskPath) -> None:
         self.disk.touch()
         if not self.exists():
@@ -161,7 +167,7 @@ class DiskOs:
         disk = self._disk()
         file = disk.file(number)
         names = sum(each is file for each in disk.files.values())
-        return types.SimpleNamespace(st_size=len(file.data), st_nlink=names)
+        return types.SimpleNamespace(st_size=len(file.data), st_nlink=names, st_dev=0, st_ino=id(file))
 
     def pread(self, number: int, count: int, place: int) -> bytes:
         disk = self._disk()

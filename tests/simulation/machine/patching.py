@@ -19,10 +19,10 @@ import structlog
 
 import worker.running.worker as running
 from handlers.loading import registry
+from offsets import file_lock
 from offsets.finished import map as finished_map
 from offsets.finished import reading, segment
 from offsets.journal import files as journal_files
-from offsets.journal import journal
 from offsets.run import Run
 from offsets.stores import file as file_store
 from offsets.tracker import OffsetTracker
@@ -72,7 +72,7 @@ _threading = types.SimpleNamespace(
 _queue = types.SimpleNamespace(SimpleQueue=threads.SimpleQueue, Empty=queue.Empty)
 _random = types.SimpleNamespace(random=_any)
 _secrets = types.SimpleNamespace(randbits=_bits)
-_ON_DISK = (file_store, segment, journal, journal_files)
+_ON_DISK = (file_store, segment, file_lock, journal_files)
 _gc = types.SimpleNamespace(collect=int, freeze=int, set_threshold=lambda *_: None)
 
 _REPLACED: dict[int, Any] = {
