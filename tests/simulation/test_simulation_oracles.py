@@ -150,11 +150,6 @@ def test_what_a_killed_worker_has_flagged_is_not_looked_at(monkeypatch: Patch) -
     found_by("kill")
 
 
-def test_flags_are_lost_when_the_map_goes_on_in_a_new_segment(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Run, "move", lambda self, window: None)
-    found_by("replay", first=760)
-
-
 def test_a_map_counts_though_the_machine_was_started_anew(monkeypatch: Patch) -> None:
     real = reading.records
 
