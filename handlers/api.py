@@ -142,6 +142,11 @@ class HandlerContext(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration file's folder: relative paths in options start here."""
     start_timeout: float = 300.0
     """Seconds that `open` may take; past them it is given up (`start_timeout:` in the configuration)."""
+    stopping: Callable[[], bool] | None = None
+    """Given where a worker starts its handlers: whether it stops meanwhile, or later. `open` may then go on
+    in a thread of its own with what its target needs long for, as the Spark handler does; what fails is told
+    to `stop_worker`, and batches that wait for it are let go with TargetUnavailable when the worker stops.
+    None: `open` returns when all is done. Any thread; answers at once."""
     spark: Mapping[str, Any] = {}
     """The `spark:` section of the configuration."""
     stop_worker: Callable[[BaseException], None] | None = None

@@ -51,6 +51,11 @@ class Bounded(Generic[Answer]):
             self._thread.join(_LOOK_SECONDS)
         return self._answer()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it has returned, or raised."""
+        return not self._thread.is_alive()
+
     def _answer(self) -> Answer:
         if self._error is not None:
             raise self._error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from handlers.spark.log.store_choice import default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
 
 __all__ = ["UnsafeForSeveral", "check_several_writers"]
@@ -24,16 +25,16 @@ class UnsafeForSeveral(FilesError):
     """Of two workers in this place, one could undo the other's commits."""
 
 
-def check_several_writers(root: str, spark: Any) -> None:
+def check_several_writers(root: str, spark: Any, *, assume_local: bool = False) -> None:
     """See to it that the tables below `root`, a URI or plain path, can be written by several workers, or that
     the configuration promises that there is one.
 
-    `spark`: the worker's (`handlers.spark.runtime.session.SharedSpark`). Raises UnsafeForSeveral, and what
-    Spark raises.
+    `spark`: the worker's (`handlers.spark.runtime.session.SharedSpark`); `assume_local`: see `files_for`.
+    Raises UnsafeForSeveral, and what Spark raises.
     """
     if spark.section.single_writer:
         return
-    scheme = scheme_of(root) or _default_scheme(spark)
+    scheme = scheme_of(root) or ("file" if assume_local else default_scheme(spark))
     if scheme in _S3:
         name = _log_store(spark.session, scheme).rpartition(".")[2]
         if name in _LOOK_AND_PUT:
@@ -50,14 +51,6 @@ def check_several_writers(root: str, spark: Any) -> None:
             f"name one fails, and of {scheme}: that is not known. Either {_ONE_WORKER}; or give "
             f"spark.warehouse a place in HDFS, Azure or Google Cloud Storage"
         )
-
-
-def _default_scheme(spark: Any) -> str:
-    """Of plain paths; with Connect they are the worker's own."""
-    if not spark.is_classic:
-        return "file"
-    conf = spark.session._jsparkSession.sessionState().newHadoopConf()
-    return scheme_of(conf.get("fs.defaultFS", "file:///"))
 
 
 def _log_store(session: Any, scheme: str) -> str:

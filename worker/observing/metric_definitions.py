@@ -214,7 +214,7 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "binlane_spark_up",
         "gauge",
         ("handler",),
-        "1 while the handler's Spark answers, else 0.",
+        "1 while the handler's Spark answers, else 0: also while it starts.",
         "handler",
     ),
     MetricDefinition(

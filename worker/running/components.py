@@ -76,6 +76,7 @@ class Components:
             fail=fail,
             metrics=self.metrics.handlers,
             partitions=lambda: [assignment.partition for assignment in self.assignments.current()],
+            stopping=stop.is_set,
         )
         self.errors = KafkaErrors(clock)
         self.brokers = Brokers()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -16,7 +17,8 @@ from handlers.spark.engine.leftovers import Search
 from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.tables import Tables
 from handlers.spark.locations import Locations
-from handlers.spark.log.stores.interface import FilesError
+from handlers.spark.log.store_choice import default_scheme
+from handlers.spark.log.stores.interface import FilesError, scheme_of
 from handlers.spark.options import SparkOptions
 from handlers.spark.runtime.session import acquire, release
 from handlers.spark.section import SparkSection
@@ -35,7 +37,10 @@ class Lake:
     def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
         """Starts Spark, unless another handler has. Raises as SparkHandler.open."""
         section = SparkSection.model_validate(dict(context.spark))
-        self._spark = acquire(section, context.folder, context.worker, within=context.start_timeout)
+        self._spark = acquire(
+            section, context.folder, context.worker, within=context.start_timeout, stopping=context.stopping
+        )
+        self._assumed = self._spark.assumes_local_files
         self._merger = Merger(options.merge, threads=section.concurrency)
         try:
             self._tables = Tables(
@@ -56,9 +61,13 @@ class Lake:
         self._search = Search(files, logs, serve=found.serve, clear=found.clear, partitions=partitions)
         self._runs = False
         self._is_safe = False
+        self._merging = threading.Lock()  # guards the next: who merges is started, or is not any more
+        self._closed = False
+        self._spark_told = threading.Event()
+        """Spark has started and what waits is merged, or it never will."""
 
     def start(self) -> None:
-        """Begin to merge what waits, and to watch Spark.
+        """Begin to merge what waits, and to watch Spark, as soon as it is up.
 
         Raises FilesError for a store that overwrites, or in which several workers are not safe.
         """
@@ -72,13 +81,41 @@ class Lake:
                 raise
             # The store is away: it is proven before the first put, and batches wait for that.
         self._runs = True
-        if self._world.context.stop_worker is not None:
-            self._spark.watch(self._world.context.stop_worker)
-        if self._world.applier is not None:
-            self._merger.start()
-            self._keeper.start()
-            if self._world.context.partitions is not None:
-                self._search.start()
+        if self._world.applier is not None and self._world.context.partitions is not None:
+            self._search.start()
+        self._spark.tell(self._go_on)
+
+    def _go_on(self, error: BaseException | None) -> None:
+        """Spark has started, or has not."""
+        stop_worker = self._world.context.stop_worker
+        try:
+            if error is None:
+                self._check_default_files()
+                self._begin_merging()
+                if stop_worker is not None:
+                    self._spark.watch(stop_worker)
+        except Exception as trouble:
+            error = trouble
+        self._spark_told.set()
+        if error is not None and stop_worker is not None and not self._closed:
+            stop_worker(StopWorker(f"handler {self._world.context.handler} could not open: {_told(error)}"))
+
+    def _begin_merging(self) -> None:
+        with self._merging:
+            if self._world.applier is not None and not self._closed:
+                self._merger.start()
+                self._keeper.start()
+
+    def _check_default_files(self) -> None:
+        """What was taken for this machine's before Spark could be asked. Raises RuntimeError."""
+        root = self._world.locations.root
+        if not self._assumed or scheme_of(root) or (found := default_scheme(self._spark)) == "file":
+            return
+        raise RuntimeError(
+            f"{root} was taken for a folder of this machine, and Spark's fs.defaultFS says {found}: what "
+            f"came until now is below {self._world.locations.logs} here. Give spark.warehouse its whole "
+            f"address, {found}://..., or file:{root}; or set HADOOP_CONF_DIR"
+        )
 
     def handle(self, batch: Batch) -> None:
         try:
@@ -98,6 +135,9 @@ class Lake:
         Spark, and is done again at the next start, as after a crash."""
         done = True
         try:
+            self._await_spark()
+            with self._merging:
+                self._closed = True
             if self._runs and self._world.applier is not None:
                 others = (self._search, self._keeper)
                 end = time.monotonic() + _UPKEEP_SECONDS
@@ -111,6 +151,11 @@ class Lake:
             if done:
                 self._tables.close()
             release()
+
+    def _await_spark(self) -> None:
+        """What waits can be merged yet if Spark is up in time."""
+        if self._runs and any(sink.waiting.rows for sink in self._tables.known()):
+            self._spark_told.wait(self._world.options.merge.at_close)
 
     def check(self) -> None:
         """Ask Spark, and the tables' file system, which must not let one worker overwrite another's file."""
@@ -143,9 +188,14 @@ class Lake:
         """Whether several workers are safe here; asked until Spark has answered."""
         if self._is_safe or self._world.applier is None:  # plain files have no commits
             return
+        assumed = self._spark.assumes_local_files
         try:
-            check_several_writers(self._world.locations.root, self._spark)
+            check_several_writers(self._world.locations.root, self._spark, assume_local=assumed)
         except PySparkException as error:
             self._spark.stop_worker_if_gone(error)
             raise
         self._is_safe = True
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -53,7 +53,7 @@ class Tables:
             context=context,
             spark=spark,
             locations=locations,
-            files=files_for(locations.root, spark),
+            files=files_for(locations.root, spark, assume_local=spark.assumes_local_files),
             applier=applier_for(options),
             overrides={name: override(text) for name, text in options.columns.items()},
             settle=self._settle,

@@ -9,7 +9,7 @@ from handlers.spark.log.stores.interface import Files, scheme_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Spark", "files_for"]
+__all__ = ["Spark", "default_scheme", "files_for"]
 
 
 class Spark(Protocol):
@@ -23,8 +23,9 @@ class Spark(Protocol):
         """True with a Java process of its own; False for a client of Spark Connect."""
 
 
-def files_for(uri: str, spark: Spark) -> Files:
-    """The store of a place as Spark takes it.
+def files_for(uri: str, spark: Spark, *, assume_local: bool = False) -> Files:
+    """The store of a place as Spark takes it. `assume_local`: plain paths are the worker's own; Spark is not
+    asked.
 
     The worker's own file system for plain paths and `file:`; any other through Spark's Hadoop libraries, as
     the session is configured for it, or, where there is no Java process (Spark Connect), through obstore. A
@@ -32,17 +33,25 @@ def files_for(uri: str, spark: Spark) -> Files:
     Connect, where it cannot be asked, to the worker's own. Raises FilesError for a scheme that nobody
     knows, and for a store that cannot be reached.
     """
-    scheme = scheme_of(uri)
+    scheme = scheme_of(uri) or ("file" if assume_local else default_scheme(spark))
+    if scheme == "file":
+        from handlers.spark.log.stores.local import LocalFiles  # noqa: PLC0415 (as its brothers)
+
+        return LocalFiles()
     if spark.is_classic:
-        from handlers.spark.log.stores.hadoop import HadoopFiles, hadoop_conf  # noqa: PLC0415 (Java only here)
+        from handlers.spark.log.stores.hadoop import HadoopFiles  # noqa: PLC0415 (Java only here)
 
-        conf: Any = hadoop_conf(spark.session)
-        if (scheme or scheme_of(conf.get("fs.defaultFS", "file:///"))) != "file":
-            return HadoopFiles(spark.session, uri)
-    elif scheme not in ("", "file"):
-        from handlers.spark.log.stores.object_stores import ObjectFiles  # noqa: PLC0415 (only for Spark Connect)
+        return HadoopFiles(spark.session, uri)
+    from handlers.spark.log.stores.object_stores import ObjectFiles  # noqa: PLC0415 (only for Spark Connect)
 
-        return ObjectFiles(uri)
-    from handlers.spark.log.stores.local import LocalFiles  # noqa: PLC0415 (as its brothers)
+    return ObjectFiles(uri)
 
-    return LocalFiles()
+
+def default_scheme(spark: Spark) -> str:
+    """Of plain paths; with Connect they are the worker's own."""
+    if not spark.is_classic:
+        return "file"
+    from handlers.spark.log.stores.hadoop import hadoop_conf  # noqa: PLC0415 (Java only here)
+
+    conf: Any = hadoop_conf(spark.session)
+    return scheme_of(conf.get("fs.defaultFS", "file:///"))

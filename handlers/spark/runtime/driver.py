@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,32 +19,44 @@ from handlers.spark.close_times import KILLED_SECONDS, STOP_SECONDS
 from handlers.spark.runtime.conf import on_loopback, spark_conf
 from handlers.spark.runtime.errors import is_connection_error
 from handlers.spark.runtime.java_process import JavaProcess
+from handlers.spark.runtime.start import Start
 from handlers.spark.section import SparkSection
 
 __all__ = ["Driver"]
 
 _DEATH_SECONDS = 3.0
+_TELL_SECONDS = 30.0
+"""Between two warnings of a start that takes long."""
 
 _log = get_logger("spark")
 
 
 class Driver:
-    """A Spark context in a Java process of its own (see JavaProcess)."""
+    """A Spark context in a Java process of its own (see JavaProcess). It starts at once, in a thread of its
+    own: what needs a session waits for that, as `Start.needed`, and raises what that raises."""
 
-    def __init__(self, section: SparkSection, folder: Path, name: str, within: float) -> None:
-        """Raises JavaError, JarsError, and RuntimeError when Spark does not start in so many seconds."""
+    def __init__(
+        self,
+        section: SparkSection,
+        folder: Path,
+        name: str,
+        within: float,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """It may take so many seconds; `stopping`: see Start."""
         self.master = section.master
+        self.version: str | None = None
+        self.ui_url: str | None = None
         self._lock = threading.Lock()  # guards the next
         self._given_up: str | None = None
         self._process = JavaProcess(loopback=on_loopback(section.master))
-        # Not in the main thread: there SparkContext would replace the worker's SIGINT handler by its own.
-        start = Bounded("spark-start", lambda: self._launch(section, folder, name))
-        try:
-            self.session: SparkSession = start.within(within)
-        except TimeoutError as error:
-            raise self._late(start, str(error)) from None
-        self.version: str = self.session.version
-        self.ui_url: str | None = self.session.sparkContext.uiWebUrl
+        self.start = Start(lambda: self._start(section, folder, name, within), stopping)
+        """Ends with JavaError, JarsError, and RuntimeError when Spark does not start in time."""
+
+    @property
+    def session(self) -> SparkSession:
+        self.start.needed()
+        return self._session
 
     def fresh(self) -> SparkSession:
         return self.session.newSession()
@@ -69,6 +83,8 @@ class Driver:
 
     def raise_if_gone(self, error: BaseException) -> None:
         """Raises StopWorker when Spark itself is gone."""
+        if not self.start.done:
+            return  # what waited for it has said so
         # A process that was killed closes its sockets a moment before it can be waited for.
         ended = self._process.ends_within(_DEATH_SECONDS if is_connection_error(error) else 0)
         if ended or not self.alive():
@@ -114,7 +130,13 @@ class Driver:
             return False
 
     def stop(self) -> None:
-        """Stop Spark and wait for its Java process to end, which is killed if it takes longer than it may."""
+        """Stop Spark and wait for its Java process to end, which is killed if it takes longer than it may,
+        and at once while it starts."""
+        if not self.start.over_within(0):
+            self._process.kill()
+            self.start.over_within(KILLED_SECONDS)
+        if not self.start.done:
+            return
         if self._process.runs:
             stopper = threading.Thread(target=self._stop, name="spark-stop", daemon=True)
             stopper.start()
@@ -134,7 +156,32 @@ class Driver:
             _log.warning("spark_stop_failed", error=str(error))
 
     def _context(self) -> Any:
-        return self.session.sparkContext._jsc.sc()
+        return self._session.sparkContext._jsc.sc()
+
+    def _start(self, section: SparkSection, folder: Path, name: str, within: float) -> None:
+        # Not in the main thread: there SparkContext would replace the worker's SIGINT handler by its own.
+        start = Bounded("spark-start", lambda: self._launch(section, folder, name))
+        began = time.monotonic()
+        while True:
+            left = began + within - time.monotonic()
+            try:
+                self._session = start.within(min(left, _TELL_SECONDS))
+                break
+            except TimeoutError as error:
+                waited = time.monotonic() - began
+                if start.is_over:
+                    raise
+                if waited >= within:
+                    raise self._late(start, f"not done within {within:.0f} s; {_place(error)}") from None
+                _log.warning(
+                    "spark_starts_slowly",
+                    master=self.master,
+                    waited_seconds=round(waited),
+                    given_up_after_seconds=round(within),
+                    said=self._process.said(),
+                )
+        self.version = self._session.version
+        self.ui_url = self._session.sparkContext.uiWebUrl
 
     def _late(self, start: Bounded[SparkSession], place: str) -> RuntimeError:
         """It is not to start any more: without its Java process, whatever waits for it fails."""
@@ -160,6 +207,10 @@ class Driver:
         self._process.started()
         _log.info("spark_started", pid=self._process.pid, master=self.master, version=context.version)
         return SparkSession(context)
+
+
+def _place(error: TimeoutError) -> str:
+    return str(error).partition("; ")[2]
 
 
 def _forget() -> None:

@@ -11,8 +11,10 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from handlers.spark.runtime.conf import place, spark_conf
+from handlers.spark.runtime.default_files import plain_paths_are_local
 from handlers.spark.runtime.errors import told
 from handlers.spark.runtime.slots import Slots
+from handlers.spark.runtime.start import Heard, Start
 from handlers.spark.runtime.watch import Watch
 from handlers.spark.section import SparkSection
 
@@ -59,13 +61,22 @@ class SharedSpark:
     Executors that a cluster loses are replaced by Spark itself.
     """
 
-    def __init__(self, section: SparkSection, folder: Path, name: str, within: float = START_SECONDS) -> None:
-        """Raises JavaError, JarsError, and RuntimeError when Spark does not start in so many seconds."""
+    def __init__(
+        self,
+        section: SparkSection,
+        folder: Path,
+        name: str,
+        within: float = START_SECONDS,
+        stopping: Callable[[], bool] | None = None,
+    ) -> None:
+        """It starts at once, and may take so many seconds; what needs it waits for that, unless the worker is
+        `stopping`."""
         self.section = section
         self.slots = Slots(section.concurrency)
         """Bounds the batches that are written at once."""
         self.is_classic = section.remote is None
         """Whether there is a JVM to be reached through py4j; False with a Connect server."""
+        self._start: Start | None = None
         self._watch: Watch | None = None
         if section.remote is not None:
             from handlers.spark.runtime.connect import ConnectServer  # noqa: PLC0415 (its packages are an extra)
@@ -74,12 +85,43 @@ class SharedSpark:
         else:
             from handlers.spark.runtime.driver import Driver  # noqa: PLC0415 (Connect needs no Java)
 
-            self._place = driver = Driver(section, folder, name, within)
+            self._place = driver = Driver(section, folder, name, within, stopping or _never)
+            self._start = driver.start
             self._watch = Watch(driver)
+
+    def wait(self) -> None:
+        """Until it is up; nothing with Connect. Raises JavaError, JarsError, and RuntimeError when it does
+        not start."""
+        if self._start is not None:
+            self._start.over_within(None)
+            if self._start.error is not None:
+                raise self._start.error
+
+    def up_within(self, seconds: float) -> bool:
+        """Whether it has started, or does in that time; True with Connect, whose server has for long."""
+        return self._start is None or (self._start.over_within(seconds) and self._start.done)
+
+    def tell(self, heard: Heard) -> None:
+        """Call `heard` when it has started, with None, or has not, with what `wait` raises; from any thread,
+        and at once where that is known."""
+        if self._start is None:
+            heard(None)
+        else:
+            self._start.tell(heard)
+
+    @property
+    def assumes_local_files(self) -> bool:
+        """Whether paths without a scheme are taken as this machine's because Spark cannot be asked yet, and
+        nothing says otherwise."""
+        return not self.up_within(0) and plain_paths_are_local(self.section)
 
     @property
     def session(self) -> SparkSession:
-        """The main session. With Connect a new one when the last was lost; raises TargetUnavailable."""
+        """The main session. With Connect a new one when the last was lost; raises TargetUnavailable.
+
+        Waits for a Spark that is still starting. Raises StopWorker when that fails, TargetUnavailable when
+        the worker stops.
+        """
         return self._place.session
 
     def fresh(self) -> SparkSession:
@@ -121,7 +163,10 @@ class SharedSpark:
 
     @property
     def up(self) -> bool | None:
-        """Whether Spark answered when it was asked last, which is not now; None: nobody has asked yet."""
+        """Whether Spark answered when it was asked last, which is not now; False while it starts; None:
+        nobody has asked yet."""
+        if self._start is not None and not self._start.done:
+            return False
         return self._place.up if self._watch is None else self._watch.up
 
     def status(self) -> dict[str, Any]:
@@ -147,7 +192,8 @@ class SharedSpark:
         return told(error)
 
     def watch(self, stop_worker: StopCallback) -> None:
-        """Tell `stop_worker` when Spark is gone, even if nobody uses it then. Nothing with Connect."""
+        """Of a Spark that has started: tell `stop_worker` when it is gone, even if nobody uses it then.
+        Nothing with Connect."""
         if self._watch is not None:
             self._watch.add(stop_worker)
 
@@ -156,6 +202,10 @@ class SharedSpark:
         if self._watch is not None:
             self._watch.stop()
         self._place.stop()
+
+
+def _never() -> bool:
+    return False
 
 
 # Guards the two names below.
@@ -171,20 +221,29 @@ def acquire(
     stop_worker: StopCallback | None = None,
     *,
     within: float = START_SECONDS,
+    stopping: Callable[[], bool] | None = None,
 ) -> SharedSpark:
     """The process's Spark, started by the first who asks. Everyone who asked calls `release` once.
 
     `stop_worker` is told (see HandlerContext) when Spark is gone. Raises JavaError, JarsError, and
-    RuntimeError when Spark does not start in `within` seconds.
+    RuntimeError when Spark does not start in `within` seconds; with `stopping` (see HandlerContext) it does
+    not wait for that, and `SharedSpark.tell` tells.
     """
     global _shared, _holders  # noqa: PLW0603 (one Spark a process is pyspark's own rule)
     with _lock:
         if _shared is None:
-            _shared = SharedSpark(section, folder, name, within)
+            _shared = SharedSpark(section, folder, name, within, stopping)
         _holders += 1
-        if stop_worker is not None:
-            _shared.watch(stop_worker)
-        return _shared
+        shared = _shared
+    if stopping is None:
+        try:
+            shared.wait()
+            if stop_worker is not None:
+                shared.watch(stop_worker)
+        except BaseException:
+            release()
+            raise
+    return shared
 
 
 def release() -> None:

@@ -57,6 +57,7 @@ class Watch:
             if stop_worker not in self._callbacks:
                 self._callbacks.append(stop_worker)
             if self._thread is None:
+                self._answered = time.monotonic()
                 self._thread = threading.Thread(target=self._run, name="spark-watch", daemon=True)
                 self._thread.start()
 

@@ -60,15 +60,17 @@ class HandlerSet:
         fail: Callable[[BaseException], None] | None = None,
         metrics: HandlerMetrics = NO_METRICS,
         partitions: Callable[[], Collection[tuple[str, int]]] | None = None,
+        stopping: Callable[[], bool] | None = None,
     ) -> None:
         """`fail`, `metrics` and `partitions` are what handlers are given as `stop_worker`, `metrics` and
-        `partitions`.
+        `partitions`; `stopping`, what those are that `open` opens.
 
         Raises HandlerTypeError and OptionsError."""
         self._configuration = configuration
         self._fail = fail
         self._metrics = metrics
         self._partitions = partitions
+        self._stopping = stopping
         self._rules = [
             BoundRule(rule, [bind(configuration, entry) for entry in rule.handlers])
             for rule in configuration.tables
@@ -252,6 +254,8 @@ class HandlerSet:
                 lanes=configuration.lanes.count,
                 folder=configuration.folder,
                 start_timeout=max(0.0, end - time.monotonic()),
+                # A plan of a reload is given up where one of its handlers cannot be opened, not the worker.
+                stopping=self._stopping if opened is self._opened else None,
                 spark=configuration.spark,
                 stop_worker=self._fail,
                 metrics=self._metrics,

@@ -1,0 +1,33 @@
+"""Whose file system paths without a scheme are: Hadoop's `fs.defaultFS`, where somebody has set it."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+from handlers.spark.section import SparkSection
+
+__all__ = ["plain_paths_are_local"]
+
+_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_DIST_CLASSPATH")
+"""Variables that lead to files in which it may be set."""
+_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+_NAMES = ("fs.default", "spark.driver.extraClassPath", "spark.driver.userClassPathFirst")
+"""In keys and in Java's own options."""
+
+
+def plain_paths_are_local(section: SparkSection) -> bool:
+    """Whether nothing is found that could make them another's; True is to be checked when Spark is up."""
+    if any(os.environ.get(name) for name in _FOLDERS):
+        return False
+    texts = [os.environ.get(name, "") for name in _OPTIONS]
+    for key, value in section.conf.items():
+        texts += [key, str(value)] if key.endswith("JavaOptions") else [key]
+    return not any(name in text for text in texts for name in _NAMES) and not _has_conf_folder()
+
+
+def _has_conf_folder() -> bool:
+    """pyspark's own, where its `spark-defaults.conf` and Hadoop's files are looked for."""
+    found = find_spec("pyspark")
+    return found is not None and found.origin is not None and Path(found.origin).with_name("conf").exists()
