@@ -7,18 +7,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from pathlib import Path
-from queue import Queue
 
-from forked_pytest import ForkedPytest
-from mutant import Run, mutant, run_tests, verdict
-from patching import PACKAGES, PROJECT, Mutation, StalePatch, mutations
+from patching import PACKAGES, PROJECT, Mutation, mutations
+from trying import Trials
 
 _AT_A_TIME = 2
-_idle: Queue[ForkedPytest] = Queue()
 _NEW_HEAD = "WHAT IS WRONG, in one sentence.\nCaught by: tests/FILE.py::TEST\n"
 
 
@@ -29,11 +22,10 @@ def main(words: list[str]) -> int:
     width = max((len(each.name) for each in chosen), default=0)
     wrong = []
     total = 0.0
-    with ExitStack() as stack:
-        for _ in range(_AT_A_TIME):
-            _idle.put(stack.enter_context(ForkedPytest()))
-        pool = stack.enter_context(ThreadPoolExecutor(_AT_A_TIME))
-        for mutation, (fault, run) in zip(chosen, pool.map(_tried, chosen), strict=True):
+    with Trials(_AT_A_TIME) as trials:
+        trials.begin(chosen)
+        for mutation in chosen:
+            fault, run = trials.run(mutation)
             seconds = 0.0 if run is None else run.seconds
             total += seconds
             result = "NOT CAUGHT" if fault else ", ".join(mutation.caught_by)
@@ -42,20 +34,6 @@ def main(words: list[str]) -> int:
     print(f"{len(chosen) - len(wrong)} of {len(chosen)} mutations caught, {total:.0f} s in all")
     print(*wrong, sep="\n\n")
     return 1 if wrong else 0
-
-
-def _tried(mutation: Mutation) -> tuple[str, Run | None]:
-    with tempfile.TemporaryDirectory(prefix="binlane-mutant-") as folder:
-        try:
-            mutant(mutation, Path(folder))
-        except StalePatch as fault:
-            return str(fault), None
-        forked = _idle.get()
-        try:
-            run = run_tests(mutation.caught_by, Path(folder), forked)
-        finally:
-            _idle.put(forked)
-        return verdict(mutation, run), run
 
 
 def _write(name: str) -> int:

@@ -11,9 +11,10 @@ __all__ = ["cases"]
 
 
 def cases(*subjects: str) -> list[Any]:
-    """Those of these subjects, by their names; what needs a real Spark or Kafka is for `make soak`."""
+    """Those of these subjects, by their names, and at the end what waits; what needs a real Spark or Kafka is
+    for `make soak`."""
+    found = [each for subject in subjects for each in mutations(subject)]
     return [
         pytest.param(each, id=each.name, marks=[pytest.mark.soak] if each.soak else [])
-        for subject in subjects
-        for each in mutations(subject)
+        for each in sorted(found, key=lambda each: each.waits)
     ]

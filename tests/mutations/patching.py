@@ -34,7 +34,8 @@ class StalePatch(Exception):
 class Mutation:
     """One defect, as a patch: a sentence, `Caught by:` a test or several, one a line, then the diff.
 
-    A line `Soak` between them: only a real Spark or Kafka finds it."""
+    A line `Soak` between them: only a real Spark or Kafka finds it. A line `Waits`: its tests fail when they
+    have waited for seconds, or start servers, so that others are tried meanwhile."""
 
     name: str
     """Its subject and its own name: core/NAME."""
@@ -53,6 +54,10 @@ class Mutation:
     @property
     def soak(self) -> bool:
         return re.search(r"^Soak$", self.head, re.MULTILINE) is not None
+
+    @property
+    def waits(self) -> bool:
+        return re.search(r"^Waits$", self.head, re.MULTILINE) is not None
 
     @property
     def head(self) -> str:

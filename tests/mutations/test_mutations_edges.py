@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from forked_pytest import ForkedPytest
-from mutant import mutant, run_tests, verdict
 from mutation_cases import cases
 from patching import Mutation
+from trying import Trials
 
 pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize("mutation", cases("edges", "spark"))
-def test_a_defect_around_the_core_is_caught(
-    mutation: Mutation, copy: Path, forked_pytest: ForkedPytest
-) -> None:
-    mutant(mutation, copy)
-    assert not verdict(mutation, run_tests(mutation.caught_by, copy, forked_pytest))
+def test_a_defect_around_the_core_is_caught(mutation: Mutation, trials: Trials) -> None:
+    fault, _ = trials.run(mutation)
+    assert not fault
