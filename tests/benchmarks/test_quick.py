@@ -67,6 +67,7 @@ def test_missing_peers_are_named_with_the_reason(results: Path) -> None:
     assert "Parallel Consumer, Decaton not measured: left out as asked." in notes
 
 
+@pytest.mark.soak  # handlers/sql shows what is in the table; the tests above that benchmarks run
 @pytest.mark.usefixtures("postgres")  # says what to install where there is none
 def test_every_writer_of_rows_leaves_the_same_table(tmp_path: Path) -> None:
     run = subprocess.run(

@@ -45,7 +45,8 @@ def test_rows_of_one_table_run_side_by_side_each_in_its_order(stage: Stage) -> N
     assert most == 8, "all lanes work on one table"
 
 
-@pytest.mark.parametrize("order_by", ["row", "table"])
+# Tables in order under kills: test_restart.py has eight of them.
+@pytest.mark.parametrize("order_by", ["row", pytest.param("table", marks=pytest.mark.soak)])
 def test_kills_under_load_lose_nothing_and_keep_the_order_of_rows_and_statements(
     make_stage: MakeStage, order_by: str
 ) -> None:

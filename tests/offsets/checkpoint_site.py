@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import subprocess
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
+from forked_commands import ForkedCommands
 
 from offsets.stores import FileStore, KafkaStore
 from offsets.topic_ids import TopicIds
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 
-__all__ = ["AHEAD", "RECORDS", "TEN", "Site", "checkpoint", "complaint", "shown"]
+__all__ = ["AHEAD", "RECORDS", "TEN", "Site", "checkpoint", "complaint", "shown", "started_checkpoint"]
 
 # The records' timestamps in Kafka: one each hour from ten o'clock.
 TEN = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -88,7 +91,21 @@ class Site:
         return path
 
 
+@cache
+def _commands() -> ForkedCommands:
+    """One for all tests of this process."""
+    commands = ForkedCommands()
+    atexit.register(commands.close)
+    return commands
+
+
 def checkpoint(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """`binlane checkpoint ARGUMENTS`."""
+    return _commands().run(["checkpoint", *map(str, arguments)])
+
+
+def started_checkpoint(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The same, started as users start it."""
     command = [sys.executable, "-m", "binlane", "checkpoint", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from checkpoint_site import AHEAD, RECORDS, TEN, Site, checkpoint, complaint, shown
+from checkpoint_site import AHEAD, RECORDS, TEN, Site, checkpoint, complaint, shown, started_checkpoint
 
 from offsets.journal import Entry, Journal
 from offsets.types import Checkpoint
@@ -157,6 +157,6 @@ def test_a_file_of_a_newer_version_is_told(site: Site) -> None:
 
 
 def test_an_unreachable_broker_is_told(site: Site) -> None:
-    done = checkpoint("show", site.config(kafka={"bootstrap_servers": "127.0.0.1:1"}))
+    done = started_checkpoint("show", site.config(kafka={"bootstrap_servers": "127.0.0.1:1"}))
     assert done.returncode == 1
     assert "127.0.0.1:1" in complaint(done)

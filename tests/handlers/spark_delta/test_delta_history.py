@@ -117,7 +117,7 @@ def test_rows_without_a_key_have_no_history(make_table: MakeTable) -> None:
         table.merge()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_random_changes_come_to_what_a_model_says(make_table: MakeTable, seed: int) -> None:
     chance = random.Random(seed)
     keyed = shape(("a", "b"), **{"a": pa.string(), "b": pa.int32(), "x y": pa.string()})
