@@ -11,7 +11,16 @@ from handlers.spark.runtime import session
 from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.section import SparkSection
 
-__all__ = ["ARCHIVE", "INTERPRETED", "LIGHT", "PLAIN_JAVA", "QUICK", "QUICK_JAVA", "SparkKeeper"]
+__all__ = [
+    "ARCHIVE",
+    "INTERPRETED",
+    "LIGHT",
+    "LIGHT_JAVA",
+    "PLAIN_JAVA",
+    "QUICK",
+    "QUICK_JAVA",
+    "SparkKeeper",
+]
 
 ARCHIVE = Path(sys.prefix, "share", "binlane-tests", "spark.jsa")
 """Of the classes that Spark loads: see class_archive.py."""
@@ -33,6 +42,9 @@ QUICK: dict[str, Any] = {
 
 # A few rows are computed before their code would be compiled.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+LIGHT_JAVA = " ".join([QUICK_JAVA, *(f"-D{name}={value}" for name, value in INTERPRETED.items())])
+"""The same for a Spark whose configuration is not the test's, in JAVA_TOOL_OPTIONS."""
 
 LIGHT: dict[str, Any] = {**QUICK, "conf": {**QUICK["conf"], **INTERPRETED}}
 """For many statements over few rows."""

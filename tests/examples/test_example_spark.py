@@ -14,7 +14,7 @@ from delta_reading import read_delta
 from examples.example_runs import EXAMPLES, ExampleRun
 from integration.process import eventually
 from pyspark.sql import SparkSession
-from spark_sessions import QUICK_JAVA, SparkKeeper
+from spark_sessions import LIGHT_JAVA, SparkKeeper
 
 from handlers import Batch
 from handlers.loading.registry import load_function
@@ -42,7 +42,7 @@ class Ran(NamedTuple):
 def ran(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
-        patch.setenv("JAVA_TOOL_OPTIONS", QUICK_JAVA)
+        patch.setenv("JAVA_TOOL_OPTIONS", LIGHT_JAVA)
         patch.setenv("MPLBACKEND", "Agg")
         run = ExampleRun(SPARK / "pipeline.yaml", tmp_path_factory.mktemp("pipeline") / "run")
         playing = subprocess.Popen(script("shop", "--changes", CHANGES, "--rate", 100))

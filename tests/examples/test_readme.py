@@ -17,7 +17,7 @@ import pytest
 from delta_reading import read_delta
 from examples.example_runs import EXAMPLES, ROOT, configurations
 from integration.process import eventually
-from spark_sessions import QUICK_JAVA
+from spark_sessions import LIGHT_JAVA
 from typer.testing import CliRunner
 
 import binlane.spark
@@ -109,7 +109,7 @@ class Terminal:
             **kept,
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "PYTHONUNBUFFERED": "1",  # a terminal shows each line at once
-            "JAVA_TOOL_OPTIONS": QUICK_JAVA,
+            "JAVA_TOOL_OPTIONS": LIGHT_JAVA,
             "KAFKA_BOOTSTRAP_SERVERS": self.text("localhost:9092"),  # play.py's default
         }
 
