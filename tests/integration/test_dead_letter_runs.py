@@ -23,7 +23,8 @@ QUICK = {"max_attempts": 3, "initial_delay": "10ms", "max_delay": "50ms"}
 POISON = 250
 
 
-@pytest.mark.parametrize("how", ["at", "error"])
+# A handler that says which change it refuses: tests/core/test_execution_rejected.py.
+@pytest.mark.parametrize("how", [pytest.param("at", marks=pytest.mark.soak), "error"])
 def test_one_poison_row_in_a_batch_of_500_ends_as_one_dead_letter_and_replay_applies_it(
     stage: Stage, broker: Broker, how: str
 ) -> None:

@@ -76,7 +76,8 @@ def test_a_member_that_joins_sees_nothing_again_that_was_finished(make_stage: Ma
 @pytest.mark.parametrize(
     "properties",
     [
-        pytest.param({"partition.assignment.strategy": "range"}, id="eager"),
+        # test_full_lanes.py moves partitions back and forth in this way, too.
+        pytest.param({"partition.assignment.strategy": "range"}, id="eager", marks=pytest.mark.soak),
         pytest.param({"group.protocol": "consumer"}, id="consumer-protocol"),
     ],
 )

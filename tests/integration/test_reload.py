@@ -46,7 +46,8 @@ def rewrite(worker: WorkerProcess, *, by_signal: bool = False, **sections: Any) 
     eventually(lambda: len(worker.logged("reloaded")) > taken, what="the file is taken over")
 
 
-@pytest.mark.parametrize("order_by", ["row", "table"])
+# By table: tests/core/test_lanes_bounds_change.py and test_lane_changes.py.
+@pytest.mark.parametrize("order_by", ["row", pytest.param("table", marks=pytest.mark.soak)])
 def test_lanes_and_bounds_change_while_rows_flow(stage: Stage, tmp_path: Path, order_by: str) -> None:
     seen = tmp_path / "seen.txt"
     seen.touch()

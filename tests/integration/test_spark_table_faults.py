@@ -87,6 +87,9 @@ def test_tables_with_a_conflicting_schema_and_an_unwritable_place_are_blocked_an
         assert ids(spark, worker, table) == list(range(ROWS))
 
 
+# Dead letters of a whole worker: test_dead_letter_runs.py; what Spark refuses and takes when it is mended:
+# handlers/spark_engine/test_spark_faults.py.
+@pytest.mark.soak
 def test_a_conflicting_schema_makes_dead_letters_where_that_is_configured_and_replay_brings_the_rows(
     stage: Stage, spark: Any, broker: Broker
 ) -> None:
