@@ -24,7 +24,7 @@ from examples.example_runs import EXAMPLES, RunExample, changes_of
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from servers.redis_node import RedisNode
-from spark_sessions import QUICK_JAVA
+from spark_sessions import LIGHT_JAVA
 from topic_messages import messages
 
 from worker.local.broker import Broker
@@ -157,7 +157,7 @@ def test_log(run_example: RunExample) -> None:
 
 
 def test_spark(run_example: RunExample) -> None:
-    run = run_example("targets/spark", JAVA_TOOL_OPTIONS=QUICK_JAVA)
+    run = run_example("targets/spark", JAVA_TOOL_OPTIONS=LIGHT_JAVA)
     run.stop()
 
     rows = read_delta(run.folder / "lake" / "shop" / "orders")
