@@ -46,7 +46,7 @@ servers: ## what the tests start: PostgreSQL, MariaDB, Redis, promtool
 	@tools/setup.sh servers
 
 class-archive: setup # makes the tests' Sparks start in half the time
-	@python tests/class_archive.py
+	@python -m handlers.spark.training
 
 lint: setup ## style, types, who imports whom, scripts and the deployment's files
 	@ruff check .

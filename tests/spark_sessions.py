@@ -3,7 +3,6 @@ needs another."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +10,14 @@ from handlers.spark.runtime import session
 from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.section import SparkSection
 
-__all__ = [
-    "ARCHIVE",
-    "INTERPRETED",
-    "LIGHT",
-    "LIGHT_JAVA",
-    "PLAIN_JAVA",
-    "QUICK",
-    "QUICK_JAVA",
-    "SparkKeeper",
-]
-
-ARCHIVE = Path(sys.prefix, "share", "binlane-tests", "spark.jsa")
-"""Of the classes that Spark loads: see class_archive.py."""
+__all__ = ["INTERPRETED", "LIGHT", "LIGHT_JAVA", "QUICK", "QUICK_JAVA", "SparkKeeper"]
 
 # Compiling took half of all CPU time: it is done only for what is called very often, and without optimizing,
 # which changes nothing that Spark does.
-PLAIN_JAVA = (
+QUICK_JAVA = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:Tier3InvocationThreshold=2000 "
     "-XX:Tier3MinInvocationThreshold=1000 -XX:Tier3CompileThreshold=20000 -XX:Tier3BackEdgeThreshold=600000"
 )
-# Without words about other Javas' classes, Kafka's say, in what a process prints.
-_ARCHIVED = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.exists() else ""
-QUICK_JAVA = f"{PLAIN_JAVA}{_ARCHIVED}"
 QUICK: dict[str, Any] = {
     "driver_memory": "1g",
     "ui": False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from handlers.spark.log.stores.interface import Files, scheme_of
@@ -9,7 +10,7 @@ from handlers.spark.log.stores.interface import Files, scheme_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Spark", "default_scheme", "files_for"]
+__all__ = ["AnySpark", "Spark", "default_scheme", "files_for"]
 
 
 class Spark(Protocol):
@@ -21,6 +22,17 @@ class Spark(Protocol):
     @property
     def is_classic(self) -> bool:
         """True with a Java process of its own; False for a client of Spark Connect."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnySpark:
+    """Whoever's session, as `files_for` asks for it."""
+
+    session: SparkSession
+
+    @property
+    def is_classic(self) -> bool:
+        return not type(self.session).__module__.startswith("pyspark.sql.connect")
 
 
 def files_for(uri: str, spark: Spark, *, assume_local: bool = False) -> Files:

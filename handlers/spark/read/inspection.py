@@ -15,11 +15,11 @@ from pyspark.sql.types import StructType
 from handlers.spark.delta.commits.held_segments import merged_segment
 from handlers.spark.log.owner import owner_of
 from handlers.spark.log.segment_file import Head, read_head
+from handlers.spark.log.store_choice import AnySpark
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.view import Columns, view_sql
 from handlers.spark.rows.added import Mode, shape_of_log
 from handlers.spark.rows.shape import Shape
-from handlers.spark.runtime.any_spark import AnySpark
 from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.table_ref import TableRef, app_id
 

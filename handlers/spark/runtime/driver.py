@@ -16,6 +16,7 @@ from handlers.api import StopWorker
 from handlers.hanging_calls import Bounded
 from handlers.logs import get_logger
 from handlers.spark.close_times import KILLED_SECONDS, STOP_SECONDS
+from handlers.spark.runtime.class_archive import make_later, with_archive
 from handlers.spark.runtime.conf import on_loopback, spark_conf
 from handlers.spark.runtime.errors import is_connection_error
 from handlers.spark.runtime.java_process import JavaProcess
@@ -49,6 +50,7 @@ class Driver:
         self.ui_url: str | None = None
         self._lock = threading.Lock()  # guards the next
         self._given_up: str | None = None
+        self._ended = threading.Event()
         self._process = JavaProcess(loopback=on_loopback(section.master))
         self.start = Start(lambda: self._start(section, folder, name, within), stopping)
         """Ends with JavaError, JarsError, and RuntimeError when Spark does not start in time."""
@@ -132,6 +134,7 @@ class Driver:
     def stop(self) -> None:
         """Stop Spark and wait for its Java process to end, which is killed if it takes longer than it may,
         and at once while it starts."""
+        self._ended.set()
         if not self.start.over_within(0):
             self._process.kill()
             self.start.over_within(KILLED_SECONDS)
@@ -195,8 +198,9 @@ class Driver:
     def _launch(self, section: SparkSection, folder: Path, name: str) -> SparkSession:
         if SparkContext._active_spark_context is not None:
             raise RuntimeError("another Spark session already runs in this process")
+        properties = with_archive(spark_conf(section, folder, name))
         conf = SparkConf(loadDefaults=False)
-        conf.setAll(list(spark_conf(section, folder, name).items()))
+        conf.setAll(list(properties.items()))
         self._process.launch(conf)
         try:
             context = SparkContext(conf=conf, gateway=self._process.gateway)
@@ -205,6 +209,7 @@ class Driver:
             self._process.stop()
             raise
         self._process.started()
+        make_later(properties, self._ended)
         _log.info("spark_started", pid=self._process.pid, master=self.master, version=context.version)
         return SparkSession(context)
 

@@ -26,6 +26,7 @@ from handlers.spark.runtime.java import find_java
 __all__ = ["JavaProcess"]
 
 _DYING_SECONDS = 5.0
+_DUMP_SECONDS = 300.0
 _STACK_LINE = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _OUT_OF_MEMORY = 52
 """org.apache.spark.util.SparkExitCode.OOM: where driver and executor are one process, it is its end."""
@@ -48,6 +49,7 @@ class JavaProcess:
         self._lock = threading.Lock()  # what is killed before it is started is never started
         self._killed = False
         self._process: subprocess.Popen[bytes] | None = None
+        self._writes_archive = False  # of its classes, as it ends
         self._folder: str | None = None  # where it tells its port
 
     def launch(self, conf: SparkConf) -> None:
@@ -56,6 +58,7 @@ class JavaProcess:
         Raises JavaError, and RuntimeError with what it printed when it does not start, or is killed.
         """
         environment = {"JAVA_HOME": str(find_java().home)}
+        self._writes_archive = "ArchiveClassesAtExit" in (conf.get("spark.driver.extraJavaOptions") or "")
         started = at_process_end(self._leave_start)
         try:
             self._launch(conf, environment)
@@ -120,8 +123,9 @@ class JavaProcess:
         """Close the gateway's standard input, and kill it if it goes on for JAVA_SECONDS."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
-        if not self.ends_within(JAVA_SECONDS):
-            _log.warning("spark_killed", pid=self.pid, waited_seconds=JAVA_SECONDS)
+        seconds = _DUMP_SECONDS if self._writes_archive else JAVA_SECONDS
+        if not self.ends_within(seconds):
+            _log.warning("spark_killed", pid=self.pid, waited_seconds=seconds)
             self.kill()
             if not self.ends_within(KILLED_SECONDS):
                 _log.warning("spark_cannot_be_killed", pid=self.pid, waited_seconds=KILLED_SECONDS)

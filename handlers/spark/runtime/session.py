@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
+from handlers.spark.default_files import plain_paths_are_local
 from handlers.spark.runtime.conf import place, spark_conf
-from handlers.spark.runtime.default_files import plain_paths_are_local
 from handlers.spark.runtime.errors import told
 from handlers.spark.runtime.slots import Slots
 from handlers.spark.runtime.start import Heard, Start

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from handlers.spark.runtime import default_files
-from handlers.spark.runtime.default_files import plain_paths_are_local
+from handlers.spark import default_files
+from handlers.spark.default_files import plain_paths_are_local
 from handlers.spark.section import SparkSection
 
 

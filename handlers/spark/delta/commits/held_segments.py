@@ -13,8 +13,7 @@ from handlers.spark.delta.commits.commit_notes import brought, read_note
 from handlers.spark.delta.commits.restored import Restore, check_restores, restore
 from handlers.spark.delta.statements import literal
 from handlers.spark.log.last_seen_table import FOLDER, Held, ToldHeld
-from handlers.spark.log.store_choice import files_for
-from handlers.spark.runtime.any_spark import AnySpark
+from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.table_ref import TableRef
 

@@ -1,0 +1,161 @@
+"""Java's archive of Spark's classes: made once, used where it is whole, passed over in silence elsewhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from spark_sessions import QUICK
+
+from handlers.spark.runtime import class_archive, jars
+from handlers.spark.runtime.class_archive import OPTIONS, kept, named, place, with_archive
+from handlers.spark.runtime.java import find_java
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of its own, with the jars that are there."""
+    there = jars.cache_folder() / "jars"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "binlane/classes").mkdir(parents=True)
+    (tmp_path / "binlane/jars").symlink_to(there)
+    return tmp_path / "binlane/classes"
+
+
+def test_an_archive_is_used_that_is_whole_and_none_that_was_cut_off(cache: Path) -> None:
+    assert kept(place()) is None
+    assert with_archive({OPTIONS: "-Xss2m"}) == {OPTIONS: "-Xss2m"}
+    whole = named(place(), 1000)
+    whole.write_bytes(bytes(1000))
+    assert kept(place()) == whole
+    options = with_archive({OPTIONS: "-Xss2m", "spark.x": "1"})
+    assert options["spark.x"] == "1"
+    assert options[OPTIONS].startswith(f"-XX:SharedArchiveFile={whole} ")
+    assert options[OPTIONS].endswith(" -Xss2m"), "the user's own comes last, and wins"
+    whole.write_bytes(bytes(999))
+    assert kept(place()) is None
+
+
+@pytest.mark.parametrize(
+    "own", ["-Xshare:off", "-XX:SharedArchiveFile=/own.jsa", "-XX:ArchiveClassesAtExit=/own.jsa"]
+)
+def test_who_names_an_archive_of_their_own_or_wants_none_keeps_that(cache: Path, own: str) -> None:
+    named(place(), 3).write_bytes(b"jsa")
+    assert with_archive({OPTIONS: own}) == {OPTIONS: own}
+
+
+def test_a_place_that_spark_would_take_for_several_options_is_not_used(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spaced = cache.parents[1] / "two words"
+    spaced.mkdir()
+    (spaced / "binlane").symlink_to(cache.parent)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(spaced))
+    named(place(), 3).write_bytes(b"jsa")
+    assert kept(place()) is not None
+    assert with_archive({}) == {}
+
+
+def test_another_java_or_spark_has_an_archive_of_its_own(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = place()
+    monkeypatch.setattr(class_archive.metadata, "version", lambda _: "9.9.9")
+    assert place() != before
+
+
+def _damaged(archive: Path) -> None:
+    data = bytearray(archive.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 64] = bytes(each ^ 0xFF for each in data[middle : middle + 64])
+    archive.write_bytes(data)
+
+
+def _no_archive(archive: Path) -> None:
+    archive.write_text("this is no archive")
+
+
+@pytest.mark.parametrize("harm", [_damaged, _no_archive, Path.unlink])
+def test_java_passes_over_an_archive_that_it_cannot_use_in_silence(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    archive = tmp_path / "x.jsa"
+    java = str(find_java().executable)
+    subprocess.run([java, f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:disable", "-version"], check=True)
+    archive.chmod(0o644)
+    said = []
+    for change in (None, harm):
+        if change is not None:
+            change(archive)
+        options = [f"-XX:SharedArchiveFile={archive}", *class_archive._USE.split()]
+        run = subprocess.run([java, *options, "-version"], capture_output=True, text=True, check=True)
+        said.append([line for line in run.stderr.splitlines() if "VM" not in line])
+        assert run.stdout == ""
+    assert said[0] == said[1]
+
+
+@pytest.mark.soak  # half a minute of CPU
+@pytest.mark.timeout(600)
+def test_two_who_make_it_at_once_make_one_and_spark_takes_its_classes_from_it(
+    cache: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "handlers.spark.training"]
+    both = [subprocess.Popen(command, cwd=Path(__file__).parents[3]) for _ in range(2)]
+    assert [each.wait(500) for each in both] == [0, 0]
+    archive = kept(place())
+    assert archive is not None
+    assert sorted(each.name for each in cache.iterdir()) == sorted([archive.name, f"{place().name}.lock"])
+    log = tmp_path / "classes.log"
+    conf = {**QUICK["conf"], OPTIONS: f"{QUICK['conf'][OPTIONS]} -Xlog:class+load:file={log}"}
+    script = (
+        "import sys; from pathlib import Path; from handlers.spark.section import SparkSection; "
+        "from handlers.spark.runtime.session import acquire, release; "
+        f"acquire(SparkSection(conf={conf!r}), Path(sys.argv[1]), 'x'); release()"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, env=dict(os.environ))
+    loaded = log.read_text().splitlines()
+    from_archive = [
+        line for line in loaded if "org.apache.spark" in line and "shared objects file (top)" in line
+    ]
+    assert len(from_archive) > 1000
+
+
+IN_THE_BACKGROUND = """
+import sys, time
+from pathlib import Path
+from handlers.spark.runtime import class_archive
+from handlers.spark.runtime.session import acquire, release
+from handlers.spark.section import SparkSection
+
+class_archive._LATER_SECONDS = 0.0
+acquire(SparkSection(driver_memory="1g", ui=False), Path(sys.argv[1]), "x")
+end = time.monotonic() + 400
+while class_archive.kept(class_archive.place()) is None and time.monotonic() < end:
+    time.sleep(0.2)
+release()
+"""
+
+
+@pytest.mark.soak  # half a minute of CPU
+@pytest.mark.timeout(600)
+def test_a_worker_has_it_made_behind_its_spark(cache: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", IN_THE_BACKGROUND, str(tmp_path)], check=True, timeout=500)
+    assert kept(place()) is not None
+
+
+def test_nothing_is_made_where_the_cache_cannot_be_written_or_has_no_room(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(class_archive, "_LATER_SECONDS", 0.0)
+    monkeypatch.setattr(class_archive, "_DISK", 1 << 62)
+    class_archive._make({}, ended)
+    assert list(cache.iterdir()) == []
+    cache.rmdir()
+    cache.write_text("a file, so that not even root can make the folder")
+    class_archive._make({}, ended)
