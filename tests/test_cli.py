@@ -246,3 +246,10 @@ def test_neither_help_nor_schema_loads_spark_or_the_worker() -> None:
             check=True,
         )
         assert done.stderr == "[]\n", command
+
+
+def test_a_worker_loads_neither_spark_nor_databases_before_a_handler_needs_them() -> None:
+    script = "import sys; import worker.commands.run; print([m for m in sys.argv[1:] if m in sys.modules])"
+    heavy = ["pyspark", "pyarrow", "sqlalchemy", "sqlglot", "psycopg", "redis"]
+    done = subprocess.run([sys.executable, "-c", script, *heavy], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

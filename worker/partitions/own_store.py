@@ -8,10 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from handlers.logs import get_logger
-from handlers.sql.target.engine import check_url
 from offsets.restore import Start
 from offsets.stores import CheckpointError, FileStore, OwnStore, StoreAway
-from offsets.stores.sql import SqlStore
 from offsets.types import TopicPartition
 from worker.configuration import Configuration
 from worker.kafka.connection import Reached
@@ -41,15 +39,22 @@ def store_at(where: Path | str, group: str, identity: str | None = None) -> OwnS
     Raises ValueError for a URL that cannot be used, without saying the URL.
     """
     if isinstance(where, str) and "://" in where:
+        # SQLAlchemy, and all that the handler sql is: half a second that a worker with a file need not pay.
+        from handlers.sql.target.engine import check_url  # noqa: PLC0415 (see above)
+        from offsets.stores.sql import SqlStore  # noqa: PLC0415 (see above)
+
         return SqlStore(check_url(where), group, identity=identity)
     return FileStore(Path(where), group, identity=identity)
 
 
 def reach_store(configuration: Configuration) -> list[Reached]:
     """Whether the database of the checkpoints can be reached and written: one answer, or none."""
-    store = own_store(configuration)
-    if not isinstance(store, SqlStore):
+    if configuration.checkpoint.url is None:
         return []
+    from offsets.stores.sql import SqlStore  # noqa: PLC0415 (see store_at)
+
+    store = own_store(configuration)
+    assert isinstance(store, SqlStore)
     target = f"checkpoints in {store.place}"
     try:
         store.prove()
