@@ -6,12 +6,20 @@ import pytest
 from members import RECORDS, Member
 from mock_brokers import mock_brokers
 
+from worker.partitions import starts
+
 
 @pytest.fixture(scope="session")
-def mock_servers() -> Iterator[str]:
-    """Mock brokers with a topic `t`."""
+def _mock_servers() -> Iterator[str]:
     with mock_brokers(RECORDS) as address:
         yield address
+
+
+@pytest.fixture
+def mock_servers(_mock_servers: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Mock brokers with a topic `t`. They never tell its id: an assignment need not wait long for it."""
+    monkeypatch.setattr(starts, "_ID_SECONDS", 0.1)
+    return _mock_servers
 
 
 @pytest.fixture

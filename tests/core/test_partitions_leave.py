@@ -51,9 +51,9 @@ def make_components(mock_servers: str, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.fixture(scope="module", autouse=True)
-def records(mock_servers: str) -> None:
+def records(_mock_servers: str) -> None:
     """In the topic's first partition."""
-    producer = Producer({"bootstrap.servers": mock_servers, "log_level": 2})
+    producer = Producer({"bootstrap.servers": _mock_servers, "log_level": 2})
     for offset in range(10):
         producer.produce(TOPIC, record(offset).value(), partition=0)
     assert producer.flush(10) == 0

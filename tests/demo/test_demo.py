@@ -53,7 +53,8 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+# Kafka ends with a parent that is killed: test_broker.py; Spark does: handlers/test_spark_process.py.
+@pytest.mark.parametrize("sent", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.soak)])
 def test_a_demo_that_is_ended_leaves_no_process_behind(sent: signal.Signals, tmp_path: Path) -> None:
     process = subprocess.Popen(
         DEMO,
