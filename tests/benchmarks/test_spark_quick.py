@@ -51,3 +51,22 @@ def test_every_change_is_seen_by_the_view_and_in_the_table(
         assert 0 < row["p50"] <= row["p95"] <= row["max"]
         assert row["cpu"] > 0
     assert rows[0]["p95"] < rows[1]["p95"]
+
+
+def test_records_are_durable_before_spark_is_up_with_the_archive_and_without(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "spark_start", "--quick", "--json", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=290,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    report = json.loads((tmp_path / "spark_start.json").read_text(encoding="utf-8"))
+    assert [row["kind"] for row in report["rows"]] == ["yes", "no"]
+    for row in report["rows"]:
+        assert row["ready"] > 0
+        assert 0 < row["durable"] < row["merged"]
+        assert row["spark"] < row["merged"]
+    assert len(report["goals"]) == 4
