@@ -52,7 +52,9 @@ class Faults:
         cluster.away = world.disk.full = False
         cluster.commits_lost = cluster.commits_late = 0.0
         cluster.answer_seconds = 0.004
+        cluster.cut_off.clear()
         for process in self.alive():
+            world.unsilence(process)
             if process.frozen:
                 world.thaw(process)
         if self._plan.halts:
@@ -207,6 +209,28 @@ class Faults:
         self._world.cluster.answer_seconds = 1.0
         self._wait(event.seconds)
         self._world.cluster.answer_seconds = 0.004
+
+    def _unheard(self, event: Event) -> None:
+        """A worker does not reach its group's coordinator, but the brokers that have its records."""
+        process = self._running(event.who)
+        if process is not None:
+            self._world.silence(process)
+            self._wait(event.seconds)
+            self._world.unsilence(process)
+
+    def _cut_off(self, event: Event) -> None:
+        """A worker reaches no broker. Which it reaches first again, the network decides."""
+        process = self._running(event.who)
+        if process is None:
+            return
+        cluster = self._world.cluster
+        cluster.cut_off.add(process)
+        self._world.silence(process)
+        self._wait(event.seconds)
+        cluster.cut_off.discard(process)
+        self._wait(self._random.random() ** 2 * 3)
+        if process not in cluster.cut_off:
+            self._world.unsilence(process)
 
     def _expire(self, event: Event) -> None:
         """Retention takes the beginning of a partition."""

@@ -14,6 +14,7 @@ from worker.units.delivery import Delivery
 from .brokers.group import Place
 from .ledger import Ledger, Part, Unit
 from .memory import Journals, Memory
+from .ownership import Ownership
 
 if TYPE_CHECKING:
     from .world import Running, World
@@ -38,8 +39,7 @@ class Oracles:
         self._in_handlers: dict[Running, set[Unit]] = {}
         self._remembered: dict[Assignment, tuple[Part, Checkpoint]] = {}
         self._applied = 0
-        self._holders: dict[Part, Assignment] = {}
-        """Who was given each partition last."""
+        self._ownership = Ownership(world.scheduler)
         self._highest: dict[Part, int] = {}
         self.memory = Memory(world, self.ledger)
         self.journals = Journals(world, self.ledger)
@@ -54,6 +54,7 @@ class Oracles:
         """Look into a worker where the rules speak of what is inside."""
         components = process.worker.components
         self._watch_lanes(process, components.lanes)
+        self._ownership.watch(components.lanes)
         self._watch_assignments(process, components.assignments)
         self._watch_file(components.local)
 
@@ -83,7 +84,11 @@ class Oracles:
         where = "" if first is None else f" {first.part} {first.offset}+{len(records)}"
         self._world.note(process.name, f"handles {table}{'' if shard is None else f'/{shard}'}{where}")
         parts = dict.fromkeys(record.part for record in records)
-        return _Begun(list(reached), {p: a for p in parts if (a := self._owned(process, p)) is not None})
+        owned = {p: a for p in parts if (a := self._owned(process, p)) is not None}
+        for part in parts:
+            if part not in owned and self._ownership.begun_after_another(part):
+                self.broken("another's", f"{process.name} begins {table} of {part} since another has it")
+        return _Begun(list(reached), owned)
 
     def end(self, process: Running, begun: _Begun, done: list[int]) -> None:
         self._in_handlers[process].difference_update(begun.units)
@@ -148,7 +153,7 @@ class Oracles:
                 part = self._part(each.partition)
                 known = self._world.cluster.group.committed.get(tuple(each.partition))
                 if part is not None:
-                    self._holders[part] = each
+                    self._ownership.given(process, part, each)
                     self.memory.assigned(process, each, part, known)
                 if part is None or known is None or each.topic_id not in (None, part.topic_id):
                     continue
@@ -249,7 +254,7 @@ class Oracles:
     def _owned(self, process: Running, part: Part) -> Assignment | None:
         """The assignment under which the process has the partition; None: another was given it since."""
         assignment = process.worker.components.assignments.get(part.topic, part.number)
-        return assignment if assignment is self._holders.get(part) else None
+        return assignment if assignment is self._ownership.holder(part) else None
 
     def _part(self, place: Any) -> Part | None:
         topic = self._world.cluster.topics.by_name.get(place[0])

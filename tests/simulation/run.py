@@ -100,7 +100,7 @@ class _Scenario:
         self._peace = world.peace = True
         # What was sent to brokers that lost it is given up by then.
         self._settled = self._world.scheduler.now + (
-            15 if {"commits", "away", "freeze"} & self.faults.happened.keys() else 0
+            15 if {"commits", "away", "freeze", "unheard", "cut_off"} & self.faults.happened.keys() else 0
         )
         self.faults.heal()
         self._until(self._is_done, _PEACE_SECONDS)

@@ -24,6 +24,7 @@ from worker.partitions.max_ahead import MaxAhead
 from worker.partitions.pausing import Pauses
 from worker.units.unit import UnitState
 
+from . import ownership
 from .plan import Plan
 from .run import run, simulating
 
@@ -145,6 +146,13 @@ def test_a_batch_that_failed_counts_as_finished(monkeypatch: Patch) -> None:
     found_by("order")
 
 
+def test_a_member_that_was_evicted_begins_what_another_has(monkeypatch: Patch) -> None:
+    """Nothing keeps the worker from it."""
+    monkeypatch.setattr(ownership, "JUDGED", True)
+    monkeypatch.setattr(Lanes, "trust", lambda self, until: None, raising=False)
+    found_by("another's")
+
+
 def test_what_a_killed_worker_has_flagged_is_not_looked_at(monkeypatch: Patch) -> None:
     monkeypatch.setattr(starts, "read", lambda directory, names, remove: {})
     found_by("kill")
@@ -157,7 +165,7 @@ def test_a_map_counts_though_the_machine_was_started_anew(monkeypatch: Patch) ->
         return real(data, writer, number, data[8:24])
 
     monkeypatch.setattr(reading, "records", any_boot)
-    found_by("replay", first=1_100)  # some pages of the map have to be older than others
+    found_by("replay", first=4_700)  # some pages of the map have to be older than others
 
 
 def test_what_others_wrote_into_the_journal_is_not_looked_at(monkeypatch: Patch) -> None:

@@ -16,7 +16,7 @@ from .run import run, run_all, simulating
 _PROJECT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("seed", [0, 13, 30, 35, 36, 40, 189])  # together they have every fault
+@pytest.mark.parametrize("seed", [0, 5, 19, 30, 36, 54, 70, 136])  # together they have every fault
 def test_a_seed_gives_the_same_run_in_every_process(seed: int) -> None:
     found = set()
     for hash_seed in ("0", "1"):

@@ -124,6 +124,15 @@ class World:
         for consumer in process.consumers:
             consumer.member.thawed()
 
+    def silence(self, process: Running) -> None:
+        """The group's coordinator is out of its reach."""
+        for consumer in process.consumers:
+            consumer.member.silenced()
+
+    def unsilence(self, process: Running) -> None:
+        for consumer in process.consumers:
+            consumer.member.heard_again()
+
     def _main(self, process: Running) -> None:
         process.worker = worker = Worker(process.configuration)
         self.oracles.watch(process)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from ..machine.scheduler import Scheduler
+from ..machine.scheduler import Process, Scheduler
 from ..machine.threads import Future
 from .group import Coordinator
 from .logs import Topics
@@ -29,19 +29,26 @@ class Cluster:
         """How long an answer takes, at most; fetches too."""
         self.away = False
         """No broker answers."""
+        self.cut_off: set[Process] = set()
+        """Whom no broker answers."""
         self.commits_lost = 0.0
         """So often a commit arrives and its answer does not; as often it does not arrive at all."""
         self.commits_late = 0.0
         """So often a commit's answer takes seconds."""
 
-    def ask(self, timeout: float | None = None) -> None:
-        """Let the asking task wait for an answer. Raises KafkaException when there is none."""
+    def answers(self, process: Process) -> bool:
+        """Whether brokers answer it, but perhaps its group's coordinator."""
+        return not self.away and process not in self.cut_off
+
+    def ask(self, timeout: float | None, so: Callable[[], bool]) -> None:
+        """Let the asking task wait for an answer; `so`: whether who has to give it is in reach. Raises
+        KafkaException when there is none."""
         scheduler = self.scheduler
-        if self.away:
+        if not so():
             end = scheduler.now + (60.0 if timeout is None or timeout < 0 else timeout)
-            while self.away and scheduler.now < end:
+            while not so() and scheduler.now < end:
                 scheduler.park(min(0.1, end - scheduler.now))
-            if self.away:
+            if not so():
                 raise error_of(KafkaError._TIMED_OUT, "Local: Timed out")
         scheduler.park(scheduler.random.random() * self.answer_seconds)
 
@@ -74,14 +81,15 @@ class Admin:
 
         def answer() -> None:
             topic = cluster.topics.by_name.get(name)
-            if cluster.away:
+            if not cluster.answers(self._process):
                 future.end(error=error_of(KafkaError._TIMED_OUT, "Local: Timed out"))
             elif topic is None:
                 future.end(error=error_of(KafkaError.UNKNOWN_TOPIC_OR_PART))
             else:
                 future.end(types.SimpleNamespace(topic_id=topic.id))
 
-        seconds = timeout if cluster.away else scheduler.random.random() * cluster.answer_seconds
+        seconds = scheduler.random.random() * cluster.answer_seconds
+        seconds = seconds if cluster.answers(self._process) else timeout
         scheduler.later(self._process, seconds, answer)
         return future
 

@@ -126,7 +126,7 @@ class Consumer(FetchLoop):
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> list[TopicPartition]:
-        self._cluster.ask(timeout)
+        self._cluster.ask(timeout, self._has_coordinator)
         found = []
         for each in partitions:
             known = self._cluster.group.committed.get((each.topic, each.partition))
@@ -136,12 +136,19 @@ class Consumer(FetchLoop):
             found.append(TopicPartition(each.topic, each.partition, known[0], *more))
         return found
 
+    def _has_brokers(self) -> bool:
+        return self._cluster.answers(self._process)
+
+    def _has_coordinator(self) -> bool:
+        return self._has_brokers() and self.member.is_heard
+
     def commit(self, offsets: list[TopicPartition], asynchronous: bool = True) -> list[TopicPartition] | None:
         cluster, random = self._cluster, self._scheduler.random
         name, generation = self.member.name, self.member.generation
         wanted = {(p.topic, p.partition): (p.offset, p.metadata or "") for p in offsets}
         kind = random.random()
-        arrives = not cluster.away and kind >= cluster.commits_lost / 2
+        # To a coordinator out of reach it is sent when TCP gets through, or given up before.
+        arrives = self._has_coordinator() and kind >= cluster.commits_lost / 2
         told = arrives and kind >= cluster.commits_lost
         seconds = random.random() * cluster.answer_seconds
         if told and kind < cluster.commits_lost + cluster.commits_late:
@@ -156,6 +163,8 @@ class Consumer(FetchLoop):
         def fault(code: int | None) -> KafkaError | None:
             if not told:
                 return KafkaError(KafkaError._TIMED_OUT, "Local: Timed out")
+            if code == KafkaError.UNKNOWN_MEMBER_ID:
+                self.member.refused()
             return None if code is None else KafkaError(code)
 
         if not asynchronous:
@@ -169,11 +178,18 @@ class Consumer(FetchLoop):
 
         def arrived() -> None:
             code = send()
-            later(self._process, rest, lambda: self._answer(fault(code), offsets))
+            later(self._process, rest, lambda: self._answer_when_heard(fault(code), offsets, told))
 
         # What is on its way arrives, whatever becomes of the process.
         self._scheduler.at(arrival, arrived)
         return None
+
+    def _answer_when_heard(self, error: KafkaError | None, offsets: list[TopicPartition], told: bool) -> None:
+        """What the coordinator said comes when it can; what librdkafka says by itself does not wait."""
+        if told:
+            self.member.when_heard(lambda: self._answer(error, offsets))
+        else:
+            self._answer(error, offsets)
 
     def _answer(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         if self._on_commit is not None:
@@ -203,11 +219,11 @@ class Consumer(FetchLoop):
         return found
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
-        self._cluster.ask(timeout)
+        self._cluster.ask(timeout, self._has_brokers)
         return self._cluster.metadata()
 
     def _asked(self, place: Place, timeout: float) -> Log:
-        self._cluster.ask(timeout)
+        self._cluster.ask(timeout, self._has_brokers)
         log = self._cluster.topics.log(*place)
         if log is None:
             raise error_of(KafkaError.UNKNOWN_TOPIC_OR_PART)

@@ -101,7 +101,7 @@ class FetchLoop:
             return
         fetched.fetching = False
         log = self._cluster.topics.log(*fetched.place)
-        if self._cluster.away or log is None:
+        if not self._cluster.answers(self._process) or log is None:
             fetched.fetching = True
             self._scheduler.later(self._process, 0.5, lambda: self._came(fetched, version))
             return

@@ -40,6 +40,7 @@ class Coordinator:
         if not name or name not in self.members:
             name = f"{member.process.name}-{next(self._numbers)}"
             self.members[name] = member
+        member.heard_at = self._scheduler.now
         self._prepare(name)
         self._joined[name] = frozenset(member.owned)
         # The first ones wait a moment for each other, as with group.initial.rebalance.delay.ms.
@@ -105,6 +106,7 @@ class Coordinator:
         shares = self._shares(owned)
         for name, member in self.members.items():
             share, generation = shares[name], self.generation
+            member.heard_at = self._scheduler.now
             member.soon(lambda member=member, share=share, g=generation: member.synced(g, share))
 
     def _shares(self, owned: dict[str, frozenset[Place]]) -> dict[str, frozenset[Place]]:

@@ -11,6 +11,10 @@ from .group import Coordinator, Place
 
 __all__ = ["Membership"]
 
+_HEARTBEAT_SECONDS = 3.0
+_CHECK_SECONDS = 1.0
+"""How late librdkafka looks whether a session has passed in which the coordinator answered nothing."""
+
 Kind = Literal["assign", "revoke", "lost", "left"]
 
 
@@ -43,13 +47,29 @@ class Membership:
         self._again = False  # it is to join as soon as what waits in `told` is done
         self._busy = 0
         self._due = 0.0
+        self._unheard = False
+        self._held: list[Callable[[], None]] = []  # what goes between the two of them when that is over
+        self._silences = 0
+        self.heard_at = 0.0
+        """When the coordinator heard of it for certain; its heartbeats come after that."""
 
     def soon(self, do: Callable[[], None], *, heartbeat: bool = False) -> None:
         """After the time that an answer of the broker takes; not while the process is frozen."""
         seconds = self._scheduler.random.random() * (0.3 if heartbeat else 0.01)
         # One connection: answers keep their order.
         self._due = max(self._due, self._scheduler.now + seconds)
-        self._scheduler.later(self.process, self._due - self._scheduler.now, do)
+        self._scheduler.later(self.process, self._due - self._scheduler.now, lambda: self.when_heard(do))
+
+    def when_heard(self, do: Callable[[], None]) -> None:
+        """Now, or when the coordinator is in reach again."""
+        if self._unheard:
+            self._held.append(do)
+        else:
+            do()
+
+    @property
+    def is_heard(self) -> bool:
+        return not self._unheard
 
     def subscribe(self, topics: set[str]) -> None:
         self.topics = topics
@@ -64,9 +84,41 @@ class Membership:
         self._tell("left", frozenset())
 
     def frozen(self) -> None:
-        """The process stands still: after a session's time the group goes on without it."""
-        name = self.name
-        self._scheduler.at(self._scheduler.now + self._session, lambda: self._expire(name))
+        """The process stands still: a session after its last heartbeat the group goes on without it."""
+        self._last_heartbeat()
+
+    def silenced(self) -> None:
+        """The coordinator is out of reach, whether other brokers are or not: the group goes on without it as
+        well, and librdkafka gives its partitions up by itself, a little later."""
+        if self._unheard:
+            return
+        self._unheard = True
+        self._silences += 1
+        number, last = self._silences, self._last_heartbeat()
+        end = last + self._session + self._scheduler.random.random() * _CHECK_SECONDS
+        self._scheduler.later(self.process, end - self._scheduler.now, lambda: self._give_up(number))
+
+    def heard_again(self) -> None:
+        """What was sent meanwhile arrives when TCP tries it again."""
+        if not self._unheard:
+            return
+        self._unheard = False
+        held, self._held = self._held, []
+        for each in held:
+            self.soon(each, heartbeat=True)
+        self.soon(self._beat, heartbeat=True)
+
+    def _last_heartbeat(self) -> float:
+        """When the last one came that the coordinator hears. It waits a session for the next."""
+        name, now, random = self.name, self._scheduler.now, self._scheduler.random
+        last = max(self.heard_at, now - random.random() * min(_HEARTBEAT_SECONDS, self._session / 2))
+        self._scheduler.at(max(now, last + self._session), lambda: self._expire(name))
+        return last
+
+    def _give_up(self, number: int) -> None:
+        """A session went by without an answer. Not while it is joining."""
+        if self._unheard and number == self._silences and self._wants and self.name and not self._busy:
+            self._lost()
 
     def vanished(self) -> None:
         """The process is dead and has told nobody."""
@@ -77,6 +129,10 @@ class Membership:
     def thawed(self) -> None:
         """Its next heartbeat."""
         self.soon(self._beat)
+
+    def refused(self) -> None:
+        """A commit's answer tells that it is no member."""
+        self._beat()
 
     def called(self) -> None:
         """The coordinator wants all members to join again."""
@@ -102,7 +158,10 @@ class Membership:
         if kind == "assign":
             self.owned |= places
         elif kind == "left":
-            self._coordinator.leave(self.name)
+            if self._unheard:
+                self.vanished()
+            else:
+                self._coordinator.leave(self.name)
             self.name = ""
         else:
             self.owned -= places
@@ -128,13 +187,25 @@ class Membership:
             self.name = self._coordinator.join(self)
 
     def _expire(self, name: str) -> None:
-        if self.process.frozen and name:
+        silent = self.process.frozen or self._unheard or name != self.name
+        if not silent or not name:
+            return
+        due = self.heard_at + self._session
+        if due > self._scheduler.now and name == self.name:
+            self._scheduler.at(due, lambda: self._expire(name))
+        else:
             self._coordinator.leave(name)
 
     def _beat(self) -> None:
-        if not self._wants or not self.name or self.name in self._coordinator.members:
+        if not self._wants or not self.name:
             return
-        # Unknown by now: others may have what it owned.
+        if self.name in self._coordinator.members:
+            self.heard_at = self._scheduler.now
+            return
+        self._lost()
+
+    def _lost(self) -> None:
+        """Others may have what it owned."""
         self.name = ""
         self.generation = -1
         if self.owned:

@@ -16,6 +16,7 @@ from ..brokers.cluster import Cluster
 from ..brokers.consumer import Consumer
 from ..brokers.logs import Entry
 from ..machine.scheduler import Process, Scheduler, use
+from .wire import evict
 
 __all__ = [
     "PARTITIONS",
@@ -34,6 +35,7 @@ __all__ = [
 PARTITIONS = 4
 _PATIENCE_SECONDS = 20.0
 _QUIET_SECONDS = 0.6
+_HEARTBEAT_SECONDS = 10.0
 
 Script = Callable[["Site"], list[Any]]
 """Returns what it has seen: the same wherever it runs."""
@@ -47,6 +49,9 @@ class Site(Protocol):
     def consumer(self, strategy: str, **settings: Any) -> Any: ...
 
     def write(self, partition: int, count: int) -> None: ...
+
+    def evict(self, consumer: Any) -> None:
+        """Its session is over at the coordinator; it has not heard so yet."""
 
 
 class RealSite:
@@ -86,6 +91,9 @@ class RealSite:
             self._producer.produce(self.topic, b"x", partition=partition)
         assert self._producer.flush(20) == 0
 
+    def evict(self, consumer: Any) -> None:
+        evict(self._servers, self._group, consumer.memberid())
+
     def run(self, script: Script) -> list[Any]:
         try:
             return script(self)
@@ -115,6 +123,11 @@ class ModelSite:
         for _ in range(count):
             log.append(Entry(b"x"))
         self._cluster.topics.tell()
+
+    def evict(self, consumer: Any) -> None:
+        member = consumer.member
+        self._cluster.group.leave(member.name)
+        self._scheduler.later(member.process, _HEARTBEAT_SECONDS, member.thawed)
 
     def run(self, script: Script) -> list[Any]:
         use(self._scheduler)
