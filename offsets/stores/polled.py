@@ -8,6 +8,7 @@ its polls (`serve`), and its polls bring the answers (`answered`, the consumer's
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 
 import confluent_kafka
@@ -30,7 +31,8 @@ class _Request:
 
     def __init__(self, offsets: list[confluent_kafka.TopicPartition]) -> None:
         self.offsets = offsets
-        self.sent = False
+        self.sent: float | None = None
+        """When, by the clock."""
         self.done = threading.Event()
         self.failure: CheckpointError | None = None
 
@@ -44,9 +46,12 @@ class PolledKafkaStore:
 
     name = "kafka"
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
         """`deadline`: seconds that `save` may take; `load` half of it: who asks does so again."""
         self._deadline = deadline
+        self._clock = clock
+        self.taken: Callable[[float], None] = lambda sent: None
+        """Told when a commit was sent that Kafka has taken, which it does of members of the group alone."""
         self.sending: Callable[[Mapping[TopicPartition, Mark]], None] = lambda marks: None
         """Told what a commit will be known by, just before it is sent. On the polling thread."""
         self._consumer: Consumer | None = None
@@ -79,7 +84,10 @@ class PolledKafkaStore:
         if not checkpoints:
             return {}
         if threading.get_ident() == self._poller:
-            return commit_now(self._attached(), checkpoints, self._texts, self.sending)
+            begin = self._clock()
+            marks = commit_now(self._attached(), checkpoints, self._texts, self.sending)
+            self.taken(begin)
+            return marks
         while True:
             offsets = self._texts.offsets_of(checkpoints)
             try:
@@ -101,7 +109,7 @@ class PolledKafkaStore:
             self._request = request
         if not request.done.wait(self._deadline):
             with self._lock:
-                if not request.sent:  # the polling thread is busy with a rebalance: take it back
+                if request.sent is None:  # the polling thread is busy with a rebalance: take it back
                     self._request = None
             if not request.done.is_set():
                 raise CheckpointError(f"no answer from Kafka within {self._deadline:g} s")
@@ -113,9 +121,9 @@ class PolledKafkaStore:
         with self._lock:
             self._away = False
             request = self._request
-            if request is None or request.sent:
+            if request is None or request.sent is not None:
                 return
-            request.sent = True
+            request.sent = self._clock()
         try:
             # Not before: one that never goes would push another, which Kafka may hold, out of the few told.
             self.sending(marks_of(request.offsets))
@@ -128,8 +136,10 @@ class PolledKafkaStore:
     def answered(self, error: KafkaError | None, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """The consumer's `on_commit`: on the polling thread, inside a poll."""
         request = self._request
-        if request is None or not request.sent or _places(partitions) != _places(request.offsets):
+        if request is None or request.sent is None or _places(partitions) != _places(request.offsets):
             return
+        if error is None and any(each.error is None for each in partitions):
+            self.taken(request.sent)  # of the others each has a fault of its own
         self._end(request, failure_of(partitions) or (refusal(error) if error is not None else None))
 
     def interrupt(self) -> None:

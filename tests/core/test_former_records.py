@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -78,6 +79,7 @@ def test_records_of_a_former_topic_are_handled_before_their_partition_leaves(
         settings(mock_servers, tmp_path), clock=time.monotonic, fail=pytest.fail, stop=threading.Event()
     )
     components.handlers.open()
+    components.lanes.trust(math.inf)  # as after a commit
     former, new = made_anew(components)
     for processor in components.processors:
         processor.start()
@@ -120,6 +122,7 @@ def test_a_stop_handles_records_of_a_former_topic_first_or_is_no_clean_one(
 ) -> None:
     worker = Worker(settings(mock_servers, tmp_path))
     worker.components.handlers.open()
+    worker.components.lanes.trust(math.inf)
     made_anew(worker.components)
     for processor in worker.components.processors:
         processor.start()

@@ -53,14 +53,16 @@ class Play:
             self.source.insert(f"t{table}", records=records, partition=table % PARTITIONS)
         self.source.flush()
 
-    def worker(self, name: str, properties: dict[str, Any], *, waits: bool) -> WorkerProcess:
+    def worker(
+        self, name: str, properties: dict[str, Any], *, waits: bool, room: int = 10, batch: int = 5
+    ) -> WorkerProcess:
         hold = {f"shop.t{table}": str(self.gate) for table in range(TABLES)} if waits else {}
         return self.stage.worker(
             name,
             properties=properties,
             handlers=[self.stage.recording(hold=hold)],
-            lanes={"count": 4, "max_records": 10},
-            batch={"max_records": 5},
+            lanes={"count": 4, "max_records": room},
+            batch={"max_records": batch},
             revoke_timeout="300ms",
         )
 
@@ -103,6 +105,28 @@ def test_a_frozen_worker_goes_on_behind_full_lanes(play: Play) -> None:
     os.kill(worker.process.pid, signal.SIGCONT)
     eventually(lambda: worker.logged("partitions_lost"), what="the group went on without it")
     play.finish(worker)
+
+
+def test_a_frozen_worker_begins_nothing_of_what_is_anothers_by_then(play: Play) -> None:
+    play.send(200)
+    first = play.worker("first", _CLASSIC, waits=True, room=1_000, batch=1).start()
+    eventually(
+        lambda: sum(each["unfinished"] for each in first.status()["partitions"]) == play.source.count,
+        what="all of it has been fetched",
+    )
+    assert first.process is not None
+    os.kill(first.process.pid, signal.SIGSTOP)
+    second = play.worker("second", _CLASSIC, waits=False).start()
+    play.stage.wait_rows(play.source.count)
+    before = play.stage.run.mark()
+    play.gate.unlink()
+    os.kill(first.process.pid, signal.SIGCONT)
+    eventually(lambda: first.logged("partitions_lost"), what="the group went on without it")
+    since = [e for e in play.stage.run.events()[before:] if e["worker"].endswith(f":{first.process.pid}")]
+    assert [e["table"] for e in since if e["event"] == "end"]  # what ran when it was frozen
+    assert not [e["table"] for e in since if e["event"] == "start"]
+    assert second.sigterm() == 0
+    play.finish(first)
 
 
 @pytest.mark.parametrize(

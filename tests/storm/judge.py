@@ -43,8 +43,8 @@ class Judge:
     """Reads the marks as they are written (`look`), in bounded memory.
 
     A process that was frozen for longer than its session goes on with the batch that it was in, though
-    another has its partitions: no consumer of Kafka can know. From `frozen` until `awake` its batches are
-    excused from overlapping, and from what comes after them; never from coming before an unfinished record.
+    another has its partitions: no consumer of Kafka can know. What was open at `frozen` is excused from
+    overlapping, and from what comes after it; never from coming before an unfinished record.
     """
 
     def __init__(self, file: Path) -> None:
@@ -54,7 +54,6 @@ class Judge:
         self._read = 0
         self._lock = threading.Lock()  # guards all below against two looks at once
         self._tables: dict[str, _Table] = defaultdict(_Table)
-        self._frozen: set[str] = set()
         self.incidents: list[Incident] = []
         self.repeated: Counter[tuple[int, str]] = Counter()
         """(second of the monotonic clock, topic) -> records."""
@@ -72,9 +71,6 @@ class Judge:
 
     def frozen(self, worker: str) -> None:
         self._note("z", worker)
-
-    def awake(self, worker: str) -> None:
-        self._note("a", worker)
 
     def _note(self, kind: str, worker: str) -> None:
         os.write(self._out, json.dumps([kind, time.monotonic(), worker]).encode() + b"\n")
@@ -98,23 +94,18 @@ class Judge:
         elif kind == "x":
             self._tables[fields[0]].open.pop((worker, fields[1]), None)
         elif kind == "g":
-            self._frozen.discard(worker)
             for table in self._tables.values():
                 table.open = {who: excused for who, excused in table.open.items() if who[0] != worker}
-        elif kind == "z":
-            self._frozen.add(worker)
+        else:
             for table in self._tables.values():
                 table.open = {who: excused or who[0] == worker for who, excused in table.open.items()}
-        else:
-            self._frozen.discard(worker)
 
     def _begin(self, when: float, worker: str, name: str, batch: int) -> None:
         table = self._tables[name]
-        excused = worker in self._frozen
-        if not excused and (others := [who for who, fine in table.open.items() if not fine]):
+        if others := [who for who, fine in table.open.items() if not fine]:
             text = f"{worker} begins batch {batch} while {others} is inside"
             self._broken(when, "overlapping", table.topic, name, text)
-        table.open[worker, batch] = excused
+        table.open[worker, batch] = False
 
     def _end(  # noqa: PLR0917 - the fields of a line
         self,

@@ -87,7 +87,6 @@ def test_what_a_frozen_process_had_begun_is_excused_and_nothing_after_it(judge: 
     write("b", "b:2")
     write("e", "b:2", first=5, count=5)
     write("e", "a:1", 1, first=5, count=2)
-    judge.awake("a:1")
     write("b", "b:2", 1)
     write("e", "b:2", 1, first=10)
     assert broken(judge) == []

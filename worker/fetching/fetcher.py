@@ -22,6 +22,7 @@ from worker.kafka.leaving import leave
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.partitions.max_ahead import MaxAhead
+from worker.partitions.membership import Membership
 from worker.partitions.pausing import Pauses
 from worker.partitions.rebalance import Rebalancer
 from worker.partitions.refetching import Refetching
@@ -57,6 +58,7 @@ class Fetcher(threading.Thread):
         lanes: Lanes,
         errors: KafkaErrors,
         store: PolledKafkaStore,
+        membership: Membership,
         metrics: Metrics,
         order: SourceOrder | None,
         share: WholeShare | None,
@@ -80,6 +82,7 @@ class Fetcher(threading.Thread):
         rebalancer.starts.alive = self._alive
         self._lanes = lanes
         self._store = store
+        self._membership = membership
         self._metrics = metrics
         self._order = order
         self._share = share
@@ -209,6 +212,7 @@ class Fetcher(threading.Thread):
         """Between two polls: what only this thread may do with the consumer."""
         self.beat = now = self._clock()
         self._store.serve()
+        self._membership.look(now)
         self.requests.serve()
         hindered = bool(self._backlog or self._polls.waiting or self._draining.is_set())
         self.standstill.look(now, hindered=hindered)

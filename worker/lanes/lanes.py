@@ -111,6 +111,20 @@ class Lanes(SeenLanes):
         with self._lock:
             return [unit for unit in units if unit.at_rest]
 
+    def trust(self, until: float) -> None:
+        """The partitions are this worker's until then, by the clock: no batch, and no further attempt, begins
+        later, until this is called again. Any thread."""
+        with self._lock:
+            closed, self._trusted_until = self._clock() >= self._trusted_until, until
+            if closed:
+                for lane in self.lanes:
+                    lane.condition.notify_all()
+
+    @property
+    def trusted(self) -> bool:
+        """Whether a batch may begin now."""
+        return self._clock() < self._trusted_until
+
     def stop(self) -> None:
         """Let no further batch begin; `take` returns None from now on."""
         with self._lock:
@@ -139,7 +153,9 @@ class Lanes(SeenLanes):
                 if timers:
                     schedule.let_run(dict.fromkeys(timers.due(now)))
                     schedule.wake()
-                if lane.ready or (schedule.ready and self._stealing):
+                if now >= self._trusted_until:
+                    lane.condition.wait()
+                elif lane.ready or (schedule.ready and self._stealing):
                     unit = schedule.next_ready(lane)
                     work = schedule.cut(unit)
                     schedule.turns = schedule.ready > 0 and work.shortened
@@ -149,7 +165,8 @@ class Lanes(SeenLanes):
                     if timers:
                         schedule.idle.left_for_work()
                     return work
-                schedule.idle.wait(lane, now)
+                else:
+                    schedule.idle.wait(lane, now)
             return None
 
     def finish(self, number: int, work: Work) -> None:

@@ -43,6 +43,7 @@ class SeenLanes:
         self._halted: dict[Unit, None] = {}  # those that halted, until somebody asks: some went on since
         self._withdrawing = False
         self._stopping = False
+        self._trusted_until = float("inf")  # no batch begins from then on: see `Lanes.trust`
 
     @property
     def most_decoded(self) -> int:

@@ -18,6 +18,7 @@ from offsets.types import Checkpoint, Mark, TopicPartition
 from worker.attempts.backoff import describe
 from worker.observing.metrics import Metrics
 from worker.observing.status import CheckpointStatus
+from worker.partitions.membership import Membership
 from worker.units.assigned_partition import Assignment, Assignments
 
 __all__ = ["Committer", "LocalStore"]
@@ -69,8 +70,10 @@ class Committer(threading.Thread):
         fail: Callable[[BaseException], None],
         journal: Callable[[Mapping[Assignment, Checkpoint]], None] = lambda saved: None,
         finished_map: FinishedMap | None = None,
+        membership: Membership | None = None,
     ) -> None:
-        """`journal`: told of what a store has taken; it raises nothing."""
+        """`journal`: told of what a store has taken; it raises nothing. `membership`: wants a commit from
+        time to time."""
         super().__init__(name="committer", daemon=True)
         self._assignments = assignments
         self._local = local
@@ -81,6 +84,7 @@ class Committer(threading.Thread):
         self._fail = fail
         self._journal = journal
         self._map = finished_map
+        self._membership = membership
         # One commit at a time: an older position must not overtake a newer one.
         self._lock = threading.Lock()
         self._ended = False
@@ -97,17 +101,26 @@ class Committer(threading.Thread):
                 self._woken.wait(self._pause())
                 self._woken.clear()
                 self.beat = self._clock()
-                if not self._ended and (self._errors or self.beat >= self._begun + self._interval):
+                again = self._wants_confirmation()
+                if not self._ended and (self._errors or again or self.beat >= self._begun + self._interval):
                     self._begun = self.beat
-                    self.commit()
+                    self.commit(again=again)
         except BaseException as error:
             self._fail(error)
 
     def _pause(self) -> float:
         # A long interval is slept in pieces, so that the thread shows that it lives.
         due = self._begun + self._interval
-        left = self._interval if self._errors else max(due - self._clock(), 0.0)
-        return min(left, _RETRY_SECONDS)
+        now = self._clock()
+        left = min(self._interval if self._errors else max(due - now, 0.0), _RETRY_SECONDS)
+        return left if self._membership is None else min(left, self._membership.wait(now))
+
+    def _wants_confirmation(self) -> bool:
+        return (
+            self._membership is not None
+            and self._membership.due(self.beat)
+            and bool(self._assignments.current())
+        )
 
     def stop(self) -> None:
         """End the thread; it commits nothing more."""
@@ -119,9 +132,10 @@ class Committer(threading.Thread):
         self._interval = interval
         self._woken.set()
 
-    def commit(self, leaving: Iterable[Assignment] | None = None) -> bool:
+    def commit(self, leaving: Iterable[Assignment] | None = None, *, again: bool = False) -> bool:
         """Commit what is finished of `leaving`, by default of all partitions. True when Kafka has it.
 
+        `again`: one position at least, though Kafka has it: see `Membership`.
         Raises nothing: what goes wrong is an error of this commit, told and tried again with the next."""
         with self._lock:
             everything = leaving is None
@@ -131,7 +145,7 @@ class Committer(threading.Thread):
             on_disk = self._save_locally(found, everything=everything)
             if on_disk and everything and self._map is not None:
                 self._map.saved()
-            in_kafka = self._save_in_kafka(found, everything=everything)
+            in_kafka = self._save_in_kafka(found, everything=everything, again=again)
             if on_disk and in_kafka:
                 self._save_locally(found, everything=everything)  # that Kafka has it
             if on_disk or in_kafka:
@@ -219,11 +233,15 @@ class Committer(threading.Thread):
             self._works_again(self._local.name)
         return True
 
-    def _save_in_kafka(self, found: Mapping[Assignment, Checkpoint], *, everything: bool) -> bool:
+    def _save_in_kafka(
+        self, found: Mapping[Assignment, Checkpoint], *, everything: bool, again: bool
+    ) -> bool:
         """Whether Kafka holds these. `everything`: they are all that is assigned."""
         # One that left while the file was written is another worker's by now, which may have committed more.
         left = {each for each in found if everything and each.closed}
         new = {a: c for a, c in found.items() if a.in_kafka != c and a not in left}
+        if again and not new:
+            new = dict([each for each in found.items() if each[0] not in left][:1])
         if new:
             try:
                 marks = self._kafka.save({a.partition: checkpoint for a, checkpoint in new.items()})

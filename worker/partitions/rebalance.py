@@ -84,6 +84,12 @@ class Rebalancer:
         try:
             self._assign(consumer, [TopicPartition(p.topic, p.partition) for p in partitions])
         except Stopping:
+            # confluent-kafka assigns them if this does not; their records would count as those of others.
+            if self._incremental:
+                consumer.incremental_assign(partitions)
+            else:
+                consumer.assign(partitions)
+            consumer.pause(partitions)
             log.info("partitions_not_taken", partitions=len(partitions), reason="the worker stops")
 
     def _assign(self, consumer: Consumer, wanted: list[TopicPartition]) -> None:

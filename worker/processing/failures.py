@@ -69,7 +69,7 @@ class Failures:
     # -- Watch
 
     def called_off(self, work: Work) -> bool:
-        return self.stopping or work.withdrawn
+        return self.stopping or work.withdrawn or not self._lanes.trusted
 
     def call(self, work: Work, run: Caller, batch: Batch) -> None:
         begin = self._clock()

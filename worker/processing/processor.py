@@ -95,8 +95,10 @@ class Processor(threading.Thread):
         return self._handle(work)
 
     def _handle(self, work: Work) -> Work | None:
+        # While it was decoded, more than moments may have passed.
+        alone = work.table.sole and not work.runs and not self._failures.called_off(work)
         try:
-            outcomes = self._try_alone(work) if work.table.sole and not work.runs else self._step(work)
+            outcomes = self._try_alone(work) if alone else self._step(work)
         except StopWorker as error:
             # Halted, not given back: until the worker stops another lane would begin it anew.
             self._lanes.halt(self._number, work, describe(error))

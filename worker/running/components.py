@@ -32,6 +32,7 @@ from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
 from worker.partitions.former_topics import FormerRecords
 from worker.partitions.journaling import Journaling, journal_of
+from worker.partitions.membership import Membership, session_of
 from worker.partitions.own_store import own_store
 from worker.partitions.rebalance import Rebalancer
 from worker.partitions.refetching import Refetching
@@ -82,7 +83,7 @@ class Components:
         self.brokers = Brokers()
         self.book = TableBook(configuration, self.handlers.of, self.metrics.tables.label)
         self.local = own_store(configuration, alone=True)
-        self.kafka = PolledKafkaStore(KAFKA_SECONDS)
+        self.kafka = PolledKafkaStore(KAFKA_SECONDS, clock)
         self.finished_map = FinishedMap(checkpoint.directory, configuration.kafka.group_id)
         self.lanes = Lanes(
             lanes.count,
@@ -118,6 +119,9 @@ class Components:
             fail=fail,
         )
         self.processors = [self._processor(number) for number in range(lanes.count)]
+        settings = consumer_settings(configuration)
+        membership = Membership(self.lanes, session_of(settings), clock)
+        self.kafka.taken = membership.confirmed
         journal = journal_of(configuration)
         self.committer = Committer(
             self.assignments,
@@ -128,11 +132,11 @@ class Components:
             clock=clock,
             fail=fail,
             finished_map=self.finished_map,
+            membership=membership,
             **({} if journal is None else {"journal": Journaling(journal, self.metrics)}),
         )
         self.kafka.sending = self.committer.sending
         formats = FormatChoice(configuration.format, configuration.json_layout, configuration.debezium)
-        settings = consumer_settings(configuration)
         strategy = str(settings.get("partition.assignment.strategy", ""))
         incremental = "cooperative" in strategy or settings.get("group.protocol") == "consumer"
         admin = AdminClient(admin_settings(configuration), logger=client_logger())
@@ -189,6 +193,7 @@ class Components:
             lanes=self.lanes,
             errors=self.errors,
             store=self.kafka,
+            membership=membership,
             metrics=self.metrics,
             order=order,
             share=self.share,
