@@ -103,7 +103,7 @@ class _Scenario:
             15 if {"commits", "away", "freeze", "unheard", "cut_off"} & self.faults.happened.keys() else 0
         )
         self.faults.heal()
-        self._until(self._is_done, _PEACE_SECONDS)
+        self._until(lambda: self.faults.over and self._is_done(), _PEACE_SECONDS)
         if not self._broken:
             world.oracles.finally_(world.processes)
         for process in self.faults.alive():
