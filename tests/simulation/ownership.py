@@ -12,9 +12,6 @@ from .machine.scheduler import Process, Scheduler, Task
 
 __all__ = ["Ownership"]
 
-JUDGED = False
-"""The worker has no rule yet that it begins nothing while its group's coordinator does not answer."""
-
 
 class Ownership:
     """`another's`: a batch that a worker took before its partition was another's may run on, since nobody can
@@ -50,7 +47,7 @@ class Ownership:
         """Whether the batch of this thread was taken after the partition was given to another process."""
         task, given = self._scheduler.task, self._given.get(part)
         assert task is not None
-        if not JUDGED or given is None:
+        if given is None:
             return False
         process, _, when = given
         return process is not task.process and self._taken[task] > when

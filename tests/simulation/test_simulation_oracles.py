@@ -24,7 +24,6 @@ from worker.partitions.max_ahead import MaxAhead
 from worker.partitions.pausing import Pauses
 from worker.units.unit import UnitState
 
-from . import ownership
 from .plan import Plan
 from .run import run, simulating
 
@@ -148,7 +147,6 @@ def test_a_batch_that_failed_counts_as_finished(monkeypatch: Patch) -> None:
 
 def test_a_member_that_was_evicted_begins_what_another_has(monkeypatch: Patch) -> None:
     """Nothing keeps the worker from it."""
-    monkeypatch.setattr(ownership, "JUDGED", True)
     monkeypatch.setattr(Lanes, "trust", lambda self, until: None, raising=False)
     found_by("another's")
 
