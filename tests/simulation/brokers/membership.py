@@ -45,6 +45,7 @@ class Membership:
         self._wakes = wakes
         self._wants = False
         self._again = False  # it is to join as soon as what waits in `told` is done
+        self._has_lost = False
         self._busy = 0
         self._due = 0.0
         self._unheard = False
@@ -173,6 +174,10 @@ class Membership:
         self._wakes()
 
     def _go_on(self) -> None:
+        if self._has_lost and not self._busy:
+            self._has_lost = False
+            if self.owned:
+                self._tell("lost", frozenset(self.owned))
         if self._again and not self._busy and self._wants:
             if not self.cooperative and self.owned:  # also what it was given while it was called
                 self._tell("revoke", frozenset(self.owned))
@@ -205,10 +210,8 @@ class Membership:
         self._lost()
 
     def _lost(self) -> None:
-        """Others may have what it owned."""
+        """Others may have what it owned, and what it is just told of."""
         self.name = ""
         self.generation = -1
-        if self.owned:
-            self._tell("lost", frozenset(self.owned))
-        self._again = True
+        self._has_lost = self._again = True
         self._go_on()
