@@ -157,6 +157,7 @@ class Refetching:
             KafkaException: librdkafka refuses it.
             Stopping: the worker is to stop, and Kafka did not answer.
         """
+        assignment.asked = offset
         place = confluent_kafka.TopicPartition(*assignment.partition, offset)
         if self._incremental:
             self._consumer.incremental_unassign([place])
@@ -167,7 +168,10 @@ class Refetching:
         places = [confluent_kafka.TopicPartition(*other.partition) for other in others]
         places = self._consumer.position(places) if places else []
         for other, reached in zip(others, places, strict=True):
-            if reached.offset < 0:  # nothing has come since it was assigned last
+            # Until something comes librdkafka may tell the position that it had reached before.
+            if other.asked is not None:
+                reached.offset = other.asked
+            elif reached.offset < 0:
                 reached.offset = self.position(other)
         self._consumer.assign([place, *places])
 

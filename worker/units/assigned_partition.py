@@ -31,6 +31,7 @@ class Assignment:
 
     __slots__ = (
         "_map",
+        "asked",
         "before",
         "began_with",
         "begun",
@@ -71,6 +72,8 @@ class Assignment:
         first = start.offset if isinstance(start.offset, int) else None
         self._map = finished_map
         self.tracker = OffsetTracker(first, start.ahead, finished_map)
+        self.asked: int | None = None
+        """Where librdkafka was told to fetch it from anew, until something of that comes."""
         self.committed: int | None = None
         """What Kafka has acknowledged."""
         self.before: Assignment | None = None
@@ -101,6 +104,7 @@ class Assignment:
     def came(self, records: Sequence[Record]) -> None:
         """These were fetched, in the order of their offsets."""
         self.consumed += len(records)
+        self.asked = None
         self.times.came(records[-1])
 
     def last_source_ms(self) -> int | None:

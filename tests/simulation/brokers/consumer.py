@@ -90,8 +90,11 @@ class Consumer(FetchLoop):
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         self._assigned_by_callback = True
-        self._fetched = {}
+        former, self._fetched = self._fetched, {}
         self._add(partitions)
+        for place, each in former.items():
+            if place in self._fetched:  # as librdkafka mostly does, until something comes
+                self._fetched[place].position = each.position
 
     def unassign(self) -> None:
         self._assigned_by_callback = True
