@@ -8,7 +8,7 @@ from pathlib import Path
 
 from handlers.spark.section import SparkSection
 
-__all__ = ["plain_paths_are_local"]
+__all__ = ["environment_has_files", "plain_paths_are_local"]
 
 _FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_DIST_CLASSPATH")
 """Variables that lead to files in which it may be set."""
@@ -19,12 +19,17 @@ _NAMES = ("fs.default", "spark.driver.extraClassPath", "spark.driver.userClassPa
 
 def plain_paths_are_local(section: SparkSection) -> bool:
     """Whether nothing is found that could make them another's; True is to be checked when Spark is up."""
-    if any(os.environ.get(name) for name in _FOLDERS):
+    if environment_has_files():
         return False
     texts = [os.environ.get(name, "") for name in _OPTIONS]
     for key, value in section.conf.items():
         texts += [key, str(value)] if key.endswith("JavaOptions") else [key]
-    return not any(name in text for text in texts for name in _NAMES) and not _has_conf_folder()
+    return not any(name in text for text in texts for name in _NAMES)
+
+
+def environment_has_files() -> bool:
+    """Whether Spark is led to files of settings, or of classes, by the environment or beside pyspark."""
+    return any(os.environ.get(name) for name in _FOLDERS) or _has_conf_folder()
 
 
 def _has_conf_folder() -> bool:

@@ -9,20 +9,29 @@ import fcntl
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 import structlog
+from pyspark import SparkContext
 
+from handlers.process_end import process_ends
 from handlers.spark.handler import SparkHandler
-from handlers.spark.runtime.class_archive import OPTIONS, QUIET, kept, named, place
+from handlers.spark.runtime.class_archive import OPTIONS, QUIET, is_ours, kept, lock_of, named, place
 from handlers.testing import make_batch, opened
 
 __all__ = ["main"]
 
 _MERGE_SECONDS = 300.0
+_KEPT = 4
+"""Archives on one machine: of the Javas, pysparks and places used last."""
+_LEFT_SECONDS = 3600.0
+"""After which a folder of another archive is nobody's any more."""
 
 
 def main(*, nice: bool) -> None:
@@ -33,9 +42,16 @@ def main(*, nice: bool) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     if nice:
         os.nice(19)
+        with suppress(OSError):  # where memory ends all the same, it is not the worker that is killed
+            Path("/proc/self/oom_score_adj").write_text("1000")
     wanted = place()
-    wanted.parent.mkdir(parents=True, exist_ok=True)
-    with wanted.with_name(f"{wanted.name}.lock").open("w") as lock:
+    wanted.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not is_ours(wanted.parent):
+        raise PermissionError(
+            f"another user could change {wanted.parent}, or a folder above it: an archive there is not used. "
+            f"Lead XDG_CACHE_HOME to a folder of this user's own"
+        )
+    with lock_of(wanted).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX if not nice else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -43,12 +59,12 @@ def main(*, nice: bool) -> None:
         if kept(wanted):
             return
         prefix = f".{wanted.name}-"
-        for leftover in wanted.parent.glob(f"{prefix}*"):  # of one that was killed
-            shutil.rmtree(leftover, ignore_errors=True)
+        remove_unused(wanted)
         with tempfile.TemporaryDirectory(prefix=prefix, dir=wanted.parent) as folder:
+            end_on_sigterm(folder)
             made = Path(folder, "spark.jsa")
             _train(Path(folder), made)
-            if not made.exists():
+            if not is_whole(made):
                 raise RuntimeError("Java has made no archive of Spark's classes")
             made.chmod(0o644)
             for damaged in wanted.parent.glob(f"{wanted.name}.*.jsa"):
@@ -56,12 +72,53 @@ def main(*, nice: bool) -> None:
             made.rename(named(wanted, made.stat().st_size))
 
 
+def is_whole(made: Path) -> bool:
+    """Whether Java has come to the end of it: the header, which is not zeros, is written last."""
+    try:
+        with made.open("rb") as file:
+            return any(file.read(4))
+    except FileNotFoundError:
+        return False
+
+
+def remove_unused(wanted: Path) -> None:
+    """Leave room for one more: there are no more archives than _KEPT. A Java that has one open goes on."""
+
+    def used(archive: Path) -> float:
+        lock = lock_of(archive.with_name(archive.name.partition(".")[0]))
+        return (lock if lock.exists() else archive).stat().st_mtime
+
+    others = [each for each in wanted.parent.glob("spark-*.jsa") if not each.name.startswith(wanted.name)]
+    others.sort(key=used, reverse=True)
+    for unused in others[_KEPT - 1 :]:
+        unused.unlink(missing_ok=True)
+    for leftover in wanted.parent.glob(".spark-*"):  # of one that was killed
+        own = leftover.name.startswith(f".{wanted.name}-")
+        if own or time.time() - leftover.stat().st_mtime > _LEFT_SECONDS:
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def end_on_sigterm(folder: str) -> None:
+    """At once, with Java, which would go on for half a minute to write an archive that nobody takes."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        process_ends()  # with a Java that starts yet
+        if SparkContext._gateway is not None:
+            os.killpg(SparkContext._gateway.proc.pid, signal.SIGKILL)
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+
+
 def _train(folder: Path, made: Path) -> None:
     """A worker's handler with rows that become a table, and change it."""
     java = f"-XX:ArchiveClassesAtExit={made} {QUIET} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    # Whatever Hadoop's default file system is here: these tables are nobody's.
+    warehouse = f"file:{folder}/lake"
     spark = {"master": "local[1]", "driver_memory": "1g", "ui": False, "conf": {OPTIONS: java}}
     handler = SparkHandler(mode="replica", merge={"max_age": "0s", "at_close": "2m"})
-    with opened(handler, folder, spark=spark):
+    with opened(handler, folder, spark={**spark, "warehouse": warehouse}):
         for number in range(3):
             handler.handle(make_batch("shop.t", [{"id": number, "name": "x"}], key="id"))
             end = time.monotonic() + _MERGE_SECONDS

@@ -12,6 +12,7 @@ import pytest
 from building import configuration
 
 from handlers import Handler
+from handlers.hanging_calls import GivenUp
 from worker.running.handlers.closing import close_all, most_seconds
 from worker.running.handlers.handler_set import HandlerOpenError, HandlerSet
 from worker.running.handlers.open_handler import OpenHandler
@@ -110,6 +111,23 @@ def test_an_open_that_ends_the_process_is_a_handler_that_cannot_open(
     handlers = HandlerSet(configuration({"handlers": [{"type": "leaving_on_open:H"}]}))
     with pytest.raises(HandlerOpenError, match=r"could not open: SystemExit: 5"):
         handlers.open()
+
+
+def test_an_open_that_is_let_go_because_the_worker_stops_is_no_fault_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "let_go_on_open.py").write_text(
+        "from handlers import Handler, TargetUnavailable\n"
+        "class H(Handler):\n"
+        "    def open(self, context):\n        raise TargetUnavailable('not up yet')\n"
+        "    def handle(self, batch): ...\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    entries = {"handlers": [{"type": "let_go_on_open:H"}]}
+    with pytest.raises(GivenUp, match=r"not open yet: not up yet"):
+        HandlerSet(configuration(entries), stopping=lambda: True).open()
+    with pytest.raises(HandlerOpenError, match="could not open"):
+        HandlerSet(configuration(entries), stopping=lambda: False).open()
 
 
 class Late(list[OpenHandler]):

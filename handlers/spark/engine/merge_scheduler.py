@@ -80,12 +80,12 @@ class Merger:
             elif table.waiting.rows >= self._options.max_rows:
                 self._changed.notify()
 
-    def close(self) -> bool:
-        """Go on with what waits for `at_close` at most, then wait for what runs; False: it goes on after
-        WORK_SECONDS more."""
+    def close(self, within: float | None = None) -> bool:
+        """Go on with what waits for so many seconds at most (None: `at_close`), then wait for what runs;
+        False: it goes on after WORK_SECONDS more."""
         with self._changed:
             if self._ends_at is None:
-                self._ends_at = time.monotonic() + self._options.at_close
+                self._ends_at = time.monotonic() + (self._options.at_close if within is None else within)
             end = self._ends_at + WORK_SECONDS
             self._changed.notify_all()
         for thread in self._threads:

@@ -3,26 +3,30 @@ each start (https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html
 
 The archive is in `<cache>/classes`, named by the Java, pyspark and jars that it was made of;
 handlers.spark.training makes it. Java itself looks whether it fits, and goes on without one that does not.
+But it does what the archive says: one that another user of the machine could have put there is not used.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
+import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
 from handlers.logs import get_logger
+from handlers.spark.default_files import environment_has_files
+from handlers.spark.room import cpus, free_memory
 from handlers.spark.runtime.jars import JarsError, cache_folder, spark_jars_folder
 from handlers.spark.runtime.java import JavaError, find_java
 
-__all__ = ["OPTIONS", "QUIET", "kept", "make_later", "named", "place", "with_archive"]
+__all__ = ["OPTIONS", "QUIET", "is_ours", "kept", "lock_of", "make_later", "named", "place", "with_archive"]
 
 OPTIONS = "spark.driver.extraJavaOptions"
 QUIET = "-Xlog:cds*=off,class+path=off"
@@ -39,6 +43,8 @@ _LATER_SECONDS = 60.0
 """After Spark's start: a worker that has just started has other things to do."""
 _DISK = 1 << 30
 _MEMORY = 2 << 30
+_CPUS = 2.0
+"""Of a quota: with less, the low priority would not keep it from taking the worker's part."""
 
 _log = get_logger("spark")
 
@@ -51,10 +57,10 @@ def place() -> Path:
     runtime = java.home / "lib" / "modules"
     parts = [str(java.version), metadata.version("pyspark")]
     for file in (runtime if runtime.exists() else java.executable, *sorted(spark_jars_folder().iterdir())):
-        stat = file.stat()  # Java looks at the same of each jar
-        parts += [str(file), str(stat.st_size), str(int(stat.st_mtime))]
+        found = file.stat()  # Java looks at the same of each jar
+        parts += [str(file), str(found.st_size), str(int(found.st_mtime))]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return cache_folder() / "classes" / f"spark-{digest}"
+    return (cache_folder() / "classes").resolve() / f"spark-{digest}"
 
 
 def named(place: Path, size: int) -> Path:
@@ -62,12 +68,40 @@ def named(place: Path, size: int) -> Path:
     return place.with_name(f"{place.name}.{size}.jsa")
 
 
+def lock_of(place: Path) -> Path:
+    """Held by who makes it; its time is that of the last use."""
+    return place.with_name(f"{place.name}.lock")
+
+
 def kept(place: Path) -> Path | None:
-    """The archive, if there is a whole one that can be read."""
+    """The archive, if there is a whole one that can be read, and that no other user can have put there."""
+    if not is_ours(place.parent):
+        return None
     for found in place.parent.glob(f"{place.name}.*.jsa"):
-        if os.access(found, os.R_OK) and found == named(place, found.stat().st_size):
-            return found
+        with suppress(FileNotFoundError):  # gone since
+            whole = found == named(place, found.lstat().st_size)
+            if whole and os.access(found, os.R_OK) and _is_safe(found):
+                return found
     return None
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether nobody but this user and root can put or change names in this folder, which is there and has no
+    links in its path, or in those above it. A group counts only where it is not the user's own, or root's."""
+    try:
+        return all(_is_safe(each) for each in (folder, *folder.parents))
+    except OSError:
+        return False
+
+
+def _is_safe(path: Path) -> bool:
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode) or found.st_uid not in (0, os.geteuid()):
+        return False
+    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:  # as /tmp: names are their owners'
+        return True
+    by_group = found.st_mode & stat.S_IWGRP and found.st_gid not in (0, os.getegid())
+    return not by_group and not found.st_mode & stat.S_IWOTH
 
 
 def with_archive(conf: Mapping[str, str]) -> dict[str, str]:
@@ -75,16 +109,23 @@ def with_archive(conf: Mapping[str, str]) -> dict[str, str]:
 
     Raises JavaError and JarsError."""
     own = conf.get(OPTIONS, "")
-    found = kept(place())
-    if any(word in own for word in _OWN) or found is None or _splits(found):
+    if any(word in own for word in _OWN):
+        return dict(conf)
+    try:
+        found = kept(place())
+        if found is None or _splits(found):
+            return dict(conf)
+        with suppress(OSError):  # the longest unused are removed first
+            os.utime(lock_of(place()))
+    except OSError as error:
+        _log.debug("spark_classes_not_used", error=str(error))
         return dict(conf)
     return {**conf, OPTIONS: f"-XX:SharedArchiveFile={found} {_USE} {own}".rstrip()}
 
 
 def _has_room(folder: Path) -> bool:
-    """Whether there is memory and disk to make an archive beside a worker."""
-    memory = min(_machine_room(), _container_room())
-    return memory > _MEMORY and shutil.disk_usage(folder).free > _DISK
+    """Whether there is memory, disk and CPU to make an archive beside a worker."""
+    return free_memory() > _MEMORY and shutil.disk_usage(folder).free > _DISK and cpus() >= _CPUS
 
 
 def make_later(conf: Mapping[str, str], ended: threading.Event) -> None:
@@ -98,10 +139,14 @@ def _make(conf: Mapping[str, str], ended: threading.Event) -> None:
         wanted = place()
         if any(word in conf.get(OPTIONS, "") for word in _OWN) or kept(wanted) or _splits(wanted):
             return
+        if environment_has_files():  # Java keeps no classes where folders are among its class path
+            return
         if ended.wait(_LATER_SECONDS):
             return
-        wanted.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(wanted.parent, os.W_OK) or not _has_room(wanted.parent):
+        wanted.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if not os.access(wanted.parent, os.W_OK) or not is_ours(wanted.parent):
+            return
+        if not _has_room(wanted.parent):
             return
         # In a folder in which nothing lies that Python could take for a module.
         making = subprocess.Popen(
@@ -124,19 +169,3 @@ def _make(conf: Mapping[str, str], ended: threading.Event) -> None:
 def _splits(path: Path) -> bool:
     """Whether Spark's launcher would take it for several options."""
     return any(letter.isspace() or letter in "\"'\\" for letter in str(path))
-
-
-def _machine_room() -> float:
-    """Bytes of memory that can be had."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    return float(found[1]) * 1024 if found else 0.0
-
-
-def _container_room() -> float:
-    """Bytes that the container may still take (cgroup v2)."""
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        used = Path("/sys/fs/cgroup/memory.current").read_text()
-    except OSError:
-        return float("inf")
-    return float("inf") if limit == "max" else float(int(limit) - int(used))

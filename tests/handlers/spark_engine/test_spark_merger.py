@@ -139,6 +139,12 @@ def test_a_merger_that_closes_goes_on_with_what_waits_but_no_longer_than_told(ma
     merger.close()
     assert machine.merged == []
 
+    # Its caller waited for Spark for as long as that already.
+    merger = machine.start(max_age="1h", at_close="1h")
+    merger.offer(machine.table("t").put())
+    merger.close(0.0)
+    assert machine.merged == []
+
 
 def test_a_spark_that_is_gone_is_not_asked_again_and_again(
     machine: Machine, monkeypatch: pytest.MonkeyPatch

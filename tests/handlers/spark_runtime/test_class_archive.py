@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from spark_sessions import QUICK
 
+from handlers.spark import training
 from handlers.spark.runtime import class_archive, jars
-from handlers.spark.runtime.class_archive import OPTIONS, kept, named, place, with_archive
+from handlers.spark.runtime.class_archive import OPTIONS, kept, lock_of, named, place, with_archive
 from handlers.spark.runtime.java import find_java
 
 
@@ -54,7 +55,8 @@ def test_a_place_that_spark_would_take_for_several_options_is_not_used(
 ) -> None:
     spaced = cache.parents[1] / "two words"
     spaced.mkdir()
-    (spaced / "binlane").symlink_to(cache.parent)
+    (spaced / "binlane/classes").mkdir(parents=True)
+    (spaced / "binlane/jars").symlink_to(cache.parent / "jars")
     monkeypatch.setenv("XDG_CACHE_HOME", str(spaced))
     named(place(), 3).write_bytes(b"jsa")
     assert kept(place()) is not None
@@ -67,6 +69,101 @@ def test_another_java_or_spark_has_an_archive_of_its_own(
     before = place()
     monkeypatch.setattr(class_archive.metadata, "version", lambda _: "9.9.9")
     assert place() != before
+
+
+def _writable(path: Path) -> None:
+    path.chmod(path.stat().st_mode | 0o002)
+
+
+def _anothers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() == 0:
+        os.chown(path, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+
+
+@pytest.mark.parametrize("above", range(4), ids=["archive", "classes", "binlane", "cache"])
+def test_an_archive_that_another_user_could_have_put_there_is_not_used(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, above: int
+) -> None:
+    archive = named(place(), 3)
+    archive.write_bytes(b"jsa")
+    changed = [archive, *archive.parents][above]
+    before = changed.stat().st_mode
+    _writable(changed)
+    assert kept(place()) is None
+    assert with_archive({}) == {}
+    changed.chmod(before)
+    assert kept(place()) == archive
+    _anothers(changed, monkeypatch)
+    assert kept(place()) is None
+
+
+def test_a_folder_for_everybody_in_which_names_are_their_owners_is_as_good_as_another(
+    cache: Path, tmp_path: Path
+) -> None:
+    archive = named(place(), 3)
+    archive.write_bytes(b"jsa")
+    tmp_path.chmod(0o1777)
+    assert kept(place()) == archive
+
+
+def test_an_archive_that_is_a_link_is_not_used(cache: Path) -> None:
+    other = cache / "other"
+    link = named(place(), len(str(other)))
+    other.write_bytes(bytes(len(str(other))))
+    link.symlink_to(other)
+    assert kept(place()) is None
+
+
+def test_none_is_made_where_another_user_could_change_it(cache: Path) -> None:
+    _writable(cache)
+    with pytest.raises(PermissionError, match="XDG_CACHE_HOME"):
+        training.main(nice=False)
+    assert list(cache.iterdir()) == []
+
+
+def test_a_machine_keeps_the_archives_that_were_used_last_and_no_leftovers(cache: Path) -> None:
+    wanted = place()
+    for number in range(10):
+        other = wanted.with_name(f"spark-{number}")
+        named(other, 3).write_bytes(b"jsa")
+        lock_of(other).touch()
+        # Made in this order, and the first was used since.
+        os.utime(named(other, 3), (number, number))
+        os.utime(lock_of(other), (100 if number == 0 else number,) * 2)
+    old, young, own = cache / ".spark-1-a", cache / ".spark-1-b", cache / f".{wanted.name}-c"
+    for folder in (old, young, own):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    training.remove_unused(wanted)
+    assert sorted(each.name for each in cache.glob("*.jsa")) == [
+        "spark-0.3.jsa",
+        "spark-8.3.jsa",
+        "spark-9.3.jsa",
+    ]
+    assert [each for each in (old, young, own) if each.exists()] == [young]
+
+
+def test_a_use_is_noted_without_touching_the_archive(cache: Path) -> None:
+    archive = named(place(), 3)
+    archive.write_bytes(b"jsa")
+    for each in (archive, lock_of(place())):
+        each.touch()
+        os.utime(each, (1, 1))
+    assert with_archive({}) != {}
+    assert archive.stat().st_mtime == 1
+    assert lock_of(place()).stat().st_mtime > 1
+
+
+def test_an_archive_that_java_did_not_finish_is_not_taken(tmp_path: Path) -> None:
+    made = tmp_path / "spark.jsa"
+    assert not training.is_whole(made)
+    made.write_bytes(bytes(4096) + b"regions")
+    assert not training.is_whole(made)
+    java = str(find_java().executable)
+    subprocess.run([java, f"-XX:ArchiveClassesAtExit={made}", "-Xlog:disable", "-version"], check=True)
+    assert training.is_whole(made)
 
 
 def _damaged(archive: Path) -> None:
@@ -154,6 +251,14 @@ def test_nothing_is_made_where_the_cache_cannot_be_written_or_has_no_room(
     ended = threading.Event()
     monkeypatch.setattr(class_archive, "_LATER_SECONDS", 0.0)
     monkeypatch.setattr(class_archive, "_DISK", 1 << 62)
+    class_archive._make({}, ended)
+    assert list(cache.iterdir()) == []
+    monkeypatch.setattr(class_archive, "_DISK", 0)
+    monkeypatch.setattr(class_archive, "cpus", lambda: 0.5)
+    class_archive._make({}, ended)
+    assert list(cache.iterdir()) == []
+    monkeypatch.setattr(class_archive, "cpus", lambda: 2.0)
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
     class_archive._make({}, ended)
     assert list(cache.iterdir()) == []
     cache.rmdir()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any
 
-from handlers import Handler, HandlerContext
+from handlers import Handler, HandlerContext, TargetUnavailable
 from handlers.hanging_calls import Bounded, GivenUp
 from handlers.loading.registry import BUILT_IN, create
 from handlers.logs import get_logger
@@ -265,6 +265,9 @@ class HandlerSet:
             try:
                 handler.open(context)
             except (Exception, SystemExit) as error:
+                # What waits for its target is let go when the worker stops: that is no fault of its start.
+                if isinstance(error, TargetUnavailable) and context.stopping and context.stopping():
+                    raise GivenUp(f"handler {entry.name} was not open yet: {error}") from error
                 kind = TargetOpenError if entry.type in BUILT_IN else HandlerOpenError
                 raise kind(f"handler {entry.name} could not open: {describe(error)}") from error
             if not waitable(seconds := close_timeout(handler)):
