@@ -39,7 +39,6 @@ def main(*, nice: bool) -> None:
 
     Raises OSError where nothing can be written, RuntimeError when Java makes none, and what SparkHandler.open
     raises."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     if nice:
         os.nice(19)
         with suppress(OSError):  # where memory ends all the same, it is not the worker that is killed
@@ -129,4 +128,5 @@ def _train(folder: Path, made: Path) -> None:
 
 
 if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     main(nice="--nice" in sys.argv[1:])
