@@ -135,7 +135,7 @@ class Lake:
         Spark, and is done again at the next start, as after a crash."""
         done = True
         try:
-            left = self._await_spark()
+            spent = self._await_spark()
             with self._merging:
                 self._closed = True
             if self._runs and self._world.applier is not None:
@@ -143,7 +143,7 @@ class Lake:
                 end = time.monotonic() + _UPKEEP_SECONDS
                 for each in others:
                     each.end()
-                done = self._merger.close(left)
+                done = self._merger.close(spent)
                 done &= all(each.ended(max(0.0, end - time.monotonic())) for each in others)
                 if not done:
                     _log.warning("spark_work_left", hint="it takes long; it is done again at the next start")
@@ -153,11 +153,11 @@ class Lake:
             release()
 
     def _await_spark(self) -> float:
-        """What waits can be merged yet if Spark is up in time: within the seconds that are left then."""
-        end = time.monotonic() + self._world.options.merge.at_close
+        """What waits can be merged yet if Spark is up in time. Returns the seconds that this took."""
+        began = time.monotonic()
         if self._runs and any(sink.waiting.rows for sink in self._tables.known()):
             self._spark_told.wait(self._world.options.merge.at_close)
-        return max(0.0, end - time.monotonic())
+        return time.monotonic() - began
 
     def check(self) -> None:
         """Ask Spark, and the tables' file system, which must not let one worker overwrite another's file."""

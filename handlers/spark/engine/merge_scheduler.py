@@ -80,12 +80,12 @@ class Merger:
             elif table.waiting.rows >= self._options.max_rows:
                 self._changed.notify()
 
-    def close(self, within: float | None = None) -> bool:
-        """Go on with what waits for so many seconds at most (None: `at_close`), then wait for what runs;
-        False: it goes on after WORK_SECONDS more."""
+    def close(self, spent: float = 0.0) -> bool:
+        """Go on with what waits for `at_close` at most, less the seconds that the closing took already, then
+        wait for what runs; False: it goes on after WORK_SECONDS more."""
         with self._changed:
             if self._ends_at is None:
-                self._ends_at = time.monotonic() + (self._options.at_close if within is None else within)
+                self._ends_at = time.monotonic() + max(0.0, self._options.at_close - spent)
             end = self._ends_at + WORK_SECONDS
             self._changed.notify_all()
         for thread in self._threads:

@@ -142,7 +142,7 @@ def test_a_merger_that_closes_goes_on_with_what_waits_but_no_longer_than_told(ma
     # Its caller waited for Spark for as long as that already.
     merger = machine.start(max_age="1h", at_close="1h")
     merger.offer(machine.table("t").put())
-    merger.close(0.0)
+    merger.close(3600.0)
     assert machine.merged == []
 
 
