@@ -135,7 +135,7 @@ class Committer(threading.Thread):
     def commit(self, leaving: Iterable[Assignment] | None = None, *, again: bool = False) -> bool:
         """Commit what is finished of `leaving`, by default of all partitions. True when Kafka has it.
 
-        `again`: one position at least, though Kafka has it: see `Membership`.
+        `again`: also what Kafka has: see `Membership`.
         Raises nothing: what goes wrong is an error of this commit, told and tried again with the next."""
         with self._lock:
             everything = leaving is None
@@ -240,8 +240,8 @@ class Committer(threading.Thread):
         # One that left while the file was written is another worker's by now, which may have committed more.
         left = {each for each in found if everything and each.closed}
         new = {a: c for a, c in found.items() if a.in_kafka != c and a not in left}
-        if again and not new:
-            new = dict([each for each in found.items() if each[0] not in left][:1])
+        if again:  # all: of some Kafka may refuse each commit
+            new = {a: c for a, c in found.items() if a not in left}
         if new:
             try:
                 marks = self._kafka.save({a.partition: checkpoint for a, checkpoint in new.items()})

@@ -67,7 +67,10 @@ class Membership:
 
     def wait(self, now: float) -> float:
         """Seconds until one will be wanted; at least so much that trying costs nothing."""
-        return max(self._until - self._session * 2 / 3 - now, min(1.0, self._session / 10))
+        least = self._session / 10
+        if now >= self._until:  # batches wait for it
+            least = min(1.0, least)
+        return max(self._until - self._session * 2 / 3 - now, least)
 
     def look(self, now: float) -> None:
         """Tell that nothing begins, once, if that is so. Between two polls, while partitions are assigned."""
