@@ -203,6 +203,13 @@ class WorkerProcess:
     def logged(self, event: str) -> list[dict[str, Any]]:
         return [line for line in self.log_lines() if line.get("event") == event]
 
+    def spark_pid(self, within: float = 60.0) -> int:
+        """The process of its Spark, which starts beside it."""
+        [started] = eventually(
+            lambda: self.logged("spark_started")[:1], within=within, what="Spark's start", every=0.1
+        )
+        return int(started["pid"])
+
     def log_text(self) -> str:
         return "\n".join(json.dumps(line) for line in self.log_lines())
 

@@ -82,7 +82,7 @@ def ends(chance: random.Random) -> list[str]:
 
 
 def end(worker: WorkerProcess, how: str) -> None:
-    spark = worker.logged("spark_started")[0]["pid"]
+    spark = worker.spark_pid(PATIENCE)
     if how == "drain":
         assert worker.sigterm(PATIENCE) == 0, worker.tail()
     elif how == "spark":

@@ -99,11 +99,12 @@ class DeltaReplay(Replay):
     ) -> None:
         """Run it, and kill it at some moment in its first seconds of work."""
         self.worker.start(within=_PATIENCE)
+        spark = self.worker.spark_pid(_PATIENCE)
         time.sleep(chance.uniform(0, seconds))
         if victim == "worker":
             self.worker.kill9()
             return
-        os.kill(self.worker.logged("spark_started")[0]["pid"], signal.SIGKILL)
+        os.kill(spark, signal.SIGKILL)
         assert self.worker.wait(60) == 1, self.worker.tail()
 
 

@@ -201,9 +201,8 @@ class Faults:
         spark = self._rig.spark
         assert spark is not None
         with spark.held():
-            if started := spark.process.logged("spark_started"):
-                os.kill(started[0]["pid"], signal.SIGKILL)
-                spark.process.wait(_PATIENCE)
+            os.kill(spark.process.spark_pid(_PATIENCE), signal.SIGKILL)
+            spark.process.wait(_PATIENCE)
             time.sleep(event.seconds)
 
     # ---- Kafka
