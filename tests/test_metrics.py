@@ -51,6 +51,7 @@ PROMISED = {
     "binlane_lanes_fill_ratio": set(),
     "binlane_last_source_timestamp_seconds": {"topic", "partition"},
     "binlane_kafka_up": set(),
+    "binlane_membership_unconfirmed_seconds": set(),
     "binlane_poll_idle_seconds": set(),
     "binlane_last_commit_timestamp_seconds": {"store"},
     "binlane_last_reload_successful": set(),
@@ -122,7 +123,7 @@ def worker_status(
         tables=tables,
         targets=[TargetStatus(handler="spark", up=True), TargetStatus(handler="sql", up=False, error="no")],
         checkpoint=CheckpointStatus(last_success=None, last_error=None),
-        kafka=KafkaStatus(up=True, quiet_seconds=4.5),
+        kafka=KafkaStatus(up=True, quiet_seconds=4.5, unconfirmed_seconds=2.5),
         handlers=handlers or [],
         lane_max_records=70,
         max_bytes=2000,
@@ -257,6 +258,7 @@ def test_what_a_worker_is_stuck_at_is_told(metrics: Metrics) -> None:
     assert value(metrics, "binlane_lanes_max_bytes") == 2000
     assert value(metrics, "binlane_lanes_fill_ratio") == 0.35, "7 of 70 records, 700 of 2000 bytes"
     assert value(metrics, "binlane_kafka_up") == 1
+    assert value(metrics, "binlane_membership_unconfirmed_seconds") == 2.5
     assert value(metrics, "binlane_poll_idle_seconds") == 4.5
     labels = {"topic": "cdc", "partition": "0"}
     assert value(metrics, "binlane_last_source_timestamp_seconds", **labels) == 1_700_000_000.25

@@ -242,6 +242,25 @@ def test_a_commit_that_comes_too_late_in_a_rebalance_is_no_alarm(site: Site, cod
     assert site.error is not None
 
 
+def test_an_error_that_stays_is_told_once_a_minute(site: Site) -> None:
+    site.finish(site.first, 5)
+    refused = refusal(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    with structlog.testing.capture_logs() as logs:
+        for fault in (refused, refused, CheckpointError("another"), CheckpointError("another")):
+            site.kafka.fault = fault
+            assert not site.committer.commit()
+        assert [each["error"] for each in logs] == [str(refused), "another"]
+        site.clock.now += 61
+        assert not site.committer.commit()
+        assert len(logs) == 3
+        site.kafka.fault = None
+        assert site.committer.commit()
+        site.finish(site.first, 1)
+        site.kafka.fault = CheckpointError("another")  # anew
+        assert not site.committer.commit()
+    assert [each["event"] for each in logs[3:]] == ["checkpoint_works_again", "checkpoint_failed"]
+
+
 def test_the_file_knows_which_commit_kafka_holds(site: Site) -> None:
     site.first.mark = Mark(3, 77)  # what it began from
 

@@ -185,6 +185,29 @@ def test_an_undecodable_record_waits_for_its_letter_and_halts_in_a_flood() -> No
     assert stage.checkpoint() == Checkpoint(1)
 
 
+def test_no_letter_is_begun_when_the_partition_may_be_anothers() -> None:
+    stage = staged(letters := Letters(), on_undecodable="dead_letter")
+    nowhere = TableBook(configuration(), lambda _rule: []).undecodable()
+    nowhere.lane = nowhere.account.lane = 0
+    stage.offer((nowhere, [b"\x00", b"{", b"\xff"]))
+    begun, send = [], letters.send
+
+    def lose(message: Record, **fields: Any) -> str:
+        begun.append(message.offset())
+        stage.lanes.trust(0.0 if len(begun) == 1 else float("inf"))
+        return send(message, **fields)
+
+    letters.send = lose  # type: ignore[method-assign]
+    stage.processors[0].start()
+    stage.wait(lambda: begun and nowhere.state is not UnitState.RUNNING)
+    assert begun == [0]
+    stage.lanes.trust(float("inf"))
+    stage.wait(lambda: nowhere.at_rest)
+    stage.stop()
+    assert begun == [0, 1, 2]
+    assert stage.checkpoint() == Checkpoint(3)
+
+
 def test_records_without_a_table_are_letters_one_after_the_other_by_a_processor() -> None:
     letters = Letters(refuse=[MustWait("away", 0.01)])
     stage = staged(letters, on_undecodable="dead_letter")

@@ -136,6 +136,22 @@ def test_it_is_told_once_and_when_it_is_over(lanes: Lanes, membership: Membershi
     assert logged[0]["seconds"] == 10 * SESSION
 
 
+def test_how_long_batches_wait_for_it_is_known(lanes: Lanes, membership: Membership, clock: Clock) -> None:
+    membership.confirmed(clock.now)
+    clock.now += 10 * SESSION
+    membership.look(clock.now)
+    assert membership.held_seconds(clock.now) == 0  # none waits
+    Source(lanes).offer((unit("a"), 1))
+    membership.look(clock.now)
+    clock.now += 7
+    membership.look(clock.now)
+    assert membership.held_seconds(clock.now) == 7
+    membership.confirmed(clock.now - 2 * SESSION)  # was sent too long ago
+    assert membership.held_seconds(clock.now) == 7
+    membership.confirmed(clock.now)
+    assert membership.held_seconds(clock.now) == 0
+
+
 def test_a_commit_is_wanted_in_time(membership: Membership, clock: Clock) -> None:
     assert membership.due(clock.now)
     membership.confirmed(clock.now)

@@ -130,6 +130,15 @@ def test_a_table_that_waits_for_its_target_is_told_with_the_reason(stage: Stage)
     assert "not today" in log["error"]
 
 
+def test_a_record_that_waits_for_a_commit_to_be_taken_is_told_so(stage: Stage) -> None:
+    stage.lanes.trust(0.0)
+    orders = unit("orders")
+    stage.offer((orders, [0]))
+    [log] = Watch(stage, orders).wait()
+    assert (log["state"], log["table"]) == ("waiting for the group", "shop.orders")
+    assert "membership_unconfirmed" in log["hint"]
+
+
 def test_what_the_lanes_have_no_room_for_is_told_with_its_table(stage: Stage) -> None:
     orders = unit("orders")
     watch = Watch(stage, orders)

@@ -13,7 +13,7 @@ from example_worker import status_at
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from worker.observing.status import CheckpointStatus, StuckStatus, WorkerStatus
+from worker.observing.status import CheckpointStatus, KafkaStatus, StuckStatus, WorkerStatus
 from worker.observing.visible_text import age, duration, printable, size
 from worker.terminal.rates import Rates, lanes_by_trouble, partitions_by_trouble, tables_by_trouble
 from worker.terminal.view import LiveView, Snapshot, full_view, summary_line
@@ -160,6 +160,12 @@ def test_faults_of_the_worker_and_its_checkpoint_are_shown() -> None:
         "checkpoint: state/: No space left on device",
     ]
     assert "checkpoint none yet" in lines[1]
+
+
+def test_that_no_batch_begins_is_shown() -> None:
+    kafka = KafkaStatus(up=True, quiet_seconds=1.0, unconfirmed_seconds=75.0)
+    lines = drawn(live(msgspec.structs.replace(status_at(100), kafka=kafka)), height=50)
+    assert lines[2].startswith("no batch begins: for 75 s the group's coordinator has taken no commit")
 
 
 def test_names_and_errors_cannot_command_the_terminal() -> None:

@@ -204,6 +204,8 @@ function showAlarms() {
   const alarms = [];
   if (lost) alarms.push(`No answer from the worker (${lost}). What follows is old.`);
   if (now?.error) alarms.push(now.error);
+  if (now?.kafka?.unconfirmed_seconds >= 1) alarms.push("No batch begins: for " + time(now.kafka.unconfirmed_seconds)
+    + " the group's coordinator has taken no commit of this worker, so its partitions may be another's.");
   if (now?.checkpoint.last_error) alarms.push(`Checkpoint: ${now.checkpoint.last_error}`);
   for (const handler of now?.handlers ?? []) if (handler.error) alarms.push(`Handler ${handler.handler}: ${handler.error}`);
   at("alarms").replaceChildren(...alarms.map(text => make("p", text, "alarm")), ...stuck());

@@ -88,6 +88,13 @@ KAFKA_DEFINITIONS: tuple[MetricDefinition, ...] = (
         "Seconds since the last poll that brought a record, or the end of a partition.",
     ),
     MetricDefinition(
+        "binlane_membership_unconfirmed_seconds",
+        "gauge",
+        (),
+        "For how long batches have waited because the group's coordinator takes no commit of this worker; "
+        "0 when none has to.",
+    ),
+    MetricDefinition(
         "binlane_commits_total",
         "counter",
         ("store", "result"),

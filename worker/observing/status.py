@@ -37,8 +37,9 @@ class StuckStatus(msgspec.Struct, frozen=True, kw_only=True):
     """None: nobody works on the record, and nobody ever will. That is a fault of the worker."""
     lane: int | None
     state: str
-    """running, retrying, halted; queued, waiting for others (as before a statement), waiting for room; held
-    back (done, and counting only when others are); nowhere."""
+    """running, retrying, halted; queued, waiting for others (as before a statement), waiting for room,
+    waiting for the group (see `unconfirmed_seconds`); held back (done, and counting only when others are);
+    nowhere."""
     error: str | None = None
     held_by: str | None = None
     """The record that a held back one waits for."""
@@ -79,6 +80,9 @@ class KafkaStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a broker can be reached; None: not known."""
     quiet_seconds: float
     """Since the last poll that brought a record, or the end of a partition."""
+    unconfirmed_seconds: float = 0.0
+    """For how long batches have waited because the group's coordinator takes no commit of this worker, whose
+    partitions may be another's by now."""
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ def of_status(look: Look, labels: TableLabels) -> Iterator[Metric]:
         if status.kafka.up is not None:
             yield _single("binlane_kafka_up", status.kafka.up)
         yield _single("binlane_poll_idle_seconds", status.kafka.quiet_seconds)
+        yield _single("binlane_membership_unconfirmed_seconds", status.kafka.unconfirmed_seconds)
 
 
 def _of_tables(look: Look, labels: TableLabels) -> Iterator[Metric]:

@@ -26,6 +26,8 @@ __all__ = ["Committer", "LocalStore"]
 log = get_logger("committer")
 
 _RETRY_SECONDS = 5.0
+_TELL_AGAIN_SECONDS = 60.0
+"""Until the log has the same error once more: while batches wait for a commit, one is tried each second."""
 _TRACKER = "tracker"  # beside the stores' names: what is finished could not be told
 
 
@@ -91,6 +93,7 @@ class Committer(threading.Thread):
         self._woken = threading.Event()
         self._last_success: datetime | None = None
         self._errors: dict[str, str] = {}
+        self._told: dict[str, tuple[str, float]] = {}  # store -> (error, when the log had it)
         self._begun = clock()  # the last commit of this thread
         self.beat = clock()
         """When the thread last went round."""
@@ -263,12 +266,17 @@ class Committer(threading.Thread):
     def _works_again(self, store: str) -> None:
         # What failed before is saved now, or belonged to partitions that left: it comes again elsewhere.
         if self._errors.pop(store, ""):
+            self._told.pop(store, None)
             log.info("checkpoint_works_again", store=store)
 
     def _failed(self, store: str, error: Exception) -> None:
         told = str(error) if isinstance(error, CheckpointError) else describe(error)
         self._errors[store] = told
         self._metrics.commit(store, "failure")
+        before, at = self._told.get(store, ("", 0.0))
+        if told == before and self._clock() < at + _TELL_AGAIN_SECONDS:
+            return
+        self._told[store] = (told, self._clock())
         # The text of a CheckpointError says it all; anything else needs its place in the code.
         exc_info = None if isinstance(error, CheckpointError) else error
         # In most rebalances of a busy worker one commit comes too late, and the next one covers it.

@@ -47,6 +47,7 @@ class Membership:
         self._clock = clock
         self._lock = threading.Lock()  # guards what stands below
         self._sent = self._until = clock()
+        self._held_since: float | None = None  # batches wait
         self._told = False
         lanes.trust(self._until)
 
@@ -56,10 +57,11 @@ class Membership:
             self._sent = max(self._sent, sent)
             self._until = self._sent + self._session
             self._lanes.trust(self._until)
-            if not self._told or self._until <= self._clock():
+            if self._until <= self._clock():
                 return
-            self._told = False
-        log.info("membership_confirmed_again")
+            told, self._told, self._held_since = self._told, False, None
+        if told:
+            log.info("membership_confirmed_again")
 
     def due(self, now: float) -> bool:
         """Whether a commit is wanted, to have it confirmed."""
@@ -72,10 +74,20 @@ class Membership:
             least = min(1.0, least)
         return max(self._until - self._session * 2 / 3 - now, least)
 
+    def held_seconds(self, now: float) -> float:
+        """For how long batches have waited for a commit to be taken; 0: they need not. Any thread."""
+        with self._lock:
+            return 0.0 if self._held_since is None else max(0.0, now - self._held_since)
+
     def look(self, now: float) -> None:
         """Tell that nothing begins, once, if that is so. Between two polls, while partitions are assigned."""
         with self._lock:
-            if now < self._until + _PATIENCE or self._told or not self._lanes.queued:
+            if now < self._until or not self._lanes.queued:
+                self._held_since = None
+                return
+            if self._held_since is None:
+                self._held_since = now
+            if now < self._until + _PATIENCE or self._told:
                 return
             self._told = True
         log.warning(

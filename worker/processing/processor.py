@@ -144,6 +144,9 @@ class Processor(threading.Thread):
     def _bury_all(self, work: Work) -> Work | None:
         """Records whose table cannot be told: dead letters, one after the other."""
         for number in range(work.finished, work.records):
+            if self._failures.called_off(work):
+                self._lanes.give_back(self._number, work, delay=0.0, error=work.unit.error)
+                return None
             if not self._bury(work, number, self._failures.why_undecodable(work, number)):
                 return None
         return work

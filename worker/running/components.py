@@ -120,8 +120,8 @@ class Components:
         )
         self.processors = [self._processor(number) for number in range(lanes.count)]
         settings = consumer_settings(configuration)
-        membership = Membership(self.lanes, session_of(settings), clock)
-        self.kafka.taken = membership.confirmed
+        self.membership = Membership(self.lanes, session_of(settings), clock)
+        self.kafka.taken = self.membership.confirmed
         journal = journal_of(configuration)
         self.committer = Committer(
             self.assignments,
@@ -132,7 +132,7 @@ class Components:
             clock=clock,
             fail=fail,
             finished_map=self.finished_map,
-            membership=membership,
+            membership=self.membership,
             **({} if journal is None else {"journal": Journaling(journal, self.metrics)}),
         )
         self.kafka.sending = self.committer.sending
@@ -193,7 +193,7 @@ class Components:
             lanes=self.lanes,
             errors=self.errors,
             store=self.kafka,
-            membership=membership,
+            membership=self.membership,
             metrics=self.metrics,
             order=order,
             share=self.share,

@@ -54,6 +54,7 @@ class StatusReport:
         self._book = components.book
         self._committer = components.committer
         self._fetcher = components.fetcher
+        self._membership = components.membership
         self._stuck = components.stuck
         self._brokers = components.brokers
         self._circuits = components.circuits
@@ -93,7 +94,9 @@ class StatusReport:
             unmatched_records=self._book.unmatched.records,
             checkpoint=self._committer.status(),
             kafka=KafkaStatus(
-                up=self._brokers.up, quiet_seconds=round(self._clock() - self._fetcher.brought, 3)
+                up=self._brokers.up,
+                quiet_seconds=round(self._clock() - self._fetcher.brought, 3),
+                unconfirmed_seconds=round(self._membership.held_seconds(self._clock()), 3),
             ),
             targets=self._targets(),
             handlers=self._handlers.statuses(),

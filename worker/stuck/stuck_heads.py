@@ -24,9 +24,12 @@ _LONGEST_SECONDS = 5.0
 _LOST_SECONDS = 60.0
 """A record that is nowhere for so long is lost: it may be under way between two threads for a moment."""
 
+_GROUP = "waiting for the group"
 _HINTS = {
     "running": "its handler has the batch, and cannot be interrupted: its own timeouts do that, or a restart",
     "retrying": "mend what the error says; to set this record aside: binlane unblock",
+    _GROUP: "no batch begins until the group's coordinator takes a commit of this worker: see "
+    "membership_unconfirmed and checkpoint_failed in the log",
     "halted": "mend what the error says and restart; to set this record aside: binlane unblock",
     "nowhere": "no thread has this record: restart the worker, it comes again then; please report this",
 }
@@ -144,6 +147,8 @@ class StuckHeads:
         held_by = handler = handler_seconds = stack = None
         if place is not None:
             unit, state = place.unit, place.doing
+            if state in ("queued", "retrying") and not self._lanes.trusted:
+                state = _GROUP
             if place.held_by is not None:
                 held_by = f"{place.held_by[0].partition} offset {place.held_by[1]}"
             call = _longest(self._calls.current(), place) if state == "running" else None

@@ -174,6 +174,12 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
 
 def _alarms(status: WorkerStatus) -> list[str]:
     lines = [status.error] if status.error else []
+    if status.kafka is not None and status.kafka.unconfirmed_seconds >= 1:
+        waited = duration(status.kafka.unconfirmed_seconds)
+        lines.append(
+            f"no batch begins: for {waited} the group's coordinator has taken no commit of this worker, so "
+            "its partitions may be another's"
+        )
     if status.checkpoint.last_error:
         lines.append(f"checkpoint: {status.checkpoint.last_error}")
     lines += stuck_alarms(status)
