@@ -250,12 +250,17 @@ class Faults:
 
     def _remake(self, event: Event) -> None:
         rig = self._rig
-        with self._remaking, self._brokers, rig.load.paused(rig.remade):
-            tables = [table for table in rig.load.tables if table.topic == rig.remade]
-            rig.wait(lambda: all(rig.judge.head(t.full_name) >= t.sent for t in tables), "the topic is read")
-            time.sleep(event.seconds)
-            rig.cluster.delete_topic(rig.remade)
-            rig.cluster.create_topic(rig.remade, rig.remade_partitions)
+        with self._remaking, rig.load.paused(rig.remade):
+            with self._brokers:
+                tables = [table for table in rig.load.tables if table.topic == rig.remade]
+                rig.wait(
+                    lambda: all(rig.judge.head(t.full_name) >= t.sent for t in tables), "the topic is read"
+                )
+                time.sleep(event.seconds)
+                rig.cluster.delete_topic(rig.remade)
+                rig.cluster.create_topic(rig.remade, rig.remade_partitions)
+            # Until then one that is longer than what was read would be read from there on first.
+            rig.wait(rig.knows_the_remade, "the members know of the new topic")
 
     def _add_partition(self, event: Event) -> None:
         """And a table whose records are in it."""

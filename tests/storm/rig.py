@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 from servers.postgres_server import PostgresServer
 
 from storm.judge import Judge
@@ -90,6 +91,19 @@ class Rig:
         self.load.start()
         names = [table.full_name for table in self.load.tables]
         self.wait(lambda: all(self.judge.head(name) for name in names), "a record of each table is finished")
+
+    def knows_the_remade(self) -> bool:
+        """Whether some member has each of its partitions, and none is further than its beginning."""
+        positions: dict[int, set[int]] = {}
+        for member in self.members:
+            try:
+                partitions = member.process.status()["partitions"]
+            except (AssertionError, httpx.HTTPError):
+                return False  # it may have them
+            for each in partitions:
+                if each["topic"] == self.remade:
+                    positions.setdefault(each["partition"], set()).add(each["position"] or 0)
+        return len(positions) == self.remade_partitions and all(each == {0} for each in positions.values())
 
     def drain(self, within: float) -> None:
         """The source has ended, and all that it sent is finished and committed."""
