@@ -281,6 +281,8 @@ def test_a_worker_that_is_stopped_while_spark_starts_leaves_no_process_and_no_fo
     assert not psutil.wait_procs(java, timeout=10)[1]
 
 
+# An executor out of memory: spark_runtime/test_spark_standalone.py.
+@pytest.mark.soak
 def test_out_of_memory_is_told_and_with_more_memory_no_row_is_missing(tmp_path: Path) -> None:
     with _large(tmp_path, "512m", "120000000") as said:
         assert next(said) == "durable"

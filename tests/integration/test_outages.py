@@ -11,6 +11,7 @@ from threading import Event
 from typing import Any
 
 import psycopg
+import pytest
 import redis
 from integration.conftest import MakeStage
 from integration.delays import Outage, Report, read_report, too_late
@@ -34,6 +35,8 @@ KEYED = ("sql_orders", "redis_carts", "redis_stock", "web_mails", "web_visits", 
 APPENDED = ("sql_log",)
 
 
+# Each target alone: test_target_down.py, test_webhook_outage.py.
+@pytest.mark.soak
 def test_each_target_is_waited_for_and_no_other_table_waits(
     make_stage: MakeStage,
     own_postgres: Callable[[], PostgresServer],

@@ -119,6 +119,8 @@ def test_a_worker_that_stops_before_spark_is_up_merges_what_it_still_can(held: H
     assert len(read_delta(worker.folder / "lake/shop/orders", "id")) == 5
 
 
+# A handler that is let go as the worker stops: core/test_handler_close.py.
+@pytest.mark.soak
 def test_a_batch_that_needs_spark_waits_for_it_and_is_let_go_when_the_worker_stops(held: HeldSpark) -> None:
     worker = held.start()
     held.let_go()

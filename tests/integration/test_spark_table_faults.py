@@ -40,6 +40,8 @@ def ids(spark: Any, worker: WorkerProcess, table: str) -> list[int]:
     return sorted(row["id"] for row in found)
 
 
+# Each by itself: handlers/spark_engine/test_spark_faults.py; a blocked table: test_unblock_runs.py.
+@pytest.mark.soak
 def test_tables_with_a_conflicting_schema_and_an_unwritable_place_are_blocked_and_the_others_go_on(
     stage: Stage, spark: Any
 ) -> None:

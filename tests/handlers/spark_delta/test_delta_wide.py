@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from delta_lab import MakeTable, at, shape
 
 NAMES = [f"c{number}" for number in range(60)]
@@ -15,6 +16,7 @@ def row(number: int, value: str) -> dict[str, Any]:
     return {"id": number, **dict.fromkeys(NAMES, value)}
 
 
+@pytest.mark.soak
 def test_a_history_of_sixty_columns(make_table: MakeTable) -> None:
     table = make_table(mode="history")
     table.put(shape(**WIDE), {"op": "snapshot", **row(1, "a")}, {"op": "snapshot", **row(2, "a")})

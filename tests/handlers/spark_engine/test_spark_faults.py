@@ -236,6 +236,8 @@ def test_a_query_that_fails_holds_its_table_back_and_goes_on_where_it_was(make_l
     assert lake.rows() == [(1, "a"), (2, "too long"), (3, "c")]
 
 
+# Of two at once one wins: spark_delta/test_delta_commits.py.
+@pytest.mark.soak
 def test_another_writer_of_the_table_costs_a_second_try(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.take(*(change(offset, {"id": offset, "name": "a"}) for offset in range(10)))
     lake.merge()
