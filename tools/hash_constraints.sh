@@ -11,7 +11,7 @@ compile() {
 
 {
     echo "# Made by tools/hash_constraints.sh from constraints.txt: what make installs."
-    printf 'hatchling\neditables\n' | compile --extra dev pyproject.toml -
+    printf 'hatchling\neditables\nuv\n' | compile --extra dev pyproject.toml -
 } >constraints-hashed.txt
 {
     echo "# Made by tools/hash_constraints.sh from constraints.txt: what the image runs and is built with."
