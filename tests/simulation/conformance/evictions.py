@@ -35,7 +35,7 @@ def reads_on_until_it_hears_that_it_was_evicted(site: Site, strategy: str) -> li
         return lambda it, partitions: told.append((kind, len(partitions)))
 
     site.write(0, 5)
-    it = site.consumer(strategy, **{"heartbeat.interval.ms": 10_000})  # time enough to read on before it
+    it = site.consumer(strategy, **{"heartbeat.interval.ms": 30_000})  # time enough to read on before it
     it.subscribe([site.topic], on_assign=assigned, on_revoke=others("revoke"), on_lost=others("lost"))
     seen: list[Any] = [read(site, it, {0: 5})]
     site.evict(it)
