@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import threading
@@ -30,6 +29,7 @@ from worker.processing.slow_calls import SlowCalls
 from worker.running.components import Components
 from worker.running.draining import Draining, LateStop
 from worker.running.ending import LastResort, say, stop_seconds
+from worker.running.garbage import Garbage
 from worker.running.handlers.handler_set import OPENING_SECONDS, TargetOpenError
 from worker.running.probes import unhealthy, unready
 from worker.running.reloading import Reloader
@@ -98,6 +98,7 @@ class Worker:
         self.components.metrics.attach(self.status.look)
         self._reloader = Reloader(configuration, self.components, stopped=self._stop.is_set)
         self._draining = Draining(self.components, clock=clock, fail=self.fail, error=lambda: self._error)
+        self._garbage = Garbage(clock)
         self._http: HttpServer | None = None
 
     def run(self) -> int:
@@ -230,10 +231,7 @@ class Worker:
             ) from None
 
     def _start_threads(self) -> None:
-        # Millions of records pass through; what was made until now stays, and need not be looked at again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
+        self._garbage.settle()
         self._state = "running"
         for thread in (*self.components.processors, self.components.committer, self.components.fetcher):
             thread.start()
@@ -250,6 +248,7 @@ class Worker:
         slow_calls = SlowCalls(self.components.calls, self._clock)
         while not self._stop.wait(_WATCH_SECONDS):
             slow_calls.look()
+            self._garbage.look()
             self.components.stuck.look()
             if self._reloader.look():
                 self._configuration = self._reloader.configuration
