@@ -26,7 +26,7 @@ from worker.local.broker import Broker
 pytestmark = pytest.mark.long
 
 SPARK = EXAMPLES / "spark"
-CHANGES = 1_200
+CHANGES = 2_000
 
 
 class Ran(NamedTuple):
