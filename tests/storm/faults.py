@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -250,8 +251,9 @@ class Faults:
 
     def _remake(self, event: Event) -> None:
         rig = self._rig
-        with self._remaking, rig.load.paused(rig.remade):
+        with self._remaking, ExitStack() as pause:
             with self._brokers:
+                pause.enter_context(rig.load.paused(rig.remade))  # sends all that it has
                 tables = [table for table in rig.load.tables if table.topic == rig.remade]
                 rig.wait(
                     lambda: all(rig.judge.head(t.full_name) >= t.sent for t in tables), "the topic is read"
