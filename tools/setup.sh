@@ -55,7 +55,11 @@ make_environment() {
     say "installing the packages of constraints.txt (once, 1 to 3 minutes)"
     install_packages
     # Without isolation: the build's own packages are pinned in constraints.txt too.
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+    pip_install --no-build-isolation --editable .
+}
+
+pip_install() {
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "$@"
 }
 
 # uv fetches and unpacks several at a time, and compiles nothing that is never loaded: half of pip's time. Where it is
@@ -63,19 +67,18 @@ make_environment() {
 install_packages() {
     wanted=.venv/uv.txt
     sed -n '/^uv==/,/[^\\]$/p' constraints-hashed.txt >"$wanted"
-    if .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
-        --only-binary :all: --requirement "$wanted" 2>/dev/null; then
+    if pip_install --require-hashes --only-binary :all: --requirement "$wanted" 2>/dev/null; then
         use_settings_of_pip
         .venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes --no-deps \
             --requirement constraints-hashed.txt && return
         say "uv could not install them: pip does"
     fi
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
-        --requirement constraints-hashed.txt
+    pip_install --require-hashes --requirement constraints-hashed.txt
 }
 
 # The index, the folders with packages and the certificates that pip is told to use: uv has its own words for them.
 use_settings_of_pip() {
+    settings=$(.venv/bin/python -m pip config list 2>/dev/null || true)
     index=$(of_pip index-url)
     more=$(of_pip extra-index-url)
     links=$(of_pip find-links)
@@ -90,10 +93,10 @@ use_settings_of_pip() {
 # Prints what pip's configuration or environment says; nothing where they say nothing.
 of_pip() {
     for place in :env: install global; do
-        if .venv/bin/python -m pip config get "$place.$1" 2>/dev/null; then
-            return
-        fi
+        value=$(printf '%s\n' "$settings" | sed -n "s/^$place\.$1='\(.*\)'\$/\1/p")
+        [ -z "$value" ] || break
     done
+    printf '%b' "$value" # several are listed with \n between them
 }
 
 find_python() {

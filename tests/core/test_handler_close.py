@@ -13,6 +13,7 @@ from building import configuration
 
 from handlers import Handler
 from handlers.hanging_calls import GivenUp
+from worker.configuration import Configuration
 from worker.running.handlers.closing import close_all, most_seconds
 from worker.running.handlers.handler_set import HandlerOpenError, HandlerSet
 from worker.running.handlers.open_handler import OpenHandler
@@ -100,15 +101,22 @@ def test_a_close_timeout_that_raises_counts_as_the_usual_one() -> None:
     assert most_seconds([Odd()]) == Handler.close_timeout
 
 
+def opening(folder: Path, module: str, statement: str) -> Configuration:
+    """Of one handler, which does this when it opens."""
+    (folder / f"{module}.py").write_text(
+        "import handlers\n"
+        "class H(handlers.Handler):\n"
+        f"    def open(self, context): {statement}\n"
+        "    def handle(self, batch): ...\n"
+    )
+    return configuration({"handlers": [{"type": f"{module}:H"}]})
+
+
 def test_an_open_that_ends_the_process_is_a_handler_that_cannot_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "leaving_on_open.py").write_text(
-        "import sys\nfrom handlers import Handler\n"
-        "class H(Handler):\n    def open(self, context): sys.exit(5)\n    def handle(self, batch): ...\n"
-    )
     monkeypatch.syspath_prepend(str(tmp_path))
-    handlers = HandlerSet(configuration({"handlers": [{"type": "leaving_on_open:H"}]}))
+    handlers = HandlerSet(opening(tmp_path, "leaving_on_open", "import sys; sys.exit(5)"))
     with pytest.raises(HandlerOpenError, match=r"could not open: SystemExit: 5"):
         handlers.open()
 
@@ -116,18 +124,12 @@ def test_an_open_that_ends_the_process_is_a_handler_that_cannot_open(
 def test_an_open_that_is_let_go_because_the_worker_stops_is_no_fault_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "let_go_on_open.py").write_text(
-        "from handlers import Handler, TargetUnavailable\n"
-        "class H(Handler):\n"
-        "    def open(self, context):\n        raise TargetUnavailable('not up yet')\n"
-        "    def handle(self, batch): ...\n"
-    )
     monkeypatch.syspath_prepend(str(tmp_path))
-    entries = {"handlers": [{"type": "let_go_on_open:H"}]}
+    found = opening(tmp_path, "let_go_on_open", "raise handlers.TargetUnavailable('not up yet')")
     with pytest.raises(GivenUp, match=r"not open yet: not up yet"):
-        HandlerSet(configuration(entries), stopping=lambda: True).open()
+        HandlerSet(found, stopping=lambda: True).open()
     with pytest.raises(HandlerOpenError, match="could not open"):
-        HandlerSet(configuration(entries), stopping=lambda: False).open()
+        HandlerSet(found, stopping=lambda: False).open()
 
 
 class Late(list[OpenHandler]):

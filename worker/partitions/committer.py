@@ -93,7 +93,7 @@ class Committer(threading.Thread):
         self._woken = threading.Event()
         self._last_success: datetime | None = None
         self._errors: dict[str, str] = {}
-        self._told: dict[str, tuple[str, float]] = {}  # store -> (error, when the log had it)
+        self._told_at: dict[str, float] = {}  # store -> when the log had its error
         self._begun = clock()  # the last commit of this thread
         self.beat = clock()
         """When the thread last went round."""
@@ -242,9 +242,8 @@ class Committer(threading.Thread):
         """Whether Kafka holds these. `everything`: they are all that is assigned."""
         # One that left while the file was written is another worker's by now, which may have committed more.
         left = {each for each in found if everything and each.closed}
-        new = {a: c for a, c in found.items() if a.in_kafka != c and a not in left}
-        if again:  # all: of some Kafka may refuse each commit
-            new = {a: c for a, c in found.items() if a not in left}
+        # Again means all: of some Kafka may refuse each commit.
+        new = {a: c for a, c in found.items() if (again or a.in_kafka != c) and a not in left}
         if new:
             try:
                 marks = self._kafka.save({a.partition: checkpoint for a, checkpoint in new.items()})
@@ -266,17 +265,16 @@ class Committer(threading.Thread):
     def _works_again(self, store: str) -> None:
         # What failed before is saved now, or belonged to partitions that left: it comes again elsewhere.
         if self._errors.pop(store, ""):
-            self._told.pop(store, None)
             log.info("checkpoint_works_again", store=store)
 
     def _failed(self, store: str, error: Exception) -> None:
         told = str(error) if isinstance(error, CheckpointError) else describe(error)
+        same = self._errors.get(store) == told
         self._errors[store] = told
         self._metrics.commit(store, "failure")
-        before, at = self._told.get(store, ("", 0.0))
-        if told == before and self._clock() < at + _TELL_AGAIN_SECONDS:
+        if same and self._clock() < self._told_at[store] + _TELL_AGAIN_SECONDS:
             return
-        self._told[store] = (told, self._clock())
+        self._told_at[store] = self._clock()
         # The text of a CheckpointError says it all; anything else needs its place in the code.
         exc_info = None if isinstance(error, CheckpointError) else error
         # In most rebalances of a busy worker one commit comes too late, and the next one covers it.

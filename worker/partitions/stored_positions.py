@@ -137,13 +137,8 @@ class Cluster:
             ),
             self.own,
         )
-        times = self._at_times(
-            {
-                partition: start.offset
-                for partition, start in starts.items()
-                if isinstance(start.offset, datetime)
-            }
-        )
+        moments = {at: start.offset for at, start in starts.items() if isinstance(start.offset, datetime)}
+        times = self._at_times(moments)
         positions = []
         for partition, start in starts.items():
             beginning, end = bounds[partition]

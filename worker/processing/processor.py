@@ -78,11 +78,9 @@ class Processor(threading.Thread):
 
     def _work(self, work: Work) -> Work | None:
         """The work if it is done; None when it was given back, or its unit halted."""
-        if self._failures.called_off(work):
-            self._lanes.give_back(self._number, work, delay=0.0, error=work.unit.error)
+        if self._called_off(work):
             return None
-        table = work.table
-        if not table.handlers:
+        if not work.table.handlers:
             return self._bury_all(work)
         if not work.runs:
             prepared = self._decoded(work)
@@ -93,6 +91,13 @@ class Processor(threading.Thread):
                 self._spread(work)
                 return None
         return self._handle(work)
+
+    def _called_off(self, work: Work) -> bool:
+        """Whether it may not begin, and was given back."""
+        if not self._failures.called_off(work):
+            return False
+        self._lanes.give_back(self._number, work, delay=0.0, error=work.unit.error)
+        return True
 
     def _handle(self, work: Work) -> Work | None:
         # While it was decoded, more than moments may have passed.
@@ -144,8 +149,7 @@ class Processor(threading.Thread):
     def _bury_all(self, work: Work) -> Work | None:
         """Records whose table cannot be told: dead letters, one after the other."""
         for number in range(work.finished, work.records):
-            if self._failures.called_off(work):
-                self._lanes.give_back(self._number, work, delay=0.0, error=work.unit.error)
+            if self._called_off(work):
                 return None
             if not self._bury(work, number, self._failures.why_undecodable(work, number)):
                 return None

@@ -1,11 +1,22 @@
-"""Partitions whose first unfinished record is stuck, a line each."""
+"""What stands: the whole worker, or partitions whose first unfinished record is stuck, a line each."""
 
 from __future__ import annotations
 
 from worker.observing.status import PartitionStatus, WorkerStatus
 from worker.observing.visible_text import count, duration
 
-__all__ = ["stuck_alarms"]
+__all__ = ["stuck_alarms", "unconfirmed_alarm"]
+
+
+def unconfirmed_alarm(status: WorkerStatus) -> list[str]:
+    """That no batch begins, if so."""
+    if status.kafka is None or status.kafka.unconfirmed_seconds < 1:
+        return []
+    waited = duration(status.kafka.unconfirmed_seconds)
+    return [
+        f"no batch begins: for {waited} the group's coordinator has taken no commit of this worker, so its "
+        "partitions may be another's"
+    ]
 
 
 def stuck_alarms(status: WorkerStatus) -> list[str]:

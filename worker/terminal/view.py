@@ -17,7 +17,7 @@ from worker.observing.status import LaneStatus, PartitionStatus, WorkerStatus
 from worker.observing.visible_text import age, count, duration, printable, size
 from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid, waiting_tables
 from worker.terminal.rates import Rates, lanes_by_trouble, partitions_by_trouble, tables_by_trouble
-from worker.terminal.stuck import stuck_alarms
+from worker.terminal.stuck import stuck_alarms, unconfirmed_alarm
 
 __all__ = ["LiveView", "Snapshot", "full_view", "summary_line"]
 
@@ -174,12 +174,7 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
 
 def _alarms(status: WorkerStatus) -> list[str]:
     lines = [status.error] if status.error else []
-    if status.kafka is not None and status.kafka.unconfirmed_seconds >= 1:
-        waited = duration(status.kafka.unconfirmed_seconds)
-        lines.append(
-            f"no batch begins: for {waited} the group's coordinator has taken no commit of this worker, so "
-            "its partitions may be another's"
-        )
+    lines += unconfirmed_alarm(status)
     if status.checkpoint.last_error:
         lines.append(f"checkpoint: {status.checkpoint.last_error}")
     lines += stuck_alarms(status)
