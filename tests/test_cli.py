@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import entry_points, version
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -248,8 +249,15 @@ def test_neither_help_nor_schema_loads_spark_or_the_worker() -> None:
         assert done.stderr == "[]\n", command
 
 
-def test_a_worker_loads_neither_spark_nor_databases_before_a_handler_needs_them() -> None:
+def test_a_worker_loads_what_it_may_not_need_only_when_it_is_configured() -> None:
     script = "import sys; import worker.commands.run; print([m for m in sys.argv[1:] if m in sys.modules])"
-    heavy = ["pyspark", "pyarrow", "sqlalchemy", "sqlglot", "psycopg", "redis"]
+    spark_and_databases = ["pyspark", "pyarrow", "sqlalchemy", "sqlglot", "psycopg", "redis"]
+    server = ["uvicorn", "starlette", "worker.http.app", "worker.http.server"]
+    folders = ("canal", "debezium", "dts", "maxwell", "own_json")
+    formats = [f"worker.formats.{folder}.format" for folder in folders]
+    of_formats = ["worker.formats.debezium.source_types", "handlers.mysql.ddl"]
+    handlers = [f"handlers.{name}.handler" for name in ("kafka", "redis", "spark", "sql", "webhook")]
+    heavy = [*spark_and_databases, *server, *formats, *of_formats, *handlers]
+    assert [name for name in heavy if find_spec(name) is None] == []
     done = subprocess.run([sys.executable, "-c", script, *heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

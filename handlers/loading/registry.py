@@ -32,7 +32,7 @@ __all__ = [
 
 BUILT_IN = {
     "files": "handlers.files:FilesHandler",
-    "kafka": "handlers.kafka:KafkaHandler",
+    "kafka": "handlers.kafka.handler:KafkaHandler",
     "log": "handlers.log:LogHandler",
     "redis": "handlers.redis:RedisHandler",
     "spark": "handlers.spark:SparkHandler",

@@ -2,12 +2,54 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+import ast
+import inspect
+import textwrap
+from itertools import pairwise
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
 
 __all__ = ["Section"]
 
 
 class Section(BaseModel):
-    """A mapping of the configuration: its keys are known, its values never change."""
+    """A mapping of the configuration: its keys are known, its values never change.
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", use_attribute_docstrings=True)
+    The docstrings behind its keys are the descriptions in its JSON Schema.
+    """
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /
+    ) -> dict[str, Any]:
+        # Not by pydantic's use_attribute_docstrings, which reads the source of every model at each start.
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema)["properties"]
+        told = _docstrings(cls)
+        for name, field in cls.model_fields.items():
+            found = properties.get(field.alias or name)
+            # As pydantic does: a reference tells nothing that stands where it leads.
+            if found is not None and told[name] != handler.resolve_ref_schema(found).get("description"):
+                found["description"] = told[name]
+        return schema
+
+
+def _docstrings(model: type[Section]) -> dict[str, str]:
+    """Key -> the text behind it, those of its bases among them."""
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        if each is not Section and issubclass(each, Section):
+            [source] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+            assert isinstance(source, ast.ClassDef)
+            for key, behind in pairwise(source.body):
+                match key, behind:
+                    case (
+                        ast.AnnAssign(target=ast.Name(id=name)),
+                        ast.Expr(value=ast.Constant(value=str(text))),
+                    ):
+                        found[name] = inspect.cleandoc(text)
+    return found

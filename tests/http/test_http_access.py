@@ -20,8 +20,9 @@ from structlog.testing import capture_logs
 from worker.certificate import Certificate
 from worker.commands.asking.status import status
 from worker.configuration import load
-from worker.http import HttpServer, build_app
 from worker.http.access import PROBES, Access
+from worker.http.app import build_app
+from worker.http.server import HttpServer
 from worker.observing.metrics import Metrics
 from worker.running.worker import Worker
 

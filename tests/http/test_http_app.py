@@ -13,7 +13,8 @@ from example_worker import ERROR, status_at
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from worker.http import HttpServer, build_app
+from worker.http.app import build_app
+from worker.http.server import HttpServer
 from worker.observing.metrics import Metrics
 from worker.observing.status import Look, WorkerStatus
 

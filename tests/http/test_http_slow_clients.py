@@ -21,8 +21,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from worker.certificate import Certificate
-from worker.http import HttpServer, build_app
 from worker.http.access import Access, Guard
+from worker.http.app import build_app
+from worker.http.server import HttpServer
 from worker.observing.metrics import Metrics
 from worker.observing.status import WorkerStatus
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from example_worker import status_at
 
-from worker.http import build_app
 from worker.http.access import Access
+from worker.http.app import build_app
 from worker.observing.metrics import Metrics
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest, UnblockResult
 

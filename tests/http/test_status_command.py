@@ -24,7 +24,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from worker.commands.asking.status import status
-from worker.http import HttpServer, build_app
+from worker.http.app import build_app
+from worker.http.server import HttpServer
 from worker.observing.metrics import Metrics
 from worker.observing.status import WorkerStatus
 

@@ -15,8 +15,9 @@ from servers.own_authority import OwnAuthority
 
 from worker.certificate import Certificate
 from worker.cli.process import _exit_code
-from worker.http import HttpServer, build_app
 from worker.http.access import Access
+from worker.http.app import build_app
+from worker.http.server import HttpServer
 from worker.observing.metrics import Metrics
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from handlers.mysql.ddl import CreateTable, RenameTable, StatementError, TableName, parse
+if TYPE_CHECKING:
+    from handlers.mysql.ddl import TableName
 
 __all__ = ["tables_of"]
 
@@ -24,6 +26,9 @@ def tables_of(sql: str, database: str) -> list[tuple[str, str]]:
     """
     if not _may_name_others(sql):
         return []
+    # As its parser: with the first statement.
+    from handlers.mysql.ddl import CreateTable, RenameTable, StatementError, parse  # noqa: PLC0415
+
     try:
         operations = parse(sql, database)
     except StatementError:

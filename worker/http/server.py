@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import ipaddress
 import socket
 import threading
@@ -16,17 +15,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from handlers.logs import get_logger
 from worker.certificate import Certificate
 from worker.http.gate import Gate, Visit
+from worker.http.listening import listen
 
-__all__ = ["HttpServer", "ListenError"]
+__all__ = ["HttpServer"]
 
 _log = get_logger(__name__)
 
 _MOST_CONNECTIONS = 100
 _CLIENT_SECONDS = 10.0
-
-
-class ListenError(RuntimeError):
-    """The address cannot be listened on; the text says why and which key to change."""
 
 
 class HttpServer:
@@ -94,7 +90,7 @@ class HttpServer:
 
         Raises ListenError when the address cannot be listened on.
         """
-        self._socket = _listen(self._host, self._port)
+        self._socket = listen(self._host, self._port)
         self._port = int(self._socket.getsockname()[1])
         _log.info("http_listening", host=self._host, port=self._port)
         self._thread.start()
@@ -148,26 +144,3 @@ class _Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._visit.left()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        # A name with both kinds of address (localhost) means IPv4: probes and scrapers come that way.
-        family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
-        return socket.create_server((str(address[0]), port), family=family, backlog=128)
-    except OSError as error:
-        raise ListenError(_explain(error, host, port)) from error
-
-
-def _explain(error: OSError, host: str, port: int) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"http.port: {port} on {host} is in use by another process; "
-            "stop that one, choose another port, or set 0 for any free one"
-        )
-    if error.errno == errno.EACCES:
-        return f"http.port: {port} on {host} needs rights this process has not; choose a port above 1023"
-    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-        return f"http.host: {host} is no address of this machine; 0.0.0.0 listens on all of them"
-    return f"http: cannot listen on {host}, port {port}: {error.strerror or error}"

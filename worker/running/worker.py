@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
 from confluent_kafka import KafkaException
@@ -18,9 +19,7 @@ from worker.attempts.backoff import describe
 from worker.certificate import Certificate, CertificateError
 from worker.configuration import Configuration
 from worker.fetching.routing import UndecodableHalt
-from worker.http.access import Access
-from worker.http.app import build_app
-from worker.http.server import HttpServer, ListenError
+from worker.http.listening import ListenError
 from worker.observing.status import WorkerState
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.partitions.own_store import opened
@@ -35,6 +34,9 @@ from worker.running.probes import unhealthy, unready
 from worker.running.reloading import Reloader
 from worker.running.signals import take_signals
 from worker.running.status_report import StatusReport
+
+if TYPE_CHECKING:
+    from worker.http.server import HttpServer
 
 __all__ = ["Worker"]
 
@@ -199,6 +201,11 @@ class Worker:
         rule = self._configuration.http
         if rule is None:
             return
+        # Not above: a twentieth of what a worker imports, and some serve nothing.
+        from worker.http.access import Access  # noqa: PLC0415
+        from worker.http.app import build_app  # noqa: PLC0415
+        from worker.http.server import HttpServer  # noqa: PLC0415
+
         access = Access(rule.token, rule.tls is not None, (rule.host, *rule.allowed_hosts))
         app = build_app(
             self.status,

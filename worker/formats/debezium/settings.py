@@ -10,7 +10,6 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from handlers.options.matching import table_matcher
 from handlers.options.section import Section
 from handlers.options.values import TablePattern, not_allowed
-from worker.formats.debezium.source_types import is_known
 
 __all__ = ["DebeziumSettings"]
 
@@ -18,6 +17,9 @@ _TYPE = "a type in the source's own words, such as numeric(12,2), bytea, timesta
 
 
 def _type(value: object) -> str:
+    # Not above: what it reads types with takes its time, and most files name none.
+    from worker.formats.debezium.source_types import is_known  # noqa: PLC0415
+
     if not isinstance(value, str) or not is_known(value):
         raise not_allowed(_TYPE)
     return value
