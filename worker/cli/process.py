@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
@@ -22,8 +21,6 @@ _END_SECONDS = 60.0
 
 def main() -> None:
     """The entry point of `binlane`."""
-    # What is imported from here on stays: to look through it again and again is a tenth of a start.
-    gc.set_threshold(50_000, 20, 50)
     _fill_standard_files()
     _take_unhandled()
     code = _exit_code(sys.argv[1:])
