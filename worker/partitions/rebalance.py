@@ -85,11 +85,16 @@ class Rebalancer:
             self._assign(consumer, [TopicPartition(p.topic, p.partition) for p in partitions])
         except Stopping:
             # confluent-kafka assigns them if this does not; their records would count as those of others.
+            # At the end, since fetching may begin before they are paused: librdkafka does both on its own thread.
+            at_end = [
+                confluent_kafka.TopicPartition(each.topic, each.partition, confluent_kafka.OFFSET_END)
+                for each in partitions
+            ]
             if self._incremental:
-                consumer.incremental_assign(partitions)
+                consumer.incremental_assign(at_end)
             else:
-                consumer.assign(partitions)
-            consumer.pause(partitions)
+                consumer.assign(at_end)
+            consumer.pause(at_end)
             log.info("partitions_not_taken", partitions=len(partitions), reason="the worker stops")
 
     def _assign(self, consumer: Consumer, wanted: list[TopicPartition]) -> None:
