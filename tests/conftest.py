@@ -77,16 +77,19 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long modules, which keep the processors busy, are spread among those that mostly wait, and none of them
-    is left to run alone at the end."""
+    """Modules that keep the processors busy, long ones and those with a Spark, are spread among those that mostly
+    wait; none of them is left to run alone at the end."""
     modules = [list(tests) for _, tests in itertools.groupby(items, lambda item: item.path)]
     long = [tests for tests in modules if any(test.get_closest_marker("long") for test in tests)]
     short = [tests for tests in modules if tests not in long]
-    between = len(short) * 2 // (3 * len(long)) if long else 0
-    items.clear()
-    for number, tests in enumerate(long):
-        items += itertools.chain(tests, *short[number * between : (number + 1) * between])
-    items += itertools.chain(*short[len(long) * between :])
+    busy = [tests for tests in short if tests[0].path.parent.name.startswith("spark_")]
+    waiting = [tests for tests in short if tests not in busy]
+    placed = [
+        (until * number / len(group), tests)
+        for group, until in ((long, 0.67), (busy, 0.9), (waiting, 1.0))
+        for number, tests in enumerate(group)
+    ]
+    items[:] = itertools.chain(*(tests for _, tests in sorted(placed, key=lambda each: each[0])))
 
 
 @pytest.fixture(scope="session")

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from spark_sessions import QUICK_JAVA
+from spark_sessions import LIGHT_JAVA
 
 from worker.demo.recorder import read_batches
 
 pytestmark = pytest.mark.long
 
 DEMO = (sys.executable, "-m", "binlane", "demo", "--changes", "1000")
-ENVIRONMENT = {**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
+ENVIRONMENT = {**os.environ, "JAVA_TOOL_OPTIONS": LIGHT_JAVA}
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
