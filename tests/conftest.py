@@ -77,8 +77,8 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Modules that keep the processors busy, long ones and those with a Spark, are spread among those that mostly
-    wait; none of them is left to run alone at the end."""
+    """Modules that keep the processors busy, long ones and those with a Spark, are spread among those that
+    mostly wait; none of them is left to run alone at the end."""
     modules = [list(tests) for _, tests in itertools.groupby(items, lambda item: item.path)]
     long = [tests for tests in modules if any(test.get_closest_marker("long") for test in tests)]
     short = [tests for tests in modules if tests not in long]

@@ -85,7 +85,7 @@ class Rebalancer:
             self._assign(consumer, [TopicPartition(p.topic, p.partition) for p in partitions])
         except Stopping:
             # confluent-kafka assigns them if this does not; their records would count as those of others.
-            # At the end, since fetching may begin before they are paused: librdkafka does both on its own thread.
+            # At the end: librdkafka, on a thread of its own, may fetch before it pauses.
             at_end = [
                 confluent_kafka.TopicPartition(each.topic, each.partition, confluent_kafka.OFFSET_END)
                 for each in partitions
