@@ -22,7 +22,7 @@ PAGE = 4096
 
 
 def busy(folder: Path, every: int = 2) -> Worker:
-    """Its checkpoint says 10 of the first partition, and since, one of so many over several pages is finished."""
+    """Its checkpoint says 10 of the first partition; finished since, over several pages: one of so many."""
     worker = Worker(folder, segment_bytes=2 * PAGE)
     worker.poll(0, range(10))
     worker.runs[0][0][0].finish(range(10))
