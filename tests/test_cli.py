@@ -257,7 +257,8 @@ def test_a_worker_loads_what_it_may_not_need_only_when_it_is_configured() -> Non
     formats = [f"worker.formats.{folder}.format" for folder in folders]
     of_formats = ["worker.formats.debezium.source_types", "handlers.mysql.ddl"]
     handlers = [f"handlers.{name}.handler" for name in ("kafka", "redis", "spark", "sql", "webhook")]
-    heavy = [*spark_and_databases, *server, *formats, *of_formats, *handlers]
+    terminal = ["rich.traceback", "rich.pretty", "pygments"]
+    heavy = [*spark_and_databases, *server, *terminal, *formats, *of_formats, *handlers]
     assert [name for name in heavy if find_spec(name) is None] == []
     done = subprocess.run([sys.executable, "-c", script, *heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
