@@ -161,9 +161,10 @@ def _spark(screen: Screen, directory: Path) -> Iterator[SparkSession]:
         from handlers.spark.runtime.session import SharedSpark  # noqa: PLC0415 (see above)
 
         spark = SharedSpark(SparkSection.model_validate({**_SPARK, "ui": False}), directory, "demo")
+        session = spark.session  # waits for it to be up
         step.text = f"Spark {spark.version} to read the tables, beside the worker's own"
     try:
-        yield spark.session
+        yield session
     finally:
         spark.stop()
 
