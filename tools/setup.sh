@@ -22,7 +22,10 @@ main() {
     digest=$(cat pyproject.toml constraints-hashed.txt tools/setup.sh | sha256sum | cut -d' ' -f1)
     if ! environment_is_current; then
         make_environment
+        begin_installing_java
+        fill_environment
         echo "$digest" >"$STAMP"
+        [ -z "$installs_java" ] || wait "$installs_java" || true # who needs it looks for it next
     fi
     java_is_there || install_java
     jars_are_there || fetch_jars
@@ -52,6 +55,9 @@ make_environment() {
         say "making .venv with $python ($version)"
         "$python" -m venv --clear .venv
     fi
+}
+
+fill_environment() {
     say "installing the packages of constraints.txt (once, 1 to 3 minutes)"
     install_packages
     # Without isolation: the build's own packages are pinned in constraints.txt too.
@@ -121,8 +127,21 @@ java_is_there() {
     .venv/bin/python -c 'from handlers.spark.runtime.java import find_java; find_java()' 2>/dev/null
 }
 
+# Where there is none at all, it comes beside the packages. Whether one that is there serves, only these can tell.
+begin_installing_java() {
+    installs_java=
+    if [ -z "${JAVA_HOME:-}" ] && ! has_program java; then
+        apt_install_java &
+        installs_java=$!
+    fi
+}
+
+apt_install_java() {
+    apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless
+}
+
 install_java() {
-    apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || true
+    apt_install_java || true
     .venv/bin/python -c '
 import sys
 from handlers.spark.runtime.java import JavaError, find_java
@@ -147,11 +166,14 @@ fetch_jars() {
     say "looking for the jars of Kafka and Delta (fetched the first time, about 2 minutes)"
     folders=$(.venv/bin/python -c '
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from worker.observing import logs
 from handlers.spark.runtime.jars import JarsError, delta_jars, kafka_jars
 logs.configure("warning")  # standard output is for the folders
 try:
-    print(kafka_jars()[0].parent, delta_jars()[0].parent, sep="\n")
+    with ThreadPoolExecutor() as side_by_side:
+        for jars in side_by_side.map(lambda find: find(), (kafka_jars, delta_jars)):
+            print(jars[0].parent)
 except JarsError as fault:
     sys.exit(f"setup: {fault}")
 ')
