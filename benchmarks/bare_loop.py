@@ -1,6 +1,6 @@
-"""The floor: one thread that consumes and routes, with the worker's own Kafka settings, and nothing else.
+"""The floor: one thread that consumes, and routes or decodes, with the worker's own Kafka settings.
 
-python -m benchmarks.bare_loop BOOTSTRAP TOPIC RECORDS
+python -m benchmarks.bare_loop BOOTSTRAP TOPIC RECORDS route|decode
 """
 
 from __future__ import annotations
@@ -8,14 +8,17 @@ from __future__ import annotations
 import os
 import sys
 import time
+from typing import cast
 
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from benchmarks.processes import peak_rss_kib
+from handlers import Change
 from worker.configuration import Configuration
 from worker.configuration.kafka_properties import consumer_settings
 from worker.formats import registry
+from worker.formats.interface import Record
 
 __all__ = ["BareFigures"]
 
@@ -33,8 +36,8 @@ class BareFigures(msgspec.Struct, frozen=True):
     rss_kib: int
 
 
-def main(bootstrap: str, topic: str, records: int) -> BareFigures:
-    """Consume and route so many records of the topic's partition 0."""
+def main(bootstrap: str, topic: str, records: int, what: str) -> BareFigures:
+    """Consume so many records of the topic's partition 0, and `route` or wholly `decode` each by itself."""
     configuration = Configuration.model_validate(
         {
             "kafka": {
@@ -45,7 +48,9 @@ def main(bootstrap: str, topic: str, records: int) -> BareFigures:
             "tables": [{"match": "*", "handlers": [{"type": "log"}]}],
         }
     )
-    route = registry.get("canal").route
+    canal = registry.get("canal")
+    route, decode = canal.route, canal.decode
+    decodes = what == "decode"
     consumer = Consumer(consumer_settings(configuration))
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     done, first, cpu_at_first = 0, 0.0, 0.0
@@ -54,9 +59,16 @@ def main(bootstrap: str, topic: str, records: int) -> BareFigures:
         if messages and not first:
             first, cpu_at_first = time.monotonic(), time.process_time()
         for message in messages:
-            if message.error() is None:
+            if message.error() is not None:
+                continue
+            if decodes:
+                changes: list[Change] = []
+                decode(cast(Record, message), changes)
+                if changes[0].after is None:
+                    raise ValueError(f"a row without its columns at offset {message.offset()}")
+            else:
                 route(message.value() or b"")
-                done += 1
+            done += 1
     seconds, cpu = time.monotonic() - first, time.process_time()
     peak = peak_rss_kib(os.getpid())
     consumer.close()
@@ -64,4 +76,6 @@ def main(bootstrap: str, topic: str, records: int) -> BareFigures:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(msgspec.json.encode(main(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
+    sys.stdout.buffer.write(
+        msgspec.json.encode(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))
+    )

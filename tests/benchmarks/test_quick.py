@@ -48,6 +48,7 @@ def test_the_worker_handles_every_record_of_the_no_work_topic_in_both_ways(resul
     rows = json.loads((results / "no_work.json").read_text(encoding="utf-8"))["rows"]
     assert [row["who"] for row in rows] == [
         "bare loop: consume and route",
+        "bare loop: consume and decode",
         "binlane, reading every row",
     ]
     for row in rows:
