@@ -5,48 +5,22 @@ from __future__ import annotations
 import random
 import threading
 import time
-from dataclasses import dataclass
-from typing import Protocol
 
 from handlers.api import StopWorker, TargetUnavailable
 from handlers.logs import get_logger
 from handlers.spark.close_times import WORK_SECONDS
-from handlers.spark.engine.table.waiting import Waiting
+from handlers.spark.engine.merge_queue import Mergeable, MergeQueue
 from handlers.spark.options import MergeOptions
 
-__all__ = ["Mergeable", "Merger"]
+__all__ = ["Merger"]
 
 _LONGEST_RETRY = 60.0
 _LONGEST_AWAY = 10.0
 _FIRST_RETRY = 1.0
 _LONGEST_WAIT = 5.0
-"""Seconds until all is looked at again: what is due is told by a clock that may be set."""
+"""Seconds until it is looked again what is due: that is told by a clock that may be set."""
 
 _log = get_logger("spark")
-
-
-class Mergeable(Protocol):
-    """What a table has to offer."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def waiting(self) -> Waiting: ...
-    @property
-    def faults(self) -> int: ...
-    @property
-    def fault(self) -> str | None: ...
-    def merge(self) -> None: ...
-
-
-@dataclass(slots=True)
-class _Offered:
-    """A table that waits; moments are monotonic."""
-
-    latest: float
-    """When it is due by what this process counts itself: `since` is of a clock that may be set, or of another
-    machine."""
-    not_before: float = 0.0
 
 
 class Merger:
@@ -59,8 +33,7 @@ class Merger:
     def __init__(self, options: MergeOptions, *, threads: int) -> None:
         self._options = options
         self._changed = threading.Condition()  # guards all below
-        self._waiting: dict[Mergeable, _Offered] = {}
-        self._running: set[Mergeable] = set()
+        self._queue = MergeQueue(options, threads=threads)
         self._ends_at: float | None = None  # monotonic
         self._threads = [
             threading.Thread(target=self._run, name=f"spark-merge-{number}", daemon=True)
@@ -74,10 +47,7 @@ class Merger:
     def offer(self, table: Mergeable) -> None:
         """Something waits in this table."""
         with self._changed:
-            if table not in self._waiting:
-                self._waiting[table] = self._offered()
-                self._changed.notify()
-            elif table.waiting.rows >= self._options.max_rows:
+            if self._queue.offer(table):
                 self._changed.notify()
 
     def close(self, spent: float = 0.0) -> bool:
@@ -101,40 +71,19 @@ class Merger:
         """Wait for a table that is due; None: it is time to end."""
         with self._changed:
             while True:
-                table, wait = self._due()
+                table, wait = self._queue.first() if self._ends_at is None else self._queue.first_at_once()
                 left = None if self._ends_at is None else self._ends_at - time.monotonic()
                 if left is not None and (table is None or left <= 0):
                     return None
                 if table is not None and wait <= 0:
-                    self._running.add(table)
+                    self._queue.take(table)
+                    self._changed.notify()  # another thread waits for this one: it is to wait for the next
                     return table
                 limits = [each for each in (left, None if table is None else wait) if each is not None]
                 self._changed.wait(min([_LONGEST_WAIT, *limits]) if limits else None)
 
-    def _due(self) -> tuple[Mergeable | None, float]:
-        """The table that is due first, and in how many seconds."""
-        now, today = time.monotonic(), time.time()
-        best: tuple[float, Mergeable] | None = None
-        for table, offered in list(self._waiting.items()):
-            if table in self._running:
-                continue
-            waiting = table.waiting
-            if waiting.since is None:
-                del self._waiting[table]
-                continue
-            at_once = self._ends_at is not None or waiting.rows >= self._options.max_rows
-            due = waiting.since - today + (0.0 if at_once else self._options.max_age)
-            due = min(due, 0.0 if at_once else offered.latest - now)
-            due = max(due, offered.not_before - now)
-            if best is None or due < best[0]:
-                best = (due, table)
-        return (None, 0.0) if best is None else (best[1], best[0])
-
-    def _offered(self) -> _Offered:
-        return _Offered(time.monotonic() + self._options.max_age)
-
     def _merge(self, table: Mergeable) -> None:
-        not_before = 0.0
+        began, not_before = time.monotonic(), 0.0
         try:
             table.merge()
         except StopWorker:
@@ -155,10 +104,5 @@ class Merger:
             )
         finally:
             with self._changed:
-                self._running.discard(table)
-                if table.waiting.since is None:
-                    self._waiting.pop(table, None)
-                else:
-                    self._waiting[table] = self._offered()
-                    self._waiting[table].not_before = not_before
+                self._queue.done(table, seconds=time.monotonic() - began, not_before=not_before)
                 self._changed.notify_all()

@@ -186,3 +186,19 @@ def test_a_clock_that_is_set_forward_is_noticed_while_nothing_is_offered(
     real = time.time
     monkeypatch.setattr("handlers.spark.engine.merge_scheduler.time.time", lambda: real() + 3600)
     eventually(lambda: machine.merged == ["young"], within=60)
+
+
+def test_a_table_that_is_due_while_another_is_merged_does_not_wait_for_a_later_one(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both threads wait for the same table; the one that does not get it has to look what is next."""
+    monkeypatch.setattr("handlers.spark.engine.merge_scheduler._LONGEST_WAIT", 3600.0)
+    merger = machine.start(threads=2, max_age="2s", at_close="0s")
+    gate = threading.Event()
+    first, second = machine.table("first").put(age=1.0), machine.table("second").put(age=0.5)
+    first.gate = gate
+    merger.offer(machine.table("much later").put(age=-3600))
+    merger.offer(first)
+    merger.offer(second)  # not the first: nobody is told
+    eventually(lambda: "second" in machine.merged, within=60)
+    gate.set()

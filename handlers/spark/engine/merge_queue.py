@@ -1,0 +1,175 @@
+"""Which table is merged next: the one whose rows have waited longest, and light ones beside heavy ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+from weakref import WeakSet
+
+from sortedcontainers import SortedKeyList
+
+from handlers.spark.engine.table.waiting import Waiting
+from handlers.spark.options import MergeOptions
+
+__all__ = ["MergeQueue", "Mergeable"]
+
+_HEAVY = 10.0
+"""Seconds: a table whose last merge took longer leaves the last slot to lighter ones that are due."""
+
+_CLOCK_WAS_SET = 0.5
+"""Seconds that the clock of the day and this process's own may drift apart before all tables are put in order
+anew."""
+
+
+class Mergeable(Protocol):
+    """What a table has to offer."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def waiting(self) -> Waiting: ...
+    @property
+    def faults(self) -> int: ...
+    @property
+    def fault(self) -> str | None: ...
+    def merge(self) -> None: ...
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """A table that waits, and does not run. Moments are monotonic."""
+
+    table: Mergeable
+    is_heavy: bool
+    not_before: float
+    since: float | None = None
+    """Its oldest row's, as `Waiting.since`, when `due` was reckoned."""
+    latest: float = 0.0
+    """When it is due by what this process counts itself: `since` is of a clock that may be set, or of another
+    machine."""
+    due: float = 0.0
+
+
+class MergeQueue:
+    """Tables in which something waits. `offer`, `first`, `take` and `done` cost O(log n) of n tables, except
+    after the clock was set. To be called by one thread at a time."""
+
+    def __init__(self, options: MergeOptions, *, threads: int) -> None:
+        self._options = options
+        self._heavy_at_once = max(1, threads - 1)
+        self._entries: dict[Mergeable, _Entry] = {}
+        self._light: SortedKeyList[_Entry, float] = SortedKeyList(key=_due)
+        self._heavy: SortedKeyList[_Entry, float] = SortedKeyList(key=_due)
+        self._running: dict[Mergeable, _Entry] = {}
+        self._were_heavy: WeakSet[Mergeable] = WeakSet()
+        self._clock = _clock()
+
+    def offer(self, table: Mergeable) -> bool:
+        """Something waits in this table. Returns whether whoever waits for the next one has to look again."""
+        if table in self._running:
+            return False  # it is looked at when that has ended
+        entry = self._entries.get(table)
+        if entry is None:
+            return self._add(self._entry(table))
+        return self._reckon(entry)
+
+    def first(self) -> tuple[Mergeable | None, float]:
+        """The table that is next, and in how many seconds it is due: 0 or less for now."""
+        self._look_at_clock()
+        now = time.monotonic()
+        while (entry := self._first(now)) is not None:
+            before = entry.due
+            self._reckon(entry)
+            if entry.table in self._entries and entry.due <= before:
+                return entry.table, entry.due - now
+            # Somebody else has merged what waited: its turn is later, if more does.
+        return None, 0.0
+
+    def first_at_once(self) -> tuple[Mergeable | None, float]:
+        """As `first`, where all are due that did not fail a moment ago."""
+        now = time.monotonic()
+        soonest: _Entry | None = None
+        for entry in self._in_order():
+            if entry.table.waiting.since is None:
+                self._remove(entry)
+            elif entry.not_before <= now:
+                return entry.table, 0.0
+            elif soonest is None or entry.not_before < soonest.not_before:
+                soonest = entry
+        return (None, 0.0) if soonest is None else (soonest.table, soonest.not_before - now)
+
+    def take(self, table: Mergeable) -> None:
+        """It is merged from now on; `done` says until when."""
+        entry = self._entries[table]
+        self._remove(entry)
+        self._running[table] = entry
+
+    def done(self, table: Mergeable, *, seconds: float, not_before: float) -> None:
+        """Its merge has ended, and took so long; the next one begins at `not_before` (monotonic) or later."""
+        del self._running[table]
+        (self._were_heavy.add if seconds > _HEAVY else self._were_heavy.discard)(table)
+        self._add(self._entry(table, not_before))
+
+    def _entry(self, table: Mergeable, not_before: float = 0.0) -> _Entry:
+        return _Entry(table, table in self._were_heavy, not_before)
+
+    def _add(self, entry: _Entry) -> bool:
+        """Whether it comes before all others."""
+        now = time.monotonic()
+        waiting = entry.table.waiting
+        if waiting.since is None:
+            return False
+        if entry.since is None or waiting.since > entry.since:
+            entry.latest = now + self._options.max_age
+        entry.since = waiting.since
+        since = waiting.since - self._clock
+        if waiting.rows >= self._options.max_rows:
+            due = min(since, entry.latest - self._options.max_age)
+        else:
+            due = min(since + self._options.max_age, entry.latest)
+        entry.due = max(due, entry.not_before)
+        before = self._first(now)
+        self._entries[entry.table] = entry
+        (self._heavy if entry.is_heavy else self._light).add(entry)
+        return before is None or entry.due < before.due
+
+    def _remove(self, entry: _Entry) -> None:
+        del self._entries[entry.table]
+        (self._heavy if entry.is_heavy else self._light).remove(entry)
+
+    def _reckon(self, entry: _Entry) -> bool:
+        """When it is due now; whether it comes before all others."""
+        self._remove(entry)
+        return self._add(entry)
+
+    def _first(self, now: float) -> _Entry | None:
+        light: _Entry | None = next(iter(self._light), None)
+        heavy: _Entry | None = next(iter(self._heavy), None)
+        if light is None or heavy is None:
+            return light or heavy
+        running = sum(entry.is_heavy for entry in self._running.values())
+        if running >= self._heavy_at_once and light.due <= now:
+            return light
+        return min(light, heavy, key=_due)
+
+    def _in_order(self) -> Iterator[_Entry]:
+        yield from sorted(self._entries.values(), key=_due)
+
+    def _look_at_clock(self) -> None:
+        clock = _clock()
+        if abs(clock - self._clock) < _CLOCK_WAS_SET:
+            return
+        self._clock = clock
+        for entry in list(self._entries.values()):
+            self._reckon(entry)
+
+
+def _due(entry: _Entry) -> float:
+    return entry.due
+
+
+def _clock() -> float:
+    """How far the clock of the day is ahead of this process's own."""
+    return time.time() - time.monotonic()
