@@ -16,6 +16,9 @@ __all__ = ["Keeper"]
 _TURN = 5.0
 """Seconds between two looks."""
 
+_MERGED_BY_THEN = 3600.0
+"""Seconds: what was put is merged so much later at most, or the table is looked at as long as it is not."""
+
 _log = get_logger("spark")
 
 
@@ -45,14 +48,18 @@ class Keeper(Background):
         options = self._options
         if self._is_due(sink, "optimize", options.optimize_every, now):
             self._try(sink, "optimize", lambda: sink.optimize(options.min_files))
-        if self._is_due(sink, "vacuum", options.vacuum_every, now):
+        # What a commit leaves behind may be removed `retention` later.
+        if self._is_due(sink, "vacuum", options.vacuum_every, now, after=options.retention):
             self._try(sink, "vacuum", lambda: sink.vacuum(options.retention))
 
-    def _is_due(self, sink: TableSink, what: str, every: float, now: float) -> bool:
+    def _is_due(self, sink: TableSink, what: str, every: float, now: float, after: float = 0.0) -> bool:
         """Whether it is to be done now; then it counts as done, even if it fails: a worker that is started
-        again and again must not do nothing else."""
+        again and again must not do nothing else. `after`: so many seconds after a commit it has work."""
         due = self._due.get((sink, what))
         if not every or (due is not None and now < due):
+            return False
+        if due is not None and _is_idle(sink, since=due - every - after):
+            self._due[sink, what] = now + every
             return False
         last = None
         with suppress(Exception):  # a place that cannot be read: it counts from now, as where nobody knows
@@ -71,3 +78,8 @@ class Keeper(Background):
             do()
         except Exception as error:
             _log.warning("spark_upkeep_failed", table=sink.name, what=what, error=str(error))
+
+
+def _is_idle(sink: TableSink, *, since: float) -> bool:
+    """Whether its table is as it was (`since`: seconds since 1970): to look at it would be for nothing."""
+    return not sink.waiting.rows and 0.0 < sink.last_put + _MERGED_BY_THEN < since

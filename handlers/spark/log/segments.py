@@ -101,6 +101,12 @@ class SegmentLog:
         return head is not None and head.segment.rows > 0
 
     @property
+    def last_put(self) -> float:
+        """When the last segment was put, seconds since 1970 by its writer's clock; 0: the log is empty."""
+        head = self._head
+        return 0.0 if head is None else head.segment.written_ms / 1000
+
+    @property
     def segments(self) -> Sequence[Segment]:
         """All there are, in order. See `after`."""
         return self.after(0)

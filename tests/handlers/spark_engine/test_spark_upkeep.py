@@ -80,6 +80,39 @@ def test_what_another_worker_has_done_is_not_done_again(quiet: Lake) -> None:
     assert vacuums(quiet) == 1
 
 
+def test_a_table_in_which_nothing_happens_is_not_looked_at_every_hour(
+    quiet: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet.take(change(0, {"id": 0, "name": "a"}))
+    sink, began = quiet.sink(), time.time()
+    sink.merge()
+    looks: list[str] = []
+    monkeypatch.setattr(sink, "optimize", lambda min_files: looks.append("optimize"))
+    monkeypatch.setattr(sink, "vacuum", lambda retention: looks.append("vacuum"))
+    keeper = Keeper(UpkeepOptions.model_validate({"retention": "168h"}), lambda: [])
+    read = UpkeepTimes.last
+    asked: list[str] = []
+    monkeypatch.setattr(UpkeepTimes, "last", lambda self, what: asked.append(what) or read(self, what))  # type: ignore[func-returns-value]
+
+    def hours(first: int, last: int) -> None:
+        looks.clear()
+        asked.clear()
+        for hour in range(first, last):
+            keeper._look_after(sink, began + hour * HOUR)
+
+    hours(0, 12 * 24)
+    assert looks.count("optimize") <= 3  # soon after the only commit
+    assert 7 <= looks.count("vacuum") <= 9  # until what it left behind was old enough to go
+    hours(12 * 24, 40 * 24)
+    assert (looks, asked) == ([], [])
+    monkeypatch.setattr(sink._log, "_clock", lambda: began + 40 * 24 * HOUR)
+    quiet.take(change(1, {"id": 1, "name": "a"}))
+    sink.merge()
+    hours(40 * 24, 60 * 24)
+    assert 1 <= looks.count("optimize") <= 3
+    assert 7 <= looks.count("vacuum") <= 9
+
+
 def test_times_are_kept_beside_the_log_and_do_not_disturb_it(quiet: Lake) -> None:
     quiet.take(change(0, {"id": 0, "name": "a"}))
     folder = quiet.folder / "lake/_binlane/shop/orders/pending"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,7 +60,9 @@ class Load:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._send_all, name="load")
         self.tables = tables
+        self._sending = threading.Lock()  # guards the two below against who pauses a topic
         self._paused: set[str] = set()
+        self._on_its_way: Counter[str] = Counter()
         self.failed: list[str] = []
 
     @property
@@ -85,10 +88,11 @@ class Load:
     @contextmanager
     def paused(self, topic: str) -> Iterator[None]:
         """Nothing is sent into this topic meanwhile, and what was sent has arrived."""
-        self._paused.add(topic)
+        with self._sending:
+            self._paused.add(topic)
         try:
             deadline = time.monotonic() + 120
-            while len(self._producer):
+            while self._on_its_way[topic]:
                 assert time.monotonic() < deadline, "Kafka did not take every record"
                 time.sleep(0.05)
             yield
@@ -110,8 +114,9 @@ class Load:
                 return
             number += 1
             table = self._random.choice(self.tables)
-            if table.topic not in self._paused:
-                self._send(table)
+            with self._sending:
+                if table.topic not in self._paused:
+                    self._send(table)
             self._producer.poll(0)
 
     def _send(self, table: Table) -> None:
@@ -149,8 +154,10 @@ class Load:
                 return  # it has just been made, and the producer has not heard of it yet
             else:
                 table.sent += 1
+                self._on_its_way[table.topic] += 1
                 return
 
     def _delivered(self, fault: KafkaError | None, message: Message) -> None:
+        self._on_its_way[message.topic() or ""] -= 1  # in the sender's thread: it polls
         if fault is not None:
             self.failed.append(f"{message.topic()}[{message.partition()}]: {fault}")

@@ -74,6 +74,11 @@ class TableSink:
         return self._unmerged.waiting()
 
     @property
+    def last_put(self) -> float:
+        """When something was last put, seconds since 1970; 0: nothing was, as far as this worker knows."""
+        return self._log.last_put
+
+    @property
     def merged_source_ms(self) -> int | None:
         """The source time of the newest change that this worker brought into the Spark table."""
         return self._unmerged.merged_source_ms
