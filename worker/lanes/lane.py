@@ -13,11 +13,15 @@ from worker.units.delivery import Delivery
 from worker.units.unit import Account, Unit, UnitState
 from worker.units.work import Work
 
-__all__ = ["Lane", "Room", "Timers", "fullest", "longest_waiting"]
+__all__ = ["Lane", "Room", "Timers", "fullest", "whose_turn"]
 
 _SPREAD_SHARE = 8
 """Rows as Python objects take about so many times the bytes of their record: those that wait in shards take
 up to about `max_bytes` more."""
+
+_FEW, _PATIENCE = 4, 4
+"""While tables take turns: so many ready units a lane are few; when so many others have become ready, a lane,
+who waits is next whatever it has."""
 
 
 class Lane:
@@ -177,9 +181,23 @@ class Timers:
 
 def fullest(lanes: Iterable[Lane]) -> Lane:
     """Of those with a ready unit, the one that holds the most records."""
-    return max((lane for lane in lanes if lane.ready), key=lambda lane: lane.records)
+    found, most = None, -1
+    for lane in lanes:  # no `max`: it calls Python for each lane, and this is asked for each batch
+        if lane.ready and lane.records > most:
+            found, most = lane, lane.records
+    assert found is not None  # there is a ready unit somewhere
+    return found
 
 
-def longest_waiting(lanes: Iterable[Lane]) -> Lane:
-    """The one whose next ready unit became ready first of all."""
-    return min((lane for lane in lanes if lane.ready), key=lambda lane: lane.ready[0].ticket)
+def whose_turn(lanes: Sequence[Lane], ready: int, tickets: int) -> Unit:
+    """Of `ready` units the one that is next; `tickets`: how many have become ready so far.
+
+    If they are few, the one with the most to do, in seconds: it would go on alone when all others are
+    through. But none waits for long."""
+    longest = min((lane.ready[0] for lane in lanes if lane.ready), key=lambda unit: unit.ticket)
+    if ready > _FEW * len(lanes) or tickets - longest.ticket >= _PATIENCE * len(lanes):
+        return longest
+    return min(
+        (unit for lane in lanes for unit in lane.ready),
+        key=lambda unit: (-unit.turns.seconds(unit.records), unit.ticket),
+    )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from worker.lanes.batch_cutting import cut, rebind, unfold
 from worker.lanes.idle_processors import IdleProcessors
-from worker.lanes.lane import Lane, Room, Timers, fullest, longest_waiting
+from worker.lanes.lane import Lane, Room, Timers, fullest, whose_turn
 from worker.units.assigned_partition import Assignment
 from worker.units.barrier import Barrier
 from worker.units.chunk import Chunk
@@ -34,7 +34,7 @@ class Schedule:
         self.ready = 0
         """Units in the ready queues of all lanes."""
         self.turns = False
-        """Tables take turns: whoever waits longest is next, in whichever lane."""
+        """See `whose_turn`."""
         self.pressed = False
         """A delivery waits for room: nothing more comes, so nobody may wait for a fuller batch."""
         self.timers = Timers()
@@ -126,10 +126,16 @@ class Schedule:
 
     def next_ready(self, lane: Lane) -> Unit:
         """The head of this lane's queue, or else of another's; there is a ready unit somewhere."""
-        if self._stealing and (self.turns or not lane.ready):
-            lane = longest_waiting(self._lanes) if self.turns else fullest(self._lanes)
+        if self._stealing and self.turns:
+            return self._taken(whose_turn(self._lanes, self.ready, self._tickets))
+        own = lane if lane.ready or not self._stealing else fullest(self._lanes)
         self.ready -= 1
-        return lane.ready.popleft()
+        return own.ready.popleft()
+
+    def _taken(self, unit: Unit) -> Unit:
+        self._lanes[unit.lane].ready.remove(unit)
+        self.ready -= 1
+        return unit
 
     def cut(self, unit: Unit) -> Work:
         """Its next batch: the one that was kept, or one from its queue."""
@@ -242,8 +248,7 @@ class Schedule:
     def _again(self, unit: Unit) -> None:
         """Look anew at a unit that lost some of what it had."""
         if unit.state is UnitState.READY:
-            self._lanes[unit.lane].ready.remove(unit)
-            self.ready -= 1
+            self._taken(unit)
         unit.state = UnitState.IDLE
         unit.mended()
         self.arrange(unit)

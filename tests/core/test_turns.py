@@ -1,0 +1,69 @@
+"""Which table is next while tables take turns, because their handlers take long."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from building import Clock, unit
+from lane_building import Source, lanes_of, taken
+
+from worker.lanes.lanes import Lanes
+from worker.units.turns import Turns
+from worker.units.unit import Unit
+
+SECONDS = 0.01
+"""A record, in the handlers of these tables: five are a turn."""
+
+
+def run_next(lanes: Lanes, clock: Clock) -> tuple[Unit, int]:
+    """Let the only lane's processor run its next batch to the end; whose it was, and how many records."""
+    work = taken(lanes, 0)
+    clock.now += SECONDS * work.records
+    lanes.finish(0, work)
+    return work.unit, work.records
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def taking_turns(clock: Clock, *records: int) -> tuple[Lanes, list[Unit]]:
+    """A lane with tables that have so many records left, whose batches are known to take long."""
+    lanes = lanes_of(clock, 1)
+    source = Source(lanes)
+    units = [unit(f"t{number}") for number in range(len(records))]
+    for each in units:
+        source.offer((each, 5))
+        run_next(lanes, clock)
+    source.offer(*zip(units, records, strict=True))
+    return lanes, units
+
+
+def test_of_few_tables_that_take_turns_the_one_with_the_most_to_do_is_next(clock: Clock) -> None:
+    lanes, (small, large, middle) = taking_turns(clock, 10, 20, 15)
+    turns = [run_next(lanes, clock) for _ in range(4)]
+    # Of equals, that which has waited longer.
+    assert turns == [(small, 5), (large, 5), (middle, 5), (large, 5)]
+
+
+def test_a_table_with_little_to_do_waits_for_so_many_turns_only(clock: Clock) -> None:
+    lanes, (small, large) = taking_turns(clock, 10, 1_000)
+    turns = [run_next(lanes, clock)[0] for _ in range(7)]
+    assert turns[0] is small
+    assert small in turns[2:], "it waits until the other one has no more to do than itself"
+    assert turns.count(large) == 5
+
+
+def test_the_seconds_of_what_waits_go_by_the_mean_of_many_records() -> None:
+    turns = Turns()
+    assert turns.seconds(1) == math.inf
+    turns.ran(10, 0.1, shortened=False)
+    assert turns.seconds(100) == 1.0
+    turns.ran(50, 1.0, shortened=False)  # half of what would tell all
+    assert turns.seconds(100) == pytest.approx(1.5)
+    turns.ran(1_000, 2.0, shortened=False)
+    assert turns.seconds(100) == pytest.approx(0.2)
+    turns.ran(10, 0.0, shortened=False)  # too quick to be waited for
+    assert turns.seconds(100) == math.inf
