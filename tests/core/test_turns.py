@@ -67,3 +67,24 @@ def test_the_seconds_of_what_waits_go_by_the_mean_of_many_records() -> None:
     assert turns.seconds(100) == pytest.approx(0.2)
     turns.ran(10, 0.0, shortened=False)  # too quick to be waited for
     assert turns.seconds(100) == math.inf
+
+
+def test_a_table_whose_batches_cost_the_same_whatever_they_hold_is_not_cut_short_again() -> None:
+    turns = Turns()
+    turns.ran(1_000, 0.4, shortened=False)
+    batches = []
+    while (most := turns.most_records(1_000)) is not None:
+        turns.ran(most, 0.4, shortened=True)
+        batches.append(most)
+    assert 1 <= len(batches) <= 4
+
+
+def test_a_few_records_that_take_longer_than_others_do_not_end_a_tables_turns() -> None:
+    turns = Turns()
+    turns.ran(1, 0.004, shortened=False)  # the first one to come was a quick one
+    for seconds in (0.01, 0.02, 0.012):
+        turns.ran(1, seconds, shortened=True)
+    turns.ran(20, 0.2, shortened=False)
+    for seconds in (0.16, 0.06, 0.06, 0.06):
+        turns.ran(8, seconds, shortened=True)
+    assert turns.most_records(100) is not None

@@ -10,6 +10,9 @@ _TURN_SECONDS = 0.05
 """A turn while others wait: tables that share the lanes then end at about the same time, however many there
 are."""
 _DEARER = 1.5
+_TOLD_BY_BATCHES, _TOLD_BY_RECORDS = 4, 100
+"""So many shorter batches, or such of so many records, tell what a record costs in them: a single one of few
+records tells of those."""
 _SAMPLE = 0.002
 """Shorter batches tell more of the thread's own pauses than of the handler."""
 _WEIGHED = 100
@@ -20,14 +23,16 @@ class Turns:
     """Measured seconds a record. Guarded by the lock of `Lanes`.
 
     Shorter batches are only fair where they cost nothing: a handler whose calls cost the same whatever they
-    hold (a commit, a request) would just make more of them. So the first shorter batches are compared with
-    the longest ones, and if a record has become dearer, the table's batches are never shortened again.
+    hold (a commit, a request) would just make more of them. So the first batches of half the records are
+    compared with the longest one, and if a record has become dearer, the table's batches are never shortened
+    again.
     """
 
-    __slots__ = ("_best", "_last", "_mean", "_scales")
+    __slots__ = ("_last", "_longest", "_mean", "_scales", "_shorter")
 
     def __init__(self) -> None:
-        self._best = math.inf
+        self._longest = (0, math.inf)  # records of about the longest batch not cut, and seconds of each
+        self._shorter = (0, 0, 0.0)  # batches of at most half of them, their records and their seconds
         self._last: float | None = None
         self._mean: float | None = None
         self._scales = True
@@ -49,10 +54,15 @@ class Turns:
             self._last = self._mean = None
             return
         each = seconds / max(1, records)
-        if shortened and each > _DEARER * self._best:
-            self._scales = False
         if not shortened:
-            self._best = min(self._best, each)
+            if records * 2 > self._longest[0]:
+                self._longest = (records, each)
+        elif records * 2 <= self._longest[0]:
+            batches, count, spent = self._shorter
+            self._shorter = batches, count, spent = batches + 1, count + records, spent + seconds
+            told = batches >= _TOLD_BY_BATCHES or count >= _TOLD_BY_RECORDS
+            if told and spent / count > _DEARER * self._longest[1]:
+                self._scales = False
         self._last = each
         mean = self._mean
         self._mean = each if mean is None else mean + (each - mean) * min(1.0, records / _WEIGHED)
