@@ -193,12 +193,14 @@ def test_a_table_that_is_due_while_another_is_merged_does_not_wait_for_a_later_o
 ) -> None:
     """Both threads wait for the same table; the one that does not get it has to look what is next."""
     monkeypatch.setattr("handlers.spark.engine.merge_scheduler._LONGEST_WAIT", 3600.0)
-    merger = machine.start(threads=2, max_age="2s", at_close="0s")
+    merger = machine.start(threads=2, max_age="1h", at_close="0s")
     gate = threading.Event()
-    first, second = machine.table("first").put(age=1.0), machine.table("second").put(age=0.5)
+    first, second = machine.table("first").put(age=3599.0), machine.table("second").put(age=3598.5)
     first.gate = gate
-    merger.offer(machine.table("much later").put(age=-3600))
-    merger.offer(first)
-    merger.offer(second)  # not the first: nobody is told
-    eventually(lambda: "second" in machine.merged, within=60)
-    gate.set()
+    for table in (machine.table("much later").put(), first, second):  # of the last nobody is told
+        eventually(lambda: len(merger._changed._waiters) == 2, within=20)  # type: ignore[attr-defined]
+        merger.offer(table)
+    try:
+        eventually(lambda: "second" in machine.merged, within=10)
+    finally:
+        gate.set()
