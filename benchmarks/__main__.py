@@ -39,6 +39,7 @@ from benchmarks.spark import memory as spark_memory
 from benchmarks.spark import restart as spark_crash
 from benchmarks.spark import slow_table as spark_slow_table
 from benchmarks.spark import start as spark_start
+from benchmarks.spark import views as spark_views
 from handlers.spark.runtime.jars import JarsError
 from handlers.spark.runtime.java import JavaError
 from worker.local.broker import Broker, BrokerError
@@ -62,6 +63,7 @@ _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "spark_changelog": spark_changelog.run,
     "spark_memory": spark_memory.run,
     "spark_start": spark_start.run,
+    "spark_views": spark_views.run,
 }
 _RESULTS = Path(__file__).with_name("results")
 _FAULTS = (BenchmarkError, BrokerError, JarsError, JavaError, KafkaException, ServerError)

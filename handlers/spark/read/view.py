@@ -105,31 +105,37 @@ class _Parts(NamedTuple):
 
 
 def _replica(parts: _Parts) -> str:
+    """The segments are read and shuffled once, for both uses of `newest` are the same plan up to the shuffle,
+    which Spark makes once: nothing is pruned from a struct that an aggregate makes, and that keys are not
+    null, as a join infers for one of them, is said for both. The table is neither shuffled nor sorted while
+    its changed keys are few enough to be broadcast, as Spark judges by the segments' size."""
     own = list(parts.shape.schema.names)
-    number, rank, op, absent = map(parts.name, ("segment", "rank", "op", "absent"))
+    key = parts.shape.key
+    number, row, op, absent = map(parts.name, ("segment", "row", "op", "absent"))
     _refuse_taken(own, parts.prefix)
-    key = _list(parts.shape.key)
-    # A deleted row is told whole by its key.
-    is_whole = f"({op} = 'delete' OR {absent} IS NULL)"
-    segments = (
+    others = [quoted(name) for name in own if name not in key]
+    are_there = "".join(f" AND {quoted(name)} IS NOT NULL" for name in key)
+    newest = (
         f"received AS (SELECT *, bigint(left(_metadata.file_name, 20)) AS {number} "
-        f"FROM {parts.waiting}),\n"
-        f"latest AS (SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY {key} ORDER BY {number} DESC) "
-        f"AS {rank} FROM received) WHERE {rank} = 1)"
+        f"FROM {parts.waiting}{are_there}),\n"
+        f"newest AS (SELECT {_list(key)}, max_by(struct({', '.join([op, absent, *others])}), {number}) "
+        f"AS {row} FROM received GROUP BY {_list(key)})"
     )
-    rows = f"FROM latest WHERE {op} <> 'delete' AND {absent} IS NULL"
+
+    def of_newest(name: str) -> str:
+        return f"newest.{quoted(name)}" if name in key else f"newest.{row}.{quoted(name)}"
+
+    rows = f"FROM newest WHERE {row}.{op} <> 'delete' AND {row}.{absent} IS NULL"
     if parts.table is None or parts.columns is None:
-        return f"WITH {segments}\nSELECT {_list(own)} {rows}"
-    known = (
-        f"known AS (SELECT {key} FROM received GROUP BY {key} "
-        f"HAVING max({number}) = max({number}) FILTER (WHERE {is_whole}))"
-    )
-    of_table, of_segments = _aligned(list(parts.columns), own)
+        named = ", ".join(f"{of_newest(name)} AS {quoted(name)}" for name in own)
+        return f"WITH {newest}\nSELECT {named} {rows}"
+    # A deleted row is told whole by its key.
+    known = f"SELECT {_list(key)} FROM newest WHERE {row}.{op} = 'delete' OR {row}.{absent} IS NULL"
+    of_table, of_segments = _aligned(list(parts.columns), own, _of("t"), of_newest)
     return (
-        f"WITH {segments},\n{known}\n"
-        f"SELECT {of_table('t')} FROM {parts.table} AS t LEFT ANTI JOIN known AS k "
-        f"ON {_equal(parts.shape.key)}\n"
-        f"UNION ALL\nSELECT {of_segments('latest')} {rows}"
+        f"WITH {newest}\n"
+        f"SELECT {of_table} FROM {parts.table} AS t LEFT ANTI JOIN ({known}) AS k ON {_equal(key)}\n"
+        f"UNION ALL\nSELECT {of_segments} {rows}"
     )
 
 
@@ -139,13 +145,13 @@ def _changelog(parts: _Parts) -> str:
     own = log_schema(parts.shape, mode="changelog", prefix=parts.prefix).names
     identity = [f"{parts.prefix}{name}" for name in _IDENTITY]
     time = parts.name("source_time")
-    of_table, of_segments = _aligned(list(parts.columns), own)
+    of_table, of_segments = _aligned(list(parts.columns), own, _of("t"), _of("received"))
     received = [_before(parts) if name == f"{parts.prefix}before" else quoted(name) for name in own]
     return (
         f"WITH received AS (SELECT {', '.join(received)} FROM {parts.waiting})\n"
-        f"SELECT {of_table('t')} FROM {parts.table} AS t LEFT ANTI JOIN received AS k "
+        f"SELECT {of_table} FROM {parts.table} AS t LEFT ANTI JOIN received AS k "
         f"ON {_equal(identity)} AND t.{time} <=> k.{time}\n"
-        f"UNION ALL\nSELECT {of_segments('received')} FROM received"
+        f"UNION ALL\nSELECT {of_segments} FROM received"
     )
 
 
@@ -163,9 +169,13 @@ def _before(parts: _Parts) -> str:
 
 
 def _aligned(
-    table: Sequence[str], segments: Sequence[str]
-) -> tuple[Callable[[str], str], Callable[[str], str]]:
-    """How to select the same columns of both: the table's, then those that it has not yet.
+    table: Sequence[str],
+    segments: Sequence[str],
+    of_table: Callable[[str], str],
+    of_segments: Callable[[str], str],
+) -> tuple[str, str]:
+    """What to select of both, so that the columns are the same: the table's, then those that it has not yet.
+    `of_...`: such a column as an expression.
 
     Spark tells names apart without regard to case.
     """
@@ -173,15 +183,17 @@ def _aligned(
     in_segments = {name.lower(): name for name in segments}
     names = [*table, *(name for name in segments if name.lower() not in in_table)]
 
-    def select(there: Mapping[str, str], alias: str) -> str:
+    def select(there: Mapping[str, str], column: Callable[[str], str]) -> str:
         return ", ".join(
-            f"{alias}.{quoted(there[name.lower()])} AS {quoted(name)}"
-            if name.lower() in there
-            else f"NULL AS {quoted(name)}"
+            f"{column(there[name.lower()]) if name.lower() in there else 'NULL'} AS {quoted(name)}"
             for name in names
         )
 
-    return lambda alias: select(in_table, alias), lambda alias: select(in_segments, alias)
+    return select(in_table, of_table), select(in_segments, of_segments)
+
+
+def _of(alias: str) -> Callable[[str], str]:
+    return lambda name: f"{alias}.{quoted(name)}"
 
 
 def _equal(columns: Sequence[str]) -> str:
@@ -193,7 +205,7 @@ def _list(columns: Iterable[str]) -> str:
 
 
 def _refuse_taken(columns: Sequence[str], prefix: str) -> None:
-    taken = {"_metadata", f"{prefix}segment".lower(), f"{prefix}rank".lower()}
+    taken = {"_metadata", f"{prefix}segment".lower()}
     for name in columns:
         if name.lower() in taken:
             raise NothingToSee(
