@@ -180,6 +180,12 @@ def test_names_that_are_no_identifiers_are_columns_like_others() -> None:
     assert all(change.after == expected for change in decode(*[record] * PRACTICE, format_=format_))
 
 
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\tb"])
+def test_names_that_no_decoder_takes_are_columns_like_others(name: str) -> None:
+    record = message(data=[{name: "1"}], mysqlType={name: "int"})
+    assert all(change.after == {name: 1} for change in decode(*[record] * PRACTICE, format_=Canal()))
+
+
 def test_messages_of_other_shapes_in_between_are_read_by_their_own_types() -> None:
     format_ = Canal()
     as_text = message(mysqlType={"id": "varchar(9)", "total": "decimal(12,3)", "note": "varchar(20)"})

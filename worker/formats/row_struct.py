@@ -38,11 +38,11 @@ class StructColumn(NamedTuple):
 class RowStruct:
     """Rows with these columns and no others: nothing is dropped, nothing made up. Never changed."""
 
-    __slots__ = ("_checks", "_finishes", "as_row", "type")
+    __slots__ = ("_checks", "_finishes", "_names", "as_row", "type")
 
     def __init__(self, columns: Iterable[StructColumn]) -> None:
         columns = tuple(columns)
-        names = tuple(column.name for column in columns)
+        self._names = names = tuple(column.name for column in columns)
         plain = all(name.isidentifier() and not name.startswith("__") for name in names)
         fields = names if plain else tuple(f"column{place}" for place in range(len(names)))
         self.type: Any = msgspec.defstruct(
@@ -64,6 +64,33 @@ class RowStruct:
         unfinished = [(c.name, c.is_finished, c.finish) for c in columns if c.finish is not None]
         self._checks = tuple((name, check, finish) for name, check, finish in unfinished if check is not None)
         self._finishes = tuple((name, finish) for name, check, finish in unfinished if check is None)
+
+    def reader(self, on_null: Callable[[bytes], None]) -> Callable[[Any, bytes], Row]:
+        """What makes the finished row of the decoder's values and of the text that they come from, at one go:
+        code for these columns alone, of which there is at least one.
+
+        `on_null` is told the text of a row that holds None. The reader raises what it or a `finish` does."""
+        places = {name: f"v{place}" for place, name in enumerate(self._names)}
+        values = list(places.values())
+        known: dict[str, Any] = {"astuple": astuple, "on_null": on_null}
+        lines = [
+            f"    {', '.join(values)}, = astuple(values)",
+            f"    if {' is None or '.join(values)} is None:",
+            "        on_null(text)",
+        ]
+        for column, check, finish in (
+            *self._checks,
+            *((name, None, finish) for name, finish in self._finishes),
+        ):
+            value = places[column]
+            known[f"finish_{value}"], known[f"check_{value}"] = finish, check
+            unless = "" if check is None else f" and not check_{value}({value})"
+            lines += [f"    if {value} is not None{unless}:", f"        {value} = finish_{value}({value})"]
+        items = ", ".join(f"{name!r}: {value}" for name, value in places.items())
+        # Names of columns stand in it as the texts that `repr` makes of them, and nowhere else.
+        exec("\n".join(["def read(values, text):", *lines, f"    return {{{items}}}"]), known)
+        made: Callable[[Any, bytes], Row] = known["read"]
+        return made
 
     def finish(self, row: Row) -> Row:
         """The same row, with finished values. Raises what a column's `finish` does."""

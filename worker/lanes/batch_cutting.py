@@ -89,9 +89,12 @@ def _head(unit: Unit, most: int, most_bytes: int) -> list[Chunk]:
 
 def _divided(unit: Unit) -> bool:
     """Whether what is queued must not be one batch."""
-    first = unit.chunks[0].assignment
+    chunks = unit.chunks
+    if len(chunks) == 1:
+        return False
+    first = chunks[0].assignment
     ids: _TopicIds = {}
-    for chunk in unit.chunks:
+    for chunk in chunks:
         if chunk.alone or (chunk.assignment is not first and _another_id(ids, first, chunk)):
             return True
     return False

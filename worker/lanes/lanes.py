@@ -141,15 +141,15 @@ class Lanes(SeenLanes):
         `finished`: the batch before, when it is done (as `finish`, at one go)."""
         lane = self.lanes[number]
         with self._lock:
+            now = self._clock()
             if finished is not None:
-                self._finish(number, finished)
+                self._finish(number, finished, now)
             schedule = self._schedule
             timers = schedule.timers
             while not self._stopping:
                 if number >= schedule.count:
                     schedule.retire(lane)
                     return None
-                now = self._clock()
                 if timers:
                     schedule.let_run(dict.fromkeys(timers.due(now)))
                     schedule.wake()
@@ -167,18 +167,19 @@ class Lanes(SeenLanes):
                     return work
                 else:
                     schedule.idle.wait(lane, now)
+                now = self._clock()
             return None
 
     def finish(self, number: int, work: Work) -> None:
         """The batch is done: release what it held, queue its unit again if more is there."""
         with self._lock:
-            self._finish(number, work)
+            self._finish(number, work, self._clock())
 
     def give_back(self, number: int, work: Work, *, delay: float, error: str | None = None) -> None:
         """The batch is not done: keep it, and offer it again after `delay` seconds. The processor is free."""
         with self._lock:
             unit, schedule = work.unit, self._schedule
-            self._leave(number, work, "given_back")
+            self._leave(number, work, "given_back", self._clock())
             unit.error = error
             schedule.kept[unit] = work
             unit.due = self._clock() + delay
@@ -198,7 +199,7 @@ class Lanes(SeenLanes):
         """A change of it failed for good: its unit stops here, still counting against the bounds."""
         with self._lock:
             unit, schedule = work.unit, self._schedule
-            self._leave(number, work, "halted")
+            self._leave(number, work, "halted", self._clock())
             unit.error = error
             schedule.kept[unit] = work
             unit.state = UnitState.HALTED
@@ -228,7 +229,7 @@ class Lanes(SeenLanes):
         """The batch of a table in row order is decoded: queue its rows in their shards."""
         with self._lock:
             unit, schedule = work.unit, self._schedule
-            self._leave(number, work, "spread")
+            self._leave(number, work, "spread", self._clock())
             unit.mended()
             self._room.release(unit, spread.records, spread.bytes)
             schedule.spread(unit, spread.parts)
@@ -240,9 +241,9 @@ class Lanes(SeenLanes):
 
     # -- under the lock
 
-    def _finish(self, number: int, work: Work) -> None:
+    def _finish(self, number: int, work: Work, now: float) -> None:
         unit, schedule = work.unit, self._schedule
-        unit.turns.ran(work.records, self._leave(number, work, "finished"), shortened=work.shortened)
+        unit.turns.ran(work.records, self._leave(number, work, "finished", now), shortened=work.shortened)
         if unit.error is not None:
             unit.mended()
         unit.state = UnitState.IDLE

@@ -81,9 +81,9 @@ class Schedule:
 
     def wake(self, *, by_processor: bool = False) -> None:
         """Tell as many processors as units became ready, but for one that calls: it looks for work next."""
-        units, self._untold = self._untold - (by_processor and self._stealing), 0
-        if units > 0:
-            self.idle.wake(units)
+        if units := self._untold:
+            self._untold = 0
+            self.idle.wake(units - (by_processor and self._stealing))
 
     def arrange(self, unit: Unit) -> None:
         """Let a unit that neither runs nor keeps a batch go on with what it has queued."""

@@ -131,12 +131,12 @@ class SeenLanes:
             raise RuntimeError(f"lane {number} does not run this batch of {work.unit.table.label} (any more)")
         return lane
 
-    def _leave(self, number: int, work: Work, how: str) -> float:
+    def _leave(self, number: int, work: Work, how: str, now: float) -> float:
         """The seconds that it ran; `how` it ended: see `Lane.batches`."""
         lane = self._running(number, work)
         lane.batches[how] += 1
         lane.running = None
-        elapsed = self._clock() - lane.since
+        elapsed = now - lane.since
         lane.busy_seconds += elapsed
         return elapsed
 

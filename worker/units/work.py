@@ -184,9 +184,12 @@ class Work:
 
     def _topic_ids(self) -> dict[str, str]:
         ids: dict[str, str] = {}
+        known = None
         for chunk in self.chunks:
-            if chunk.assignment.topic_id is not None:
-                ids[chunk.assignment.partition.topic] = chunk.assignment.topic_id
+            assignment = chunk.assignment
+            if assignment is not known and assignment.topic_id is not None:
+                ids[assignment.partition.topic] = assignment.topic_id
+            known = assignment
         return ids
 
     def _positions(self) -> dict[tuple[str, int], tuple[int, int]]:

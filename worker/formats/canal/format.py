@@ -131,7 +131,25 @@ class Canal:
                 )
             into.append(_statement(message, record))
         elif rows:
-            into.extend(_changes(rows, message, shape, record))
+            if len(rows) == 1 and message.type == "INSERT":  # as most are
+                into.append(
+                    Change(
+                        "insert",
+                        None,
+                        rows[0],
+                        shape.key_columns,
+                        None,
+                        message.es,
+                        record.topic(),
+                        record.partition(),
+                        record.offset(),
+                        0,
+                        message.gtid or None,
+                        shape.types,
+                    )
+                )
+            else:
+                into.extend(_changes(rows, message, shape, record))
 
     def _read(self, value: bytes) -> tuple[RowShape, Message[Any], list[Row] | None]:
         fields = read_shape(value)
@@ -152,8 +170,6 @@ def _changes(rows: list[Row], message: Message[Any], shape: RowShape, record: Re
     key, types = shape.key_columns, shape.types
     ms, gtid = message.es, message.gtid or None
     topic, partition, offset = record.topic(), record.partition(), record.offset()
-    if op == "insert" and len(rows) == 1:
-        return (Change(op, None, rows[0], key, None, ms, topic, partition, offset, 0, gtid, types),)
     images: Iterable[_Images]
     if op == "insert":
         images = [(op, None, row) for row in rows]

@@ -80,7 +80,7 @@ class RowShape:
     __slots__ = (
         "_has_decoder",
         "_patience",
-        "_struct",
+        "_read_row",
         "converters",
         "decode",
         "key_columns",
@@ -108,7 +108,7 @@ class RowShape:
         self.decode: Callable[[bytes], Message[Any]] = _read_text
         """Reads whole messages; the shape's own decoder once there is one."""
         self._has_decoder = False
-        self._struct: RowStruct | None = None
+        self._read_row: Callable[[Any, bytes], Row] | None = None
         self._patience = _MESSAGES_BEFORE_DECODER
 
     @property
@@ -120,15 +120,9 @@ class RowShape:
         """The rows of a message that `decode` read from `text`. Raises one of REFUSALS."""
         if data is None:
             return None
-        struct = self._struct
-        assert struct is not None  # there is one before anything is read with it
-        rows = [struct.as_row(data[0])] if len(data) == 1 else list(map(struct.as_row, data))
-        for row in rows:
-            # msgspec reads the text "null", in whichever case, as None where a number or a date is expected.
-            if None in row.values() and b'"null"' in text.lower():
-                raise ValueError("a text that the decoder takes for NULL")
-            struct.finish(row)
-        return rows
+        read = self._read_row
+        assert read is not None  # there is one before anything is read with it
+        return [read(data[0], text)] if len(data) == 1 else [read(row, text) for row in data]
 
     def read(self, value: bytes) -> tuple[Message[Any], list[Row] | None]:
         """A message of this shape and its rows, by whichever way reads them.
@@ -139,10 +133,10 @@ class RowShape:
         if self._patience > 0:
             self._patience -= 1
         elif self.types:
-            if not self._has_decoder:
-                with _making:
-                    self._make_decoder(self.types)
             try:
+                if not self._has_decoder:
+                    with _making:
+                        self._make_decoder(self.types)  # ValueError: a name that no decoder takes
                 typed = self.decode(value)
                 return typed, self.typed_rows(typed.data, value)
             except REFUSALS:
@@ -194,10 +188,16 @@ class RowShape:
                     StructColumn(name, converter.json_type, converter.finish, converter.is_finished)
                 )
         struct: Any = RowStruct(columns)
-        self._struct = struct
+        self._read_row = struct.reader(_refuse_null)
         self.decode = msgspec.json.Decoder(cast(Any, Message)[list[struct.type]], strict=False).decode
         # Last, for another thread uses the rest as soon as it sees this.
         self._has_decoder = True
+
+
+def _refuse_null(text: bytes) -> None:
+    # msgspec reads the text "null", in whichever case, as None where a number or a date is expected.
+    if b'"null"' in text.lower():
+        raise ValueError("a text that the decoder takes for NULL")
 
 
 def _text_of(column: str, value: object) -> str:
