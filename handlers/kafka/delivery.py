@@ -55,16 +55,21 @@ class Delivery:
 class Outbox:
     """One idempotent producer for all threads, and the thread (named, owned here) that takes its reports.
 
-    A producer that has broken for good is replaced by the next call.
+    A producer that has broken for good is replaced by the next call, and so is one whose messages ran out of
+    time twice in a row (once may be its slow start): librdkafka may lose a partition's leader for ever when
+    the topic is made anew or the leader was away (confluentinc/librdkafka issues 4898 and 5430), while it
+    delivers to all others.
     """
 
     def __init__(self, settings: dict[str, Any], timeout: float, name: str) -> None:
         self._settings = settings
         self._timeout = timeout
         self._name = name
-        self._lock = Lock()  # guards the four below
+        self._lock = Lock()  # guards the five below
         self._producer: Producer | None = None
         self._missing: set[str] = set()
+        self._late: set[str] = set()
+        """Topics whose last messages ran out of time."""
         self._thread: Thread | None = None
         self._trouble: KafkaError | None = None
         self._stopped = Event()
@@ -89,8 +94,11 @@ class Outbox:
         if not delivery.reported.wait(self._timeout + _GRACE_SECONDS):
             producer.purge()
             producer.flush(_GRACE_SECONDS)
-        if any(error.fatal() for error in delivery.errors.values()) or not delivery.reported.is_set():
-            self._replace(producer)
+        errors = delivery.errors.values()
+        if any(error.fatal() for error in errors) or not delivery.reported.is_set():
+            self._replace(producer, purge=True)
+        elif self._late_again(any(error.code() == KafkaError._MSG_TIMED_OUT for error in errors), topic):
+            self._replace(producer, purge=False)
         if not delivery.reported.is_set():
             return {0: KafkaError(KafkaError._TIMED_OUT, "librdkafka reports no delivery")}
         with self._lock:
@@ -157,13 +165,23 @@ class Outbox:
                 self._thread.start()
             return self._producer
 
-    def _replace(self, broken: Producer) -> None:
+    def _late_again(self, late: bool, topic: str) -> bool:
+        with self._lock:
+            again = late and topic in self._late
+            if late and not again:
+                self._late.add(topic)
+            else:
+                self._late.discard(topic)
+            return again
+
+    def _replace(self, broken: Producer, *, purge: bool) -> None:
         with self._lock:
             if self._producer is broken:
                 self._producer = None
         # Its other callers wait for their reports, which nobody else takes any more.
-        broken.purge()
-        broken.flush(_GRACE_SECONDS)
+        if purge:
+            broken.purge()
+        broken.flush(_GRACE_SECONDS if purge else self._timeout + _GRACE_SECONDS)
 
     def _run(self) -> None:
         while not self._stopped.is_set():

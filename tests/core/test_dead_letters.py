@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from building import Scripted, chunk, configuration, delivery, record, seen, unit
+from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
 from processing import BAD, Stage
@@ -16,8 +17,10 @@ from handlers import Batch, Rejected
 from offsets.types import Checkpoint
 from worker.attempts.steps import MustHalt, MustWait
 from worker.configuration import DeadLetterRule
+from worker.dead_letters import writing
 from worker.dead_letters.writing import WINDOW, DeadLetters, Flood
 from worker.formats.interface import Record
+from worker.local.broker_settings import free_port
 from worker.observing.metrics import Metrics
 from worker.units.table_book import TableBook
 from worker.units.unit import UnitState
@@ -284,3 +287,30 @@ def test_a_producer_that_cannot_be_made_is_waited_for() -> None:
     for _ in range(2):
         with pytest.raises(MustWait, match=r"dead cannot be written: .*ssl.ca.location failed"):
             letters.send(record(0), table="t", handler=None, index=None, error="x", attempts=0)
+
+
+def test_a_letter_that_ran_out_of_time_is_written_again_by_another_producer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+
+    def counted(*arguments: Any, **settings: Any) -> Producer:
+        made.append(Producer(*arguments, **settings))
+        return made[-1]
+
+    monkeypatch.setattr(writing, "Producer", counted)
+    monkeypatch.setattr(writing, "_WRITE_SECONDS", 2.0)
+    letters = DeadLetters(
+        DeadLetterRule(topic="dead"),
+        {"bootstrap.servers": f"127.0.0.1:{free_port()}"},
+        worker="w",
+        finished=lambda: 10**6,
+        redact=str,
+        metrics=Metrics(),
+        back=lambda: None,
+        random=lambda: 0.0,
+    )
+    for number in (1, 2):
+        while len(made) < number:
+            with pytest.raises(MustWait):
+                letters.send(record(0), table="t", handler=None, index=None, error="x", attempts=0)

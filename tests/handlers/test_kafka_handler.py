@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from kafka_reader import read
 
 from handlers import Batch, HandlerContext, PartialFailure, Rejected, TargetUnavailable
+from handlers.kafka import delivery
 from handlers.kafka.handler import KafkaHandler, Undelivered
 from handlers.testing import make_batch, opened
 from worker.local.broker import Broker
@@ -262,6 +264,28 @@ def test_brokers_that_are_away_are_unavailable_until_they_are_back(tmp_path: Pat
         ids = [each.key["id"] for each in read(own.bootstrap_servers, topic)]
     assert ids[0] == 1
     assert ids[-3:] == [2, 3, 4]
+
+
+def test_messages_that_ran_out_of_time_twice_are_sent_again_by_another_producer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # One producer may have lost sight of a partition for ever, though its brokers are there.
+    made = []
+
+    def counted(*arguments: Any, **settings: Any) -> Producer:
+        made.append(Producer(*arguments, **settings))
+        return made[-1]
+
+    monkeypatch.setattr(delivery, "Producer", counted)
+    with Broker() as own:
+        topic = own.create_topic("replica")
+        with opened(handler_of(own, topic, timeout="2s")) as handler:
+            handler.handle(orders({"id": 1}))
+            own.kill()
+            for producers in (1, 1, 2, 2, 3):
+                with pytest.raises(TargetUnavailable):
+                    handler.handle(orders({"id": 2}))
+                assert len(made) == producers
 
 
 def test_check_reaches_the_brokers(broker: Broker) -> None:

@@ -32,6 +32,9 @@ DEAD_LETTER_TARGET = "__dead_letter__"
 _WRITE_SECONDS = 10.0
 """How long one letter may take; librdkafka gives it up by then."""
 _POLL_SECONDS = 0.1
+# librdkafka takes nothing more with a producer that is broken, and may have lost the leader of a partition
+# for ever when time ran out (confluentinc/librdkafka issues 4898 and 5430).
+_OF_THE_PRODUCER = frozenset({KafkaError._FATAL, KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT})
 _REFUSED_SECONDS = 5.0
 """Until a letter that was refused for what it is is tried again."""
 
@@ -239,8 +242,8 @@ class DeadLetters:
         return message
 
     def _failed(self, error: KafkaError) -> _Failed:
-        if error.fatal() or error.code() == KafkaError._FATAL:
-            self._producer = None  # librdkafka takes nothing more with it
+        if error.fatal() or error.code() in _OF_THE_PRODUCER:
+            self._producer = None
         why = self._trouble if error.code() == KafkaError._MSG_TIMED_OUT and self._trouble else error
         return _Failed(error, why.str())
 

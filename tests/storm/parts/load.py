@@ -42,25 +42,26 @@ class Table:
 class Load:
     """Sends `rate` records a second, in a thread of its own, from `start` to `stop`, for tables in turn.
 
-    A record is sent to its table's partition, whatever other partitions the topic gets. The producer is
-    idempotent and does not give up: what was not taken when it stopped is an AssertionError.
+    A record is sent to its table's partition, whatever other partitions the topic gets. The producers, one a
+    topic, are idempotent and do not give up: what was not taken when it stopped is an AssertionError.
     """
 
     def __init__(self, servers: str, tables: list[Table], rate: float, seed: int) -> None:
         # Long enough for any fault; a record that is given up would be a gap of the source.
-        settings = {
+        self._settings = {
+            "bootstrap.servers": servers,
             "enable.idempotence": True,
             "linger.ms": 5,
             "delivery.timeout.ms": 600_000,
             "log_level": 2,
             "topic.metadata.refresh.interval.ms": 2000,
         }
-        self._producer = Producer({"bootstrap.servers": servers, **settings})
+        self._producers: dict[str, Producer] = {}
         self._rate, self._random = rate, Random(seed)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._send_all, name="load")
         self.tables = tables
-        self._sending = threading.Lock()  # guards the two below against who pauses a topic
+        self._sending = threading.Lock()  # guards the producers and the two below against who pauses a topic
         self._paused: set[str] = set()
         self._on_its_way: Counter[str] = Counter()
         self.failed: list[str] = []
@@ -76,7 +77,10 @@ class Load:
         """Nothing more is sent, and Kafka has all of it. Raises AssertionError."""
         self._stop.set()
         self._thread.join()
-        assert self._producer.flush(within) == 0, "Kafka did not take every record"
+        deadline = time.monotonic() + within
+        for topic, producer in self._producers.items():
+            left = producer.flush(max(0.1, deadline - time.monotonic()))
+            assert left == 0, f"Kafka did not take every record: {left} of {topic} are left"
         assert not self.failed, self.failed[:3]
 
     def end(self) -> None:
@@ -87,15 +91,21 @@ class Load:
 
     @contextmanager
     def paused(self, topic: str) -> Iterator[None]:
-        """Nothing is sent into this topic meanwhile, and what was sent has arrived."""
+        """Nothing is sent into this topic meanwhile, and what was sent has arrived. Then it gets a producer
+        anew: of one whose topic was made anew librdkafka 2.16 may never send again.
+        """
         with self._sending:
             self._paused.add(topic)
         try:
             deadline = time.monotonic() + 120
-            while self._on_its_way[topic]:
-                assert time.monotonic() < deadline, "Kafka did not take every record"
+            while left := self._on_its_way[topic]:
+                assert time.monotonic() < deadline, (
+                    f"Kafka did not take every record: {left} of {topic} are left"
+                )
                 time.sleep(0.05)
             yield
+            with self._sending:
+                self._producers.pop(topic, None)
         finally:
             self._paused.discard(topic)
 
@@ -117,7 +127,8 @@ class Load:
             with self._sending:
                 if table.topic not in self._paused:
                     self._send(table)
-            self._producer.poll(0)
+                for producer in self._producers.values():
+                    producer.poll(0)
 
     def _send(self, table: Table) -> None:
         now, seq = time.time_ns() // 1_000_000, table.sent
@@ -137,9 +148,12 @@ class Load:
             "pkNames": ["id"],
             "sql": "",
         }
+        if table.topic not in self._producers:
+            self._producers[table.topic] = Producer(self._settings)
+        producer = self._producers[table.topic]
         while not self._stop.is_set():
             try:
-                self._producer.produce(
+                producer.produce(
                     table.topic,
                     json.dumps(value).encode(),
                     table.name.encode(),
@@ -147,7 +161,7 @@ class Load:
                     on_delivery=self._delivered,
                 )
             except BufferError:
-                self._producer.poll(0.1)
+                producer.poll(0.1)
             except KafkaException as fault:
                 if fault.args[0].code() not in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
                     raise
