@@ -18,6 +18,7 @@ from benchmarks import (
     backlog,
     crash,
     decode,
+    first_run,
     journal,
     key_table,
     no_work,
@@ -64,6 +65,7 @@ _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "spark_memory": spark_memory.run,
     "spark_start": spark_start.run,
     "spark_views": spark_views.run,
+    "first_run": first_run.run,
 }
 _RESULTS = Path(__file__).with_name("results")
 _FAULTS = (BenchmarkError, BrokerError, JarsError, JavaError, KafkaException, ServerError)

@@ -4,13 +4,14 @@
 # What is there already is not touched, and then no network is needed.
 #
 #   setup.sh            all of that
+#   setup.sh run        without the packages that only tests and checks need
 #   setup.sh servers    what the tests start: PostgreSQL, MariaDB and Redis, and Prometheus' promtool
 #   setup.sh stores     Azurite, Azure's storage for `make soak` (node and npm, 370 MB)
 #   PYTHON=...          the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves)
 set -eu
 cd "$(dirname "$0")/.."
 
-STAMP=.venv/binlane-setup # the digest of what was installed, then the folders with the jars
+STAMP=.venv/binlane-setup # the digest of what was installed and "all" or "run", then the folders with the jars
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() {
@@ -18,13 +19,15 @@ fail() {
     exit 1
 }
 
+# main all|run
 main() {
-    digest=$(cat pyproject.toml constraints-hashed.txt tools/setup.sh | sha256sum | cut -d' ' -f1)
+    level=$1
+    digest=$(cat pyproject.toml constraints-hashed.txt image-hashed.txt tools/setup.sh | sha256sum | cut -d' ' -f1)
     if ! environment_is_current; then
         make_environment
         begin_installing_java
         fill_environment
-        echo "$digest" >"$STAMP"
+        echo "$digest $level" >"$STAMP"
         [ -z "$installs_java" ] || wait "$installs_java" || true # who needs it looks for it next
     fi
     java_is_there || install_java
@@ -34,7 +37,10 @@ main() {
 # --- Python -----------------------------------------------------------------------------------------------
 
 environment_is_current() {
-    [ -f "$STAMP" ] && [ "$(head -n 1 "$STAMP")" = "$digest" ] || return 1
+    [ -f "$STAMP" ] || return 1
+    installed=$(head -n 1 "$STAMP")
+    case "$installed" in *" all") level=all ;; esac # what was wanted once is kept up to date
+    [ "$installed" = "$digest $level" ] || return 1
     current=$(version_of .venv/bin/python) || return 1
     [ -z "${PYTHON:-}" ] || [ "$current" = "$(version_of "$PYTHON")" ]
 }
@@ -58,9 +64,13 @@ make_environment() {
 }
 
 fill_environment() {
-    say "installing the packages of constraints.txt (once, 1 to 3 minutes)"
+    case "$level" in
+    run) list=image-hashed.txt ;;
+    *) list=constraints-hashed.txt ;;
+    esac
+    say "installing the packages of $list (once, 1 to 3 minutes)"
     install_packages
-    # Without isolation: the build's own packages are pinned in constraints.txt too.
+    # Without isolation: the build's own packages are pinned, too.
     pip_install --no-build-isolation --editable .
 }
 
@@ -71,15 +81,20 @@ pip_install() {
 # uv fetches and unpacks several at a time, and compiles nothing that is never loaded: half of pip's time. Where it is
 # not to be had, or does not reach what pip reaches, pip does it.
 install_packages() {
-    wanted=.venv/uv.txt
-    sed -n '/^uv==/,/[^\\]$/p' constraints-hashed.txt >"$wanted"
-    if pip_install --require-hashes --only-binary :all: --requirement "$wanted" 2>/dev/null; then
+    pinned uv >.venv/uv.txt
+    pinned editables >.venv/editables.txt # by what the editable installation is made; the image needs none
+    if pip_install --require-hashes --only-binary :all: --requirement .venv/uv.txt 2>/dev/null; then
         use_settings_of_pip
         .venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes --no-deps \
-            --requirement constraints-hashed.txt && return
+            --requirement "$list" --requirement .venv/editables.txt && return
         say "uv could not install them: pip does"
     fi
-    pip_install --require-hashes --requirement constraints-hashed.txt
+    pip_install --require-hashes --requirement "$list" --requirement .venv/editables.txt
+}
+
+# Prints a package's lines of constraints-hashed.txt.
+pinned() {
+    sed -n "/^$1==/,/[^\\\\]\$/p" constraints-hashed.txt
 }
 
 # The index, the folders with packages and the certificates that pip is told to use: uv has its own words for them.
@@ -177,7 +192,7 @@ try:
 except JarsError as fault:
     sys.exit(f"setup: {fault}")
 ')
-    printf '%s\n%s\n' "$digest" "$folders" >"$STAMP"
+    printf '%s\n%s\n' "$digest $level" "$folders" >"$STAMP"
 }
 
 # --- Servers for the tests --------------------------------------------------------------------------------
@@ -250,8 +265,9 @@ apt_install() {
 }
 
 case "${1:-}" in
-"") main ;;
+"") main all ;;
+run) main run ;;
 servers) servers ;;
 stores) stores ;;
-*) fail "there is no step $1; allowed: none, servers, or stores" ;;
+*) fail "there is no step $1; allowed: none, run, servers, or stores" ;;
 esac
