@@ -1,4 +1,4 @@
-"""What a first run of `make demo` takes: its set-up, beside all packages by pip in turn, and the demo itself."""
+"""What a first run of `make demo` takes: its set-up, beside all packages by pip in turn, and the demo."""
 
 from __future__ import annotations
 
