@@ -68,7 +68,7 @@ fill_environment() {
     run) list=image-hashed.txt ;;
     *) list=constraints-hashed.txt ;;
     esac
-    say "installing the packages of $list (once, 1 to 3 minutes)"
+    say "installing the packages of $list (once, half a minute or more)"
     install_packages
     # Without isolation: the build's own packages are pinned, too.
     pip_install --no-build-isolation --editable .
@@ -178,7 +178,7 @@ jars_are_there() {
 }
 
 fetch_jars() {
-    say "looking for the jars of Kafka and Delta (fetched the first time, about 2 minutes)"
+    say "looking for the jars of Kafka and Delta (fetched the first time, half a minute)"
     folders=$(.venv/bin/python -c '
 import sys
 from concurrent.futures import ThreadPoolExecutor

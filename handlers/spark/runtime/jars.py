@@ -204,7 +204,7 @@ def _fill(folder: Path, wanted: _Manifest, kind: str, digests: Mapping[str, str]
         shutil.rmtree(leftover)
     with tempfile.TemporaryDirectory(prefix=unfinished, dir=folder.parent) as temporary:
         whole = Path(temporary) / "whole"
-        _run_ivy(Path(temporary), whole, wanted, kind)
+        _run_ivy(Path(temporary), whole, wanted, kind, checks=digests is None)
         jars = _checked(sorted(whole.glob("*.jar")), kind, digests)
         manifest = _Manifest(wanted.coordinates, wanted.without, jars)
         (whole / "manifest.json").write_bytes(msgspec.json.encode(manifest))
@@ -212,7 +212,8 @@ def _fill(folder: Path, wanted: _Manifest, kind: str, digests: Mapping[str, str]
     return [folder / jar.name for jar in jars]
 
 
-def _run_ivy(work: Path, target: Path, wanted: _Manifest, kind: str) -> None:
+def _run_ivy(work: Path, target: Path, wanted: _Manifest, kind: str, *, checks: bool) -> None:
+    """`checks`: against the registry's own checksums; nothing is gained where all digests are known here."""
     ivy = next(spark_jars_folder().glob("ivy-*.jar"), None)
     if ivy is None:
         raise JarsError(f"pyspark's folder {spark_jars_folder()} holds no ivy-*.jar: reinstall pyspark")
@@ -221,6 +222,10 @@ def _run_ivy(work: Path, target: Path, wanted: _Manifest, kind: str) -> None:
         str(find_java().executable),
         # Ivy's own folders are ours too: a damaged local repository of the user's must not matter.
         f"-Divy.default.ivy.user.dir={work / 'user'}",
+        # Each would be one more request a jar, one after the other.
+        "-Divy.maven.lookup.sources=false",
+        "-Divy.maven.lookup.javadoc=false",
+        *([] if checks else ["-Divy.checksums="]),
         "-jar", str(ivy),
         "-cache", str(work / "downloads"),
         "-ivy", str(work / "ivy.xml"),
