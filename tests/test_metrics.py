@@ -40,6 +40,7 @@ PROMISED = {
     "binlane_unblocked_records_total": {"action"},
     "binlane_tables_halted": set(),
     "binlane_tables_target_down": set(),
+    "binlane_blocked_records": set(),
     "binlane_table_state": {"table", "state"},
     "binlane_table_delay_seconds": {"table"},
     "binlane_lane_running_seconds": {"lane"},
@@ -69,6 +70,7 @@ PROMISED = {
     "binlane_position": {"topic", "partition"},
     "binlane_committed": {"topic", "partition"},
     "binlane_unfinished_records": {"topic", "partition"},
+    "binlane_unread_records": {"topic", "partition"},
     "binlane_lag_records": {"topic", "partition"},
     "binlane_delay_seconds": {"topic", "partition"},
     "binlane_commits_total": {"store", "result"},
@@ -92,6 +94,7 @@ def table(name: str, finished: int = 0, **more: object) -> TableStatus:
 def partition(number: int = 0, **more: object) -> PartitionStatus:
     fields: dict[str, object] = {"topic": "cdc", "partition": number, "position": 60, "committed": 40}
     fields |= {"unfinished": 5, "finished_ahead": 15, "lag": 30, "paused": False, "delay_seconds": 2.5}
+    fields |= {"unread": 10}
     fields |= {"source_time_ms": 1_700_000_000_250}
     return PartitionStatus(**(fields | more))  # type: ignore[arg-type]  # one dict for fields of many types
 
@@ -270,10 +273,11 @@ def test_a_tables_state_and_delay_are_told_and_why_tables_stand_still() -> None:
     tables = [table("shop.a", 1, state="blocked", delay_seconds=40.0), table("shop.b", 1, state="blocked")]
     tables += [table("shop.c", 1), table("shop.told_of_by_a_statement")]
     finished = [(each.table, each.finished_records) for each in tables[:3]]
-    metrics.attach(lambda: Look(worker_status(tables), finished, blocked=2, halted=1))
+    metrics.attach(lambda: Look(worker_status(tables), finished, blocked=2, halted=1, blocked_records=9))
     assert value(metrics, "binlane_tables_blocked") == 2
     assert value(metrics, "binlane_tables_halted") == 1
     assert value(metrics, "binlane_tables_target_down") == 1
+    assert value(metrics, "binlane_blocked_records") == 9
     states = {(each.labels["table"], each.labels["state"]) for each in named(metrics, "binlane_table_state")}
     assert states == {("shop.a", "blocked"), ("shop.b", "blocked"), ("shop.c", "idle")}
     delays = values(metrics, "binlane_table_delay_seconds", "table")
@@ -419,23 +423,29 @@ def test_a_worker_without_spark_shows_no_metrics_of_spark() -> None:
     assert not [each for each in samples(metrics) if each.name.startswith("binlane_spark")]
 
 
-OPERATIONS = Path(__file__).parents[1].joinpath("docs", "operations.md")
+PAGE = Path(__file__).parents[1].joinpath("docs", "metrics.md")
 
 
 def test_the_documentation_has_the_table_of_the_definitions() -> None:
-    assert markdown_table() in OPERATIONS.read_text("utf-8")
+    assert f"\n{markdown_table()}\n" in PAGE.read_text("utf-8"), "run python tools/generate.py"
+
+
+def test_every_metric_is_defined_once_and_promised() -> None:
+    names = [entry.name for entry in DEFINITIONS]
+    assert len(names) == len(set(names))
+    assert set(names) == PROMISED.keys()
 
 
 def test_alerts_and_queries_use_metrics_and_labels_that_exist(metrics: Metrics) -> None:
-    text = OPERATIONS.read_text("utf-8").split("Useful queries:")[1]
-    alerts = yaml.safe_load(OPERATIONS.parents[1].joinpath("deploy", "alerts.yml").read_text())
+    text = PAGE.read_text("utf-8").split("## Queries")[1]
+    alerts = yaml.safe_load(PAGE.parents[1].joinpath("deploy", "alerts.yml").read_text())
     text += "\n".join(rule["expr"] for group in alerts["groups"] for rule in group["rules"])
     labels: dict[str, set[str]] = {}
     for each in samples(metrics):
         labels.setdefault(each.name, set()).update(each.labels)
     used = re.findall(r"(?:by \(([\w, ]+)\) \((?:\w+\()*)?(binlane_\w+)(?:\{(\w+)=)?", text)
     assert len(used) >= 25
-    of_the_scrape = {"job", "instance"}
+    of_the_scrape = {"namespace", "job", "instance"}
     for grouped, name, matched in used:
         named = set(filter(None, [*grouped.split(", "), matched])) - of_the_scrape
         assert named <= labels[name], name

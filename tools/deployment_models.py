@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-__all__ = ["AlertRules", "Compose", "Prometheus", "Service"]
+__all__ = ["AlertRules", "Compose", "Duration", "Prometheus", "Service", "Strict"]
 
 Duration = Annotated[str, StringConstraints(pattern=r"^(\d+(ms|s|m|h|d))+$")]
 Port = Annotated[str, StringConstraints(pattern=r"^127\.0\.0\.1:\d{2,5}:\d{2,5}$")]
@@ -84,16 +84,21 @@ class AlertTexts(Strict):
 
 
 class AlertRule(Strict):
-    alert: str = Field(pattern=r"^[A-Z]\w+$")
+    name: str = Field(alias="alert", pattern=r"^[A-Z]\w+$")
     expr: str
     for_: Duration | None = Field(default=None, alias="for")
     labels: AlertLabels
     annotations: AlertTexts
 
 
+class RecordingRule(Strict):
+    name: str = Field(alias="record", pattern=r"^binlane:\w+(:\w+)?$")
+    expr: str
+
+
 class RuleGroup(Strict):
     name: str
-    rules: list[AlertRule] = Field(min_length=1)
+    rules: list[AlertRule | RecordingRule] = Field(min_length=1)
 
 
 class AlertRules(Strict):

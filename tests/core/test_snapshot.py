@@ -57,8 +57,11 @@ def test_tables_that_wait_for_a_target_are_told_from_those_that_failed_for_good(
             stage.lanes.give_back(0, work, delay=1e6, error="its target is down")
         else:
             stage.lanes.halt(0, work, "for good")
-    view = stage.lanes.snapshot(stage.book.all(), 1)
-    assert (view.blocked, view.halted) == (3, 1)
+    stage.one_each("t0", "t0", "t2", "works")
+    for shown in (1_000, 1):
+        view = stage.lanes.snapshot(stage.book.all(), shown)
+        assert (view.blocked, view.halted) == (3, 1)
+        assert view.blocked_records == 6, "the three that failed, and what came behind two of them"
 
 
 @pytest.mark.parametrize("order_by", ["table", "row"])

@@ -15,7 +15,10 @@ from worker.observing.metric_definitions import DEFINITIONS
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "alerts.yml"
 ALERTS = {
-    rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
+    rule["alert"]: rule
+    for group in yaml.safe_load(RULES.read_text())["groups"]
+    for rule in group["rules"]
+    if "alert" in rule
 }
 
 # A pod as Kubernetes' scrape by annotations labels it: the job is not called binlane.

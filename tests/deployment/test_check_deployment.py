@@ -8,15 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from check_deployment import (
-    _read,
-    _stop_seconds,
-    check_base,
-    check_compose,
-    check_dockerfile,
-    check_prometheus,
-    render,
-)
+from check_deployment import check_compose, check_dockerfile, check_prometheus
+from check_manifests import check_folder
+from checking import longest_stop, read
 
 TOOL = Path(__file__).parents[2] / "tools" / "check_deployment.py"
 
@@ -41,12 +35,16 @@ def test_the_files_shipped_have_no_fault(shipped: Path) -> None:
 
 
 def test_a_fault_makes_the_tool_fail_and_names_the_file(shipped: Path) -> None:
-    replace(shipped / "k8s" / "service.yaml", "targetPort: http", "targetport: http")
+    replace(shipped / "k8s" / "base" / "service.yaml", "targetPort: http", "targetport: http")
+    replace(shipped / "deploy" / "alerts.yml", "binlane_kafka_up == 0", "binlane_kafka_up < 1")
+    replace(shipped / "docs" / "metrics.md", "Records fetched from Kafka.", "Records.")
 
     done = run_tool(shipped)
 
     assert done.returncode == 1
-    assert "k8s: Service/binlane" in done.stderr
+    for stale in ("k8s/components/monitoring/prometheus-rule.yaml", "docs/metrics.md"):
+        assert f"{stale}: not up to date: run python tools/generate.py" in done.stderr
+    assert "k8s/base: Service/binlane" in done.stderr
     assert "targetport" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -97,30 +95,34 @@ def test_a_dockerfile_against_the_rules_is_a_fault(shipped: Path, old: str, new:
         ("binlane.yaml", "shop-first-look", "shop-replica", "is that of deploy/binlane.yaml"),
         ("binlane.yaml", "topics: [cdc.shop]", "", "kafka.topics"),
         ("kustomization.yaml", "service.yaml", "servise.yaml", "cannot be rendered"),
-        ("kustomization.yaml", "resources:", "patches: []\nresources:", "patches is not known to this check"),
+        ("kustomization.yaml", "resources:", "resource:", "cannot be rendered"),
+        ("pod-disruption-budget.yaml", "name: binlane\n", "name: other\n", "chooses none of its pods"),
+        ("service.yaml", "name: binlane\n  ports", "name: other\n  ports", "chooses none of its pods"),
         (
             "service-account.yaml",
             "name: binlane",
             "name: other",
-            "binlane is not in the base",
+            "binlane is not among the manifests",
         ),
         ("service-account.yaml", "kind: ServiceAccount", "kind: ServiceAcount", "no such kind"),
     ],
 )
 def test_a_wrong_base_is_a_fault(shipped: Path, file: str, old: str, new: str, fault: str) -> None:
-    replace(shipped / "k8s" / file, old, new)
+    base = shipped / "k8s" / "base"
+    replace(base / file, old, new)
 
-    faults = list(check_base(shipped))
+    faults = list(check_folder(shipped, base))
 
     assert any(fault in line for line in faults), faults
 
 
 def test_a_missing_probe_is_a_fault(shipped: Path) -> None:
-    deployment = shipped / "k8s" / "deployment.yaml"
+    base = shipped / "k8s" / "base"
+    deployment = base / "deployment.yaml"
     before, _, rest = deployment.read_text().partition("          livenessProbe:")
     deployment.write_text(before + rest[rest.index("          readinessProbe:") :])
 
-    assert list(check_base(shipped)) == ["k8s: Deployment/binlane: livenessProbe is missing"]
+    assert list(check_folder(shipped, base)) == ["k8s/base: Deployment/binlane: livenessProbe is missing"]
 
 
 @pytest.mark.parametrize(
@@ -137,33 +139,26 @@ def test_a_missing_probe_is_a_fault(shipped: Path) -> None:
 def test_several_pods_of_a_configuration_that_demands_one_worker_are_a_fault(
     shipped: Path, old: str, new: str, configuration: str
 ) -> None:
-    base = shipped / "k8s"
+    base = shipped / "k8s" / "base"
     replace(base / "binlane.yaml", "topics: [cdc.shop]", configuration)
     replace(base / "binlane.yaml", "type: log\n        each: batch", "type: spark\n        mode: replica")
-    assert list(check_base(shipped)) == []
+    assert list(check_folder(shipped, base)) == []
 
     replace(base / "deployment.yaml", old, new)
 
-    [fault] = check_base(shipped)
+    [fault] = check_folder(shipped, base)
     assert "replicas must be 1 and the strategy Recreate" in fault
 
 
 def test_the_documentation_has_the_longest_stop_that_the_code_adds_up_to(shipped: Path) -> None:
     text = (TOOL.parents[1] / "docs" / "deployment.md").read_text()
-    configuration = _read((shipped / "deploy" / "binlane.yaml").read_text())
-    whole = _stop_seconds(configuration)
+    configuration = read((shipped / "deploy" / "binlane.yaml").read_text())
+    whole = longest_stop(configuration)
     told = [int(each) for each in re.findall(r"\((\d+) s with the Spark handler\)", text)]
     assert told == [whole]
     table = text[text.index("| part | at most |") : text.index("A worker that is still there")]
     table = table.replace("30 s; of the Spark handler", "")
     assert sum(int(each) for each in re.findall(r"\b(\d+) s\b", table)) == whole
-
-
-def test_the_base_renders_the_configuration_into_a_config_map(shipped: Path) -> None:
-    rendered = {manifest["kind"]: manifest for manifest in render(shipped / "k8s")}
-
-    assert set(rendered) == {"ServiceAccount", "Deployment", "Service", "ConfigMap"}
-    assert rendered["ConfigMap"]["data"] == {"binlane.yaml": (shipped / "k8s" / "binlane.yaml").read_text()}
 
 
 @pytest.mark.parametrize(

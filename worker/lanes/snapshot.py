@@ -87,6 +87,8 @@ class LanesView(NamedTuple):
     """Tables, shown or not."""
     halted: int
     """Those of them of which a change failed for good."""
+    blocked_records: int
+    """What they hold; with `order_by: row` what their blocked shards hold."""
     further: list[Chunk]
     """What busy tables hold that are not shown."""
 
@@ -116,7 +118,9 @@ def look(
         shown, rest = ranked[:most], ranked[most:]
     rows: dict[Unit, TableView] = {}
     finished: dict[Unit, int] = {}
-    waiting = deque([*shown, *(unit for unit in rest if unit.shards is not None)])
+    looked_into = (unit for unit in rest if unit.shards is not None or states[unit] == "blocked")
+    waiting = deque([*shown, *looked_into])
+    blocked_records = 0
     seen_lanes: list[LaneView] = []
     works: dict[Unit, Work] = {}
     while True:
@@ -129,6 +133,10 @@ def look(
                 unit = waiting.popleft()
                 finished[unit] = unit.finished_in_all
                 room -= len(unit.members())
+                if states[unit] == "blocked":
+                    blocked_records += sum(
+                        _held(each, kept) for each in unit.members() if _state(each) == "blocked"
+                    )
                 if len(rows) < len(shown):
                     rows[unit] = _table(unit, works, kept)
                     room -= sum(len(part.chunks) for part in rows[unit].parts) // 100
@@ -152,6 +160,7 @@ def look(
         ],
         sum(state == "blocked" for state in states.values()),
         sum(states[unit] == "blocked" and _is_halted(unit) for unit in busy),
+        blocked_records,
         further,
     )
 
@@ -175,12 +184,11 @@ def _lane(lane: Lane, now: float) -> LaneView:
 def _table(unit: Unit, works: Mapping[Unit, Work], kept: Mapping[Unit, Work]) -> TableView:
     parts = []
     for each in unit.members():
-        again = kept.get(each)
         parts.append(
             Part(
                 _state(each),
                 each.error,
-                each.records + (again.records if again else 0),
+                _held(each, kept),
                 each.failed_batches,
                 works.get(each),
                 tuple(each.chunks),
@@ -190,6 +198,12 @@ def _table(unit: Unit, works: Mapping[Unit, Work], kept: Mapping[Unit, Work]) ->
     if unit.shards is not None:
         failed += unit.shards.failed_batches
     return TableView(unit, parts, unit.finished_in_all, failed)
+
+
+def _held(part: Unit, kept: Mapping[Unit, Work]) -> int:
+    """How many records it has queued, or keeps to try them again; under the lock."""
+    again = kept.get(part)
+    return part.records + (again.records if again else 0)
 
 
 def _idle(unit: Unit) -> TableView:

@@ -58,6 +58,12 @@ KAFKA_DEFINITIONS: tuple[MetricDefinition, ...] = (
         "Fetched records that are not finished.",
     ),
     MetricDefinition(
+        "binlane_unread_records",
+        "gauge",
+        PARTITION,
+        "Records between the next offset to be fetched and the partition's end.",
+    ),
+    MetricDefinition(
         "binlane_lag_records",
         "gauge",
         PARTITION,

@@ -1,4 +1,4 @@
-"""Every metric of the worker, told once: name, kind, labels and help; also the table in the documentation."""
+"""Every metric of the worker, told once: name, kind, labels and help; docs/metrics.md is made from it."""
 
 from __future__ import annotations
 
@@ -80,6 +80,12 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "gauge",
         (),
         "Those of them that wait for a target, or for the dead-letter topic: they go on by themselves.",
+    ),
+    MetricDefinition(
+        "binlane_blocked_records",
+        "gauge",
+        (),
+        "Fetched records that tables hold that stand still: they wait, however many workers there are.",
     ),
     MetricDefinition(
         "binlane_table_state",
@@ -234,7 +240,7 @@ def definition(name: str) -> MetricDefinition:
 
 
 def markdown_table() -> str:
-    """The table of docs/operations.md."""
+    """The table of docs/metrics.md."""
     rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
     for entry in DEFINITIONS:
         labels = ", ".join(f"`{label}`" for label in entry.labels)

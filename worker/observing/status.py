@@ -71,6 +71,8 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """lanes (they are full), max_ahead, ddl_topics (others come first) or format (there is none); None: it is
     read."""
     stuck: StuckStatus | None = None
+    unread: int | None = None
+    """Records between the next offset to be fetched and the partition's end; None: not known yet."""
     source_time_ms: int | None = None
     """When the newest change that was fetched happened in its source; None: not told."""
 
@@ -172,3 +174,5 @@ class Look:
     """Tables that stand still."""
     halted: int = 0
     """Those of them of which a change failed for good; the others wait for a target."""
+    blocked_records: int = 0
+    """Records that tables hold that stand still."""

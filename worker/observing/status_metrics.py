@@ -48,6 +48,7 @@ def _of_tables(look: Look, labels: TableLabels) -> Iterator[Metric]:
     yield _single("binlane_tables_blocked", look.blocked)
     yield _single("binlane_tables_halted", look.halted)
     yield _single("binlane_tables_target_down", look.blocked - look.halted)
+    yield _single("binlane_blocked_records", look.blocked_records)
 
 
 def _of_table_states(tables: Sequence[TableStatus], labels: TableLabels) -> Iterator[Metric]:
@@ -116,6 +117,7 @@ def _of_partitions(partitions: Sequence[PartitionStatus]) -> Iterator[Metric]:
     stuck = _gauge("binlane_head_stuck_seconds")
     committed = _gauge("binlane_committed")
     unfinished = _gauge("binlane_unfinished_records")
+    unread = _gauge("binlane_unread_records")
     lag = _gauge("binlane_lag_records")
     delay = _gauge("binlane_delay_seconds")
     source = _gauge("binlane_last_source_timestamp_seconds")
@@ -134,13 +136,15 @@ def _of_partitions(partitions: Sequence[PartitionStatus]) -> Iterator[Metric]:
         for family, value in (
             (position, partition.position),
             (committed, partition.committed),
+            (unread, partition.unread),
             (lag, partition.lag),
             (delay, oldest),
             (source, None if happened is None else happened / 1000),
         ):
             if value is not None:
                 family.add_metric(label, value)
-    yield from (paused, standstill, ahead, beyond, stuck, position, committed, unfinished, lag, delay, source)
+    yield from (paused, standstill, ahead, beyond, stuck, position, committed, unfinished)
+    yield from (unread, lag, delay, source)
 
 
 def _single(name: str, value: float) -> Metric:

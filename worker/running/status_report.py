@@ -104,7 +104,8 @@ class StatusReport:
             lane_max_records=self.configuration.lanes.max_records,
             max_bytes=self.configuration.lanes.max_bytes,
         )
-        return Look(status, [*gone.items(), *seen.finished], seen.blocked, seen.halted)
+        finished = [*gone.items(), *seen.finished]
+        return Look(status, finished, seen.blocked, seen.halted, seen.blocked_records)
 
     def _targets(self) -> list[TargetStatus]:
         """Handlers of one name as one: down while one of them is."""
@@ -151,16 +152,18 @@ class StatusReport:
         checkpoint = tracker.checkpoint()
         finished = checkpoint.offset if checkpoint else None
         end = assignment.end
+        position = tracker.next_offset
         committed = assignment.committed
         reached = finished if committed is None else committed
         return PartitionStatus(
             topic=assignment.partition.topic,
             partition=assignment.partition.partition,
-            position=tracker.next_offset,
+            position=position,
             committed=committed,
             unfinished=tracker.unfinished,
             finished_ahead=sum(last - first for first, last in checkpoint.ahead) if checkpoint else 0,
             lag=None if end is None or reached is None else max(0, end - reached),
+            unread=None if end is None or position is None else max(0, end - position),
             paused=self._fetcher.pauses.holds(assignment),
             paused_by=self._fetcher.pauses.why(assignment),
             ahead=tracker.ahead(0),

@@ -1,0 +1,198 @@
+"""Each overlay does what it is there for, and the components go together."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from check_manifests import check_folder, folders, render
+
+ROOT = Path(__file__).parents[2]
+COMPONENTS = sorted(path.name for path in (ROOT / "k8s" / "components").iterdir())
+
+
+def kinds(manifests: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """{"Kind/name": manifest}, a generated name without its hash."""
+    return {
+        f"{one['kind']}/{re.sub('-[0-9a-z]{10}$', '', one['metadata']['name'])}": one for one in manifests
+    }
+
+
+def of(overlay: str) -> dict[str, dict[str, Any]]:
+    return kinds(render(ROOT / "k8s" / "overlays" / overlay))
+
+
+BASE = kinds(render(ROOT / "k8s" / "base"))
+
+
+def pod(workload: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = workload["spec"]["template"]["spec"]
+    return found
+
+
+def test_the_base_has_what_every_deployment_needs() -> None:
+    names = ("ServiceAccount", "ConfigMap", "Service", "Deployment", "PodDisruptionBudget")
+    assert set(BASE) == {f"{kind}/binlane" for kind in names}
+    shipped = (ROOT / "k8s" / "base" / "binlane.yaml").read_text()
+    assert BASE["ConfigMap/binlane"]["data"] == {"binlane.yaml": shipped}
+    keys = [each["topologyKey"] for each in pod(BASE["Deployment/binlane"])["topologySpreadConstraints"]]
+    assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+
+
+def test_there_is_an_overlay_for_each_component() -> None:
+    assert [path.name for path in folders(ROOT)] == ["base", *COMPONENTS]
+
+
+def test_a_statefulset_is_the_deployment_with_names_and_volumes_that_stay() -> None:
+    found = of("statefulset")
+    assert "Deployment/binlane" not in found
+    one, base = found["StatefulSet/binlane"], BASE["Deployment/binlane"]
+    headless = found[f"Service/{one['spec']['serviceName']}"]
+    assert headless["spec"]["clusterIP"] == "None"
+    claims = {each["metadata"]["name"] for each in one["spec"]["volumeClaimTemplates"]}
+    mounted = {each["name"]: each["mountPath"] for each in pod(one)["containers"][0]["volumeMounts"]}
+    configuration = yaml.safe_load(found["ConfigMap/binlane"]["data"]["binlane.yaml"])
+    assert [mounted[name] for name in claims] == ["/var/lib/binlane"]
+    assert configuration["checkpoint"]["directory"].startswith("/var/lib/binlane/")
+    assert configuration["kafka"]["properties"]["group.instance.id"] == "${POD_NAME}"
+    assert not claims & {each["name"] for each in pod(one)["volumes"]}
+    # Nothing else differs in the pods.
+    for each in (pod(one), pod(base)):
+        each["volumes"] = [volume for volume in each["volumes"] if volume["name"] not in {"state", "config"}]
+    assert pod(one) == pod(base)
+
+
+def test_keda_sets_the_number_of_pods_and_an_update_leaves_no_pause() -> None:
+    found = of("keda")
+    spec = found["Deployment/binlane"]["spec"]
+    assert "replicas" not in spec
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    scaled = found["ScaledObject/binlane"]
+    metadata = scaled["spec"]["triggers"][0]["metadata"]
+    assert f'namespace="{scaled["metadata"]["namespace"]}"' in metadata["query"]
+    assert re.findall(r"\d{3,}", metadata["query"]) == [metadata["threshold"]]
+    rules = found["PrometheusRule/binlane"]["spec"]["groups"]
+    recorded = {rule["record"] for group in rules for rule in group["rules"] if "record" in rule}
+    asked = set(re.findall(r"binlane:\w+", metadata["query"]))
+    assert asked
+    assert asked <= recorded, "the overlay brings the rules that its query needs"
+
+
+def test_monitoring_has_each_pod_scraped_once_at_the_port_of_its_metrics() -> None:
+    found = of("monitoring")
+    template = found["Deployment/binlane"]["spec"]["template"]
+    assert not [name for name in template["metadata"].get("annotations", {}) if "prometheus.io" in name]
+    [endpoint] = found["PodMonitor/binlane"]["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] in {each["name"] for each in template["spec"]["containers"][0]["ports"]}
+    rules = yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text())
+    assert found["PrometheusRule/binlane"]["spec"] == rules
+
+
+def test_sparks_driver_may_start_executors_that_find_it() -> None:
+    found = of("spark-on-kubernetes")
+    worker = found["Deployment/binlane"]
+    account = pod(worker)["serviceAccountName"]
+    assert pod(worker)["automountServiceAccountToken"] is True
+    assert found[f"ServiceAccount/{account}"]["automountServiceAccountToken"] is True
+    binding = found["RoleBinding/binlane-driver"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account}]
+    [rule] = found[f"Role/{binding['roleRef']['name']}"]["rules"]
+    assert "pods" in rule["resources"]
+    assert {"create", "get", "list", "watch", "delete"} <= set(rule["verbs"])
+
+    conf = yaml.safe_load(found["ConfigMap/binlane"]["data"]["binlane.yaml"])["spark"]["conf"]
+    driver = found[f"Service/{conf['spark.driver.host']}"]
+    assert driver["spec"]["clusterIP"] == "None"
+    assert driver["spec"]["publishNotReadyAddresses"] is True, "executors call before the worker is ready"
+    assert [each["port"] for each in driver["spec"]["ports"]] == [
+        conf["spark.driver.port"],
+        conf["spark.blockManager.port"],
+    ]
+    template = Path(conf["spark.kubernetes.executor.podTemplateFile"])
+    executor = yaml.safe_load(found["ConfigMap/binlane-executor"]["data"][template.name])
+    mounts = {each["mountPath"]: each["name"] for each in pod(worker)["containers"][0]["volumeMounts"]}
+    volumes = {each["name"]: each.get("configMap", {}).get("name") for each in pod(worker)["volumes"]}
+    made = found["ConfigMap/binlane-executor"]["metadata"]["name"]
+    assert volumes[mounts[str(template.parent)]] == made
+    assert executor["spec"]["containers"][0]["image"] == conf["spark.kubernetes.container.image"]
+    # Else it would be one of the pods that services, budgets and policies of the worker choose.
+    assert executor["metadata"]["labels"] != worker["spec"]["template"]["metadata"]["labels"]
+
+
+def test_the_network_policy_lets_in_scrapes_and_executors_alone() -> None:
+    policy = of("network-policy")["NetworkPolicy/binlane"]["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    ports = [[port["port"] for port in each["ports"]] for each in policy["ingress"]]
+    assert ports == [["http"], [7078, 7079]]
+    assert all(each["from"] for each in policy["ingress"])
+    executors = policy["ingress"][1]["from"][0]["podSelector"]["matchLabels"].items()
+    text = of("spark-on-kubernetes")["ConfigMap/binlane-executor"]["data"]["executor.yaml"]
+    assert executors <= yaml.safe_load(text)["metadata"]["labels"].items()
+    reached = {port["port"] for each in policy["egress"] for port in each.get("ports", [])}
+    assert {53, 9092, 9093, 443} <= reached
+
+
+@pytest.mark.parametrize(
+    ("components", "workload"),
+    [
+        (["monitoring", "keda", "network-policy", "statefulset"], "StatefulSet"),
+        (["monitoring", "spark-on-kubernetes", "network-policy"], "Deployment"),
+        (["monitoring", "spark-on-kubernetes", "network-policy", "statefulset"], "StatefulSet"),
+    ],
+)
+def test_components_go_together(shipped: Path, components: list[str], workload: str) -> None:
+    own = shipped / "k8s" / "own"
+    own.mkdir()
+    shutil.copy(shipped / "k8s" / "base" / "binlane.yaml", own)
+    listed = {
+        "resources": ["../base"],
+        "components": [f"../components/{each}" for each in components],
+        "configMapGenerator": [{"name": "binlane", "behavior": "replace", "files": ["binlane.yaml"]}],
+    }
+    (own / "kustomization.yaml").write_text(yaml.safe_dump(listed))
+
+    assert list(check_folder(shipped, own)) == []
+
+    found = kinds(render(own))
+    assert f"{workload}/binlane" in found
+    if "keda" in components:
+        assert found["ScaledObject/binlane"]["spec"]["scaleTargetRef"]["kind"] == workload
+
+
+def test_what_demands_one_worker_is_not_scaled(shipped: Path) -> None:
+    configuration = shipped / "k8s" / "base" / "binlane.yaml"
+    text = configuration.read_text()
+    configuration.write_text(
+        text.replace("topics: [cdc.shop]", "topics: [cdc.shop]\n  ddl_topics: [cdc.ddl]")
+    )
+
+    [fault] = check_folder(shipped, shipped / "k8s" / "overlays" / "keda")
+
+    assert "replicas must be 1" in fault
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "fault"),
+    [
+        ("keda/scaled-object.yaml", "minReplicaCount", "minReplicasCount", "minReplicasCount: Extra inputs"),
+        ("keda/scaled-object.yaml", "minReplicaCount: 1", "minReplicaCount: 0", "minReplicaCount: Input"),
+        ("keda/scaled-object.yaml", '"10000"', "10000", "threshold: Input should be a valid string"),
+        ("keda/scaled-object.yaml", "    name: binlane\n  polling", "    name: other\n  polling", "not what"),
+        ("keda/kustomization.yaml", "op: remove, path: /spec/replicas", "op: test, path: /kind", "rendered"),
+        ("monitoring/pod-monitor.yaml", "podMetricsEndpoints", "podMetricEndpoints", "podMetricEndpoints"),
+        ("monitoring/pod-monitor.yaml", "15s", "15", "interval"),
+    ],
+)
+def test_a_wrong_component_is_a_fault(shipped: Path, file: str, old: str, new: str, fault: str) -> None:
+    path = shipped / "k8s" / "components" / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+    faults = list(check_folder(shipped, shipped / "k8s" / "overlays" / "keda"))
+
+    assert any(fault in line for line in faults), faults

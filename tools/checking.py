@@ -1,0 +1,80 @@
+"""What the checks of the deployment's files have in common."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from worker.configuration import Configuration
+from worker.running.ending import grace_seconds, stop_seconds
+from worker.running.handlers.handler_set import HandlerSet
+
+__all__ = ["configuration_faults", "image_user", "longest_stop", "read", "tool", "tool_faults"]
+
+
+def tool(name: str) -> str:
+    """The program of the virtual environment, else of the machine."""
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.exists() else name
+
+
+def tool_faults(name: str, command: list[str]) -> list[str]:
+    """What the program says when it fails, line by line, each as `name: what`."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return []
+    return [f"{name}: {line}" for line in (done.stdout + done.stderr).splitlines() if line.strip()] or [
+        f"{name}: {Path(command[0]).name} failed with exit code {done.returncode}"
+    ]
+
+
+_CHECKED: dict[tuple[object, ...], list[str]] = {}
+
+
+def configuration_faults(root: Path, path: Path, environment: dict[str, str]) -> list[str]:
+    """What `binlane check` says against the configuration at `path`, with these variables set.
+
+    It takes half a second, and overlays share configurations: the same one is checked once."""
+    same = (path.relative_to(root), path.read_text(), *sorted(environment.items()))
+    if same not in _CHECKED:
+        _CHECKED[same] = _check(root, path, environment)
+    return _CHECKED[same]
+
+
+def _check(root: Path, path: Path, environment: dict[str, str]) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "binlane", "check", str(path.relative_to(root))],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=root,
+        env={**os.environ, **environment},
+    )
+    if done.returncode == 0:
+        return []
+    return [line for line in done.stderr.splitlines() if line.strip()]
+
+
+def read(configuration: str) -> Configuration:
+    return Configuration.model_validate(yaml.safe_load(configuration))
+
+
+def longest_stop(configuration: Configuration) -> float:
+    """How many seconds whoever stops the worker has to wait before they kill it."""
+    return grace_seconds(
+        stop_seconds(
+            shutdown_timeout=configuration.shutdown_timeout,
+            revoke_timeout=configuration.revoke_timeout,
+            closing=HandlerSet(configuration).close_seconds,
+        )
+    )
+
+
+def image_user(dockerfile: Path) -> str | None:
+    """The uid of the image's last USER."""
+    users = [line.split()[1] for line in dockerfile.read_text().splitlines() if line.startswith("USER ")]
+    return users[-1].split(":")[0] if users else None

@@ -1,0 +1,140 @@
+"""The parts of KEDA's and the Prometheus operator's resources that this project uses, as strict models.
+
+Kubernetes' own schemas do not know them. A key that is not listed here is a fault: it is either misspelt, or
+new to the project and then belongs here. Sources: KEDA's ScaledObject and prometheus scaler
+(https://keda.sh/docs/), and the Prometheus operator's reference
+(https://prometheus-operator.dev/docs/api-reference/api/).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from deployment_models import AlertRules, Duration, Strict
+from pydantic import Field, ValidationError
+
+__all__ = ["custom_faults", "is_custom"]
+
+
+class Metadata(Strict):
+    name: str
+    namespace: str | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class LabelSelector(Strict):
+    match_labels: dict[str, str] = Field(alias="matchLabels", min_length=1)
+
+
+class PodMetricsEndpoint(Strict):
+    port: str
+    path: str
+    interval: Duration
+
+
+class PodMonitorSpec(Strict):
+    selector: LabelSelector
+    endpoints: list[PodMetricsEndpoint] = Field(alias="podMetricsEndpoints", min_length=1)
+
+
+class PodMonitor(Strict):
+    api_version: Literal["monitoring.coreos.com/v1"] = Field(alias="apiVersion")
+    kind: Literal["PodMonitor"]
+    metadata: Metadata
+    spec: PodMonitorSpec
+
+
+class PrometheusRule(Strict):
+    api_version: Literal["monitoring.coreos.com/v1"] = Field(alias="apiVersion")
+    kind: Literal["PrometheusRule"]
+    metadata: Metadata
+    spec: AlertRules
+
+
+class ScaleTarget(Strict):
+    name: str
+    kind: Literal["Deployment", "StatefulSet"] = "Deployment"
+
+
+class ScalingPolicy(Strict):
+    type: Literal["Pods", "Percent"]
+    value: int = Field(gt=0)
+    period: int = Field(alias="periodSeconds", gt=0, le=1800)
+
+
+class ScalingRules(Strict):
+    window: int = Field(alias="stabilizationWindowSeconds", ge=0, le=3600)
+    policies: list[ScalingPolicy] = Field(min_length=1)
+
+
+class ScalingBehavior(Strict):
+    up: ScalingRules = Field(alias="scaleUp")
+    down: ScalingRules = Field(alias="scaleDown")
+
+
+class AutoscalerConfig(Strict):
+    behavior: ScalingBehavior
+
+
+class Advanced(Strict):
+    autoscaler: AutoscalerConfig = Field(alias="horizontalPodAutoscalerConfig")
+
+
+class Fallback(Strict):
+    failures: int = Field(alias="failureThreshold", gt=0)
+    replicas: int = Field(gt=0)
+    behavior: Literal["static", "currentReplicas", "currentReplicasIfHigher", "currentReplicasIfLower"]
+
+
+class PrometheusTrigger(Strict):
+    """KEDA takes texts alone, numbers too."""
+
+    server: str = Field(alias="serverAddress", pattern="^https?://")
+    query: str
+    threshold: str = Field(pattern=r"^\d+$")
+    ignore_null: Literal["false"] = Field(alias="ignoreNullValues")
+    """Else no figures would count as no work."""
+
+
+class Trigger(Strict):
+    type: Literal["prometheus"]
+    metadata: PrometheusTrigger
+
+
+class ScaledObjectSpec(Strict):
+    target: ScaleTarget = Field(alias="scaleTargetRef")
+    polling: int = Field(alias="pollingInterval", gt=0)
+    least: int = Field(alias="minReplicaCount", gt=0)
+    """A worker that is not there has no figures to scale by."""
+    most: int = Field(alias="maxReplicaCount", gt=0)
+    fallback: Fallback
+    advanced: Advanced
+    triggers: list[Trigger] = Field(min_length=1)
+
+
+class ScaledObject(Strict):
+    api_version: Literal["keda.sh/v1alpha1"] = Field(alias="apiVersion")
+    kind: Literal["ScaledObject"]
+    metadata: Metadata
+    spec: ScaledObjectSpec
+
+
+MODELS: dict[str, type[Strict]] = {
+    "PodMonitor": PodMonitor,
+    "PrometheusRule": PrometheusRule,
+    "ScaledObject": ScaledObject,
+}
+
+
+def is_custom(manifest: dict[str, Any]) -> bool:
+    return manifest.get("kind") in MODELS
+
+
+def custom_faults(manifest: dict[str, Any]) -> list[str]:
+    """What is wrong with a manifest of one of these kinds, each as `path: what`."""
+    try:
+        MODELS[manifest["kind"]].model_validate(manifest)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        return [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in found]
+    return []

@@ -1,0 +1,75 @@
+"""Writes the files that are made from others.
+
+    python tools/generate.py [ROOT]
+
+docs/metrics.md: its table, from the definitions of the metrics.
+k8s/components/monitoring/prometheus-rule.yaml: the rules of deploy/alerts.yml, as the Prometheus operator
+takes them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from worker.observing.metric_definitions import markdown_table
+
+__all__ = ["GENERATED", "stale"]
+
+METRICS = "docs/metrics.md"
+_BEGIN, _END = "<!-- made by tools/generate.py -->\n", "<!-- end -->\n"
+
+RULES = "deploy/alerts.yml"
+_RULE_HEAD = f"""\
+# Made by tools/generate.py from {RULES}.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: binlane
+  labels:
+    app.kubernetes.io/name: binlane
+spec:
+"""
+
+
+def prometheus_rule(root: Path) -> str:
+    """The rules, indented under `spec`; their comments stay."""
+    lines = (root / RULES).read_text().splitlines()
+    return _RULE_HEAD + "\n".join(f"  {line}" if line else "" for line in lines) + "\n"
+
+
+def metrics_page(root: Path) -> str:
+    """The page with its table made anew. Raises ValueError where the marks around it are missing."""
+    before, begin, rest = (root / METRICS).read_text().partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise ValueError(f"{METRICS}: its table must stand between {_BEGIN!r} and {_END!r}")
+    return f"{before}{begin}\n{markdown_table()}\n{end}{after}"
+
+
+GENERATED: dict[str, Callable[[Path], str]] = {
+    METRICS: metrics_page,
+    "k8s/components/monitoring/prometheus-rule.yaml": prometheus_rule,
+}
+"""{file: what makes its text of a project's folder}"""
+
+
+def stale(root: Path) -> list[str]:
+    """The generated files under `root` that are not what they would be made."""
+    return [
+        name
+        for name, make in GENERATED.items()
+        if not (root / name).exists() or (root / name).read_text() != make(root)
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    root = Path(arguments[0] if arguments else Path(__file__).parents[1])
+    for name, make in GENERATED.items():
+        (root / name).write_text(make(root))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
