@@ -79,6 +79,7 @@ class AlertLabels(Strict):
 
 
 class AlertTexts(Strict):
+    runbook: str = Field(pattern=r"^docs/runbooks\.md#[a-z]+$")
     summary: str
     description: str | None = None
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from named_tests import missing, named
 
 from worker.observing.metric_definitions import DEFINITIONS
 
@@ -132,10 +133,23 @@ def test_every_alert_has_a_case_and_the_series_are_of_metrics_that_exist() -> No
             assert set(re.findall(r"(\w+)=", rest)) - {"job", "instance"} == labels[name], name
 
 
-def test_the_page_of_operations_explains_each_alert_and_no_other_page_has_a_set_of_its_own() -> None:
-    text = (ROOT / "docs" / "operations.md").read_text()
-    rows = re.findall(r"^\| ((?:`Binlane\w+`(?:, )?)+) \|", text, re.MULTILINE)
-    assert re.findall(r"`(\w+)`", " ".join(rows)) == list(ALERTS)
+def test_each_alert_has_its_runbook_and_each_runbook_its_alert() -> None:
+    text = (ROOT / "docs" / "runbooks.md").read_text()
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    assert list(sections) == list(ALERTS)
+    for name, section in sections.items():
+        parts = re.findall(r"^\*\*([\w ]+):\*\*", section, re.MULTILINE)
+        assert parts == ["Means", "Look at", "Do"], name
+        assert ALERTS[name]["annotations"]["runbook"] == f"docs/runbooks.md#{name.lower()}"
+
+
+def test_runbooks_name_the_tests_that_cause_the_trouble() -> None:
+    text = (ROOT / "docs" / "runbooks.md").read_text()
+    assert len(named(text)) >= 9
+    assert not missing(text)
+
+
+def test_no_page_names_an_alert_that_is_none_or_has_a_set_of_rules_of_its_own() -> None:
     for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
         assert set(re.findall(r"\bBinlane[A-Z]\w+", page.read_text())) <= ALERTS.keys(), page.name
         assert "expr:" not in page.read_text(), page.name

@@ -1,4 +1,4 @@
-"""A database server of the tests: a process of an unprivileged user, with a folder and a port of its own."""
+"""A server of the tests: a process of an unprivileged user, with a folder and a port of its own."""
 
 from __future__ import annotations
 
@@ -67,10 +67,6 @@ class ServerProcess(ABC):
     @abstractmethod
     def url(self) -> str:
         """Where a client reaches it, with user, password and a database that is always there."""
-
-    @abstractmethod
-    def new_database(self, name: str) -> str:
-        """An empty database of this name, in place of an earlier one; its URL."""
 
     @property
     def running(self) -> bool:
