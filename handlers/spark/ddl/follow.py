@@ -76,14 +76,15 @@ def follow(
     prefix: str = "_",
     key: Key | None = None,
     topics: Sequence[str] = (),
+    fence: str = "",
 ) -> DDLResult:
     """Do in the Delta tables what a change with op `ddl` or `truncate` did in the source.
 
     All earlier changes of `database.table` (where the change's record belongs) are in its Delta table.
     `session` is the caller's own: its confs are set and unset. `mode`: `replica` or `history`. `key`: the
     table's key columns so far, where they are known. `topics`: the name of the change's topic by which is
-    noted what is done, if not its own, then others that an earlier attempt may have used. What `rules` switch
-    off, and what an earlier attempt did, is passed over.
+    noted what is done, if not its own, then others that an earlier attempt may have used. `fence`: see
+    Target. What `rules` switch off, and what an earlier attempt did, is passed over.
 
     Raises Rejected for a statement that cannot be read, or gives a column a type that its values do not take:
     nothing of it was done then; also for a table whose place holds other files. Else what Spark and the files
@@ -104,6 +105,7 @@ def follow(
         note=note.to_json(),
         most_commits=20 + 3 * len(statement),
         also_at=places[1:],
+        fence=fence,
         kept=kept.look(),
     )
     work = _Work(target, {} if key is None else {own: key})

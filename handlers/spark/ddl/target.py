@@ -24,6 +24,8 @@ __all__ = ["DELTA_LOG", "Note", "Place", "Surroundings", "Target", "find", "has_
 
 DELTA_LOG = "_delta_log"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_APP_ID = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
 
 Place = tuple[str, int, int, int]
 """(topic, partition, offset, index) of the statement."""
@@ -80,6 +82,9 @@ class Target:
     """How many the statement can have made of one table, with some of housekeeping."""
     also_at: Sequence[Place] = ()
     """The same statement's, as an earlier attempt may have noted it."""
+    fence: str = ""
+    """If the statement may be followed by two workers at once: the name by which Delta skips a step that
+    changes rows when the other one has committed it."""
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """What an earlier attempt committed, as was written down when it failed."""
     committed: dict[str, Sequence[str]] = field(default_factory=dict)
@@ -193,11 +198,16 @@ class Target:
 
     def noted(self, ref: TableRef, step: str, columns: Sequence[str], commit: Callable[[], object]) -> None:
         """Do what makes a commit, with a note of which step it is."""
-        self.session.conf.set(_USER_METADATA, _noted(self.note, _Step(self.at, step, tuple(columns))))
+        confs = {_USER_METADATA: _noted(self.note, _Step(self.at, step, tuple(columns)))}
+        if self.fence:
+            confs |= {_APP_ID: f"{self.fence}/{step}", _VERSION: "1"}
+        for name, value in confs.items():
+            self.session.conf.set(name, value)
         try:
             commit()
         finally:
-            self.session.conf.unset(_USER_METADATA)
+            for name in confs:
+                self.session.conf.unset(name)
         self._steps.setdefault(ref.sql, {})[step] = columns
         self.committed[step] = columns
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.tables import Tables
 from handlers.spark.log.owner import Owner, fits
-from handlers.spark.read.inspection import head_of
+from handlers.spark.read.inspection import end_of
 from handlers.spark.table_ref import TableRef
 
 __all__ = ["FoundLogs"]
@@ -61,8 +61,10 @@ class FoundLogs:
         """Whether there is no table any more, and nothing in the log that would make it."""
         if ref.path is None or self._files.exists(f"{ref.path}/_delta_log"):
             return False
-        head = head_of(self._files, ref.log_folder)
-        return head is not None and not head.segment.rows
+        end = end_of(self._files, ref.log_folder)
+        if end is None or not end.is_alone:
+            return False
+        return not end.head.segment.rows and end.head.segment.statement is None
 
     def _is_foreign(self, folder: str) -> bool:
         """Whether another worker has the partitions whose records a log holds; it merges that. Nobody does,
@@ -72,7 +74,8 @@ class FoundLogs:
         if now < until and then == current:
             return True
         self._foreign.pop(folder, None)
-        head = head_of(self._files, folder)
+        end = end_of(self._files, folder)
+        head = None if end is None else end.head
         if head is None or not current.isdisjoint(head.marks.known):
             return False
         until = head.segment.written_ms / 1000 + _ABANDONED

@@ -125,7 +125,7 @@ class MergeQueue:
             entry.latest = now + self._options.max_age
         entry.since = waiting.since
         since = waiting.since - self._clock
-        if waiting.rows >= self._options.max_rows:
+        if waiting.is_urgent or waiting.rows >= self._options.max_rows:
             due = min(since, entry.latest - self._options.max_age)
         else:
             due = min(since + self._options.max_age, entry.latest)

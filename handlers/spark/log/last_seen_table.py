@@ -6,6 +6,7 @@ restored, replaced or removed looks like one that never held more. In the folder
 00000000000000000005-00000000000000000008   the table's newest commit of segments brought 5 to 8
 left-00000000000000000009                   what was told up to 9 was about a table that has left: DDL has
                                             dropped or renamed it
+followed-00000000000000000007               the statements in the log up to this segment are followed
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = ["FOLDER", "Held", "Told", "ToldHeld"]
 FOLDER = "_table"
 _HELD = re.compile(r"(\d{20})-(\d{20})")
 _LEFT = re.compile(r"left-(\d{20})")
+_FOLLOWED = re.compile(r"followed-(\d{20})")
 
 
 class Held(NamedTuple):
@@ -39,6 +41,8 @@ class Told(NamedTuple):
     """What it was last seen to hold, if it has not left since."""
     left: int = 0
     """Up to this segment, what was brought went into tables that have left."""
+    followed: int = 0
+    """Up to this segment, the statements in the log are followed."""
 
 
 class ToldHeld:
@@ -65,15 +69,21 @@ class ToldHeld:
         """The table is about to be dropped or renamed; no segment beyond `last` was brought into it."""
         self._put(f"left-{last:020d}")
 
+    def tell_followed(self, number: int) -> None:
+        """The statement in this segment is followed, and all before it."""
+        self._put(f"followed-{number:020d}")
+
     def _put(self, name: str) -> None:
         with suppress(AlreadyThere):
             self._files.put(f"{self._folder}/{name}", b"")
         names = self._names()
-        held, left = _told(names)
+        held, left, followed = _told(names)
         for other in names:
             if (old := _HELD.fullmatch(other)) and left < int(old[2]) < held.last:
                 self._files.delete(f"{self._folder}/{other}")
             if (old := _LEFT.fullmatch(other)) and int(old[1]) < left:
+                self._files.delete(f"{self._folder}/{other}")
+            if (old := _FOLLOWED.fullmatch(other)) and int(old[1]) < followed:
                 self._files.delete(f"{self._folder}/{other}")
 
     def _names(self) -> Sequence[str]:
@@ -87,4 +97,5 @@ def _all_held(names: Iterable[str]) -> list[Held]:
 def _told(names: Sequence[str]) -> Told:
     left = max((int(each[1]) for name in names if (each := _LEFT.fullmatch(name))), default=0)
     beyond = [held for held in _all_held(names) if held.last > left]
-    return Told(max(beyond, key=lambda held: held.last, default=Held()), left)
+    followed = max((int(each[1]) for name in names if (each := _FOLLOWED.fullmatch(name))), default=0)
+    return Told(max(beyond, key=lambda held: held.last, default=Held()), left, followed)

@@ -7,7 +7,7 @@ zone; decimals are decimals.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import pyarrow as pa
@@ -15,11 +15,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from handlers.spark.log.marks import Marks, UnreadableMarks
+from handlers.spark.log.statement import Statement
 from handlers.spark.log.stores.interface import Files
 
 __all__ = ["BrokenLog", "Head", "Segment", "encoded", "missing", "read_head"]
 
 _VERSION = 1
+_WITH_STATEMENTS = 2
+"""Of statements, and of what is behind them: an earlier release would take neither for what it is."""
 _FOOTER = b"binlane"
 
 
@@ -54,6 +57,19 @@ class Segment:
     """The latest."""
     partial: bool
     """Whether rows lack columns."""
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([]), repr=False)
+    """Of its file: binlane's columns and the source's."""
+    key: tuple[str, ...] = ()
+    """The key columns of its rows."""
+    statement: Statement | None = None
+    """What is to be followed when all before it is merged; its file has no rows then."""
+
+    @property
+    def after(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        """The schema and the key of what is put behind it, as far as it tells."""
+        if self.statement is None:
+            return self.schema, self.key
+        return self.statement.schema, self.statement.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +82,8 @@ class Head:
     schema: pa.Schema
     key: tuple[str, ...]
     """The table's key columns; empty without a key."""
+    is_behind: bool = False
+    """Whether what is put next is behind a statement that may not be followed yet: see SegmentLog."""
 
 
 class _Footer(msgspec.Struct):
@@ -78,6 +96,8 @@ class _Footer(msgspec.Struct):
     last_source_ms: int | None
     partial: bool
     written_ms: int
+    statement: Statement | None = None
+    is_behind: bool = False
 
 
 def encoded(
@@ -89,11 +109,17 @@ def encoded(
     key: tuple[str, ...],
     partial: bool,
     written_ms: int,
+    statement: Statement | None = None,
+    is_behind: bool = False,
 ) -> tuple[pa.Buffer, Head]:
     """A segment's file. The table's second column is the rows' source time, as in every segment."""
     first, last = _source_times(table)
     written = msgspec.Raw(marks.to_json().encode())
-    footer = _Footer(_VERSION, number, written, key, table.num_rows, first, last, partial, written_ms)
+    version = _WITH_STATEMENTS if is_behind else _VERSION
+    rows = table.num_rows
+    footer = _Footer(
+        version, number, written, key, rows, first, last, partial, written_ms, statement, is_behind
+    )
     schema = table.schema.remove_metadata()
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema, compression="zstd", use_dictionary=False) as writer:
@@ -101,7 +127,7 @@ def encoded(
         # Not as the schema's metadata, which Arrow would write a second time, in base64.
         writer.add_key_value_metadata({_FOOTER: msgspec.json.encode(footer)})
     data = sink.getvalue()
-    return data, Head(_segment(footer, path, data.size), marks, schema, key)
+    return data, Head(_segment(footer, path, data.size, schema), marks, schema, key, is_behind)
 
 
 def read_head(files: Files, path: str, number: int, size: int) -> Head:
@@ -120,10 +146,10 @@ def read_head(files: Files, path: str, number: int, size: int) -> Head:
         raise BrokenLog(f"{path} was not written by binlane: move it out of the folder")
     try:
         version = msgspec.json.decode(text, type=dict[str, msgspec.Raw])["version"]
-        if bytes(version) != str(_VERSION).encode():
+        if bytes(version) not in (b"%d" % _VERSION, b"%d" % _WITH_STATEMENTS):
             raise BrokenLog(
                 f"{path} has version {bytes(version).decode()} of the log's format, and this binlane knows "
-                f"version {_VERSION}: run the release that wrote it, or a later one"
+                f"versions up to {_WITH_STATEMENTS}: run the release that wrote it, or a later one"
             )
         footer = msgspec.json.decode(text, type=_Footer)
         marks = Marks.from_json(bytes(footer.marks))
@@ -135,10 +161,10 @@ def read_head(files: Files, path: str, number: int, size: int) -> Head:
             f"back, or move it out of the folder"
         )
     schema = metadata.schema.to_arrow_schema().remove_metadata()
-    return Head(_segment(footer, path, size), marks, schema, footer.key)
+    return Head(_segment(footer, path, size, schema), marks, schema, footer.key, footer.is_behind)
 
 
-def _segment(footer: _Footer, path: str, size: int) -> Segment:
+def _segment(footer: _Footer, path: str, size: int, schema: pa.Schema) -> Segment:
     return Segment(
         number=footer.number,
         path=path,
@@ -148,6 +174,9 @@ def _segment(footer: _Footer, path: str, size: int) -> Segment:
         first_source_ms=footer.first_source_ms,
         last_source_ms=footer.last_source_ms,
         partial=footer.partial,
+        schema=schema,
+        key=footer.key,
+        statement=footer.statement,
     )
 
 

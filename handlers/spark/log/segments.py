@@ -12,6 +12,7 @@ import pyarrow as pa
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import BrokenLog, Head, Segment, encoded, missing, read_head
 from handlers.spark.log.segment_folder import MissingSegment, SegmentFolder
+from handlers.spark.log.statement import Statement
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError
 
 __all__ = ["BrokenLog", "Segment", "SegmentLog", "SegmentTaken"]
@@ -36,6 +37,10 @@ class SegmentLog:
     one is never removed. The others may be, oldest first; which numbers are used up is then told by the name
     of an empty file in the folder `_removed`, written before the first of them goes: so a worker that had
     not looked for a while cannot put a number that was used and removed long ago.
+
+    A segment may hold a statement. What is put behind it is hidden from views, until `append` is told that
+    the statement is followed: each segment says of the next whether it is hidden, so all writers put a number
+    at the same place.
     """
 
     def __init__(
@@ -84,15 +89,21 @@ class SegmentLog:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Of the last segment: binlane's columns and the source's; None: the log is empty."""
+        """Of the last segment, or behind it: binlane's columns and the source's; None: the log is empty."""
         head = self._head
-        return None if head is None else head.schema
+        return None if head is None else head.segment.after[0]
 
     @property
     def key(self) -> tuple[str, ...]:
         """The key columns that the last segment names."""
         head = self._head
-        return () if head is None else head.key
+        return () if head is None else head.segment.after[1]
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether what is put next is hidden from views."""
+        head = self._head
+        return head is not None and head.is_behind
 
     @property
     def has_rows_last(self) -> bool:
@@ -171,6 +182,9 @@ class SegmentLog:
             if head is not None and not self._is_table:
                 self._known[head.segment.number] = head.segment
             self._head = head
+        if head is not None and not head.is_behind:
+            number = head.segment.number
+            self._folder.show(number - 1, number)  # whoever put it may have died before
 
     def has_grown(self) -> bool:
         """Look whether another worker has put segments since. Raises what the store raises."""
@@ -185,16 +199,27 @@ class SegmentLog:
         return self._folder.removed
 
     def append(
-        self, table: pa.Table, marks: Marks, *, key: Sequence[str] = (), partial: bool = False
+        self,
+        table: pa.Table,
+        marks: Marks,
+        *,
+        key: Sequence[str] = (),
+        partial: bool = False,
+        statement: Statement | None = None,
+        shows: bool = False,
     ) -> Segment:
         """Put the next segment; when this returns, it is durable and in the log.
 
         `table`: binlane's columns, of which the second is the source time, then the source's; `marks`: the
-        table's, once these rows are applied, complete. Raises SegmentTaken: nothing was put, or what was put
-        is in the log already, as `load` will show. Raises what the store raises: the same holds then.
+        table's, once these rows are applied, complete. `statement`: is to be followed when all before it is
+        merged; what is put behind it is hidden. `shows`: all statements are followed, and views may read this
+        segment and those that are put behind it; what was hidden before it and is not merged is shown already
+        (see `show`). Raises SegmentTaken: nothing was put, or what was put is in the log already, as `load`
+        will show. Raises what the store raises: the same holds then.
         """
         number = self.last + 1
-        path = self._folder.file(number)
+        is_hidden = self.is_behind
+        path = self._folder.place(number, hidden=is_hidden)
         data, head = encoded(
             table,
             marks,
@@ -203,38 +228,48 @@ class SegmentLog:
             key=tuple(key),
             partial=partial,
             written_ms=self._now(),
+            statement=statement,
+            is_behind=statement is not None or (is_hidden and not shows),
         )
         try:
-            self._files.put(path, data)
+            self._folder.put(number, data, hidden=is_hidden)
         except AlreadyThere:
             raise SegmentTaken(path) from None
         if not self._is_table:
             self._folder.see_removed()
             if number <= self._folder.removed:
-                self._files.delete(path)
+                self._folder.delete(number)
                 raise SegmentTaken(path)
+            if is_hidden and shows:
+                self._folder.show(number - 1, number)
         with self._lock:
             if not self._is_table:
                 self._known[number] = head.segment
             self._head = head
         return head.segment
 
+    def show(self, after: int, up_to: int) -> None:
+        """Let views read what was hidden beyond a number, up to and including another: the statements before
+        it are followed. Raises what the store raises."""
+        self._folder.show(after, up_to)
+
     def remove(self, up_to: int) -> None:
-        """Remove the segments up to and including this number, never the last one.
+        """Remove the segments up to and including this number, never the last one, nor the last that views
+        read.
 
         They must have been merged. Raises what the store raises; the next call tries again.
         """
         if self._is_table:
             raise RuntimeError(f"{self.folder} is a table: its segments are its rows")
         with self._lock:
-            up_to = min(up_to, self.last - 1)
+            up_to = min(up_to, self.last - 1, self._folder.last_shown - 1)
             numbers = [number for number in self._known if number <= up_to]
         if not numbers:
             return
         self._folder.use_up(up_to)
         # Oldest first: were it to stop midway, what is left has no holes.
         for number in numbers:
-            self._files.delete(self._folder.file(number))
+            self._folder.delete(number)
             with self._lock:
                 self._known.pop(number, None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from handlers.spark.delta.commits.held_segments import merged_segment
 from handlers.spark.log.owner import owner_of
 from handlers.spark.log.segment_file import Head, read_head
+from handlers.spark.log.segment_folder import BEHIND
 from handlers.spark.log.store_choice import AnySpark
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.view import Columns, view_sql
@@ -25,8 +26,10 @@ from handlers.spark.table_ref import TableRef, app_id
 
 __all__ = [
     "AnySpark",
+    "End",
     "Log",
     "columns_of",
+    "end_of",
     "head_of",
     "log_of",
     "mode_of",
@@ -51,15 +54,33 @@ class Log:
         return [head for head in self.heads if head.segment.number > number]
 
 
+class End(NamedTuple):
+    """Where a log ends, with what is behind statements."""
+
+    head: Head
+    is_alone: bool
+    """Whether there is no other segment."""
+
+
+def end_of(files: Files, folder: str) -> End | None:
+    """The last segment of all; None: there is none. Raises as `head_of`."""
+    return _end_of(files, folder, hidden=True)
+
+
 def head_of(files: Files, folder: str) -> Head | None:
-    """The last segment; None: there is none. Raises BrokenLog, and what the store raises."""
+    """The last segment that views read; None: there is none. Raises BrokenLog, and what the store raises."""
+    end = _end_of(files, folder, hidden=False)
+    return None if end is None else end.head
+
+
+def _end_of(files: Files, folder: str, *, hidden: bool) -> End | None:
     for look in range(1, _LOOKS + 1):
-        found = _numbers(files, folder)
+        found = _found(files, folder, hidden=hidden)
         if not found:
             return None
         number = max(found)
         try:
-            return read_head(files, f"{folder}/{number:020d}.parquet", number, found[number])
+            return End(read_head(files, *found[number]), len(found) == 1)
         except FileNotFoundError:
             # The log was removed, or begun anew, since it was listed.
             if look == _LOOKS:
@@ -68,13 +89,14 @@ def head_of(files: Files, folder: str) -> Head | None:
 
 
 def log_of(files: Files, folder: str, *, after: int = 0) -> Log:
-    """All segments beyond a number, and the last one in any case. One small read for each of them."""
+    """All segments beyond a number, and the last one in any case, also those that views do not read. One
+    small read for each of them."""
     heads: list[Head] = []
-    found = _numbers(files, folder)
+    found = _found(files, folder, hidden=True)
     for number in sorted(found):
         if number > after or number == max(found):
             try:
-                heads.append(read_head(files, f"{folder}/{number:020d}.parquet", number, found[number]))
+                heads.append(read_head(files, *found[number]))
             except FileNotFoundError:
                 continue  # merged and removed meanwhile
     return Log(heads)
@@ -165,10 +187,14 @@ def _merged(session: SparkSession, files: Files, ref: TableRef) -> int:
     return merged_segment(session, whose, AnySpark(session).is_classic)
 
 
-def _numbers(files: Files, folder: str) -> dict[int, int]:
-    """The size of each segment's file by its number."""
-    found: dict[int, int] = {}
-    for entry in files.list(folder):
+def _found(files: Files, folder: str, *, hidden: bool) -> dict[int, tuple[str, int, int]]:
+    """The path, number and size of each segment's file by its number. `hidden`: with those that views do not
+    read."""
+    entries = files.list(folder)
+    found = {}
+    if hidden and any(entry.name == BEHIND for entry in entries):
+        found = _found(files, f"{folder}/{BEHIND}", hidden=False)
+    for entry in entries:
         if name := _NAME.fullmatch(entry.name):
-            found[int(name[1])] = entry.size
+            found[int(name[1])] = f"{folder}/{entry.name}", int(name[1]), entry.size
     return found

@@ -88,5 +88,5 @@ def test_merged_segments_are_told_once_when_they_are_old_enough() -> None:
 def test_what_is_found_in_the_log_replaces_what_was_known() -> None:
     unmerged = Unmerged()
     unmerged.add(segment(1), NARROW)
-    unmerged.replace([segment(2), segment(3)], WIDE)
+    unmerged.replace([(segment(2), WIDE), (segment(3), WIDE)])
     assert numbers(unmerged) == [[2, 3]]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from handlers.api import Change
 from handlers.spark.delta.commits.exactly_once import check_goes_on
 from handlers.spark.engine.table.merges import Merges
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.last_seen_table import Held, Told
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segments import SegmentLog
+from handlers.spark.log.segments import Segment, SegmentLog, SegmentTaken
 from handlers.spark.rows.shape import Shape
 
 __all__ = ["LogEnd"]
+
+_MOST_SHOWN = 16 * 2**20
+"""Bytes of segments that are copied at once, to be read by views: no lane is to wait for more."""
 
 
 class LogEnd:
@@ -46,11 +50,14 @@ class LogEnd:
     def put(self, rows: pa.Table, shape: Shape, marks: Marks, *, partial: bool = False) -> None:
         """Put the next segment, when the table holds what has to be in it before.
 
+        Behind a statement that is not followed yet, rows of the shape that it leads to wait for nothing.
         Raises Rejected, SegmentTaken, and what Spark or the file system raises."""
         is_other = shape != self.shape
-        if self._work.merges:
+        most = self._work.options.merge.max_waiting
+        if not self.show() and (is_other or partial or self._unmerged.waiting().bytes > most):
+            self._catch_up()
+        if self._work.merges and not self._log.is_behind:
             is_new = is_other or not self.is_fitted
-            most = self._work.options.merge.max_waiting
             # Segments of one schema wait together, those with rows that lack columns alone: what waits can
             # be read as one table then, and one look at the newest row of a key is enough.
             if is_new or partial or self._unmerged.has_partial or self._unmerged.waiting().bytes > most:
@@ -66,9 +73,53 @@ class LogEnd:
             if is_other:
                 self._merges.remove(segment.number - 1)
 
+    def put_statement(self, change: Change, topics: Sequence[str], marks: Marks) -> bool:
+        """Put a statement, to be followed when all before it is merged; False: that cannot be done without a
+        look at the table. `topics`: `Marks.names`. Raises as `put`."""
+        before = self.shape
+        if before is None or not before.schema.names:
+            return False
+        statement = self._work.statement(change, before, topics)
+        if statement is None:
+            return False
+        if self._unmerged.waiting().bytes > self._work.options.merge.max_waiting:
+            self._merges.merge()
+        rows = self._work.no_rows(before)
+        segment = self._log.append(rows, marks, key=before.key, statement=statement)
+        self.shape = self._shape_after(segment)
+        self._unmerged.add(segment, self.shape)
+        self._offer()
+        return True
+
+    def show(self) -> bool:
+        """Let views read what is behind statements, if all are followed, and what is put from now on; whether
+        they do. Raises SegmentTaken, and what the file system raises."""
+        if not self._log.is_behind:
+            return True
+        if not self.is_loaded or self.shape is None or self._unmerged.has_statements:
+            return False
+        waiting = self._unmerged.segments()
+        if sum(each.bytes for each in waiting) > _MOST_SHOWN:
+            return False
+        last = waiting[0].number - 1 if waiting else self._log.last
+        self._log.show(last, self._log.last)
+        rows = self._work.no_rows(self.shape)
+        mark = self._log.append(rows, self._log.marks, key=self.shape.key, shows=True)
+        self._unmerged.add(mark, self.shape)
+        self.is_fitted = self._merges.fits
+        # Their columns are others, and what a statement removed is not to be seen again.
+        self._merges.remove(last)
+        return True
+
+    def _catch_up(self) -> None:
+        """Wait until the statements are followed, and all is merged. Raises as `put`."""
+        self._merges.merge()
+        if not self.show():
+            raise SegmentTaken(self._log.folder)  # somebody else has taken the table over: look anew
+
     def put_mark(self, shape: Shape, marks: Marks) -> None:
-        """Put a segment without rows. Raises as `put`."""
-        segment = self._log.append(self._work.no_rows(shape), marks, key=shape.key)
+        """Put a segment without rows, when nothing waits. Raises as `put`."""
+        segment = self._log.append(self._work.no_rows(shape), marks, key=shape.key, shows=True)
         self.shape = shape
         self._unmerged.add(segment, shape)
         self._merges.remove(segment.number - 1)
@@ -100,15 +151,26 @@ class LogEnd:
         # Rows were put when the table was seen to hold them, and nobody waits for it to be seen again: that
         # takes Spark, and a worker that was killed is to take batches again at once.
         self.is_fitted = self._log.has_rows_last
+        if self._log.is_behind:
+            self._merges.fit_first()
         schema = self._log.schema
         self.shape = None if schema is None else self._work.shape_of_log(schema, self._log.key)
         check_goes_on(self._work.ref, held, told.held, self._log)
         if self._work.merges:
             self._merges.holds(held, told=told.held)
         if self.shape is not None and self._work.merges:
-            self._unmerged.replace(self._log.after(held.last), self.shape)
-            if self.is_fitted:
+            waiting = [
+                (each, self._shape_after(each))
+                for each in self._log.after(held.last)
+                if each.statement is None or each.number > told.followed
+            ]
+            self._unmerged.replace(waiting)
+            if self.is_fitted or any(each.rows for each, _ in waiting):
                 self._merges.fit_first()
             if self._unmerged.waiting().rows:
                 self._offer()
         self.is_loaded = True
+
+    def _shape_after(self, segment: Segment) -> Shape:
+        """Of its rows, or of those behind its statement."""
+        return self._work.shape_of_log(*segment.after)

@@ -9,13 +9,17 @@ configuration.
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext, suppress
 
-from handlers.api import TargetUnavailable
+from handlers.api import Rejected, TargetUnavailable
 from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
+from handlers.spark.engine.table.failures import SparkFailure
 from handlers.spark.engine.table.waiting import Unmerged
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.last_seen_table import Held
-from handlers.spark.log.segments import SegmentLog
+from handlers.spark.log.segments import Segment, SegmentLog
+from handlers.spark.log.statement import Statement
+from handlers.spark.rows.shape import Shape
 
 __all__ = ["Merges"]
 
@@ -79,6 +83,11 @@ class Merges:
             if self._log.last:
                 self._work.told_held.tell_left(self._log.last)
 
+    @property
+    def fits(self) -> bool:
+        """Whether no reason is known why the table should not hold the rows behind the last statement."""
+        return self._fits
+
     def fit_first(self) -> None:
         """Before the next commit, for somebody may have changed the table since the last one."""
         self._fits = False
@@ -89,12 +98,15 @@ class Merges:
         for other in earlier:
             with other._merging:
                 pass
-        with self._merging:
+        # One that is put in between is followed by the next call.
+        follows = self.unmerged.has_statements
+        lock = self._work.ddl_lock.statement(self._name) if follows else nullcontext()
+        with lock, self._merging:
             self._earlier = tuple(other for other in self._earlier if other not in earlier)
             try:
                 for left in reversed(range(_ROUNDS + 1)):
                     try:
-                        self._merge()
+                        self._merge(follows=follows)
                     except Exception as error:
                         if not left or not self._look_anew(error):
                             raise
@@ -112,20 +124,48 @@ class Merges:
         self.faults = self.own_faults = 0
         self.fault = None
 
-    def _merge(self) -> None:
+    def _merge(self, *, follows: bool) -> None:
         for segments, shape in self.unmerged.groups(self._size.limit):
             rows = [segment for segment in segments if segment.rows]
             if self._handed_over:
                 return
+            if segments[0].statement is not None:
+                if not follows:
+                    return
+                self._follow(segments[0], segments[0].statement, shape)
             if rows:
                 if not self._fits:
-                    self._work.fit(shape)
-                    self._fits = True
+                    self._fit(shape)
                 with self._size.attempt(sum(segment.bytes for segment in rows)):
                     self._work.apply(rows, shape, after=self._held.last)
                 self.holds(Held(rows[0].number, rows[-1].number))
             self.unmerged.merged(segments[-1].number)
         self._size.done()
+
+    def _follow(self, segment: Segment, statement: Statement, shape: Shape) -> None:
+        """Do what the source did between the rows before and those behind, if no other worker has."""
+        held, told = self._work.held(), self._work.told_held.look()
+        if held.last > segment.number:
+            raise MergeConflict(f"{self._name}: another worker has brought in what is behind a statement")
+        self._fits = False
+        if told.followed >= segment.number:
+            return
+        # A view shows all before the statement from the table alone, as what it reads besides would come
+        # back; and it needs a file, of which the columns are still those before.
+        self._log.show(segment.number - 1, segment.number)
+        self.remove(segment.number - 1)
+        self._work.follow_entry(statement)
+        self._work.told_held.tell_followed(segment.number)
+        with suppress(SparkFailure):  # it is told when there are rows
+            self._fit(shape)
+
+    def _fit(self, shape: Shape) -> None:
+        """See to it that the table holds what waits. Raises SparkFailure: it is not the batch's own."""
+        try:
+            self._work.fit(shape)
+        except Rejected as error:
+            raise SparkFailure(f"{self._received()}: {error}") from error
+        self._fits = True
 
     def _look_anew(self, error: Exception) -> bool:
         """Drop what other workers have merged meanwhile; whether there is reason to try again.

@@ -165,7 +165,7 @@ class TableSink:
         try:
             self._end.load_once()
             if self._merges.own_faults >= _FAULTS:
-                self.merge()  # raises what is wrong, if it still is
+                self._merges.merge()  # raises what is wrong, if it still is
             seen, anew = self._log.marks.followed(batch.changes, batch.topic_ids, self._work.known_ids)
             changes, places = seen.beyond(batch.changes, batch.shard)
             for piece in self._work.pieces(changes, self._end.shape):
@@ -200,19 +200,23 @@ class TableSink:
         return Rejected(str(error), at=places[error.at])
 
     def _follow(self, piece: AlonePiece, batch: Batch, marks: Marks) -> None:
-        """DDL and truncates: when all before is merged, at once, and remembered by a segment without rows."""
+        """DDL and truncates: an entry of the log, which is followed in its order. What only Spark can judge:
+        when all before is merged, at once, and remembered by a segment without rows."""
         change = piece.change
         if not self._work.concerns(change):
             return
         if batch.replay_of is not None:  # what is done of it is noted by its own place, not its letter's
             topic, partition, offset = batch.replay_of
             change = replace(change, topic=topic, partition=partition, offset=offset)
+        names = marks.names(change)
+        if batch.replay_of is None and self._end.put_statement(change, names, marks):
+            return  # a letter's is followed at once: it is told whether it failed again
         self._end.settle()
         key = None if self._end.shape is None else self._end.shape.key
         self._end.is_fitted = False
         with self._work.ddl_lock.statement(self.name):
             # What is done of it is noted by its place, and so was a statement of a former topic.
-            result = self._work.follow(change, batch, key, marks.names(change))
+            result = self._work.follow(change, key, names)
         # Before the mark, with which the statement is done and does not come again.
         for touched in result.touched:
             if tuple(touched) != (self.database, self.table):
@@ -233,6 +237,12 @@ class TableSink:
     def merge(self) -> None:
         """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
         self._merges.merge()
+        if self._log.is_behind:
+            with self._taking:
+                try:
+                    self._end.show()
+                except SegmentTaken:
+                    self._end.is_loaded = False
 
     def optimize(self, min_files: int) -> None:
         """Rewrite small files as larger ones, if the table has so many."""

@@ -22,6 +22,8 @@ class Waiting(NamedTuple):
     bytes: int
     since: float | None
     """When the oldest was put, seconds since 1970; None: nothing waits."""
+    is_urgent: bool = False
+    """Whether a statement waits to be followed: it counts as a row, and is not to wait for others."""
 
 
 class _One(NamedTuple):
@@ -50,14 +52,19 @@ class Unmerged:
         """Whether rows wait that do not carry all their columns."""
         return any(one.segment.partial for one in self._waiting)
 
+    @property
+    def has_statements(self) -> bool:
+        """Whether statements wait to be followed."""
+        return any(one.segment.statement is not None for one in self._waiting)
+
     def add(self, segment: Segment, shape: Shape) -> None:
         with self._lock:
             self._waiting.append(_One(segment, shape))
 
-    def replace(self, segments: Iterable[Segment], shape: Shape) -> None:
+    def replace(self, found: Iterable[tuple[Segment, Shape]]) -> None:
         """What was found in the log, instead of what was known."""
         with self._lock:
-            self._waiting = [_One(segment, shape) for segment in segments]
+            self._waiting = [_One(segment, shape) for segment, shape in found]
 
     def clear(self) -> None:
         with self._lock:
@@ -67,17 +74,24 @@ class Unmerged:
 
     def waiting(self) -> Waiting:
         with self._lock:
-            segments = [one.segment for one in self._waiting if one.segment.rows]
+            segments = [one.segment for one in self._waiting if one.segment.rows or one.segment.statement]
+        statements = sum(each.statement is not None for each in segments)
         since = segments[0].written_ms / 1000 if segments else None
         rows, size = sum(each.rows for each in segments), sum(each.bytes for each in segments)
-        return Waiting(len(segments), rows, size, since)
+        return Waiting(len(segments), rows + statements, size, since, statements > 0)
+
+    def segments(self) -> list[Segment]:
+        """All that wait, in order; also those without rows."""
+        with self._lock:
+            return [one.segment for one in self._waiting]
 
     def groups(self, limit: Callable[[], int]) -> Iterator[tuple[Sequence[Segment], Shape]]:
         """What may be merged in one commit, in order: one shape; what lacks columns, by itself; and up to
-        `limit` bytes, but one segment at least."""
+        `limit` bytes, but one segment at least. A statement is a group of its own, with the shape of what is
+        behind it."""
         with self._lock:
             waiting = list(self._waiting)
-        for (shape, partial), group in groupby(waiting, lambda one: (one.shape, one.segment.partial)):
+        for (shape, partial, _), group in groupby(waiting, _together):
             taken: list[Segment] = []
             size = 0
             for segment in (one.segment for one in group):
@@ -117,6 +131,11 @@ class Unmerged:
         """The last segment that `to_retire` told `keep` seconds ago; told once."""
         with self._lock:
             return _taken(self._retired, now - keep)
+
+
+def _together(one: _One) -> tuple[Shape, bool, int]:
+    """What is equal of segments that follow each other may be merged at once."""
+    return one.shape, one.segment.partial, one.segment.number if one.segment.statement is not None else 0
 
 
 def _taken(queue: list[tuple[float, int]], until: float) -> int | None:

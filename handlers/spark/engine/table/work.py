@@ -10,24 +10,26 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from handlers.api import Batch, Change, Rejected
+from handlers.api import Change, Rejected
 from handlers.mysql.ddl import StatementError, TableName, parse
 from handlers.options.templates import place_of
 from handlers.progress.topic_ids import MadeAnew
 from handlers.spark.ddl import DDLResult, Surroundings, follow
 from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
-from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.commits.exactly_once import MergeConflict, is_conflict
 from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
 from handlers.spark.delta.upkeep import optimize, vacuum
 from handlers.spark.engine.table.ddl_lock import DDLLock, ddl_lock_of
-from handlers.spark.engine.table.failures import explained
+from handlers.spark.engine.table.failures import SparkFailure, explained
+from handlers.spark.engine.table.foreseen import Foreseen
 from handlers.spark.engine.table.merge_size import MergeSize
 from handlers.spark.engine.table.upkeep_times import UpkeepTimes
 from handlers.spark.engine.table.world import World
 from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.segment_file import BrokenLog, Segment, missing, read_head
+from handlers.spark.log.statement import Statement
 from handlers.spark.rows.added import log_schema, shape_of_log
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 from handlers.spark.rows.shape import Shape
@@ -87,6 +89,13 @@ class TableWork:
                 f"{advice}",
                 at=piece.start,
             )
+
+    def statement(self, change: Change, shape: Shape, topics: Sequence[str]) -> Statement | None:
+        """A `ddl` or `truncate` change as an entry of the log, whose rows have this shape before it; None:
+        Spark has to be asked first. `topics`: `Marks.names`."""
+        options, own = self.options, TableName(self.database, self.table)
+        foreseen = Foreseen(own, options.ddl, self._world.overrides, options.mode, options.prefix)
+        return foreseen.statement(change, shape, topics)
 
     def no_rows(self, shape: Shape) -> pa.Table:
         """A segment without rows."""
@@ -180,11 +189,35 @@ class TableWork:
         except StatementError:
             return True  # to be told by `follow`
 
+    def follow_entry(self, statement: Statement) -> None:
+        """Follow a statement of the log; all before it is merged. Another worker may follow it, too.
+
+        Raises SparkFailure, and what Spark raises.
+        """
+        change = statement.change
+        fence = f"{self.ref.app_id}#{statement.topics[0]}-{change.partition}-{change.offset}-{change.index}"
+        try:
+            with self._world.spark.slots:
+                self.follow(change, statement.key_before, statement.topics, fence=fence)
+        except Exception as error:
+            if is_conflict(error):
+                raise MergeConflict(f"{self.ref}: another worker follows the same statement") from error
+            where = place_of(change, f"{self.database}.{self.table}")
+            told = self.explained(error, where)
+            if isinstance(told, Rejected):  # it is not about the rows of whichever batch comes
+                told = SparkFailure(f"{where}: {told}")
+            raise told from error
+
     def follow(
-        self, change: Change, batch: Batch, key: tuple[str, ...] | None, topics: Sequence[str]
+        self,
+        change: Change,
+        key: tuple[str, ...] | None,
+        topics: Sequence[str],
+        *,
+        fence: str = "",
     ) -> DDLResult:
         """Do what a `ddl` or `truncate` change did in the source; nothing of this table waits. `topics`: the
-        topic's names in notes of what is done (`Marks.names`).
+        topic's names in notes of what is done (`Marks.names`); `fence`: see handlers.spark.ddl.target.
 
         Raises Rejected, and what Spark raises.
         """
@@ -208,14 +241,15 @@ class TableWork:
                 session,
                 change,
                 around,
-                database=batch.database,
-                table=batch.name,
+                database=self.database,
+                table=self.table,
                 rules=self.options.ddl,
                 note=note,
                 mode=self.options.mode,
                 prefix=self.options.prefix,
                 key=key,
                 topics=topics,
+                fence=fence,
             )
 
     def optimize(self, min_files: int) -> None:

@@ -1,0 +1,57 @@
+"""A statement of the source in a table's log: it is followed in the log's order, as its rows are merged."""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+
+from handlers.api import Change, Operation
+
+__all__ = ["Statement", "columns_of"]
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """DDL or a truncate, with all that is needed to follow it whoever put it."""
+
+    op: Operation
+    sql: str | None
+    source_time_ms: int
+    topic: str
+    partition: int
+    offset: int
+    index: int
+    topics: tuple[str, ...]
+    """The topic's names in notes of what is done (`Marks.names`)."""
+    key_before: tuple[str, ...]
+    key: tuple[str, ...]
+    """The key columns of the rows behind it."""
+    columns: bytes
+    """The schema of the segments behind it, as `columns_of` writes it."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the segments behind it."""
+        return pa.ipc.read_schema(pa.py_buffer(self.columns))
+
+    @property
+    def change(self) -> Change:
+        """As it came."""
+        return Change(
+            self.op,
+            None,
+            None,
+            None,
+            self.sql,
+            self.source_time_ms,
+            self.topic,
+            self.partition,
+            self.offset,
+            self.index,
+            None,
+            None,
+        )
+
+
+def columns_of(schema: pa.Schema) -> bytes:
+    """A schema as a statement keeps it."""
+    return bytes(schema.serialize())
