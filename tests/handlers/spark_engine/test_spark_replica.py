@@ -135,6 +135,7 @@ def test_statements_take_effect_in_their_place_within_one_batch(lake: Lake) -> N
     )
     assert lake.view() == [(2, "b", 7), (3, "c", 1), (4, "d", 2**40)]
     lake.take(change(7, None, None, op="ddl", sql="ALTER TABLE orders DROP COLUMN title"))
+    lake.sink().merge()
     assert lake.rows() == [(2, 7), (3, 1), (4, 2**40)]
     assert lake.types() == {"id": "int", "stock": "bigint"}
 

@@ -88,6 +88,7 @@ def test_row_shards_of_a_replica_are_taken_side_by_side_and_once_each(lake: Lake
         take(2, id)
     lake.take(change(400, None, None, op="ddl", sql="ALTER TABLE orders ADD paid int DEFAULT 1"))
     take(2, 5)
+    lake.sink().merge()
     assert lake.rows() == [(id, "r2", 1) for id in range(8)]
 
 
