@@ -215,8 +215,8 @@ class Handler:
         one call hangs there is no other, and what was told last is shown with an `error`). Plain values (str,
         int, float, bool, None, lists, dicts). Keys that are shown with their meaning:
         `spark`: {"master", "version", "ui", "up"}; `tables`: a list of {"table", "waiting_rows",
-        "waiting_bytes", "waiting_seconds", "merged_source_time_ms", "error"}, what was received and is not in
-        its table yet.
+        "waiting_bytes", "waiting_seconds", "views_wait", "merged_source_time_ms", "error"}, what was received
+        and is not in its table yet.
         """
         return None
 

@@ -145,9 +145,12 @@ def _print(facts: Sequence[Facts], configuration: Configuration) -> None:
 
 
 def _waiting(facts: Facts) -> str:
-    if not facts.waiting_segments:
-        return "-"
-    return f"{facts.waiting_rows:,} rows, {_size(facts.waiting_bytes)}"
+    parts = []
+    if facts.waiting_segments:
+        parts = [f"{facts.waiting_rows:,} rows, {_size(facts.waiting_bytes)}"]
+    if count := facts.waiting_statements:
+        parts.append(f"{count:,} statement{'s' if count > 1 else ''}")
+    return ", ".join(parts) or "-"
 
 
 def _number(value: int | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -175,6 +175,7 @@ def _look_at_view(
     """Compare one table as it is seen with what is not merged yet: the one with most of that."""
     from handlers.spark.read.current import current  # noqa: PLC0415 (as Spark's modules)
 
+    _wait_for_statements(screen, worker)
     waiting = {name: rows for name, rows in _waiting_rows(worker).items() if shop.tables[name].key}
     name = max(waiting, key=lambda one: (waiting[one], one), default="orders")
     table = shop.tables[name]
@@ -190,6 +191,15 @@ def _look_at_view(
     return [f"{name}, its view: {each.row}: {each.what}" for each in differences]
 
 
+def _wait_for_statements(screen: Screen, worker: WorkerProcess) -> None:
+    """Until no view ends before a statement of the source. Raises WorkerFailed."""
+    began = time.monotonic()
+    with screen.step("following the source's statements") as step:
+        while any(table["views_wait"] for table in _spark_tables(worker)):
+            _pause(began)
+        step.text = "the source's statements are followed"
+
+
 def _wait_for_merges(screen: Screen, worker: WorkerProcess) -> None:
     """Until every table holds all. Raises WorkerFailed."""
     began = time.monotonic()
@@ -203,6 +213,14 @@ def _wait_for_merges(screen: Screen, worker: WorkerProcess) -> None:
 
 def _waiting_rows(worker: WorkerProcess) -> dict[str, int]:
     """Rows that wait for each table where any do. Raises WorkerFailed."""
+    tables = _spark_tables(worker)
+    return {
+        table["table"].partition(".")[2]: table["waiting_rows"] for table in tables if table["waiting_rows"]
+    }
+
+
+def _spark_tables(worker: WorkerProcess) -> Sequence[Mapping[str, Any]]:
+    """What the worker tells of each. Raises WorkerFailed."""
     began = time.monotonic()
     while (status := _status(worker)) is None:
         _pause(began)
@@ -212,9 +230,7 @@ def _waiting_rows(worker: WorkerProcess) -> dict[str, int]:
     for table in tables:
         if table["error"] is not None:
             raise WorkerFailed(f"{table['table']} cannot be merged: {table['error']}")
-    return {
-        table["table"].partition(".")[2]: table["waiting_rows"] for table in tables if table["waiting_rows"]
-    }
+    return tables
 
 
 def _status(worker: WorkerProcess) -> WorkerStatus | None:

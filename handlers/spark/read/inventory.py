@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.held_segments import last_note, merged_segment
 from handlers.spark.locations import Locations
+from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.owner import Owner, fits, logs_below
-from handlers.spark.log.segment_file import BrokenLog, Head
+from handlers.spark.log.segment_file import BrokenLog, Head, Segment
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
 from handlers.spark.read.inspection import columns_of, head_of, log_of, version_of
@@ -59,8 +60,12 @@ class Facts:
     """Received, durable, and not in the Spark table yet."""
     waiting_rows: int = 0
     waiting_bytes: int = 0
+    waiting_statements: int = 0
+    """Statements of the source that are received and not followed yet."""
     source_time_ms: int | None = None
     """The newest source time of all, with what waits."""
+    view_source_time_ms: int | None = None
+    """The newest that views show: nothing of what is behind a statement that waits."""
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Topic -> partition -> the last offset that reached the table."""
     problems: Sequence[str] = ()
@@ -144,9 +149,10 @@ def _with_log(files: Files, found: Found, facts: Facts, merged: int) -> Facts:
     for (topic, partition), (offset, _) in sorted(heads[-1].marks.highest().items()):
         offsets.setdefault(topic, {})[partition] = offset
     segments = [head.segment for head in heads if head.segment.number > merged and head.segment.rows]
-    times = [segment.last_source_ms for segment in segments if segment.last_source_ms is not None]
-    newest = max([*times, *filter(None, [facts.merged_source_time_ms])], default=None)
-    facts = replace(facts, offsets=offsets, source_time_ms=newest)
+    newest = _newest(segments, facts)
+    facts = replace(facts, offsets=offsets, source_time_ms=newest, view_source_time_ms=newest)
+    if heads[-1].is_behind:
+        facts = _with_statements(files, found, facts, heads)
     size = sum(segment.bytes for segment in segments)
     if is_table:
         return replace(facts, files=len(segments), bytes=size, merged_source_time_ms=newest)
@@ -154,6 +160,34 @@ def _with_log(files: Files, found: Found, facts: Facts, merged: int) -> Facts:
     if facts.rows is None and not segments:
         facts = _noting(facts, "there is no table: the source dropped or renamed it, or it is still empty")
     return replace(facts, waiting_segments=len(segments), waiting_rows=rows, waiting_bytes=size)
+
+
+def _with_statements(files: Files, found: Found, facts: Facts, heads: Sequence[Head]) -> Facts:
+    """Until where views reach, of a log that ends behind a statement."""
+    followed = ToldHeld(files, found.ref.log_folder).look().followed
+    seen = head_of(files, found.ref.log_folder)
+    until = 0 if seen is None else seen.segment.number
+    shown = _newest([head.segment for head in heads if head.segment.number <= until], facts)
+    waiting = [
+        head.segment.statement
+        for head in heads
+        if head.segment.statement is not None and head.segment.number > followed
+    ]
+    facts = replace(facts, view_source_time_ms=shown, waiting_statements=len(waiting))
+    if not waiting:
+        return facts
+    one = waiting[0]
+    return _noting(
+        facts,
+        f"views end before {one.topic}[{one.partition}] offset {one.offset}, which is not followed yet: "
+        f"{one.sql or one.op}",
+    )
+
+
+def _newest(segments: Sequence[Segment], facts: Facts) -> int | None:
+    """The newest source time of these and of the table."""
+    times = [segment.last_source_ms for segment in segments if segment.last_source_ms is not None]
+    return max([*times, *filter(None, [facts.merged_source_time_ms])], default=None)
 
 
 def _missing_columns(head: Head, columns: Columns) -> str | None:

@@ -118,6 +118,7 @@ def test_status_tells_what_waits_and_what_is_in_the_tables(lake: Lake) -> None:
         "waiting_rows": 0,
         "waiting_bytes": 0,
         "waiting_seconds": 0.0,
+        "views_wait": False,
         "merged_source_time_ms": 1_790_000_000_128,
         "error": None,
     }

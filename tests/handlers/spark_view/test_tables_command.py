@@ -15,6 +15,8 @@ from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import fenced
 from handlers.spark.delta.commits.held_segments import last_note
 from handlers.spark.log.marks import Marks
+from handlers.spark.log.statement import Statement, columns_of
+from handlers.spark.rows.added import log_schema
 
 COLUMNS = "id BIGINT, name STRING, price INT"
 SECOND = datetime(2026, 11, 21, 8, 0, 1, tzinfo=UTC)
@@ -79,7 +81,9 @@ def test_rows_sizes_times_and_offsets_with_what_waits(stage: Stage) -> None:
         "merged_source_time_ms": MILLISECONDS,
         "waiting_segments": 1,
         "waiting_rows": 2,
+        "waiting_statements": 0,
         "source_time_ms": MILLISECONDS + 8000,
+        "view_source_time_ms": MILLISECONDS + 8000,
         "offsets": {"cdc": {"0": 44, "1": 9}},
         "problems": [],
         "unread": False,
@@ -95,6 +99,26 @@ def test_rows_sizes_times_and_offsets_with_what_waits(stage: Stage) -> None:
         orders.path,
     ):
         assert shown in out
+
+
+def test_what_waits_behind_a_statement_is_told_and_until_where_views_reach(stage: Stage) -> None:
+    orders = stage.table()
+    orders.table(COLUMNS)
+    orders.put(row(1))
+    rows = log_schema(ORDERS, mode="replica", prefix="_")
+    statement = Statement(
+        "ddl", "ALTER TABLE orders ...", 0, "cdc", 0, 17, 0, ("cdc",), ("id",), ("id",), columns_of(rows)
+    )
+    orders.log.append(rows.empty_table(), orders.marks, key=["id"], statement=statement)
+    orders.put(row(2, source_time=SECOND.replace(second=9)))
+    [told] = listed(stage).values()
+    assert (told["waiting_rows"], told["waiting_statements"]) == (2, 1)
+    assert (told["source_time_ms"], told["view_source_time_ms"]) == (MILLISECONDS + 8000, MILLISECONDS)
+    assert told["problems"] == [
+        "views end before cdc[0] offset 17, which is not followed yet: ALTER TABLE orders ..."
+    ]
+    assert "2 rows, " in (out := stage.run("tables")[1])
+    assert ", 1 statement" in out
 
 
 def test_tables_are_found_without_a_log_and_logs_without_a_table(stage: Stage) -> None:

@@ -101,7 +101,8 @@ class LogEnd:
         waiting = self._unmerged.segments()
         if sum(each.bytes for each in waiting) > _MOST_SHOWN:
             return False
-        last = waiting[0].number - 1 if waiting else self._log.last
+        # Those without rows are of earlier columns.
+        last = next((each.number for each in waiting if each.rows), self._log.last + 1) - 1
         self._log.show(last, self._log.last)
         rows = self._work.no_rows(self.shape)
         mark = self._log.append(rows, self._log.marks, key=self.shape.key, shows=True)

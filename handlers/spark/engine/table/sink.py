@@ -79,6 +79,11 @@ class TableSink:
         return self._log.last_put
 
     @property
+    def views_wait(self) -> bool:
+        """Whether views do not show all that was put: a statement before it is not followed yet."""
+        return self._log.is_behind
+
+    @property
     def merged_source_ms(self) -> int | None:
         """The source time of the newest change that this worker brought into the Spark table."""
         return self._unmerged.merged_source_ms
