@@ -142,9 +142,15 @@ def test_who_loads_the_log_ends_what_a_writer_began_that_died_before_views_could
 
 
 def test_what_others_removed_is_not_shown_again(log: SegmentLog, tmp_path: Path) -> None:
-    other = opened(tmp_path / "pending")
-    log.append(SCHEMA.empty_table(), log.marks, key=["id"], shows=True)
-    log.remove(3)
+    class Meanwhile(LocalFiles):
+        def read(self, path: str) -> bytes:
+            data = super().read(path)
+            log.append(SCHEMA.empty_table(), log.marks, key=["id"], shows=True)
+            log.remove(3)
+            return data
+
+    other = SegmentLog(Meanwhile(), str(tmp_path / "pending"))
+    other.load()
     other.show(2, 3)
     assert shown(log) == [4]
 
