@@ -127,6 +127,7 @@ class TableSink:
         with self._taking:
             self._end.is_loaded = self._end.is_loaded and not self.is_behind()
             self._end.load_once()
+            self._show()
 
     def is_behind(self) -> bool:
         """Whether another worker has put segments since this one looked."""
@@ -244,10 +245,14 @@ class TableSink:
         self._merges.merge()
         if self._log.is_behind:
             with self._taking:
-                try:
-                    self._end.show()
-                except SegmentTaken:
-                    self._end.is_loaded = False
+                self._show()
+
+    def _show(self) -> None:
+        """Let views read on behind statements that are followed."""
+        try:
+            self._end.show()
+        except SegmentTaken:
+            self._end.is_loaded = False  # another worker writes this log, too
 
     def optimize(self, min_files: int) -> None:
         """Rewrite small files as larger ones, if the table has so many."""
