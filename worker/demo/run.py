@@ -149,7 +149,7 @@ def _watch(screen: Screen, worker: WorkerProcess, played: Played) -> _Handled:
                     break
             _pause(began)
     seconds = time.monotonic() - began
-    screen.done(f"{end:,} messages handled: durable, in the views, and committed", seconds)
+    screen.done(f"{end:,} messages handled: durable and committed", seconds)
     return _Handled(handled, [lane.busy_seconds for lane in status.lanes], most)
 
 
