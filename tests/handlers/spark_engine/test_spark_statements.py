@@ -145,6 +145,7 @@ def test_a_view_shows_what_is_behind_a_statement_though_it_is_not_merged(
         broken.setattr(TableWork, "apply", raising)
         with pytest.raises(SparkFailure, match="cut here"):
             lake.sink().merge()
+        assert lake.spark.table(made).collect() == [], "what was before it is not seen again"
         lake.take(row(3, 8, "b"))
         assert lake.view() == [(7, "a"), (8, "b")]
         assert sorted(map(tuple, lake.spark.table(made).collect())) == [(7, "a"), (8, "b")]
