@@ -254,12 +254,14 @@ class TargetUnavailable(Exception):
     applied.
 
     The batch is tried again until the target is back, without using up its attempts; its table shows as
-    blocked meanwhile. `retry_after`: seconds that the target asked to wait, if it did.
+    blocked meanwhile. `retry_after`: seconds that the target asked to wait, if it did. `others_go_on`: only
+    this table's batches wait, and the handler's other tables are handled as before.
     """
 
-    def __init__(self, reason: str, *, retry_after: float | None = None) -> None:
+    def __init__(self, reason: str, *, retry_after: float | None = None, others_go_on: bool = False) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
+        self.others_go_on = others_go_on
 
 
 class StopWorker(Exception):

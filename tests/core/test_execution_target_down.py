@@ -55,6 +55,42 @@ def test_a_target_may_ask_for_a_longer_wait_within_reason(asked: object, wait: f
     assert run.delay == pytest.approx(wait, abs=0.02)
 
 
+def test_a_table_that_is_held_up_alone_keeps_no_other_one_waiting_and_uses_up_no_attempt() -> None:
+    def script(batch: Batch) -> None:
+        raise TargetUnavailable("a statement waits", retry_after=20, others_go_on=True)
+
+    notes, circuit, handler = Notes(), Circuit(Clock()), Scripted(script)
+    made, run = batch_of(handler, 3, attempts=1)
+    other, other_run = batch_of(Scripted(lambda _: None), 1)
+    run.circuit = other_run.circuit = circuit
+    for _ in range(3):
+        assert run.step(made, notes, lambda: 0.5) is Step.BLOCKED
+        assert run.delay == 20.0
+        assert circuit.closed
+    assert other_run.step(other, notes, lambda: 0.5) is Step.DONE
+    assert notes.downs == []
+    assert str(run.error) == "a statement waits"
+    handler.script = lambda _: None
+    assert run.step(made, notes, lambda: 0.5) is Step.DONE
+    assert [attempt for attempt, _ in handler.calls] == [1] * 4
+
+
+def test_a_table_that_is_held_up_alone_tells_that_the_target_is_back() -> None:
+    clock, notes = Clock(), Notes()
+    made, run = batch_of(handler := Scripted(down), 1)
+    run.circuit = Circuit(clock)
+    assert run.step(made, notes, lambda: 0.5) is Step.BLOCKED
+
+    def held(_batch: Batch) -> None:
+        raise TargetUnavailable("a statement waits", others_go_on=True)
+
+    handler.script = held
+    clock.now += 60.0
+    assert run.step(made, notes, lambda: 0.5) is Step.BLOCKED
+    assert run.circuit.closed
+    assert notes.ups == [60.0]
+
+
 def test_while_the_target_is_down_others_are_not_even_tried() -> None:
     clock, notes = Clock(), Notes()
     circuit = Circuit(clock)

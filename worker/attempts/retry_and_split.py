@@ -147,11 +147,14 @@ class HandlerRun:
         if error is not None:
             watch.failed(self.name, error)
             self.error = error
-        if isinstance(error, TargetUnavailable):
+        if isinstance(error, TargetUnavailable) and not error.others_go_on:
             return self._unavailable(work, error, watch, random)
         down = self.circuit.answered(self.turn)
         if down is not None:
             watch.target_up(self.name, down)
+        if isinstance(error, TargetUnavailable):
+            self.delay = max(backoff(work.rule.retry, 1, random), seconds_to_wait(error.retry_after))
+            return Step.BLOCKED
         if error is None:
             self._pass(end)
             return None
