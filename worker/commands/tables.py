@@ -87,7 +87,7 @@ def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
             print(f"-- has no log: read {table.ref.sql}\n")
             continue
         try:
-            sql = shown_sql(table.ref, head, lake.entry.options.prefix, columns)
+            sql = shown_sql(lake.files, table.ref, head, lake.entry.options.prefix, columns)
         except NothingToSee as reason:
             print(f"-- {reason}\n")
             continue

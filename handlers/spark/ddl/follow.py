@@ -7,7 +7,7 @@ one did. The steps of a statement that fails are written down, too: it may come 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -77,14 +77,15 @@ def follow(
     key: Key | None = None,
     topics: Sequence[str] = (),
     fence: str = "",
+    look_again: Callable[[], None] = lambda: None,
 ) -> DDLResult:
     """Do in the Delta tables what a change with op `ddl` or `truncate` did in the source.
 
     All earlier changes of `database.table` (where the change's record belongs) are in its Delta table.
     `session` is the caller's own: its confs are set and unset. `mode`: `replica` or `history`. `key`: the
     table's key columns so far, where they are known. `topics`: the name of the change's topic by which is
-    noted what is done, if not its own, then others that an earlier attempt may have used. `fence`: see
-    Target. What `rules` switch off, and what an earlier attempt did, is passed over.
+    noted what is done, if not its own, then others that an earlier attempt may have used. `fence`,
+    `look_again`: see Target. What `rules` switch off, and what an earlier attempt did, is passed over.
 
     Raises Rejected for a statement that cannot be read, or gives a column a type that its values do not take:
     nothing of it was done then; also for a table whose place holds other files. Else what Spark and the files
@@ -106,6 +107,7 @@ def follow(
         most_commits=20 + 3 * len(statement),
         also_at=places[1:],
         fence=fence,
+        look_again=look_again,
         kept=kept.look(),
     )
     work = _Work(target, {} if key is None else {own: key})

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from handlers.api import Rejected
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import exists
 from handlers.spark.delta.properties import MADE, of_new_table
 from handlers.spark.delta.statements import listed, literal
+from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["save"]
+__all__ = ["check_free", "save"]
 
 _FIRST = "binlane_first"
 
@@ -58,3 +60,17 @@ def _make(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
             raise MergeConflict(f"{ref}: another writer has just made it") from error
         # A folder without a version: what an attempt left that did not commit.
         session.sql(f"CREATE OR REPLACE {sql}")
+
+
+def check_free(files: Files, path: str) -> None:
+    """Delta would make a table around the files that are there, and VACUUM remove them. Raises Rejected."""
+    found = [
+        each.name
+        for each in files.list(path)
+        if not each.name.startswith(("_", ".")) and (not each.is_folder or "=" in each.name)
+    ]
+    if found:
+        raise Rejected(
+            f"{path} holds files ({min(found)} ...) that are no Delta table: move them away, or give the "
+            f"handler another path"
+        )

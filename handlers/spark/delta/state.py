@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -21,7 +22,8 @@ class TableState:
     """A Delta table's newest version."""
 
     columns: StructType
-    is_partitioned: bool
+    partitions: tuple[str, ...]
+    """The columns that it is partitioned by."""
     properties: Mapping[str, str]
     bytes: int
     """Of its files."""
@@ -39,14 +41,16 @@ def look(session: SparkSession, ref: TableRef) -> TableState | None:
             return None
         metadata = snapshot.metadata()
         known = snapshot.sizeInBytesIfKnown()
+        java: Any = session._jvm
+        as_java = java.scala.jdk.javaapi.CollectionConverters.asJava
         return TableState(
             StructType.fromJson(json.loads(metadata.schemaString())),
-            not metadata.partitionColumns().isEmpty(),
-            dict(session._jvm.scala.jdk.javaapi.CollectionConverters.asJava(metadata.configuration())),  # type: ignore[union-attr]
+            tuple(as_java(metadata.partitionColumns())),
+            dict(as_java(metadata.configuration())),
             int(known.get() if known.isDefined() else snapshot.sizeInBytes()),
         )
     columns = schema(session, ref)
     if columns is None:
         return None
     [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
-    return TableState(columns, bool(detail.partitionColumns), detail.properties, detail.sizeInBytes)
+    return TableState(columns, tuple(detail.partitionColumns), detail.properties, detail.sizeInBytes)

@@ -80,7 +80,7 @@ def create_views(
         if head is None:
             continue
         try:
-            sql = shown_sql(ref, head, prefix, columns_of(spark, ref))
+            sql = shown_sql(files, ref, head, prefix, columns_of(spark, ref))
         except NothingToSee:
             continue
         name = names.format(database=owner.database, table=owner.table)

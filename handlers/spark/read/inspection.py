@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from handlers.spark.delta.commits.held_segments import merged_segment
+from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.owner import owner_of
 from handlers.spark.log.segment_file import Head, read_head
 from handlers.spark.log.segment_folder import BEHIND
 from handlers.spark.log.store_choice import AnySpark
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.read.view import Columns, view_sql
+from handlers.spark.read.view import Columns, NothingToSee, view_sql
 from handlers.spark.rows.added import Mode, shape_of_log
 from handlers.spark.rows.shape import Shape
 from handlers.spark.runtime.errors import says_no_table
@@ -155,7 +156,7 @@ def newest_sql(session: SparkSession, files: Files, ref: TableRef, prefix: str) 
             if columns is None:
                 raise LookupError(f"there is neither a table {ref} nor a log of it in {ref.log_folder}")
             return f"SELECT * FROM {ref.sql} VERSION AS OF {version}"
-        sql = shown_sql(ref, head, prefix, columns, version, beyond=merged)
+        sql = shown_sql(files, ref, head, prefix, columns, version=version, beyond=merged)
         # Whoever merged since may have removed segments that this version does not hold yet.
         if version is None or version_of(session, ref) == version:
             return sql
@@ -163,18 +164,37 @@ def newest_sql(session: SparkSession, files: Files, ref: TableRef, prefix: str) 
 
 
 def shown_sql(
+    files: Files,
     ref: TableRef,
     head: Head,
     prefix: str,
     columns: Columns | None,
-    version: int | None = None,
     *,
+    version: int | None = None,
     beyond: int = 0,
 ) -> str:
-    """`view_sql` of a table whose log ends with `head`."""
+    """`view_sql` of a table whose log ends with `head`, as far as views read it. Raises NothingToSee."""
     mode = mode_of(head.schema, prefix)
     shape: Shape = shape_of_log(head.schema, head.key, mode=mode, prefix=prefix)
+    if head.segment.statement is not None:
+        after = shape_of_log(*head.segment.after, mode=mode, prefix=prefix)
+        if ToldHeld(files, ref.log_folder).look().followed >= head.segment.number:
+            shape = _without_gone(ref, shape, after, is_kept=version is None)
     return view_sql(ref, shape, mode=mode, prefix=prefix, columns=columns, version=version, beyond=beyond)
+
+
+def _without_gone(ref: TableRef, shape: Shape, after: Shape, *, is_kept: bool) -> Shape:
+    """The columns of a log of which views read nothing yet that is behind a statement, which is followed:
+    without those that the table has not got any more. `is_kept`: for a view that is asked later, too, when
+    there are rows with all columns."""
+    there = {name.lower() for name in after.schema.names}
+    fields = [field for field in shape.schema if field.name.lower() in there]
+    if is_kept and len(fields) < len(there):
+        raise NothingToSee(
+            f"{ref} has got other columns a moment ago, and no row with these is to be seen yet: make the "
+            f"view when the worker has gone on"
+        )
+    return Shape(pa.schema(fields), after.key)
 
 
 def _merged(session: SparkSession, files: Files, ref: TableRef) -> int:

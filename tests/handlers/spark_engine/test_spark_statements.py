@@ -1,5 +1,5 @@
-"""Statements in the log: a lane waits for none, each is followed once in its place, whatever is cut short,
-and views show nothing of what is behind one before it is followed."""
+"""Statements in the log: a lane waits for none, and each is followed once in its place, whatever is cut
+short."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
-from handlers.spark.read.current import create_views
 
 WITH_STOCK = {**TYPES, "stock": "int"}
 
@@ -113,48 +112,6 @@ def test_statements_and_what_comes_behind_them_are_durable_without_spark(
     else:
         kept = lake.spark.read.format("delta").load(str(lake.folder / "lake/shop/orders")).where("_current")
         assert sorted(map(tuple, kept.select("id", "name", "stock").collect())) == RESULT
-
-
-def test_a_view_shows_what_is_behind_a_statement_when_it_is_followed(lake: Lake) -> None:
-    lake.take(STREAM[0])
-    lake.take(STREAM[1])
-    assert lake.view() == [(1, "lost"), (2, "lost")]
-    for each in STREAM[2:]:
-        lake.take(each)
-    [made] = create_views(lake.spark, str(lake.folder / "lake")).values()
-    before = [(1, "lost"), (2, "lost")]
-    assert lake.view() == before
-    assert sorted(map(tuple, lake.spark.table(made).collect())) == before
-    lake.sink().merge()
-    assert lake.view() == lake.rows() == RESULT
-    lake.take(row(8, 5, "f", stock=3))
-    assert lake.view() == [*RESULT, (5, "f", 3)]
-    assert lake.status()["waiting_rows"] == 1
-
-
-def test_a_view_shows_what_is_behind_a_statement_though_it_is_not_merged(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So it does not fall behind while changes flow."""
-    lake.take(STREAM[0])
-    lake.sink().merge()
-    [made] = create_views(lake.spark, str(lake.folder / "lake")).values()
-    lake.take(truncate(1))
-    lake.take(row(2, 7, "a"))
-    with monkeypatch.context() as broken:
-        broken.setattr(TableWork, "apply", raising)
-        with pytest.raises(SparkFailure, match="cut here"):
-            lake.sink().merge()
-        assert lake.spark.table(made).collect() == [], "what was before it is not seen again"
-        lake.take(row(3, 8, "b"))
-        assert lake.view() == [(7, "a"), (8, "b")]
-        assert sorted(map(tuple, lake.spark.table(made).collect())) == [(7, "a"), (8, "b")]
-        assert lake.rows() == []
-    lake.crash()
-    lake.take(row(4, 7, "c"))
-    assert lake.view() == [(7, "c"), (8, "b")]
-    lake.sink().merge()
-    assert lake.view() == lake.rows() == [(7, "c"), (8, "b")]
 
 
 def raising(*_: Any, **__: Any) -> NoReturn:
@@ -281,31 +238,6 @@ def test_workers_merge_one_log_side_by_side(lake: Lake) -> None:
     lake.sink().merge()
     assert lake.rows() == RESULT
     assert operations(lake, "DELETE", "ADD COLUMNS") == ["DELETE", "ADD COLUMNS"]
-
-
-@pytest.mark.usefixtures("told_to_merge")
-def test_a_statement_that_cannot_be_followed_holds_its_table_and_says_which_until_it_is_switched_off(
-    make_lake: MakeLake,
-) -> None:
-    lake = make_lake(partition_by=["name"])
-    lake.take(row(0, 1, "a"))
-    lake.sink().merge()
-    lake.take(ddl(1, "ALTER TABLE orders DROP COLUMN name"))
-    lake.take(change(2, {"id": 2}, {"id": "int"}))
-    for _ in range(3):
-        with pytest.raises(
-            SparkFailure, match=r"^shop\.orders, cdc\[0\] offset 1: .*Dropping partition columns \(name\)"
-        ):
-            lake.sink().merge()
-    assert "offset 1" in str(lake.status()["error"])
-    with pytest.raises(SparkFailure, match=r"offset 1"):
-        lake.take(change(3, {"id": 3}, {"id": "int"}))
-    assert lake.view() == lake.rows() == [(1, "a")]
-    lake.options["ddl"] = {"drop_columns": False}
-    lake.crash()
-    lake.take(change(3, {"id": 3}, {"id": "int"}))
-    lake.sink().merge()
-    assert lake.rows() == [(1, "a"), (2, None), (3, None)]
 
 
 def test_a_statement_whose_values_may_refuse_it_is_judged_before_its_batch_is_done(lake: Lake) -> None:

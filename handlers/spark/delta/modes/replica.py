@@ -136,7 +136,7 @@ def _can_be_written_anew(table: TableState, segments: Sequence[Segment], shape: 
     return (
         table.bytes <= _SMALL
         and sum(segment.rows for segment in segments) <= _FEW
-        and not table.is_partitioned
+        and not table.partitions
         and {name.casefold() for name in table.columns.names}
         == {name.casefold() for name in shape.schema.names}
         and not any(table.properties.get(name) == "true" for name in _ROWS_HAVE_AN_IDENTITY)

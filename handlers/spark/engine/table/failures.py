@@ -6,10 +6,11 @@ import re
 
 from handlers.api import Rejected, StopWorker, TargetUnavailable
 from handlers.progress.topic_ids import FormerTopic
+from handlers.spark.log.statement import Statement
 from handlers.spark.log.stores.interface import FilesError
 from handlers.spark.runtime.session import SharedSpark
 
-__all__ = ["SparkFailure", "explained"]
+__all__ = ["LogFailure", "SparkFailure", "cannot_follow", "explained"]
 
 # What Java says of a disk that is no fault of what is written.
 _FULL = re.compile("No space left on device|Disk quota exceeded|Read-only file system")
@@ -18,6 +19,22 @@ _FULL = re.compile("No space left on device|Disk quota exceeded|Read-only file s
 class SparkFailure(RuntimeError):
     """Spark, or the file system of its tables, could not do what it was asked; the message says what, for
     which table and from which offset on."""
+
+
+class LogFailure(SparkFailure):
+    """A statement in the table's log cannot be followed, or rows there have no place in the table: no fault
+    of the batch that comes next."""
+
+
+def cannot_follow(statement: Statement, where: str, error: Exception) -> LogFailure:
+    """What to do about a statement in the log; `where`: its table and offset."""
+    told = str(error)
+    told = told if told.startswith(where) else f"{where}: {told}"
+    return LogFailure(
+        f"{told}. The statement ({statement.sql or statement.op}) is in the table's log, and what came "
+        f"behind it waits there: change the table by hand to what the statement would have made of it; or "
+        f"switch its kind off (`ddl`) and start the worker anew, which passes it over"
+    )
 
 
 def explained(error: Exception, where: str, spark: SharedSpark) -> Exception:

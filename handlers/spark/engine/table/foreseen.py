@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql.types import StructField
 
 from handlers.api import Change
 from handlers.mysql.ddl import (
@@ -23,15 +24,58 @@ from handlers.mysql.ddl import (
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.mysql.types import read_type
 from handlers.spark.ddl.conversions import can_widen
+from handlers.spark.delta.evolving import spark_schema
+from handlers.spark.delta.state import TableState
 from handlers.spark.log.statement import Statement, columns_of
 from handlers.spark.rows.added import Mode, log_schema, reserved_names
 from handlers.spark.rows.column_types import column_type, spark_name
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["Foreseen"]
+__all__ = ["Foreseen", "SeenTable"]
 
 _SPELLED = ("time", "set", "binary")
 """Values of these may change though Spark's type does not."""
+
+
+# Of a column's metadata, what Delta writes for tables that binlane makes, and what stands in no one's way.
+_PLAIN = frozenset(
+    (
+        "delta.columnMapping.id",
+        "delta.columnMapping.physicalName",
+        "delta.columnMapping.nested.ids",
+        "delta.typeChanges",
+        "comment",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTable:
+    """A table that was seen to have just the columns of a shape, of the same types; of a history: to have all
+    of them, as it keeps what the source has dropped. Nothing is declared of them that refuses a statement."""
+
+    shape: Shape
+    fixed: frozenset[str]
+    """Columns that no statement changes without a look, in lower case: the table is partitioned by them."""
+
+    @classmethod
+    def of(
+        cls, table: TableState | None, shape: Shape, *, mode: Mode, prefix: str, partition_by: Sequence[str]
+    ) -> SeenTable | None:
+        """None: it is another one. `table`: None where there is none, so that the first rows make it.
+        `partition_by`: of new tables."""
+        partitions = tuple(partition_by) if table is None else (*partition_by, *table.partitions)
+        seen = cls(shape, frozenset(name.casefold() for name in partitions))
+        if table is None:
+            return seen
+        declared = any(name.startswith("delta.constraints.") for name in table.properties)
+        if declared or any(set(field.metadata or ()) - _PLAIN for field in table.columns.fields):
+            return None
+        added = reserved_names(mode, prefix) if mode == "history" else ()
+        there = {_type_of(field) for field in table.columns.fields if field.name.lower() not in added}
+        wanted = {_type_of(field) for field in spark_schema(shape.schema).fields}
+        is_it = wanted <= there if mode == "history" else wanted == there
+        return seen if is_it else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +87,8 @@ class Foreseen:
     overrides: Mapping[str, pa.DataType]
     mode: Mode
     prefix: str
+    fixed: Collection[str] | None = ()
+    """As in SeenTable; None: the table's columns are not known, and so only a truncate is foreseen."""
 
     def statement(self, change: Change, shape: Shape, topics: Sequence[str]) -> Statement | None:
         """The change as an entry of the log, where `after` knows. `topics`: `Marks.names`."""
@@ -73,6 +119,8 @@ class Foreseen:
         except StatementError:
             return None
         kinds = {type(one) for one in operations}
+        if kinds != {TruncateTable} and self._is_fixed(operations):
+            return None
         if not operations or any(one.table != self.own or self.rules.switch_off(one) for one in operations):
             return None
         if len(kinds) > 1 or (kinds == {RenameColumn} and len(operations) > 1):
@@ -81,6 +129,11 @@ class Foreseen:
         for operation in operations:
             fields = None if fields is None else self._followed(operation, fields, shape.key)
         return None if not fields else Shape(pa.schema(fields), shape.key)
+
+    def _is_fixed(self, operations: Sequence[Operation]) -> bool:
+        if self.fixed is None:
+            return True
+        return any(_is_in(self.fixed, name) for one in operations for name in _columns_of(one))
 
     def _followed(
         self, operation: Operation, fields: list[pa.Field], key: Collection[str]
@@ -133,6 +186,21 @@ class Foreseen:
 
     def _type(self, column: Column) -> pa.DataType:
         return self.overrides.get(column.name, column_type(column.type).arrow)
+
+
+def _columns_of(operation: Operation) -> tuple[str, ...]:
+    match operation:
+        case AddColumn(column=column) | ModifyColumn(column=column):
+            return (column.name,)
+        case DropColumn(name=name):
+            return (name,)
+        case RenameColumn(name=name, to=new):
+            return (name, new)
+    return ()
+
+
+def _type_of(field: StructField) -> tuple[str, str]:
+    return field.name.casefold(), field.dataType.simpleString()
 
 
 def _is(field: pa.Field, name: str) -> bool:

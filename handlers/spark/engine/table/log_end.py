@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from handlers.api import Change
 from handlers.spark.delta.commits.exactly_once import check_goes_on
+from handlers.spark.engine.table.foreseen import SeenTable
 from handlers.spark.engine.table.merges import Merges
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.last_seen_table import Held, Told
@@ -46,15 +47,19 @@ class LogEnd:
         self._unmerged = merges.unmerged
         self._sign = sign
         self._offer = offer
+        # By the segment of a statement that was put here: the shapes before and behind it.
+        self._put_here: dict[int, tuple[Shape, Shape]] = {}
+        self._is_sure = True  # that what waits leads to the shape
 
     def put(self, rows: pa.Table, shape: Shape, marks: Marks, *, partial: bool = False) -> None:
         """Put the next segment, when the table holds what has to be in it before.
 
         Behind a statement that is not followed yet, rows of the shape that it leads to wait for nothing.
-        Raises Rejected, SegmentTaken, and what Spark or the file system raises."""
+        Raises Rejected, LogFailure, SegmentTaken, and what Spark or the file system raises."""
         is_other = shape != self.shape
         most = self._work.options.merge.max_waiting
-        if not self.show() and (is_other or partial or self._unmerged.waiting().bytes > most):
+        is_free = self._is_sure and not is_other and not partial
+        if not self.show() and not (is_free and self._unmerged.waiting().bytes <= most):
             self._catch_up()
         if self._work.merges and not self._log.is_behind:
             is_new = is_other or not self.is_fitted
@@ -63,7 +68,7 @@ class LogEnd:
             if is_new or partial or self._unmerged.has_partial or self._unmerged.waiting().bytes > most:
                 self._merges.merge()
             if is_new:
-                self._work.fit(shape, is_first=self._log.last == 0)
+                self._merges.seen = self._work.fit(shape, is_first=self._log.last == 0)
                 self.is_fitted = True
         segment = self._log.append(rows, marks, key=shape.key, partial=partial)
         self.shape = shape
@@ -79,7 +84,11 @@ class LogEnd:
         before = self.shape
         if before is None or not before.schema.names:
             return False
-        statement = self._work.statement(change, before, topics)
+        known = self._known(before)
+        if known is None and not self.is_fitted:
+            return False
+        foreseen = self._work.foreseen(None if known is None else known.fixed)
+        statement = foreseen.statement(change, before, topics)
         if statement is None:
             return False
         if self._unmerged.waiting().bytes > self._work.options.merge.max_waiting:
@@ -87,9 +96,26 @@ class LogEnd:
         rows = self._work.no_rows(before)
         segment = self._log.append(rows, marks, key=before.key, statement=statement)
         self.shape = self._shape_after(segment)
+        self._put_here[segment.number] = before, self.shape
         self._unmerged.add(segment, self.shape)
         self._offer()
         return True
+
+    def _known(self, shape: Shape) -> SeenTable | None:
+        """The table as it will be when all that waits is brought in, if that has just the columns of this
+        shape; None: that is not known, and only a look at it could tell."""
+        known = self._merges.seen
+        waiting = [each.number for each in self._unmerged.segments() if each.statement is not None]
+        self._put_here = {number: self._put_here[number] for number in waiting if number in self._put_here}
+        if known is None:
+            return None
+        leads_to = known.shape
+        for number in waiting:
+            shapes = self._put_here.get(number)
+            if shapes is None or leads_to not in shapes:
+                return None
+            leads_to = shapes[1]
+        return known if leads_to == shape else None
 
     def show(self) -> bool:
         """Let views read what is behind statements, if all are followed, and what is put from now on; whether
@@ -108,9 +134,15 @@ class LogEnd:
         mark = self._log.append(rows, self._log.marks, key=self.shape.key, shows=True)
         self._unmerged.add(mark, self.shape)
         self.is_fitted = self._merges.fits
+        self._is_sure = True
         # Their columns are others, and what a statement removed is not to be seen again.
         self._merges.remove(last)
         return True
+
+    def forget_table(self) -> None:
+        """DDL changes it: look anew before the next rows."""
+        self.is_fitted = False
+        self._merges.seen = None
 
     def _catch_up(self) -> None:
         """Wait until the statements are followed, and all is merged. Raises as `put`."""
@@ -152,6 +184,8 @@ class LogEnd:
         # Rows were put when the table was seen to hold them, and nobody waits for it to be seen again: that
         # takes Spark, and a worker that was killed is to take batches again at once.
         self.is_fitted = self._log.has_rows_last
+        self._put_here = {}
+        self._merges.seen = None
         if self._log.is_behind:
             self._merges.fit_first()
         schema = self._log.schema
@@ -166,11 +200,19 @@ class LogEnd:
                 if each.statement is None or each.number > told.followed
             ]
             self._unmerged.replace(waiting)
+            self._is_sure = all(self._is_foreseen(each, after) for each, after in waiting)
             if self.is_fitted or any(each.rows for each, _ in waiting):
                 self._merges.fit_first()
             if self._unmerged.waiting().rows:
                 self._offer()
         self.is_loaded = True
+
+    def _is_foreseen(self, segment: Segment, after: Shape) -> bool:
+        """Whether a statement leads to what whoever put it foresaw: its kind may be switched off by now."""
+        if segment.statement is None:
+            return True
+        before = self._work.shape_of_log(segment.schema, segment.statement.key_before)
+        return self._work.foreseen().after(segment.statement.change, before) == after
 
     def _shape_after(self, segment: Segment) -> Shape:
         """Of its rows, or of those behind its statement."""

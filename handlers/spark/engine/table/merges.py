@@ -13,7 +13,8 @@ from contextlib import nullcontext, suppress
 
 from handlers.api import Rejected, TargetUnavailable
 from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
-from handlers.spark.engine.table.failures import SparkFailure
+from handlers.spark.engine.table.failures import LogFailure
+from handlers.spark.engine.table.foreseen import SeenTable
 from handlers.spark.engine.table.waiting import Unmerged
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.last_seen_table import Held
@@ -25,6 +26,7 @@ __all__ = ["Merges"]
 
 _ROUNDS = 8
 """Of one merge, while other workers write the same table."""
+_PATIENCE = 60.0
 
 
 class Merges:
@@ -49,6 +51,9 @@ class Merges:
         self._told = Held()
         self._handed_over = False  # to another sink, or another worker
         self._fits = True  # no reason is known why the table should not hold the rows that wait
+        self._is_doubtful = False  # the last commit failed, whatever the reason
+        self.seen: SeenTable | None = None
+        """The table as it is between two commits, if its columns are known; any thread may tell."""
 
     def let_go(self) -> None:
         """Forget what waits. A commit that runs goes on; none begins after it."""
@@ -84,6 +89,11 @@ class Merges:
                 self._work.told_held.tell_left(self._log.last)
 
     @property
+    def patience(self) -> float:
+        """Seconds until a batch that waits for what failed is to try it again."""
+        return min(_PATIENCE, 2.0**self.faults)
+
+    @property
     def fits(self) -> bool:
         """Whether no reason is known why the table should not hold the rows behind the last statement."""
         return self._fits
@@ -91,6 +101,7 @@ class Merges:
     def fit_first(self) -> None:
         """Before the next commit, for somebody may have changed the table since the last one."""
         self._fits = False
+        self.seen = None
 
     def merge(self) -> None:
         """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
@@ -134,10 +145,15 @@ class Merges:
                     return
                 self._follow(segments[0], segments[0].statement, shape)
             if rows:
-                if not self._fits:
-                    self._fit(shape)
-                with self._size.attempt(sum(segment.bytes for segment in rows)):
-                    self._work.apply(rows, shape, after=self._held.last)
+                if self._is_doubtful or not self._fits:
+                    self._fit(shape, segments[-1].number)
+                try:
+                    with self._size.attempt(sum(segment.bytes for segment in rows)):
+                        self._work.apply(rows, shape, after=self._held.last)
+                except Exception:
+                    self._is_doubtful = True  # the next attempt mends the table's columns, if it is these
+                    self.seen = None
+                    raise
                 self.holds(Held(rows[0].number, rows[-1].number))
             self.unmerged.merged(segments[-1].number)
         self._size.done()
@@ -147,25 +163,33 @@ class Merges:
         held, told = self._work.held(), self._work.told_held.look()
         if held.last > segment.number:
             raise MergeConflict(f"{self._name}: another worker has brought in what is behind a statement")
-        self._fits = False
+        self.fit_first()
         if told.followed >= segment.number:
             return
         # A view shows all before the statement from the table alone, as what it reads besides would come
         # back; and it needs a file, of which the columns are still those before.
         self._log.show(segment.number - 1, segment.number)
         self.remove(segment.number - 1)
-        self._work.follow_entry(statement)
+        self._work.follow_entry(statement, lambda: self._check_not_followed(segment.number))
         self._work.told_held.tell_followed(segment.number)
-        with suppress(SparkFailure):  # it is told when there are rows
-            self._fit(shape)
+        with suppress(LogFailure):  # it is told when there are rows
+            self._fit(shape, segment.number)
 
-    def _fit(self, shape: Shape) -> None:
-        """See to it that the table holds what waits. Raises SparkFailure: it is not the batch's own."""
+    def _check_not_followed(self, number: int) -> None:
+        """Raises MergeConflict where another worker has followed this statement, or a later one."""
+        if self._work.told_held.look().followed >= number:
+            raise MergeConflict(f"{self._name}: another worker has followed a statement")
+
+    def _fit(self, shape: Shape, number: int) -> None:
+        """See to it that the table holds what waits up to this segment. Raises LogFailure: it is not the
+        batch's own; and MergeConflict."""
+        # The columns of what is before a later statement are not to come back.
+        self._check_not_followed(number + 1)
         try:
-            self._work.fit(shape)
+            self.seen = self._work.fit(shape)
         except Rejected as error:
-            raise SparkFailure(f"{self._received()}: {error}") from error
-        self._fits = True
+            raise LogFailure(f"{self._received()}: {error}") from error
+        self._fits, self._is_doubtful = True, False
 
     def _look_anew(self, error: Exception) -> bool:
         """Drop what other workers have merged meanwhile; whether there is reason to try again.

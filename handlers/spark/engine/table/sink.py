@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Sequence
 import pyarrow as pa
 from msgspec.structs import replace
 
-from handlers.api import Batch, Change, PartialFailure, Rejected
+from handlers.api import Batch, Change, PartialFailure, Rejected, TargetUnavailable
 from handlers.options.templates import place_of
 from handlers.progress.topic_ids import MadeAnew
+from handlers.spark.engine.table.failures import LogFailure
 from handlers.spark.engine.table.log_end import LogEnd
 from handlers.spark.engine.table.merges import Merges
 from handlers.spark.engine.table.upkeep_times import UpkeepTimes
@@ -161,7 +162,7 @@ class TableSink:
     def forget(self) -> None:
         """DDL of another table changed this one's: look anew before the next rows."""
         with self._taking:
-            self._end.is_fitted = False
+            self._end.forget_table()
 
     def _take(self, batch: Batch) -> None:
         changes: Sequence[Change] = batch.changes
@@ -198,6 +199,8 @@ class TableSink:
         self, error: Exception, changes: Sequence[Change], places: Sequence[int], done: int
     ) -> Exception:
         """The error with table and offset; `done`: where in `changes` the part begins that failed."""
+        if isinstance(error, LogFailure):  # the batch has done nothing wrong: it waits
+            return TargetUnavailable(str(error), retry_after=self._merges.patience, others_go_on=True)
         where = place_of(changes[done], self.name) if done < len(changes) else self.name
         if not isinstance(error, Rejected):
             return self._work.explained(error, f"{where} on")
@@ -219,7 +222,7 @@ class TableSink:
             return  # a letter's is followed at once: it is told whether it failed again
         self._end.settle()
         key = None if self._end.shape is None else self._end.shape.key
-        self._end.is_fitted = False
+        self._end.forget_table()
         with self._work.ddl_lock.statement(self.name):
             # What is done of it is noted by its place, and so was a statement of a former topic.
             result = self._work.follow(change, key, names)
@@ -242,10 +245,12 @@ class TableSink:
 
     def merge(self) -> None:
         """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
-        self._merges.merge()
-        if self._log.is_behind:
-            with self._taking:
-                self._show()
+        try:
+            self._merges.merge()
+        finally:  # a statement may be followed, and what is behind it not be brought in
+            if self._log.is_behind:
+                with self._taking:
+                    self._show()
 
     def _show(self) -> None:
         """Let views read on behind statements that are followed."""

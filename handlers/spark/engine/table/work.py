@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -20,10 +20,12 @@ from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict, is_conflict
 from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
+from handlers.spark.delta.saving import check_free
+from handlers.spark.delta.state import TableState, look
 from handlers.spark.delta.upkeep import optimize, vacuum
 from handlers.spark.engine.table.ddl_lock import DDLLock, ddl_lock_of
-from handlers.spark.engine.table.failures import SparkFailure, explained
-from handlers.spark.engine.table.foreseen import Foreseen
+from handlers.spark.engine.table.failures import SparkFailure, cannot_follow, explained
+from handlers.spark.engine.table.foreseen import Foreseen, SeenTable
 from handlers.spark.engine.table.merge_size import MergeSize
 from handlers.spark.engine.table.upkeep_times import UpkeepTimes
 from handlers.spark.engine.table.world import World
@@ -90,12 +92,10 @@ class TableWork:
                 at=piece.start,
             )
 
-    def statement(self, change: Change, shape: Shape, topics: Sequence[str]) -> Statement | None:
-        """A `ddl` or `truncate` change as an entry of the log, whose rows have this shape before it; None:
-        Spark has to be asked first. `topics`: `Marks.names`."""
+    def foreseen(self, fixed: Collection[str] | None = ()) -> Foreseen:
+        """What statements lead to. `fixed`: see Foreseen."""
         options, own = self.options, TableName(self.database, self.table)
-        foreseen = Foreseen(own, options.ddl, self._world.overrides, options.mode, options.prefix)
-        return foreseen.statement(change, shape, topics)
+        return Foreseen(own, options.ddl, self._world.overrides, options.mode, options.prefix, fixed)
 
     def no_rows(self, shape: Shape) -> pa.Table:
         """A segment without rows."""
@@ -139,31 +139,23 @@ class TableWork:
             metrics.count("binlane_spark_merges_total", result="success")
             metrics.observe("binlane_spark_merge_seconds", time.monotonic() - began)
 
-    def fit(self, shape: Shape, *, is_first: bool = False) -> None:
-        """See to it that the table, if there is one, holds rows of this shape. `is_first`: nothing of this
-        source table was ever put. Raises Rejected."""
+    def fit(self, shape: Shape, *, is_first: bool = False) -> SeenTable | None:
+        """See to it that the table, if there is one, holds rows of this shape; returns it as it is then.
+        `is_first`: nothing of this source table was ever put. Raises Rejected."""
         if self.ref.path is not None and not self._world.files.exists(f"{self.ref.path}/_delta_log"):
             if is_first:  # later on they may be what a crash left of the first commit
-                self._check_free(self.ref.path)
-            return
+                check_free(self._world.files, self.ref.path)
+            return self._seen(None, shape)
         with self._world.spark.slots, self._session() as session:
             try:
                 evolve(session, self.ref, self._columns(shape))
             except IncompatibleColumn as error:
                 raise Rejected(str(error)) from error
+            return None if self.keeps_ddl else self._seen(look(session, self.ref), shape)
 
-    def _check_free(self, path: str) -> None:
-        """Delta would make a table around them, and VACUUM remove them."""
-        files = [
-            each.name
-            for each in self._world.files.list(path)
-            if not each.name.startswith(("_", ".")) and (not each.is_folder or "=" in each.name)
-        ]
-        if files:
-            raise Rejected(
-                f"{path} holds files ({min(files)} ...) that are no Delta table: move them away, or give the "
-                f"handler another path"
-            )
+    def _seen(self, table: TableState | None, shape: Shape) -> SeenTable | None:
+        of = self.options
+        return SeenTable.of(table, shape, mode=of.mode, prefix=of.prefix, partition_by=of.partition_by)
 
     def _columns(self, shape: Shape) -> pa.Schema:
         """The table's columns that come from the log."""
@@ -189,23 +181,28 @@ class TableWork:
         except StatementError:
             return True  # to be told by `follow`
 
-    def follow_entry(self, statement: Statement) -> None:
-        """Follow a statement of the log; all before it is merged. Another worker may follow it, too.
+    def follow_entry(self, statement: Statement, look_again: Callable[[], None] = lambda: None) -> None:
+        """Follow a statement of the log; all before it is merged. Another worker may follow it, too:
+        `look_again` (see Target) raises MergeConflict when it has.
 
-        Raises SparkFailure, and what Spark raises.
+        Raises LogFailure, MergeConflict, and what Spark raises.
         """
         change = statement.change
         fence = f"{self.ref.app_id}#{statement.topics[0]}-{change.partition}-{change.offset}-{change.index}"
         try:
             with self._world.spark.slots:
-                self.follow(change, statement.key_before, statement.topics, fence=fence)
+                self.follow(
+                    change, statement.key_before, statement.topics, fence=fence, look_again=look_again
+                )
+        except MergeConflict:
+            raise
         except Exception as error:
             if is_conflict(error):
                 raise MergeConflict(f"{self.ref}: another worker follows the same statement") from error
             where = place_of(change, f"{self.database}.{self.table}")
             told = self.explained(error, where)
-            if isinstance(told, Rejected):  # it is not about the rows of whichever batch comes
-                told = SparkFailure(f"{where}: {told}")
+            if isinstance(told, Rejected | SparkFailure):  # not of the rows of whichever batch comes
+                told = cannot_follow(statement, where, told)
             raise told from error
 
     def follow(
@@ -215,9 +212,10 @@ class TableWork:
         topics: Sequence[str],
         *,
         fence: str = "",
+        look_again: Callable[[], None] = lambda: None,
     ) -> DDLResult:
         """Do what a `ddl` or `truncate` change did in the source; nothing of this table waits. `topics`: the
-        topic's names in notes of what is done (`Marks.names`); `fence`: see handlers.spark.ddl.target.
+        topic's names in notes of what is done (`Marks.names`); the others: see handlers.spark.ddl.target.
 
         Raises Rejected, and what Spark raises.
         """
@@ -250,6 +248,7 @@ class TableWork:
                 key=key,
                 topics=topics,
                 fence=fence,
+                look_again=look_again,
             )
 
     def optimize(self, min_files: int) -> None:
