@@ -110,6 +110,16 @@ def test_a_worker_that_has_not_seen_the_table_looks_at_it_before_it_puts_a_state
     assert lake.rows() == [(1, "a", None)]
 
 
+def test_a_statement_whose_values_may_refuse_it_is_judged_before_its_batch_is_done(lake: Lake) -> None:
+    """And all before it is followed then."""
+    lake.take(row(0, 1, "a"))
+    lake.take(ddl(1, "ALTER TABLE orders ADD stock int DEFAULT 7"))
+    with pytest.raises(Exception, match="have no place in it, such as 'a'"):
+        lake.take(ddl(2, "ALTER TABLE orders MODIFY name int"))
+    lake.take(row(3, 2, "b", stock=1))
+    assert lake.view() == [(1, "a", 7), (2, "b", 1)]
+
+
 # ---- a statement that cannot be followed
 
 

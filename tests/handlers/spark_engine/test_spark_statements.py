@@ -240,16 +240,6 @@ def test_workers_merge_one_log_side_by_side(lake: Lake) -> None:
     assert operations(lake, "DELETE", "ADD COLUMNS") == ["DELETE", "ADD COLUMNS"]
 
 
-def test_a_statement_whose_values_may_refuse_it_is_judged_before_its_batch_is_done(lake: Lake) -> None:
-    """And all before it is followed then."""
-    lake.take(row(0, 1, "a"))
-    lake.take(ddl(1, "ALTER TABLE orders ADD stock int DEFAULT 7"))
-    with pytest.raises(Exception, match="have no place in it, such as 'a'"):
-        lake.take(ddl(2, "ALTER TABLE orders MODIFY name int"))
-    lake.take(row(3, 2, "b", stock=1))
-    assert lake.view() == [(1, "a", 7), (2, "b", 1)]
-
-
 def test_what_only_spark_can_judge_behind_a_statement_waits_for_it(lake: Lake) -> None:
     lake.take(row(0, 1, "a"))
     lake.take(truncate(1))
