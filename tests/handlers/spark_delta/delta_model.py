@@ -196,6 +196,10 @@ class Worker:
     def held(self) -> Held:
         return held_segments.held_by(self._session, REF)
 
+    def fit(self, _shape: Shape) -> None:
+        """The table has the columns."""
+        self._model.actors.step()
+
     def apply(self, segments: Sequence[Segment], _shape: Shape, *, after: int) -> None:
         numbers = [each.number for each in segments]
         note = CommitNote("w", "spark", numbers[0], numbers[-1], 0, {})
