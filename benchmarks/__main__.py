@@ -36,6 +36,7 @@ from benchmarks.servers import ServerError
 from benchmarks.spark import append as spark_changelog
 from benchmarks.spark import backlog as spark_backlog
 from benchmarks.spark import fresh as spark_freshness
+from benchmarks.spark import many_tables as tables_10k
 from benchmarks.spark import memory as spark_memory
 from benchmarks.spark import restart as spark_crash
 from benchmarks.spark import slow_table as spark_slow_table
@@ -65,6 +66,7 @@ _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "spark_memory": spark_memory.run,
     "spark_start": spark_start.run,
     "spark_views": spark_views.run,
+    "tables_10k": tables_10k.run,
     "first_run": first_run.run,
 }
 _RESULTS = Path(__file__).with_name("results")

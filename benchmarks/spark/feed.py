@@ -123,7 +123,7 @@ class SteadyFeed:
 
     def __init__(self, load: Load, target: Target, rate: int) -> None:
         self.load = load
-        self.tables = array("B")
+        self.tables = array("H")
         """The table of each change, from change `first` on."""
         self.first = load.made
         self._target = target

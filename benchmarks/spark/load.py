@@ -84,11 +84,13 @@ class _Table:
 class Load:
     """An endless sequence of changes; two loads of the same arguments make the same ones."""
 
-    def __init__(self, tables: int = 20, *, bigger: int = 0) -> None:
-        """`bigger`: the first changes are so many inserts into table 0."""
+    def __init__(self, tables: int = 20, *, bigger: int = 0, each_once: bool = False) -> None:
+        """`bigger`: the first changes are so many inserts into table 0; `each_once`: the first of each table
+        come in their order."""
         self._random = random.Random(_SEED)
         self._tables = [_Table() for _ in range(tables)]
         self._bigger = bigger
+        self._in_order = tables if each_once else 0
         self.made = 0
         """How many changes there were so far."""
 
@@ -98,7 +100,10 @@ class Load:
         for number in range(self.made, self.made + count):
             self.made += 1
             big = number < self._bigger
-            place = 0 if big else int(draw() * len(tables))
+            if number < self._in_order:
+                place = number
+            else:
+                place = 0 if big else int(draw() * len(tables))
             table = tables[place]
             table.changes += 1
             table.last = number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,10 +13,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import yaml
 
-from benchmarks.processes import BenchmarkError, child, ended
+from benchmarks.processes import BenchmarkError, child, ended, peak_rss_kib
 from benchmarks.spark.load import COLUMNS, DATABASE, table_name
 from benchmarks.worker_run import binlane_command
 
@@ -31,6 +33,7 @@ REPLICA: dict[str, Any] = {
 CHANGELOG: dict[str, Any] = {**REPLICA, "handlers": [{"type": "spark", "mode": "changelog"}]}
 _ROOT = Path(__file__).parents[2]
 _PEER = _ROOT / "benchmarks" / "peers" / "structured_streaming.py"
+_DRIVER = {"driver_memory": HEAP, "ui": False}
 _DRAIN_SECONDS = 120
 _READY_SECONDS = 120
 _LOOK_SECONDS = 0.1
@@ -71,6 +74,23 @@ class Side:
         """User and system time so far, of all its processes."""
         return sum(_cpu(process) for process in self._processes())
 
+    def own_cpu_seconds(self) -> float:
+        """The same, without its Java process."""
+        return _cpu(self._root)
+
+    def own_peak_mib(self) -> float:
+        """The highest resident memory so far, without its Java process."""
+        return peak_rss_kib(self.process.pid) / 1024
+
+    def status(self) -> dict[str, Any] | None:
+        """`/api/status` of a worker with `http`; None: it does not listen yet."""
+        found = re.search(rb'"event": ?"http_listening".*', self.log.read_bytes())
+        port = re.search(rb'"port": ?(\d+)', found[0]) if found else None
+        if port is None:
+            return None
+        answer = httpx.get(f"http://127.0.0.1:{int(port[1])}/api/status", timeout=60, trust_env=False)
+        return dict(answer.raise_for_status().json())
+
     def rss_mib(self) -> float:
         """Resident memory now, of all its processes."""
         return sum(_rss(process) for process in self._processes()) / 2**20
@@ -106,12 +126,16 @@ def binlane(
     tables: Sequence[Mapping[str, Any]],
     spark: Mapping[str, Any] | None = None,
     lanes: Mapping[str, Any] | None = None,
+    http: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Side]:
     """`binlane run`; killed at the end. The same `folder` again: a restart.
 
-    `tables` is that section of the configuration. The warehouse is `<folder>/lake`.
+    `tables` is that section of the configuration. The warehouse is `<folder>/lake`, unless `spark` says
+    otherwise; `http`: its status can be asked.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    given = dict(spark or {})
     configuration = {
         "name": "bench",
         "kafka": {
@@ -123,16 +147,19 @@ def binlane(
         "format": "canal",
         "lanes": dict(lanes or {}),
         "checkpoint": {"directory": "state", "initial": "earliest"},
-        "http": None,
+        "http": {"host": "127.0.0.1", "port": 0} if http else None,
         "logging": {"level": "info", "format": "json"},
         "tables": list(tables),
-        "spark": {"warehouse": "lake", "driver_memory": HEAP, "ui": False, **(spark or {})},
+        "spark": {"warehouse": "lake", **({} if "remote" in given else _DRIVER), **given},
     }
     path = folder / "binlane.yaml"
     path.write_text(yaml.safe_dump(configuration, sort_keys=False), encoding="utf-8")
     log_path = folder / "worker.log"
     command = [binlane_command(), "run", str(path)]
-    with log_path.open("wb") as log, _child(command, stdout=log, stderr=log) as process:
+    with (
+        log_path.open("wb") as log,
+        _child(command, stdout=log, stderr=log, environment=environment) as process,
+    ):
         yield Side("binlane", process, log_path, b"partition_assigned")
 
 
@@ -172,10 +199,12 @@ def table_folders(folder: Path, tables: int) -> dict[int, Path]:
 
 
 @contextmanager
-def _child(command: Sequence[str | Path], **files: Any) -> Iterator[subprocess.Popen[bytes]]:
+def _child(
+    command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None, **files: Any
+) -> Iterator[subprocess.Popen[bytes]]:
     """Also Java ends with it, however this ends: it leads a session of its own."""
     search = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    with child(command, environment={"PYTHONPATH": search}, **files) as process:
+    with child(command, environment={"PYTHONPATH": search, **(environment or {})}, **files) as process:
         try:
             yield process
         finally:
