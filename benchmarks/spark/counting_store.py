@@ -1,8 +1,9 @@
-"""A small object store in this process that speaks S3, keeps what it is given in memory, and counts requests."""
+"""A small object store in this process: it speaks S3, keeps all in memory, and counts requests."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 import time
 from bisect import bisect_left, insort
@@ -12,12 +13,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 __all__ = ["CountingStore"]
 
 _HOST = "127.0.0.1"
 _PAGE = 1_000
+_NAMES = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
+_KEY = re.compile("<Key>(.*?)</Key>")
 
 
 class CountingStore:
@@ -88,12 +91,28 @@ class _Request(BaseHTTPRequestHandler):
         self._read("head")
 
     def do_DELETE(self) -> None:
-        path = self._path()
         with self.store.lock:
             self.store.requests["delete"] += 1
-            if self.store.objects.pop(path, None) is not None:
-                del self.store.paths[bisect_left(self.store.paths, path)]
+            self._forget(self._path())
         self._answer(204)
+
+    def do_POST(self) -> None:
+        """Remove several, which is what clients do also with one."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        keys = [unescape(each) for each in _KEY.findall(body.decode())]
+        with self.store.lock:
+            self.store.requests["delete"] += 1
+            for key in keys:
+                self._forget(f"{self._path().rstrip('/')}/{key}")
+        told = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
+        self._answer_xml(f"<DeleteResult {_NAMES}>{told}</DeleteResult>")
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Nothing: an answer that is an error is the client's to tell."""
+
+    def _forget(self, path: str) -> None:
+        if self.store.objects.pop(path, None) is not None:
+            del self.store.paths[bisect_left(self.store.paths, path)]
 
     def _read(self, kind: str) -> None:
         with self.store.lock:
@@ -148,15 +167,17 @@ class _Request(BaseHTTPRequestHandler):
             f"<CommonPrefixes><Prefix>{escape(each)}</Prefix></CommonPrefixes>" for each in folders
         )
         token = f"<NextContinuationToken>{escape(more)}</NextContinuationToken>" if more else ""
-        text = (
-            '<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
-            f"<IsTruncated>{'true' if more else 'false'}</IsTruncated>{token}{''.join(objects)}{told}"
-            "</ListBucketResult>"
+        self._answer_xml(
+            f"<ListBucketResult {_NAMES}><IsTruncated>{'true' if more else 'false'}</IsTruncated>"
+            f"{token}{''.join(objects)}{told}</ListBucketResult>"
         )
-        self._answer(200, text.encode(), **{"Content-Type": "application/xml"})
 
     def _path(self) -> str:
         return unquote(urlsplit(self.path).path)
+
+    def _answer_xml(self, text: str) -> None:
+        told = f'<?xml version="1.0"?>{text}'.encode()
+        self._answer(200, told, **{"Content-Type": "application/xml"})
 
     def _answer(self, code: int, body: bytes = b"", **headers: Any) -> None:
         self.send_response_only(code)

@@ -100,10 +100,7 @@ class Load:
         for number in range(self.made, self.made + count):
             self.made += 1
             big = number < self._bigger
-            if number < self._in_order:
-                place = number
-            else:
-                place = 0 if big else int(draw() * len(tables))
+            place = number if number < self._in_order else 0 if big else int(draw() * len(tables))
             table = tables[place]
             table.changes += 1
             table.last = number

@@ -1,4 +1,4 @@
-"""One worker with 100, 1,000 and 10,000 tables: its start, its memory, and what a change and a minute cost."""
+"""One worker with 100 to 10,000 tables: its start, its memory, and what a change and a minute cost."""
 
 from __future__ import annotations
 
@@ -136,10 +136,10 @@ def run(context: Context) -> Report:
         at_most(_REQUESTS, requests, "a second", f"{sizes[-1]:,} tables: requests to an object store")
     )
     report.notes += [
-        "Started: ready, a record that waited is durable, and the logs of all tables are read in. Memory: the "
-        "highest of the Python process. CPU: of the Python process, over "
-        f"{pace.seconds:.0f} s, while Spark merges as fast as it can; of nothing, over {pace.idle:.0f} s with "
-        "merge.max_age at 24h.",
+        "Started: ready, a record that waited is durable, and the logs of all tables are read in. Memory: "
+        "the highest of the Python process. CPU: of the Python process, over "
+        f"{pace.seconds:.0f} s, while Spark merges as fast as it can; of nothing, over {pace.idle:.0f} s "
+        "with merge.max_age at 24h.",
         told,
     ]
     return report
