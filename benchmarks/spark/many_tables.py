@@ -17,6 +17,7 @@ from benchmarks.spark.counting_store import CountingStore
 from benchmarks.spark.feed import SteadyFeed, TopicTarget, write_backlog
 from benchmarks.spark.load import Load
 from benchmarks.spark.sides import REPLICA, Side, binlane
+from benchmarks.spark.windows import Window, look, since
 
 __all__ = ["run"]
 
@@ -60,31 +61,6 @@ class _Pace:
 
 
 @dataclass(frozen=True)
-class _Window:
-    """What happened in a while."""
-
-    seconds: float
-    changes: int
-    batches: int
-    cpu: float
-    """Seconds, of the worker without Java."""
-    java: float
-    """Seconds."""
-
-    @property
-    def rate(self) -> float:
-        return self.changes / self.seconds
-
-    @property
-    def change_us(self) -> float:
-        return 1e6 * self.cpu / max(self.changes, 1)
-
-    @property
-    def batch_ms(self) -> float:
-        return 1e3 * self.cpu / max(self.batches, 1)
-
-
-@dataclass(frozen=True)
 class _Found:
     """Of one number of tables."""
 
@@ -92,8 +68,8 @@ class _Found:
     start: float
     """Seconds from `binlane run`."""
     peak_mib: float
-    steady: _Window
-    idle: _Window
+    steady: Window
+    idle: Window
 
 
 def run(context: Context) -> Report:
@@ -209,9 +185,9 @@ def _measure(context: Context, tables: int, pace: _Pace) -> _Found:
         context.say(f"{tables:,} tables: without a change")
         with binlane(**arguments, tables=[_WAITING]) as side:
             _wait_for(side, 0, tables, all_read=True)
-            before = _look(side)
+            before = look(side)
             time.sleep(pace.idle)
-            idle = _since(side, before)
+            idle = since(side, before)
             side.stop()
     return _Found(tables, start, peak, steady, idle)
 
@@ -238,10 +214,10 @@ def _requests(context: Context, tables: int, pace: _Pace) -> tuple[float, str]:
             feed = SteadyFeed(load, topic, pace.rate)
             feed.start()
             _sleep(side, feed, pace.warm)
-            counted, looked = store.requests.copy(), _look(side)
+            counted, looked = store.requests.copy(), look(side)
             _sleep(side, feed, pace.seconds)
             counted = store.requests - counted
-            window = _since(side, looked)
+            window = since(side, looked)
             feed.stop()
             side.kill()
     kinds = ", ".join(f"{count / window.seconds:,.1f} {kind}" for kind, count in counted.most_common())
@@ -274,42 +250,12 @@ def _wait_for(side: Side, changes: int, tables: int, *, all_read: bool = False) 
         time.sleep(_LOOK_SECONDS)
 
 
-@dataclass(frozen=True)
-class _Moment:
-    time: float
-    changes: int
-    batches: int
-    cpu: float
-    all_cpu: float
-
-
-def _look(side: Side) -> _Moment:
-    status = side.status() or {}
-    batches = sum(lane["batches"]["finished"] for lane in status["lanes"])
-    cpu = side.own_cpu_seconds()
-    return _Moment(time.monotonic(), status["finished_records"], batches, cpu, side.cpu_seconds())
-
-
-def _since(side: Side, before: _Moment) -> _Window:
-    # The CPU first: asking a worker with many tables takes some.
-    now, cpu, all_cpu = time.monotonic(), side.own_cpu_seconds(), side.cpu_seconds()
-    after = _look(side)
-    own = cpu - before.cpu
-    return _Window(
-        now - before.time,
-        after.changes - before.changes,
-        after.batches - before.batches,
-        own,
-        max(0.0, all_cpu - before.all_cpu - own),
-    )
-
-
-def _steady(side: Side, feed: SteadyFeed, pace: _Pace) -> _Window:
+def _steady(side: Side, feed: SteadyFeed, pace: _Pace) -> Window:
     feed.start()
     _sleep(side, feed, pace.warm)
-    before = _look(side)
+    before = look(side)
     _sleep(side, feed, pace.seconds)
-    window = _since(side, before)
+    window = since(side, before)
     feed.stop()
     return window
 

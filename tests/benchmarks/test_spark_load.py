@@ -63,3 +63,11 @@ def test_a_larger_table_begins_with_inserts_of_its_own() -> None:
     records = list(load.take(200, 0))
     assert {record.table for record in records} == {0}
     assert load.truth()[0].rows == 200
+
+
+def test_each_table_changes_once_in_their_order_before_the_others_are_drawn() -> None:
+    load = Load(300, each_once=True)
+    assert [record.table for record in load.take(300, 0)] == list(range(300))
+    assert set(load.changes()) == {1}
+    list(load.take(300, 0))
+    assert len(set(load.changes())) > 2

@@ -70,3 +70,26 @@ def test_records_are_durable_before_spark_is_up_with_the_archive_and_without(tmp
         assert 0 < row["durable"] < row["merged"]
         assert row["spark"] < row["merged"]
     assert len(report["goals"]) == 4
+
+
+def test_many_tables_are_all_read_in_and_their_requests_counted(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "tables_10k", "--quick", "--json", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JAVA},
+        capture_output=True,
+        text=True,
+        timeout=290,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    report = json.loads((tmp_path / "tables_10k.json").read_text(encoding="utf-8"))
+    assert [row["tables"] for row in report["rows"]] == ["4", "12"]
+    for row in report["rows"]:
+        assert row["start"] > 0
+        assert row["peak_mib"] > 0
+        assert row["change_us"] > 0
+        assert row["batch"] >= 1
+    requests = report["goals"][-1]
+    assert requests["unit"] == "a second"
+    assert requests["measured"] > 0
