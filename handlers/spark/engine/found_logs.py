@@ -16,6 +16,11 @@ __all__ = ["FoundLogs"]
 _ABANDONED = 600.0
 """Seconds after its newest segment that a log of no partition of this worker counts as nobody's."""
 
+_SOON = 60.0
+_SELDOM = 3600.0
+"""Seconds until a log is looked at again, in which nothing happens: as long as nothing has, but within these
+two. Where this worker has put something less than that ago, it knows the log's end."""
+
 
 class FoundLogs:
     """What Search asks. One thread at a time."""
@@ -26,36 +31,50 @@ class FoundLogs:
         self._locations = tables.world.locations
         # By the log's folder: until when (seconds since 1970) it is not looked at, with these partitions.
         self._foreign: dict[str, tuple[float, Collection[tuple[str, int]]]] = {}
+        self._then = tables.partitions()
+        self._since = time.time()  # these partitions are this worker's
 
-    def serve(self, folder: str, owner: Owner) -> bool:
+    def serve(self, folder: str, owner: Owner, *, anew: bool) -> float | None:
         """See Search: other handlers may have logs here, too."""
         tables = self._tables
         ref = self._locations.ref(owner.database, owner.table)
         if ref.log_folder != folder or not fits(owner, tables.owner_of(owner.database, owner.table)):
-            return True
+            return None
         known = tables.serving(folder)
         if known is not None and not tables.has(known):
-            return False
-        if (known is None or known.is_behind()) and self._is_foreign(folder):
+            return _SOON
+        if known is not None and known.is_loaded and not anew:
+            put_ago = time.time() - known.last_put
+            if 0 <= put_ago < _SOON:
+                return _SOON - put_ago
+        return self._look(folder, owner, ref, known)
+
+    def _look(self, folder: str, owner: Owner, ref: TableRef, known: TableSink | None) -> float | None:
+        """`known`: the sink of this handler that serves it."""
+        tables = self._tables
+        has_grown = known is None or known.is_behind()
+        if has_grown and self._is_foreign(folder):
             if known is not None:
                 tables.let_go(known)  # it was idle, and its owner goes on
-            return False
+            return max(_SOON, self._foreign[folder][0] - time.time())
         if known is None:
             if self._is_gone(ref):
-                return True
+                return None
             if owner.prefix is None:
                 tables.check_prefix(folder)  # before it is claimed: another handler may be able to read it
         with tables.used(owner.database, owner.table) as sink:
-            if tables.claim_free(sink):
-                sink.load()
-        return False
+            if not tables.claim_free(sink):
+                return _SOON
+            sink.load(has_grown=has_grown)
+        tables.remove_gone(sink, lambda: self._is_gone(ref))
+        return min(max(_SOON, self._quiet(sink)), _SELDOM)
 
-    def clear(self) -> None:
-        """Let go of the tables that are gone: a source may make new ones all the time. The logs stay."""
-        self._tables.remove_gone(self._has_gone)
-
-    def _has_gone(self, sink: TableSink) -> bool:
-        return self._is_gone(self._locations.ref(sink.database, sink.table))
+    def _quiet(self, sink: TableSink) -> float:
+        """For how many seconds nothing was put, and no partition has come or gone."""
+        now, current = time.time(), self._tables.partitions()
+        if current != self._then:
+            self._then, self._since = current, now
+        return now - max(sink.last_put, self._since)
 
     def _is_gone(self, ref: TableRef) -> bool:
         """Whether there is no table any more, and nothing in the log that would make it."""

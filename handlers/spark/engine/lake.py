@@ -58,7 +58,7 @@ class Lake:
         self._keeper = Keeper(options.upkeep, self._tables.known)
         found = FoundLogs(self._tables)
         files, logs, partitions = self._world.files, self._world.locations.logs, self._tables.partitions
-        self._search = Search(files, logs, serve=found.serve, clear=found.clear, partitions=partitions)
+        self._search = Search(files, logs, serve=found.serve, partitions=partitions)
         self._runs = False
         self._is_safe = False
         self._merging = threading.Lock()  # guards the next: who merges is started, or is not any more

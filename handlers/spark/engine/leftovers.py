@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
+import math
+import random
 import threading
 import time
 from collections.abc import Callable, Collection
+from typing import Protocol
 
 from handlers.logs import get_logger
 from handlers.spark.engine.background import Background
@@ -15,21 +19,28 @@ from handlers.spark.log.stores.interface import Files
 __all__ = ["Search"]
 
 _TURN = 60.0
-"""Seconds between two rounds."""
+"""Seconds until what cannot be read is tried again, and until a log that was added is looked at."""
 
 _LOOK = 1.0
-"""Seconds between two looks at the partitions."""
+"""Seconds between two looks at the partitions, and at which logs are due."""
 
 _log = get_logger("spark")
+
+
+class Serve(Protocol):
+    """See Search."""
+
+    def __call__(self, folder: str, owner: Owner, *, anew: bool) -> float | None: ...
 
 
 class Search(Background):
     """One thread, `spark-search`, from `start` to `end`.
 
-    Every log is read in, so that what waits in it is merged though no batch of its table comes; and each
-    minute one that is served is looked at, as another worker, or a replay, may have put more. What cannot be
-    read is tried again each minute, without keeping the others waiting; and a log that another handler of
-    this process serves is taken over when that one is closed.
+    Every log is read in, so that what waits in it is merged though no batch of its table comes; and now and
+    then it is looked at, as another worker, or a replay, may have put more. Each log has a time of its own
+    for that, so that thousands are never looked at together. What cannot be read is tried again each minute,
+    without keeping the others waiting; and a log that another handler of this process serves is taken over
+    when that one is closed.
     """
 
     def __init__(
@@ -37,65 +48,95 @@ class Search(Background):
         files: Files,
         logs: str,
         *,
-        serve: Callable[[str, Owner], bool],
-        clear: Callable[[], None],
+        serve: Serve,
         partitions: Callable[[], Collection[tuple[str, int]]] = tuple,
     ) -> None:
         """`logs`: the folder of all logs. `serve` is given each log's folder and owner, and reads it in if it
-        is free and this handler's; it returns whether there is no need to be given it again. `clear`, called
-        each round, lets go of tables that are gone. Both may raise. `partitions`: this worker's; when some
-        come, all folders are looked into again."""
+        is free and this handler's; `anew`: whatever is known of it. It returns in how many seconds it is to
+        be given it again; None: there is no need. It may raise. `partitions`: this worker's; when some come,
+        all folders are looked into again."""
         super().__init__("spark-search")
         self._partitions = partitions
         self._searched_for = frozenset(partitions())
         self._files = files
         self._logs = logs
         self._serve = serve
-        self._clear = clear
         self._turn = threading.Lock()  # one round at a time
         self._folders = [logs]  # to be looked into
-        self._added: set[str] = set()  # by any thread; what is added in a round is looked at in the next
+        self._find_at = 0.0  # monotonic
+        self._added: set[str] = set()  # by any thread
         self._owners: dict[str, Owner | None] = {}  # by the log's folder; None: not read yet
+        # When each log is looked at next (monotonic), and the same in order, with times that hold no more.
+        self._due: dict[str, float] = {}
+        self._order: list[tuple[float, str]] = []
 
     def _run(self) -> None:
-        while not self._stopped.is_set():
-            end = time.monotonic() + _TURN
-            self.round()
-            while time.monotonic() < end and self._searched_for == frozenset(self._partitions()):
-                if self._stopped.wait(_LOOK):
-                    return
+        self.round()
+        while not self._stopped.wait(_LOOK):
+            partitions = frozenset(self._partitions())
+            if partitions - self._searched_for:
+                self.round()
+            else:
+                self._searched_for = partitions
+                self.look(time.monotonic())
 
     def round(self) -> None:
-        """Look into what was not looked into, read in what was not read in. Any thread."""
+        """Look into what was not looked into, and at all logs. Any thread."""
         with self._turn:
             partitions = frozenset(self._partitions())
             if partitions - self._searched_for:
                 self._folders = [self._logs]
             self._searched_for = partitions
-            self._round()
+            self._find()
+            now = time.monotonic()
+            self._take_added(now)
+            for folder in list(self._owners):
+                self._look_at(folder, now, anew=True)
+
+    def look(self, now: float) -> None:
+        """Look at the logs that are due (`now`: monotonic seconds), and into what could not be looked into.
+        Any thread."""
+        with self._turn:
+            if self._folders and self._find_at <= now:
+                self._find()
+            self._take_added(now)
+            while self._order and self._order[0][0] <= now:
+                due, folder = heapq.heappop(self._order)
+                if self._due.get(folder) == due:
+                    self._look_at(folder, now, anew=False)
 
     def add(self, log_folder: str) -> None:
         """A log to look at from now on: one that is signed, or that nobody serves any more. Any thread."""
         self._added.add(log_folder)
 
-    def _round(self) -> None:
-        self._find()
+    def _take_added(self, now: float) -> None:
         while self._added:
-            self._owners.setdefault(self._added.pop(), None)
-        for folder in list(self._owners):
-            if self._stopped.is_set():
-                return
-            try:
-                self._read_in(folder)
-            except Exception as error:
-                _log.warning("spark_log_not_read", log=folder, error=str(error))
+            folder = self._added.pop()
+            self._owners.setdefault(folder, None)
+            if self._due.get(folder, math.inf) > now + _TURN:
+                self._plan(folder, now + _TURN)
+
+    def _plan(self, folder: str, due: float) -> None:
+        self._due[folder] = due
+        heapq.heappush(self._order, (due, folder))
+
+    def _look_at(self, folder: str, now: float, *, anew: bool) -> None:
+        if self._stopped.is_set():
+            return
+        wait: float | None = _TURN
         try:
-            self._clear()
+            wait = self._read_in(folder, anew=anew)
         except Exception as error:
-            _log.warning("spark_tables_not_cleared", error=str(error))
+            _log.warning("spark_log_not_read", log=folder, error=str(error))
+        if wait is None:
+            self._owners.pop(folder, None)
+            self._due.pop(folder, None)
+        else:  # those that were read in together are not to be due together
+            self._plan(folder, max(now, time.monotonic()) + wait * random.uniform(0.8, 1.2))
 
     def _find(self) -> None:
         folders, self._folders = self._folders, []
+        self._find_at = time.monotonic() + _TURN
         while folders and not self._stopped.is_set():
             here = folders.pop()
             try:
@@ -106,15 +147,13 @@ class Search(Background):
                 continue
             folders += reversed(more)
             if is_log:
-                self._owners.setdefault(f"{here}/{PENDING}", None)
+                self.add(f"{here}/{PENDING}")
 
-    def _read_in(self, folder: str) -> None:
+    def _read_in(self, folder: str, *, anew: bool) -> float | None:
         owner = self._owners[folder]
         if owner is None:
             try:
                 owner = self._owners[folder] = owner_of(self._files, folder)
             except FileNotFoundError:  # the log was removed meanwhile
-                del self._owners[folder]
-                return
-        if self._serve(folder, owner):
-            del self._owners[folder]
+                return None
+        return self._serve(folder, owner, anew=anew)

@@ -74,7 +74,11 @@ class Tables:
         """Those that this handler serves."""
         with self._lock:
             sinks = list(self._sinks.values())
-        return [sink for sink in sinks if _owners.of(sink.log_folder) is sink]
+        return [sink for sink in sinks if self.serves(sink)]
+
+    def serves(self, sink: TableSink) -> bool:
+        """Whether it serves its log."""
+        return _owners.of(sink.log_folder) is sink
 
     def partitions(self) -> frozenset[tuple[str, int]]:
         """This worker's, now."""
@@ -174,18 +178,19 @@ class Tables:
         for sink in self.known():
             _owners.release(sink.log_folder, sink)
 
-    def remove_gone(self, is_gone: Callable[[TableSink], bool]) -> None:
-        """Forget the tables that are gone, with all that is known of them, unless they are in use. `is_gone`
-        is asked of those whose log ends in a segment without rows, and may look into the store."""
-        for sink in self.known():
-            log = self._logs[sink]
-            last = log.after(log.last - 1)
-            if not last or last[-1].rows or sink.waiting.rows or not is_gone(sink):
-                continue
-            with self._lock:
-                if not self._in_use[sink] and log.last == last[-1].number:
-                    _owners.release(sink.log_folder, sink)
-                    del self._sinks[sink.database, sink.table], self._logs[sink], self._in_use[sink]
+    def remove_gone(self, sink: TableSink, is_gone: Callable[[], bool]) -> None:
+        """Forget a table if it is gone, with all that is known of it, unless it is in use. `is_gone` is asked
+        of one whose log ends in a segment without rows, and may look into the store."""
+        log = self._logs.get(sink)
+        if log is None or not self.serves(sink):
+            return
+        last = log.after(log.last - 1)
+        if not last or last[-1].rows or sink.waiting.rows or not is_gone():
+            return
+        with self._lock:
+            if not self._in_use[sink] and log.last == last[-1].number:
+                _owners.release(sink.log_folder, sink)
+                del self._sinks[sink.database, sink.table], self._logs[sink], self._in_use[sink]
 
     # ---- DDL about another table than the batch's own
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from spark_lake import Lake, MakeLake, change
 
 from handlers.spark.engine.leftovers import Search
-from handlers.spark.log.owner import Owner, sign
+from handlers.spark.log.owner import Owner, owner_of, sign
+from handlers.spark.log.stores.interface import Entry
 from handlers.spark.log.stores.local import LocalFiles
 
 
@@ -28,18 +31,26 @@ class Found:
     def __init__(self, logs: Path, *, raises: Callable[[str], bool] = lambda _: False) -> None:
         self.tables: list[str] = []
         self.raises = raises
-        self.search = Search(LocalFiles(), str(logs), serve=self._serve, clear=lambda: None)
+        self.again: dict[str, float] = {}
+        """Seconds by table; for the others there is no need."""
+        self.search = Search(LocalFiles(), str(logs), serve=self._serve)
 
-    def _serve(self, folder: str, owner: Owner) -> bool:
+    def _serve(self, folder: str, owner: Owner, *, anew: bool) -> float | None:
         if self.raises(owner.table):
             raise RuntimeError("Spark is away")
         self.tables.append(f"{owner.database}.{owner.table}")
-        return True
+        return self.again.get(owner.table)
 
     def round(self) -> list[str]:
         self.tables.clear()
         self.search.round()
         return self.tables
+
+    def look(self, seconds: float) -> list[str]:
+        """So much later."""
+        self.tables.clear()
+        self.search.look(time.monotonic() + seconds)
+        return sorted(self.tables)
 
 
 def test_logs_that_cannot_be_read_in_are_tried_again_and_keep_no_other_waiting(tmp_path: Path) -> None:
@@ -81,6 +92,98 @@ def test_what_is_done_of_statements_is_passed_over_but_no_database_called_ddl(tm
     signed(tmp_path, "orders-0-1-2")
     signed(tmp_path / "ddl/cdc-0-18-0", "hidden")
     assert sorted(Found(tmp_path).round()) == ["ddl.orders", "shop.orders-0-1-2"]
+
+
+def test_each_log_is_looked_at_at_its_own_time(tmp_path: Path) -> None:
+    signed(tmp_path, "often", "once", "seldom")
+    found = Found(tmp_path)
+    found.again = {"often": 60, "seldom": 3600}
+    found.round()
+    assert found.look(30) == []
+    assert found.look(100) == ["shop.often"]
+    assert found.look(5000) == ["shop.often", "shop.seldom"]
+    found.again.clear()
+    assert found.look(5100) == ["shop.often"]
+    assert found.look(20_000) == ["shop.seldom"]
+    assert found.look(50_000) == []
+
+
+def test_a_log_that_is_added_is_looked_at_within_a_minute_also_one_that_was_to_be_much_later(
+    tmp_path: Path,
+) -> None:
+    signed(tmp_path, "orders")
+    found = Found(tmp_path)
+    found.again = {"orders": 3600}
+    found.round()
+    assert found.look(100) == []
+    signed(tmp_path, "items")
+    for table in ("orders", "items"):
+        found.search.add(f"{tmp_path}/shop/{table}/pending")
+    assert found.look(0) == []
+    assert found.look(61) == ["shop.items", "shop.orders"]
+
+
+def test_what_cannot_be_read_is_tried_again_each_minute(tmp_path: Path) -> None:
+    signed(tmp_path, "a", "b")
+    away = {"a"}
+    found = Found(tmp_path, raises=lambda table: table in away)
+    found.again = {"a": 3600, "b": 3600}
+    assert found.round() == ["shop.b"]
+    away.clear()
+    assert found.look(100) == ["shop.a"]
+
+
+def test_a_folder_that_cannot_be_listed_is_listed_a_minute_later(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.write_text("no folder")
+    found = Found(logs)
+    found.again = {"a": 60}
+    assert found.round() == []
+    logs.unlink()
+    signed(logs, "a")
+    assert found.look(30) == []
+    found.look(61)
+    assert found.look(200) == ["shop.a"]
+
+
+class Counted(LocalFiles):
+    """How often each folder was listed."""
+
+    def __init__(self) -> None:
+        self.lists: Counter[str] = Counter()
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        self.lists[folder] += 1
+        return super().list(folder)
+
+
+def test_a_table_is_looked_at_as_seldom_as_something_is_put(
+    make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = make_lake()
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    search = lake.handler._open._search  # type: ignore[union-attr]
+    files = Counted()
+    sink, began = lake.sink(), time.time()
+    monkeypatch.setattr(sink._log._folder, "_files", files)
+    own = owner_of(LocalFiles(), sink.log_folder)
+
+    def look(seconds: float) -> float | None:
+        """So much later; returns in how many it is to be looked at again."""
+        files.lists.clear()
+        monkeypatch.setattr(time, "time", lambda: began + seconds)
+        wait: float | None = search._serve(sink.log_folder, own, anew=False)
+        return wait
+
+    assert look(20) == pytest.approx(40, abs=5)
+    assert not files.lists, "it was this worker that put last"
+    assert look(100) == pytest.approx(100, abs=5)
+    assert files.lists == {sink.log_folder: 1}
+    assert look(1_000) == pytest.approx(1_000, abs=5)
+    assert look(100_000) == 3600
+    lake.partitions = {("cdc", 0), ("cdc", 1)}
+    assert look(100_001) == 60, "who had it may have put something a moment ago"
+    assert files.lists == {sink.log_folder: 1}
 
 
 def look(lake: Lake) -> None:

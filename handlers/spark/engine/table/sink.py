@@ -123,10 +123,17 @@ class TableSink:
             f"the same handler and table?"
         )
 
-    def load(self) -> None:
-        """Find what an earlier run left waiting, or another worker has put since."""
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it is known what the log holds; another worker may have put more since."""
+        return self._end.is_loaded
+
+    def load(self, *, has_grown: bool) -> None:
+        """Find what an earlier run left waiting, or another worker has put since. `has_grown`: as `is_behind`
+        said a moment ago; it may have been this worker that put."""
         with self._taking:
-            self._end.is_loaded = self._end.is_loaded and not self.is_behind()
+            if has_grown:
+                self._end.is_loaded = self._end.is_loaded and not self.is_behind()
             self._end.load_once()
             self._show()
 
