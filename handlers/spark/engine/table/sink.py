@@ -128,9 +128,9 @@ class TableSink:
         """Whether it is known what the log holds; another worker may have put more since."""
         return self._end.is_loaded
 
-    def load(self, *, has_grown: bool) -> None:
-        """Find what an earlier run left waiting, or another worker has put since. `has_grown`: as `is_behind`
-        said a moment ago; it may have been this worker that put."""
+    def load(self, *, has_grown: bool = True) -> None:
+        """Find what an earlier run left waiting, or another worker has put since. `has_grown`: False where
+        `is_behind` has just said that none has."""
         with self._taking:
             if has_grown:
                 self._end.is_loaded = self._end.is_loaded and not self.is_behind()
