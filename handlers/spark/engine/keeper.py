@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
+import random
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from handlers.logs import get_logger
 from handlers.spark.engine.background import Background
@@ -16,6 +21,11 @@ __all__ = ["Keeper"]
 _TURN = 5.0
 """Seconds between two looks."""
 
+_WHAT = ("optimize", "vacuum")
+
+_FIRST = 3600.0
+"""Seconds within which a table is first looked at, or sooner where upkeep is to be done more often."""
+
 _MERGED_BY_THEN = 3600.0
 """Seconds: what was put is merged so much later at most, or the table is looked at as long as it is not."""
 
@@ -23,28 +33,64 @@ _log = get_logger("spark")
 
 
 class Keeper(Background):
-    """One thread, `spark-keeper`, from `start` to `end`."""
+    """One thread, `spark-keeper`, from `start` to `end`.
 
-    def __init__(self, options: UpkeepOptions, sinks: Callable[[], Iterable[TableSink]]) -> None:
-        """`sinks`: the tables known so far."""
+    A table costs it something when something was merged, and when its upkeep is due: thousands of others are
+    not walked through.
+    """
+
+    def __init__(self, options: UpkeepOptions, serves: Callable[[TableSink], bool]) -> None:
+        """`serves`: whether a table is this handler's still."""
         super().__init__("spark-keeper")
         self._options = options
-        self._sinks = sinks
+        self._serves = serves
+        self._told: deque[TableSink] = deque()  # by any thread
+        self._tidying: set[TableSink] = set()
         self._due: dict[tuple[TableSink, str], float] = {}  # seconds since 1970
+        # When each table is looked after next, seconds since 1970, in order.
+        self._known: set[TableSink] = set()
+        self._order: list[tuple[float, int, TableSink]] = []
+        self._count = itertools.count()  # of tables that are due at once, the first comes first
+
+    def look_after(self, sink: TableSink) -> None:
+        """A table that is served from now on, or into which something was merged. Any thread."""
+        self._told.append(sink)
 
     def _run(self) -> None:
         while not self._stopped.wait(_TURN):
-            sinks = list(self._sinks())
-            known = set(sinks)
-            self._due = {each: due for each, due in self._due.items() if each[0] in known}
-            for sink in sinks:
-                if self._stopped.is_set():
-                    return
-                self._look_after(sink, time.time())
+            self.turn(time.time())
+
+    def turn(self, now: float) -> None:
+        """Do what is to be done (`now`: seconds since 1970)."""
+        while self._told:
+            sink = self._told.popleft()
+            self._tidying.add(sink)
+            if sink not in self._known:
+                self._known.add(sink)
+                self._plan(sink, now + random.random() * self._first_within())
+        for sink in list(self._tidying):
+            self._try(sink, "tidy", partial(sink.tidy, time.monotonic()))
+            if not sink.has_to_tidy:
+                self._tidying.discard(sink)
+        while self._order and self._order[0][0] <= now and not self._stopped.is_set():
+            _, _, sink = heapq.heappop(self._order)
+            if self._serves(sink):
+                self._look_after(sink, now)
+                self._plan(sink, min(self._due.get((sink, what), now + _FIRST) for what in _WHAT))
+            else:
+                self._known.discard(sink)
+                for what in _WHAT:
+                    self._due.pop((sink, what), None)
+
+    def _plan(self, sink: TableSink, due: float) -> None:
+        heapq.heappush(self._order, (due, next(self._count), sink))
+
+    def _first_within(self) -> float:
+        """Seconds; the times of thousands of tables are not all read at once."""
+        return min([_FIRST, *filter(None, (self._options.optimize_every, self._options.vacuum_every))])
 
     def _look_after(self, sink: TableSink, now: float) -> None:
         """`now`: seconds since 1970."""
-        self._try(sink, "tidy", lambda: sink.tidy(time.monotonic()))
         options = self._options
         if self._is_due(sink, "optimize", options.optimize_every, now):
             self._try(sink, "optimize", lambda: sink.optimize(options.min_files))
@@ -64,6 +110,9 @@ class Keeper(Background):
         last = None
         with suppress(Exception):  # a place that cannot be read: it counts from now, as where nobody knows
             last = sink.upkeep_times.last(what)  # it may have been another worker
+        if last is not None and _is_idle(sink, since=last - after):
+            self._due[sink, what] = now + every
+            return False
         if last is not None:
             due = min(last, now) + every
         is_due = due is not None and due <= now

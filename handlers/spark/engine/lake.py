@@ -15,6 +15,7 @@ from handlers.spark.engine.found_logs import FoundLogs
 from handlers.spark.engine.keeper import Keeper
 from handlers.spark.engine.leftovers import Search
 from handlers.spark.engine.merge_scheduler import Merger
+from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.tables import Tables
 from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import default_scheme
@@ -50,12 +51,13 @@ class Lake:
                 Locations(options, section, context.folder),
                 offer=self._merger.offer,
                 look_at=self._look_at,
+                look_after=self._look_after,
             )
         except BaseException:
             release()
             raise
         self._world = self._tables.world
-        self._keeper = Keeper(options.upkeep, self._tables.known)
+        self._keeper = Keeper(options.upkeep, self._tables.serves)
         found = FoundLogs(self._tables)
         files, logs, partitions = self._world.files, self._world.locations.logs, self._tables.partitions
         self._search = Search(files, logs, serve=found.serve, partitions=partitions)
@@ -186,6 +188,9 @@ class Lake:
 
     def _look_at(self, log_folder: str) -> None:
         self._search.add(log_folder)
+
+    def _look_after(self, sink: TableSink) -> None:
+        self._keeper.look_after(sink)
 
     def _check_writers(self) -> None:
         """Whether several workers are safe here; asked until Spark has answered."""

@@ -45,9 +45,11 @@ class Tables:
         *,
         offer: Callable[[TableSink], None],
         look_at: Callable[[str], None],
+        look_after: Callable[[TableSink], None],
     ) -> None:
         """`offer` is told of a table in which something waits; `look_at`, of the folder of a log that is to
-        be looked at from now on: it is signed, or this handler serves it, or nobody does any more."""
+        be looked at from now on: it is signed, or this handler serves it, or nobody does any more;
+        `look_after`, of a table that is read in, or into which something was merged."""
         self.world = World(
             options=options,
             context=context,
@@ -65,6 +67,7 @@ class Tables:
         )
         self._offer = offer
         self._look_at = look_at
+        self._look_after = look_after
         self._lock = threading.Lock()  # guards the three below
         self._sinks: dict[tuple[str, str], TableSink] = {}
         self._logs: dict[TableSink, SegmentLog] = {}
@@ -102,7 +105,16 @@ class Tables:
     def _made(self, database: str, table: str) -> TableSink:
         work = TableWork(database, table, self.world)
         log = SegmentLog(self.world.files, work.ref.log_folder, is_table=self.world.applier is None)
-        sink = TableSink(database, table, work, log, sign=self._sign, offer=self._offer, forget=self._forget)
+        sink = TableSink(
+            database,
+            table,
+            work,
+            log,
+            sign=self._sign,
+            offer=self._offer,
+            look_after=self._look_after,
+            forget=self._forget,
+        )
         self._logs[sink] = log
         _whose[sink] = self.owner_of(database, table)
         return sink

@@ -35,7 +35,9 @@ def other_worker(lake: Lake) -> TableSink:
     work = TableWork("shop", "orders", world)
     log = SegmentLog(world.files, work.ref.log_folder)
     nothing = lambda *_: None  # noqa: E731 (it merges when it is told to)
-    return TableSink("shop", "orders", work, log, sign=nothing, offer=nothing, forget=nothing)
+    return TableSink(
+        "shop", "orders", work, log, sign=nothing, offer=nothing, look_after=nothing, forget=nothing
+    )
 
 
 def take(sink: TableSink, *changes: Change) -> None:

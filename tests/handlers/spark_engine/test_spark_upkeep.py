@@ -62,7 +62,7 @@ def test_a_worker_that_is_started_anew_every_day_still_vacuums(quiet: Lake) -> N
     options = UpkeepOptions.model_validate({"optimize_every": "0s", "vacuum_every": "24h"})
     counts = []
     for hours in (0, 23, 25, 48):
-        started = Keeper(options, lambda: [])
+        started = Keeper(options, lambda _: True)
         started._look_after(sink, began + hours * HOUR)
         counts.append(vacuums(quiet))
     assert counts == [0, 0, 1, 1]
@@ -73,7 +73,7 @@ def test_what_another_worker_has_done_is_not_done_again(quiet: Lake) -> None:
     sink, began = quiet.sink(), time.time()
     sink.merge()
     options = UpkeepOptions.model_validate({"optimize_every": "0s", "vacuum_every": "24h"})
-    one, two = (Keeper(options, lambda: []) for _ in range(2))
+    one, two = (Keeper(options, lambda _: True) for _ in range(2))
     for hours in (0, 25, 26):
         one._look_after(sink, began + hours * HOUR)
         two._look_after(sink, began + (hours + 0.5) * HOUR)
@@ -89,7 +89,7 @@ def test_a_table_in_which_nothing_happens_is_not_looked_at_every_hour(
     looks: list[str] = []
     monkeypatch.setattr(sink, "optimize", lambda min_files: looks.append("optimize"))
     monkeypatch.setattr(sink, "vacuum", lambda retention: looks.append("vacuum"))
-    keeper = Keeper(UpkeepOptions.model_validate({"retention": "168h"}), lambda: [])
+    keeper = Keeper(UpkeepOptions.model_validate({"retention": "168h"}), lambda _: True)
     read = UpkeepTimes.last
     asked: list[str] = []
     monkeypatch.setattr(UpkeepTimes, "last", lambda self, what: asked.append(what) or read(self, what))  # type: ignore[func-returns-value]
@@ -113,6 +113,85 @@ def test_a_table_in_which_nothing_happens_is_not_looked_at_every_hour(
     assert 7 <= looks.count("vacuum") <= 9
 
 
+def test_a_table_is_tidied_when_something_was_merged_and_then_left_alone(
+    make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = make_lake(merge={"keep": "0s"}, upkeep={"optimize_every": "0s", "vacuum_every": "0s"})
+    lake.take(change(0, {"id": 0, "name": "a"}))
+    lake.take(change(1, {"id": 1, "name": "b"}))
+    sink = lake.sink()
+    keeper = Keeper(UpkeepOptions(), lambda _: True)
+    own = lake.handler._open._keeper  # type: ignore[union-attr]
+    own.end()
+    assert own.ended(60)  # nobody else tidies
+    tidied: list[float] = []
+    tidy = sink.tidy
+    monkeypatch.setattr(sink, "tidy", lambda now: (tidied.append(now), tidy(now)))
+
+    def turns() -> int:
+        tidied.clear()
+        for _ in range(10):
+            keeper.turn(time.time())
+        return len(tidied)
+
+    keeper.look_after(sink)
+    assert turns() == 1, "nothing was merged yet"
+    sink.merge()
+    assert turns() >= 1
+    assert [each.number for each in sink._log.segments] == [2]
+    assert turns() == 0
+    lake.take(change(2, {"id": 2, "name": "c"}))
+    assert turns() == 0
+    sink.merge()
+    assert turns() >= 1
+    assert [each.number for each in sink._log.segments] == [3]
+
+
+def test_a_table_is_looked_after_when_it_is_due_as_long_as_it_is_served(
+    quiet: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet.take(change(0, {"id": 0, "name": "a"}))
+    sink, began = quiet.sink(), time.time()
+    served = {sink}
+    keeper = Keeper(UpkeepOptions(), served.__contains__)
+    looks: list[float] = []
+    look_after = keeper._look_after
+    monkeypatch.setattr(keeper, "_look_after", lambda sink, now: (looks.append(now), look_after(sink, now)))
+
+    def turns(first: int, last: int) -> int:
+        """In minutes; one each."""
+        looks.clear()
+        for minute in range(first, last):
+            keeper.turn(began + minute * 60)
+        return len(looks)
+
+    keeper.look_after(sink)
+    assert turns(0, 61) == 1
+    assert turns(61, 60 * 24) in (23, 24)
+    served.clear()
+    assert turns(60 * 24, 60 * 48) == 0
+    served.add(sink)
+    keeper.look_after(sink)
+    assert turns(60 * 48, 60 * 50) >= 1
+
+
+def test_a_worker_that_is_started_anew_leaves_tables_alone_in_which_nothing_has_happened_since(
+    quiet: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet.take(change(0, {"id": 0, "name": "a"}))
+    sink, began = quiet.sink(), time.time()
+    sink.merge()
+    optimized: list[float] = []
+    monkeypatch.setattr(sink, "optimize", optimized.append)
+    options = UpkeepOptions.model_validate({"vacuum_every": "0s"})
+    for hours in (0, 2, 4, 6, 8):
+        Keeper(options, lambda _: True)._look_after(sink, began + hours * HOUR)
+    assert len(optimized) == 1
+    quiet.take(change(1, {"id": 1, "name": "b"}))
+    Keeper(options, lambda _: True)._look_after(sink, began + 10 * HOUR)
+    assert len(optimized) == 2
+
+
 def test_times_are_kept_beside_the_log_and_do_not_disturb_it(quiet: Lake) -> None:
     quiet.take(change(0, {"id": 0, "name": "a"}))
     folder = quiet.folder / "lake/_binlane/shop/orders/pending"
@@ -133,7 +212,7 @@ def test_without_a_place_for_times_they_count_from_the_start(quiet: Lake) -> Non
     sink, began = quiet.sink(), time.time()
     sink.merge()
     Path(sink.log_folder, "_upkeep").write_text("a file, so that nobody can make the folder")
-    keeper = Keeper(UpkeepOptions.model_validate({"optimize_every": "0s"}), lambda: [])
+    keeper = Keeper(UpkeepOptions.model_validate({"optimize_every": "0s"}), lambda _: True)
     with capture_logs() as logged:
         for hours in (0, 23, 24):
             keeper._look_after(sink, began + hours * HOUR)

@@ -9,6 +9,7 @@ configuration.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 
 from handlers.api import Rejected, TargetUnavailable
@@ -32,7 +33,10 @@ _PATIENCE = 60.0
 class Merges:
     """What waits for one table, and how its merges went. Any thread may call any method."""
 
-    def __init__(self, name: str, work: TableWork, log: SegmentLog) -> None:
+    def __init__(
+        self, name: str, work: TableWork, log: SegmentLog, *, changed: Callable[[], None] = lambda: None
+    ) -> None:
+        """`changed` is told when it is seen what the table holds: there may be something to tidy."""
         self.unmerged = Unmerged()
         self.faults = 0
         """How many failed since the last that did not."""
@@ -41,6 +45,7 @@ class Merges:
         self.fault: str | None = None
         """Why the last one failed; None: it did not."""
         self._name = name
+        self._changed = changed
         self._work = work
         self._log = log
         self._merging = threading.Lock()  # the table's commits: one at a time
@@ -75,6 +80,7 @@ class Merges:
             if told is not None:
                 self._told = told
                 self._handed_over = False
+        self._changed()
 
     def ended(self) -> None:
         """Wait for a commit that runs."""
@@ -156,6 +162,7 @@ class Merges:
                     raise
                 self.holds(Held(rows[0].number, rows[-1].number))
             self.unmerged.merged(segments[-1].number)
+            self._changed()
         self._size.done()
 
     def _follow(self, segment: Segment, statement: Statement, shape: Shape) -> None:
@@ -201,13 +208,16 @@ class Merges:
             held = self._work.held()
             self.holds(held)
             self.unmerged.merged(max(held.last, self._log.removed()))
+            self._changed()
             return True
         if isinstance(error, LostCommit):
             return self._table_is_gone()
         try:
-            return self.unmerged.merged(self._log.removed())
+            is_merged = self.unmerged.merged(self._log.removed())
         except Exception:
             return False  # what failed first is told
+        self._changed()
+        return is_merged
 
     def _table_is_gone(self) -> bool:
         """Whether another worker has dropped or renamed the table by DDL, so that it may hold less."""
@@ -235,6 +245,11 @@ class Merges:
         """Remove files that no version of the last `retention` seconds needs."""
         with self._work.ddl_lock.upkeep(f"VACUUM of {self._name}"):
             self._work.vacuum(retention)
+
+    @property
+    def has_to_tidy(self) -> bool:
+        """Whether `tidy` has something to do, now or later."""
+        return self._held != self._told or self.unmerged.keeps
 
     def tidy(self, now: float) -> None:
         """Retire segments that were merged a while ago, and remove those that were retired a while ago.

@@ -43,10 +43,11 @@ class TableSink:
         *,
         sign: Callable[[TableSink], None],
         offer: Callable[[TableSink], None],
+        look_after: Callable[[TableSink], None],
         forget: Callable[[str, str], None],
     ) -> None:
-        """`sign` writes down whose log it is; `offer` is told when something waits; `forget`, which tables
-        (database, table) DDL has changed.
+        """`sign` writes down whose log it is; `offer` is told when something waits; `look_after`, when it is
+        read in, or something was merged; `forget`, which tables (database, table) DDL has changed.
         """
         self.database = database
         self.table = table
@@ -54,7 +55,7 @@ class TableSink:
         self._log = log
         self._forget = forget
         self._taking = threading.Lock()  # guards the end of the log: one batch after the other
-        self._merges = Merges(self.name, work, log)
+        self._merges = Merges(self.name, work, log, changed=lambda: look_after(self))
         self._unmerged = self._merges.unmerged
         self._end = LogEnd(work, log, self._merges, sign=lambda: sign(self), offer=lambda: offer(self))
 
@@ -273,6 +274,11 @@ class TableSink:
     def vacuum(self, retention: float) -> None:
         """Remove files that no version of the last `retention` seconds needs."""
         self._merges.vacuum(retention)
+
+    @property
+    def has_to_tidy(self) -> bool:
+        """Whether `tidy` has something to do, now or later."""
+        return self._merges.has_to_tidy
 
     def tidy(self, now: float) -> None:
         """Retire and remove segments that were merged a while ago (`now`: monotonic seconds)."""

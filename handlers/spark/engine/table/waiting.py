@@ -114,6 +114,11 @@ class Unmerged:
         return bool(done)
 
     @property
+    def keeps(self) -> bool:
+        """Whether segments that were merged are to be retired, or removed, later."""
+        return bool(self._kept or self._retired)
+
+    @property
     def retired(self) -> int:
         """The last segment that `to_retire` told and `to_remove` did not yet; 0: none."""
         with self._lock:
