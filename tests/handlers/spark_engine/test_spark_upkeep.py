@@ -124,6 +124,7 @@ def test_a_table_is_tidied_when_something_was_merged_and_then_left_alone(
     own = lake.handler._open._keeper  # type: ignore[union-attr]
     own.end()
     assert own.ended(60)  # nobody else tidies
+    monkeypatch.setattr(lake.handler._open, "_keeper", keeper)
     tidied: list[float] = []
     tidy = sink.tidy
     monkeypatch.setattr(sink, "tidy", lambda now: (tidied.append(now), tidy(now)))
