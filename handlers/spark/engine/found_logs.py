@@ -67,7 +67,7 @@ class FoundLogs:
                 return _SOON
             sink.load(has_grown=has_grown)
         tables.remove_gone(sink, lambda: self._is_gone(ref))
-        return min(max(_SOON, self._quiet(sink)), _SELDOM)
+        return min(max(_SOON, self._quiet(sink)), _SELDOM) if sink.is_loaded else _SOON
 
     def _quiet(self, sink: TableSink) -> float:
         """For how many seconds nothing was put, and no partition has come or gone."""

@@ -112,7 +112,7 @@ class Tables:
             log,
             sign=self._sign,
             offer=self._offer,
-            look_after=self._look_after,
+            look_after=self._has_changed,
             forget=self._forget,
         )
         self._logs[sink] = log
@@ -162,6 +162,11 @@ class Tables:
         self._look_at(folder)  # not before: a log without an owner's name is forgotten
         if found is None or found.prefix is None:
             self.check_prefix(folder)
+
+    def _has_changed(self, sink: TableSink) -> None:
+        """It was read in, or something was merged: it may have been seen that others write its log, too."""
+        self._look_at(sink.log_folder)
+        self._look_after(sink)
 
     # ---- letting go
 

@@ -220,3 +220,22 @@ def test_a_table_that_is_dropped_is_let_go_and_one_of_its_name_goes_on(
     look(lake)
     lake.merge()
     assert lake.rows() == [(3, "of the new table")]
+
+
+def test_a_table_is_looked_at_within_a_minute_of_a_merge_which_may_meet_another_worker(
+    make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = make_lake()
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    search = lake.handler._open._search  # type: ignore[union-attr]
+    looked: list[str] = []
+    monkeypatch.setattr(search, "_serve", lambda folder, owner, *, anew: looked.append(folder) or 3600.0)  # type: ignore[func-returns-value]
+    search.look(time.monotonic())
+    search.round()
+    looked.clear()
+    search.look(time.monotonic() + 100)
+    assert looked == []
+    lake.sink().merge()
+    search.look(time.monotonic())
+    search.look(time.monotonic() + 61)
+    assert looked == [lake.sink().log_folder]
