@@ -40,6 +40,12 @@ class MergeOptions(BaseModel):
         "New columns and DDL remove them at once.",
     )
     at_close: Duration = duration("10s", "How long a worker that stops goes on bringing in what waits.")
+    without_spark: bool = Field(
+        False,
+        description="Small replicas and changelogs in local folders are committed by delta-rs, in the "
+        "worker's own process: a commit costs hundredths of a second instead of one. Needs the package "
+        "deltalake (pip install 'binlane[deltalake]').",
+    )
 
 
 class UpkeepOptions(BaseModel):

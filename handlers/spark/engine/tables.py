@@ -14,6 +14,7 @@ from handlers.mysql.ddl import TableName
 from handlers.progress.passing_over import PassingOver
 from handlers.progress.topic_ids import KnownIds
 from handlers.spark.delta import applier_for
+from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.engine.owners import Owners
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork
@@ -50,13 +51,15 @@ class Tables:
         """`offer` is told of a table in which something waits; `look_at`, of the folder of a log that is to
         be looked at from now on: it is signed, or this handler serves it, or nobody does any more;
         `look_after`, of a table that is read in, or into which something was merged."""
+        files = files_for(locations.root, spark, assume_local=spark.assumes_local_files)
         self.world = World(
             options=options,
             context=context,
             spark=spark,
             locations=locations,
-            files=files_for(locations.root, spark, assume_local=spark.assumes_local_files),
+            files=files,
             applier=applier_for(options),
+            without_spark=WithoutSpark(options, files),
             overrides={name: override(text) for name, text in options.columns.items()},
             settle=self._settle,
             leaving=self._leaving,

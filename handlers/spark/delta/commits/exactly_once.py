@@ -23,7 +23,9 @@ __all__ = [
     "check_goes_on",
     "fenced",
     "is_conflict",
+    "known_segment",
     "lost",
+    "remember_segment",
     "settings",
 ]
 
@@ -121,6 +123,16 @@ def check_goes_on(ref: TableRef, held: Held, told: Held, log: SegmentLog) -> Non
 def _remember(whose: tuple[str, str] | None, last: int) -> None:
     if whose is not None:
         _committed[whose] = max(last, _committed.get(whose, 0))
+
+
+def known_segment(whose: tuple[str, str]) -> int:
+    """The last segment that this process has seen in a table; `whose`: Delta's id of it, and whose log."""
+    return _committed.get(whose, 0)
+
+
+def remember_segment(whose: tuple[str, str], last: int) -> None:
+    """This process has seen that the table holds this segment."""
+    _remember(whose, last)
 
 
 def lost(ref: TableRef, known: int, held: int) -> str:

@@ -126,18 +126,28 @@ class TableWork:
         hold its log. Raises what `fenced` and Spark raise."""
         applier = self._world.applier
         assert applier is not None  # see `merges`
-        metrics = self._world.context.metrics
+        ref, note = self.ref, self._note(segments)
+        small = self._world.without_spark
+        if self._counted(lambda: small.apply(ref, segments, shape, note, after=after)):
+            return
         with self._world.spark.slots.merging(segments[0].written_ms / 1000), self._session() as session:
-            began = time.monotonic()
-            try:
-                applier.apply(session, self.ref, segments, shape, self._note(segments), after=after)
-            except MergeConflict:
-                raise  # looked at anew at once: neither the one nor the other
-            except Exception:
-                metrics.count("binlane_spark_merges_total", result="failure")
-                raise
-            metrics.count("binlane_spark_merges_total", result="success")
-            metrics.observe("binlane_spark_merge_seconds", time.monotonic() - began)
+            self._counted(lambda: applier.apply(session, ref, segments, shape, note, after=after))
+
+    def _counted(self, commit: Callable[[], bool | None]) -> bool:
+        """Whether it made a commit (False alone says that it did not), which then counts as a merge."""
+        metrics = self._world.context.metrics
+        began = time.monotonic()
+        try:
+            if commit() is False:
+                return False
+        except MergeConflict:
+            raise  # looked at anew at once: neither the one nor the other
+        except Exception:
+            metrics.count("binlane_spark_merges_total", result="failure")
+            raise
+        metrics.count("binlane_spark_merges_total", result="success")
+        metrics.observe("binlane_spark_merge_seconds", time.monotonic() - began)
+        return True
 
     def fit(self, shape: Shape, *, is_first: bool = False) -> SeenTable | None:
         """See to it that the table, if there is one, holds rows of this shape; returns it as it is then.

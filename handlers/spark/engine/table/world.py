@@ -13,6 +13,7 @@ from handlers.mysql.ddl import TableName
 from handlers.progress.passing_over import PassingOver
 from handlers.progress.topic_ids import KnownIds
 from handlers.spark.delta import Applier
+from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.locations import Locations
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
@@ -32,6 +33,8 @@ class World:
     files: Files
     applier: Applier | None
     """None: segments are the table itself."""
+    without_spark: WithoutSpark
+    """Makes the commits that need no Spark, where that is wanted."""
     overrides: Mapping[str, pa.DataType]
     settle: Callable[[TableName], None]
     """See Surroundings.settle; for tables other than the statement's own."""

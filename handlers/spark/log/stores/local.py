@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError, temporary_name
 
-__all__ = ["LocalFiles"]
+__all__ = ["LocalFiles", "plain_path"]
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
@@ -49,7 +49,7 @@ class LocalFiles:
 
     def list(self, folder: str) -> Sequence[Entry]:
         entries: list[Entry] = []
-        with _explained(folder, "list"), suppress(FileNotFoundError), os.scandir(_plain(folder)) as found:
+        with _explained(folder, "list"), suppress(FileNotFoundError), os.scandir(plain_path(folder)) as found:
             for one in found:
                 with suppress(FileNotFoundError):  # gone since
                     stat = one.stat()
@@ -60,17 +60,17 @@ class LocalFiles:
 
     def read(self, path: str) -> bytes:
         with _explained(path, "read"):
-            return _plain(path).read_bytes()
+            return plain_path(path).read_bytes()
 
     @contextmanager
     def open(self, path: str) -> Iterator[pa.NativeFile]:
         with _explained(path, "read"):
-            file = pa.OSFile(str(_plain(path)))
+            file = pa.OSFile(str(plain_path(path)))
         with file:
             yield file
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
-        target = _plain(path)
+        target = plain_path(path)
         temporary = target.with_name(temporary_name())
         with _explained(path, "write"):
             try:
@@ -87,18 +87,18 @@ class LocalFiles:
 
     def delete(self, path: str) -> None:
         with _explained(path, "remove"), suppress(FileNotFoundError):
-            _plain(path).unlink()
+            plain_path(path).unlink()
 
     def retire(self, path: str) -> None:
         with _explained(path, "change the time of"), suppress(FileNotFoundError):
-            os.utime(_plain(path), (0, 0))
+            os.utime(plain_path(path), (0, 0))
 
     def delete_tree(self, folder: str) -> None:
         with _explained(folder, "remove"), suppress(FileNotFoundError):
-            shutil.rmtree(_plain(folder))
+            shutil.rmtree(plain_path(folder))
 
     def rename(self, source: str, target: str) -> None:
-        old, new = _plain(source), _plain(target)
+        old, new = plain_path(source), plain_path(target)
         with _explained(target, "write"):
             if not old.exists():
                 raise FileNotFoundError(errno.ENOENT, "there is no such folder", source)
@@ -112,10 +112,10 @@ class LocalFiles:
 
     def exists(self, path: str) -> bool:
         with _explained(path, "find"):
-            return _plain(path).exists()
+            return plain_path(path).exists()
 
 
-def _plain(path: str) -> Path:
+def plain_path(path: str) -> Path:
     """Of a file URI, what follows its scheme: as Hadoop, which decodes no percent signs in it."""
     found = re.match(r"file:(?://(?P<host>[^/]*))?(?P<path>/.*)", path)
     if found is None:

@@ -1,0 +1,252 @@
+"""Commits without Spark: delta-rs makes those of small replicas and of changelogs, in the worker's process.
+
+A commit of some hundred rows costs Spark more than a second of CPU, whatever it brings, and delta-rs some
+hundredths. What is not plain (a large table, columns that are mapped or checked, a table that is not there
+yet) stays Spark's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from handlers.logs import get_logger
+from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
+from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.commits.exactly_once import (
+    LostCommit,
+    MergeConflict,
+    known_segment,
+    lost,
+    remember_segment,
+)
+from handlers.spark.log.segment_file import Segment
+from handlers.spark.log.stores.interface import Files
+from handlers.spark.log.stores.local import LocalFiles, plain_path
+from handlers.spark.options import SparkOptions
+from handlers.spark.rows.added import log_schema
+from handlers.spark.rows.shape import Shape
+from handlers.spark.table_ref import TableRef
+
+if TYPE_CHECKING:
+    import deltalake
+
+__all__ = ["WithoutSpark"]
+
+_log = get_logger("spark")
+
+_MOST_BYTES = 8 * 2**20
+"""Of a replica's files, and of the segments: beyond it, Spark's share of the cost is small."""
+_MOST_ROWS = 200_000
+_CHECKPOINT_EVERY = 10
+"""Versions, as Spark does it."""
+_CLEAN_EVERY = 100
+_FEATURES = frozenset(("timestampNtz", "appendOnly", "invariants"))
+"""Of Delta's protocol: what tables have that binlane makes, and what these commits do not touch."""
+_PROPERTIES = frozenset(
+    (
+        "delta.logRetentionDuration",
+        "delta.deletedFileRetentionDuration",
+        "delta.enableExpiredLogCleanup",
+        "delta.minReaderVersion",
+        "delta.minWriterVersion",
+        "delta.feature.timestampNtz",
+    )
+)
+"""Of tables: what changes nothing of how a commit is to be made."""
+_ORDER = "_binlane_order"
+
+
+class WithoutSpark:
+    """Safe to use from several threads; of one table, the caller does one thing at a time."""
+
+    def __init__(self, options: SparkOptions, files: Files) -> None:
+        self._mode = options.mode
+        self._prefix = options.prefix
+        self._files = files
+        self._is_on = (
+            options.merge.without_spark
+            and options.mode in {"replica", "changelog"}
+            and isinstance(files, LocalFiles)
+        )
+
+    def apply(
+        self, ref: TableRef, segments: Sequence[Segment], shape: Shape, note: CommitNote, *, after: int
+    ) -> bool:
+        """Bring the segments into their table in one commit; False: that is for Spark to do, and nothing was
+        done. `after`: the segment up to which the table is known to hold its log.
+
+        Raises MergeConflict, LostCommit, and what the store raises.
+        """
+        if not self._is_on or ref.path is None or not self._suit(segments, shape):
+            return False
+        table = self._table(str(plain_path(ref.path)))
+        held = None if table is None else held_in_files(self._files, ref.path, ref.app_id)
+        if table is None or held is None:
+            return False
+        whose = (str(table.metadata().id), ref.app_id)
+        known = max(after, known_segment(whose))
+        if held.last < known:
+            raise LostCommit(lost(ref, known, held.last))
+        if held.last >= note.first:
+            raise MergeConflict(f"{ref} already holds segment {held.last}: another worker has brought it in")
+        rows = self._rows(table, segments, shape)
+        if rows is None:
+            return False
+        self._commit(table, ref, rows, note)
+        remember_segment(whose, note.segment)
+        return True
+
+    def _suit(self, segments: Sequence[Segment], shape: Shape) -> bool:
+        if any(segment.partial for segment in segments):
+            return False
+        if sum(segment.bytes for segment in segments) > _MOST_BYTES:
+            return False
+        return self._mode == "changelog" or _are_plain(shape)
+
+    # ---- the table
+
+    def _table(self, path: str) -> deltalake.DeltaTable | None:
+        """The table, if it is there and has nothing that only Spark knows how to keep."""
+        rs = self._delta_rs
+        try:
+            table: deltalake.DeltaTable = rs.DeltaTable(path)
+        except (rs.exceptions.DeltaError, OSError):
+            return None  # Spark tells what is wrong with it, if anything is
+        protocol, metadata = table.protocol(), table.metadata()
+        features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+        plain = protocol.min_writer_version <= 2 or (
+            protocol.min_writer_version == 7 and features <= _FEATURES
+        )
+        own = {name for name in metadata.configuration if name.startswith("delta.")}
+        has_notes = any(field.metadata for field in table.schema().fields)
+        if not plain or metadata.partition_columns or own - _PROPERTIES or has_notes:
+            return None
+        return table
+
+    def _rows(
+        self, table: deltalake.DeltaTable, segments: Sequence[Segment], shape: Shape
+    ) -> pa.Table | None:
+        """What is to be written: of a changelog the new rows, of a replica all. None: it is too much, or does
+        not fit, and Spark may know better."""
+        schema = pa.schema(table.schema().to_arrow())
+        names = {name.casefold(): name for name in schema.names}
+        changes = self._changes(segments, shape)
+        try:
+            if self._mode == "changelog":
+                return _as(changes, schema)
+            if names.keys() != {name.casefold() for name in shape.schema.names}:
+                return None
+            adds = pa.table(table.get_add_actions(flatten=True))
+            counts = adds.column("num_records")
+            most = (pc.sum(adds.column("size_bytes")).as_py() or 0, pc.sum(counts).as_py() or 0)
+            if most[0] > _MOST_BYTES or most[1] > _MOST_ROWS or counts.null_count:
+                return None
+            newest = _newest(changes, shape.key)
+            if newest is None:
+                return None
+            there = table.to_pyarrow_table()
+            kept = _without(there, newest, {names[column.casefold()]: column for column in shape.key})
+            is_row = pc.not_equal(newest.column(f"{self._prefix}op"), "delete")
+            return pa.concat_tables([_as(kept, schema), _as(newest.filter(is_row), schema)])
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            return None
+
+    def _changes(self, segments: Sequence[Segment], shape: Shape) -> pa.Table:
+        """The segments' rows, in order."""
+        schema = log_schema(shape, mode=self._mode, prefix=self._prefix)
+        read = []
+        for segment in segments:
+            with self._files.open(segment.path) as file:
+                read.append(pq.read_table(file).select(schema.names).cast(schema))
+        return pa.concat_tables(read)
+
+    # ---- the commit
+
+    def _commit(self, table: deltalake.DeltaTable, ref: TableRef, rows: pa.Table, note: CommitNote) -> None:
+        """A compare-and-set, as `fenced` has it: delta-rs gives a commit up when any other came first."""
+        rs = self._delta_rs
+        commit = uuid.uuid4().hex
+        before = table.version()
+        assert ref.path is not None
+        try:
+            rs.write_deltalake(
+                table,
+                rows,
+                mode="append" if self._mode == "changelog" else "overwrite",
+                commit_properties=rs.CommitProperties(
+                    custom_metadata={"userMetadata": note.to_json(ref.app_id, commit)},
+                    max_commit_retries=0,
+                    app_transactions=[rs.Transaction(ref.app_id, note.first, int(time.time() * 1000))],
+                ),
+                post_commithook_properties=rs.PostCommitHookProperties(
+                    create_checkpoint=False, cleanup_expired_logs=False
+                ),
+            )
+        except rs.exceptions.CommitFailedError as error:
+            raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
+        # Spark's rename on a local disk may have taken the place of this commit.
+        found = note_of_version(self._files, ref.path, before + 1).note
+        if found is None or found.get("commit") != commit:
+            raise MergeConflict(f"{ref}: another writer has made version {before + 1}")
+        self._keep_house(table, before + 1)
+
+    def _keep_house(self, table: deltalake.DeltaTable, version: int) -> None:
+        """As Spark does after its commits: without checkpoints each look at the table reads all of them."""
+        if version % _CHECKPOINT_EVERY:
+            return
+        try:
+            table.create_checkpoint()
+            if not version % _CLEAN_EVERY:
+                table.cleanup_metadata()
+        except (self._delta_rs.exceptions.DeltaError, OSError) as error:  # the commit stands
+            _log.warning("delta_checkpoint_failed", table=table.table_uri, error=str(error))
+
+    @cached_property
+    def _delta_rs(self) -> Any:
+        """The package deltalake: half a second of import, for whoever has asked for it."""
+        importlib.import_module("deltalake.exceptions")
+        return importlib.import_module("deltalake")
+
+
+def _are_plain(shape: Shape) -> bool:
+    """Whether keys are equal here just when they are equal for Spark: there are -0.0 and NaN."""
+    types = [shape.schema.field(column).type for column in shape.key]
+    return bool(types) and not any(pa.types.is_floating(each) or pa.types.is_nested(each) for each in types)
+
+
+def _newest(changes: pa.Table, key: Sequence[str]) -> pa.Table | None:
+    """The last change of each key; None: a key is null."""
+    keys = changes.select(list(key))
+    if any(column.null_count for column in keys.columns):
+        return None
+    numbered = keys.append_column(_ORDER, pa.array(range(len(keys)), pa.int64()))
+    last = numbered.group_by(list(key)).aggregate([(_ORDER, "max")]).column(f"{_ORDER}_max")
+    return changes.take(last.take(pc.sort_indices(last)))
+
+
+def _without(there: pa.Table, changes: pa.Table, key: Mapping[str, str]) -> pa.Table:
+    """The rows whose keys have no change. `key`: the table's name of a column -> the changes'."""
+    keys = there.select(list(key)).append_column(_ORDER, pa.array(range(len(there)), pa.int64()))
+    changed = changes.select(list(key.values())).rename_columns(list(key))
+    changed = changed.cast(keys.select(list(key)).schema)
+    left = keys.join(changed, list(key), join_type="left anti").column(_ORDER)
+    return there.take(left.take(pc.sort_indices(left)))
+
+
+def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """These columns in this order, of these types. Raises ArrowInvalid: it would lose something."""
+    names = {name.casefold(): name for name in rows.column_names}
+    missing = [name for name in schema.names if name.casefold() not in names]
+    if missing or len(names) < len(rows.column_names):
+        raise pa.ArrowInvalid(f"there is no {', '.join(missing)}")
+    picked = rows.select([names[name.casefold()] for name in schema.names]).rename_columns(schema.names)
+    return picked.cast(schema)
