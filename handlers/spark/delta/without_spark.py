@@ -89,11 +89,15 @@ class WithoutSpark:
         if not self._is_on or ref.path is None or not self._suit(segments, shape):
             return False
         table = self._table(str(plain_path(ref.path)))
-        held = None if table is None else held_in_files(self._files, ref.path, ref.app_id)
-        if table is None or held is None:
+        if table is None:
             return False
         whose = (str(table.metadata().id), ref.app_id)
-        known = max(after, known_segment(whose))
+        known = max(
+            after, known_segment(whose)
+        )  # before the look: others of this process may commit after it
+        held = held_in_files(self._files, ref.path, ref.app_id)
+        if held is None:
+            return False
         if held.last < known:
             raise LostCommit(lost(ref, known, held.last))
         if held.last >= note.first:
@@ -127,7 +131,7 @@ class WithoutSpark:
             protocol.min_writer_version == 7 and features <= _FEATURES
         )
         own = {name for name in metadata.configuration if name.startswith("delta.")}
-        has_notes = any(field.metadata for field in table.schema().fields)
+        has_notes = any(field.metadata.keys() - {"comment"} for field in table.schema().fields)
         if not plain or metadata.partition_columns or own - _PROPERTIES or has_notes:
             return None
         return table
@@ -137,28 +141,35 @@ class WithoutSpark:
     ) -> pa.Table | None:
         """What is to be written: of a changelog the new rows, of a replica all. None: it is too much, or does
         not fit, and Spark may know better."""
-        schema = pa.schema(table.schema().to_arrow())
-        names = {name.casefold(): name for name in schema.names}
         changes = self._changes(segments, shape)
         try:
-            if self._mode == "changelog":
-                return _as(changes, schema)
-            if names.keys() != {name.casefold() for name in shape.schema.names}:
-                return None
-            adds = pa.table(table.get_add_actions(flatten=True))
-            counts = adds.column("num_records")
-            most = (pc.sum(adds.column("size_bytes")).as_py() or 0, pc.sum(counts).as_py() or 0)
-            if most[0] > _MOST_BYTES or most[1] > _MOST_ROWS or counts.null_count:
-                return None
-            newest = _newest(changes, shape.key)
-            if newest is None:
-                return None
-            there = table.to_pyarrow_table()
-            kept = _without(there, newest, {names[column.casefold()]: column for column in shape.key})
-            is_row = pc.not_equal(newest.column(f"{self._prefix}op"), "delete")
-            return pa.concat_tables([_as(kept, schema), _as(newest.filter(is_row), schema)])
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            return self._fitting(table, changes, shape)
+        except (ValueError, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             return None
+        except (self._delta_rs.exceptions.DeltaError, OSError):
+            return None  # Spark tells what is wrong with the table's files
+
+    def _fitting(self, table: deltalake.DeltaTable, changes: pa.Table, shape: Shape) -> pa.Table | None:
+        """The same. Raises ValueError, what Arrow raises, and what delta-rs does."""
+        schema = pa.schema(table.schema().to_arrow())
+        names = {name.casefold(): name for name in schema.names}
+        brought = changes.schema if self._mode == "changelog" else shape.schema
+        if names.keys() != {name.casefold() for name in brought.names}:
+            return None
+        if self._mode == "changelog":
+            return _as(changes, schema)
+        adds = pa.table(table.get_add_actions(flatten=True))
+        counts = adds.column("num_records")
+        most = (pc.sum(adds.column("size_bytes")).as_py() or 0, pc.sum(counts).as_py() or 0)
+        if most[0] > _MOST_BYTES or most[1] > _MOST_ROWS or counts.null_count:
+            return None
+        newest = _newest(changes, shape.key)
+        if newest is None:
+            return None
+        there = table.to_pyarrow_table()
+        kept = _without(there, newest, {names[column.casefold()]: column for column in shape.key})
+        is_row = pc.not_equal(newest.column(f"{self._prefix}op"), "delete")
+        return pa.concat_tables([_as(kept, schema), _as(newest.filter(is_row), schema)])
 
     def _changes(self, segments: Sequence[Segment], shape: Shape) -> pa.Table:
         """The segments' rows, in order."""
@@ -243,10 +254,44 @@ def _without(there: pa.Table, changes: pa.Table, key: Mapping[str, str]) -> pa.T
 
 
 def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """These columns in this order, of these types. Raises ArrowInvalid: it would lose something."""
+    """These columns in this order, of these types. Raises ValueError (ArrowInvalid is one): it would lose
+    something, or Spark may have rules of its own for it."""
     names = {name.casefold(): name for name in rows.column_names}
-    missing = [name for name in schema.names if name.casefold() not in names]
-    if missing or len(names) < len(rows.column_names):
-        raise pa.ArrowInvalid(f"there is no {', '.join(missing)}")
     picked = rows.select([names[name.casefold()] for name in schema.names]).rename_columns(schema.names)
+    for field in schema:
+        if not _holds(field.type, picked.schema.field(field.name).type):
+            raise ValueError(
+                f"{field.name} is {field.type}, and {picked.schema.field(field.name).type} comes"
+            )
     return picked.cast(schema)
+
+
+def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
+    """Whether each value means the same in the wider type, whatever the time zone of a session."""
+    types = pa.types
+    if types.is_integer(narrow):
+        return types.is_integer(wide) and bool(wide.bit_width >= narrow.bit_width)
+    if types.is_decimal(narrow):
+        return (
+            types.is_decimal(wide) and _digits(wide) >= _digits(narrow) and bool(wide.scale >= narrow.scale)
+        )
+    if types.is_date(narrow):
+        return types.is_date(wide) or (types.is_timestamp(wide) and wide.tz is None)
+    if types.is_timestamp(narrow):
+        return types.is_timestamp(wide) and (wide.tz is None) == (narrow.tz is None)
+    if types.is_floating(narrow):
+        return types.is_floating(wide) and bool(wide.bit_width >= narrow.bit_width)
+    return bool(wide == narrow) or any(is_kind(wide) and is_kind(narrow) for is_kind in (_is_text, _is_bytes))
+
+
+def _is_text(given: pa.DataType) -> bool:
+    return pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_string_view(given)
+
+
+def _is_bytes(given: pa.DataType) -> bool:
+    return pa.types.is_binary(given) or pa.types.is_large_binary(given) or pa.types.is_binary_view(given)
+
+
+def _digits(decimal: pa.DataType) -> int:
+    """Before the point."""
+    return int(decimal.precision - decimal.scale)

@@ -13,6 +13,7 @@ from delta_reading import column_types, read_delta
 from handlers.spark.delta import applier_for
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.held_segments import merged_segment
+from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import Segment, SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
@@ -64,9 +65,12 @@ class Table:
         """Bring in these, else all that the table has not got."""
         spark = spark or self.spark
         found = segments or self.log.after(self.merged)
+        note = self.note(found[0].number, found[-1].number)
+        if WithoutSpark(self.options, LocalFiles()).apply(self.ref, found, self.shape, note, after=0):
+            return
         applier = applier_for(self.options)
         assert applier is not None
-        applier.apply(spark, self.ref, found, self.shape, self.note(found[0].number, found[-1].number))
+        applier.apply(spark, self.ref, found, self.shape, note)
 
     def note(self, first: int, last: int) -> CommitNote:
         return CommitNote("worker", "spark", first, last, 1_000 + last, {("cdc", 0): (last, 0)})
@@ -74,6 +78,12 @@ class Table:
     @property
     def merged(self) -> int:
         return merged_segment(self.spark, self.ref)
+
+    @property
+    def makers(self) -> str:
+        """Of each commit, from the first: s for Spark, d for delta-rs."""
+        found = self.sql("DESCRIBE HISTORY {t}").select("version", "engineInfo").collect()
+        return "".join("d" if str(row.engineInfo).startswith("delta-rs") else "s" for row in sorted(found))
 
     @property
     def commits(self) -> int:

@@ -12,16 +12,22 @@ import pytest
 from delta_lab import MakeTable, Table, at, shape
 
 from handlers.spark.delta.modes import replica
+from handlers.spark.options import MergeOptions
 
 ORDERS = shape(id=pa.int64(), name=pa.string(), price=pa.int32())
 
 
-@pytest.fixture(params=["as a small table", "as a large table"])
+@pytest.fixture(params=["as a small table", "as a large table", "without Spark"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Small tables are written anew, others are merged into or appended to."""
+    """Small tables are written anew, others are merged into or appended to; without Spark, anew, too."""
     if request.param == "as a large table":
         monkeypatch.setattr(replica, "_SMALL", 0)
     return str(request.param)
+
+
+def merging(way: str) -> dict[str, Any]:
+    """The options of a table that is brought up in this way."""
+    return {"merge": MergeOptions(without_spark=way == "without Spark")}
 
 
 def operations(table: Table) -> list[str]:
@@ -32,7 +38,7 @@ def operations(table: Table) -> list[str]:
 
 
 def test_the_last_change_of_each_key_stands(make_table: MakeTable, way: str) -> None:
-    orders = make_table()
+    orders = make_table(**merging(way))
     orders.put(
         ORDERS, {"id": 1, "name": "a"}, {"id": 2, "name": "b", "op": "insert"}, {"id": 9, "op": "delete"}
     )
@@ -45,6 +51,7 @@ def test_the_last_change_of_each_key_stands(make_table: MakeTable, way: str) -> 
     assert orders.rows() == [(1, "A", None), (2, "back", None)]
     assert orders.commits == 1
     assert orders.merged == 4
+    assert orders.makers == ("sd" if way == "without Spark" else "ss")
 
 
 def test_a_key_is_what_it_is_whatever_spark_takes_for_a_variable(
@@ -60,7 +67,7 @@ def test_a_key_is_what_it_is_whatever_spark_takes_for_a_variable(
 
 
 def test_an_insert_of_a_row_that_is_there_replaces_it(make_table: MakeTable, way: str) -> None:
-    orders = make_table()
+    orders = make_table(**merging(way))
     orders.put(ORDERS, {"id": 1, "name": "a", "op": "insert"})
     orders.merge()
     orders.put(ORDERS, {"id": 1, "name": "b", "op": "insert"}, {"id": 2, "name": "c", "op": "insert"})
@@ -121,7 +128,7 @@ def test_keys_of_every_type(make_table: MakeTable, way: str) -> None:
     keyed = shape(tuple(KEYS), **{name: arrow for name, (arrow, _) in KEYS.items()}, v=pa.int32())
     first = {name: values[0] for name, (_, values) in KEYS.items()}
     keys = [first] + [{**first, name: one} for name, (_, values) in KEYS.items() for one in values[1:]]
-    table = make_table()
+    table = make_table(**merging(way))
     table.put(keyed, *({**key, "v": 1} for key in keys))
     table.merge()
     table.put(keyed, *({**key, "v": 2} for key in keys[:-1]))
@@ -147,7 +154,7 @@ def test_names_that_need_care(make_table: MakeTable) -> None:
 
 
 def test_narrower_values_fit_a_wider_table(make_table: MakeTable, way: str) -> None:
-    table = make_table()
+    table = make_table(**merging(way))
     wide = shape(id=pa.int64(), price=pa.decimal128(12, 3), day=pa.timestamp("us"))
     table.put(wide, {"id": 1, "price": Decimal("1.125"), "day": datetime(2026, 1, 1, 2)})
     table.merge()
@@ -161,7 +168,7 @@ def test_narrower_values_fit_a_wider_table(make_table: MakeTable, way: str) -> N
 def test_random_changes_come_to_what_a_model_says(make_table: MakeTable, way: str) -> None:
     chance = random.Random(way)
     keyed = shape(("a", "b"), a=pa.string(), b=pa.int32(), x=pa.string(), y=pa.float64())
-    table, model = make_table(), {}
+    table, model = make_table(**merging(way)), {}
     for _ in range(4):
         for _ in range(chance.randint(1, 4)):
             keys = {(chance.choice("abcdefgh"), chance.randint(0, 9)) for _ in range(chance.randint(1, 40))}
