@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from string import Formatter
 from typing import Annotated, Literal, Self
 
@@ -43,9 +44,19 @@ class MergeOptions(BaseModel):
     without_spark: bool = Field(
         False,
         description="Small replicas and changelogs in local folders are committed by delta-rs, in the "
-        "worker's own process: a commit costs hundredths of a second instead of one. Needs the package "
-        "deltalake (pip install 'binlane[deltalake]').",
+        "worker's own process: a commit costs hundredths of a second instead of one or two. Needs the package "
+        "deltalake.",
     )
+
+    @field_validator("without_spark")
+    @classmethod
+    def _delta_rs_is_there(cls, wanted: bool) -> bool:
+        if wanted and find_spec("deltalake") is None:
+            raise ValueError(
+                "the package deltalake is not installed: pip install '.[deltalake]' in binlane's folder, or "
+                "leave this out (Spark makes the commits then)"
+            )
+        return wanted
 
 
 class UpkeepOptions(BaseModel):

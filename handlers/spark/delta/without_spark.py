@@ -285,11 +285,13 @@ def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
 
 
 def _is_text(given: pa.DataType) -> bool:
-    return pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_string_view(given)
+    types = pa.types
+    return any((types.is_string(given), types.is_large_string(given), types.is_string_view(given)))
 
 
 def _is_bytes(given: pa.DataType) -> bool:
-    return pa.types.is_binary(given) or pa.types.is_large_binary(given) or pa.types.is_binary_view(given)
+    types = pa.types
+    return any((types.is_binary(given), types.is_large_binary(given), types.is_binary_view(given)))
 
 
 def _digits(decimal: pa.DataType) -> int:
