@@ -44,8 +44,8 @@ class MergeOptions(BaseModel):
     without_spark: bool = Field(
         False,
         description="Small replicas and changelogs in local folders are committed by delta-rs, in the "
-        "worker's own process: a commit costs hundredths of a second instead of one or two. Needs the package "
-        "deltalake.",
+        "worker's own process: a commit costs hundredths of a second instead of one or two. Needs the "
+        "package deltalake.",
     )
 
     @field_validator("without_spark")
