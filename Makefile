@@ -1,7 +1,7 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run demo test simulate storm soak soak-hour mutations servers class-archive lint audit bench clean
+.PHONY: help setup setup-run demo test simulate storm soak soak-hour api-server mutations servers class-archive lint audit bench clean
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. One more than processors,
 # since half of their time is waiting for brokers, databases and processes. One that dies ends the run: with another in
@@ -40,12 +40,16 @@ soak-hour: setup servers ## an hour of steady load with a fault a minute: what g
 
 soak: setup servers class-archive ## what takes long: every stream into Spark tables, two workers, many kills; real stores ...: an hour
 	@tools/setup.sh stores
-	@python -m pytest -m soak $(ARGS)
+	@python -m pytest -m soak --ignore=tests/deployment/test_api_server.py $(ARGS)
+
+api-server: setup ## what is in k8s/, on Kubernetes' own API server (built with Go, once: ten minutes, 3 GB)
+	@tools/setup.sh api-server
+	@python -m pytest -m soak tests/deployment/test_api_server.py $(ARGS)
 
 mutations: setup servers class-archive ## bring each known defect back: which test catches it, in how many seconds
 	@python tests/mutations $(ARGS)
 
-servers: ## what the tests start: PostgreSQL, MariaDB, Redis, promtool
+servers: ## what the tests start: PostgreSQL, MariaDB, Redis, Prometheus
 	@tools/setup.sh servers
 
 class-archive: setup # makes the tests' Sparks start in half the time

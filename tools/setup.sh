@@ -5,8 +5,9 @@
 #
 #   setup.sh            all of that
 #   setup.sh run        without the packages that only tests and checks need
-#   setup.sh servers    what the tests start: PostgreSQL, MariaDB and Redis, and Prometheus' promtool
+#   setup.sh servers    what the tests start: PostgreSQL, MariaDB, Redis and Prometheus
 #   setup.sh stores     Azurite, Azure's storage for `make soak` (node and npm, 370 MB)
+#   setup.sh api-server Kubernetes' API server and etcd for `make api-server` (Go; ten minutes, 3 GB)
 #   PYTHON=...          the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves)
 set -eu
 cd "$(dirname "$0")/.."
@@ -199,7 +200,6 @@ except JarsError as fault:
 
 servers() {
     missing=$(missing_servers)
-    has_program promtool || missing="$missing prometheus" # evaluates the alert rules
     has_program faketime || missing="$missing faketime" # lets the clock jump in tests/storm
     [ -n "$missing" ] || return 0
     keep_services_off
@@ -207,7 +207,6 @@ servers() {
     apt_install $missing || true
     missing=$(missing_servers)
     [ -z "$missing" ] || fail "the tests need servers that are missing: install$missing"
-    has_program promtool || say "without promtool (package prometheus) the alerts are not evaluated"
 }
 
 missing_servers() {
@@ -215,6 +214,7 @@ missing_servers() {
     has_program postgres /usr/lib/postgresql/*/bin /usr/pgsql-*/bin || printf ' postgresql'
     has_program mariadbd || printf ' mariadb-server'
     has_program redis-server || printf ' redis-server'
+    has_program prometheus && has_program promtool || printf ' prometheus'
     has_program openssl || printf ' openssl' # makes the certificates of the tests
 }
 
@@ -251,6 +251,22 @@ stores() {
     npm install --silent --no-audit --no-fund --prefix "$folder" "azurite@$AZURITE"
 }
 
+# --- Kubernetes' API server -------------------------------------------------------------------------------
+
+api_server() {
+    folder="${XDG_CACHE_HOME:-$HOME/.cache}/binlane/api-server"
+    digest=$(cat tools/api_server/*.* tools/api_server/resources/* | sha256sum | cut -d' ' -f1)
+    if ! has_program etcd; then
+        keep_services_off
+        apt_install etcd-server || fail "the API server needs etcd: install etcd-server"
+    fi
+    [ ! -f "$folder/$digest" ] || return 0
+    has_program go || fail "the API server is built from its source: install Go 1.24 or later"
+    say "building Kubernetes' API server (once, ten minutes)"
+    tools/api_server/build.sh "$folder"
+    touch "$folder/$digest"
+}
+
 # --- Debian -----------------------------------------------------------------------------------------------
 
 # Installs packages where that is possible: on Debian and its kin, as root.
@@ -269,5 +285,6 @@ case "${1:-}" in
 run) main run ;;
 servers) servers ;;
 stores) stores ;;
-*) fail "there is no step $1; allowed: none, run, servers, or stores" ;;
+api-server) api_server ;;
+*) fail "there is no step $1; allowed: none, run, servers, stores, or api-server" ;;
 esac

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +18,7 @@ from integration.letters import judging, with_dead_letters
 from integration.process import WorkerProcess, eventually
 from integration.source import canal_insert
 from integration.stage import Stage
+from PIL import Image
 from servers.prometheus_server import PrometheusNode, sped_up
 
 from worker.local.broker import Broker
@@ -212,6 +215,19 @@ def test_each_query_of_the_dashboard_has_data(trouble: Trouble, title: str, quer
     shown = query.replace("$namespace", ".*").replace("$job", ".*").replace("$__rate_interval", "5s")
     assert "$" not in shown
     eventually(lambda: trouble.query(shown), within=60, every=0.5, what=f"{title}: {shown}")
+
+
+def test_the_dashboard_is_drawn_where_there_is_no_grafana(trouble: Trouble, tmp_path: Path) -> None:
+    picture = tmp_path / "dashboard.png"
+    command = [sys.executable, "tools/draw_dashboard.py", trouble.prometheus.url, str(picture), "--minutes=1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    image = Image.open(picture).convert("RGB")
+    rows = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in PANELS)
+    assert image.height > 25 * rows, "a place for each panel"
+    colors = [color for _, color in image.getcolors() or [] if isinstance(color, tuple)]
+    halted = [color for color in colors if max(map(abs, map(int.__sub__, color, (224, 47, 68)))) < 12]
+    assert halted, "the number of tables that are halted is red"
 
 
 def test_a_worker_that_is_killed_is_told_of_and_the_others_go_on(trouble: Trouble) -> None:
