@@ -173,7 +173,12 @@ ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("what", ODD)
+IN_SHORT = {"with a feed", "checked", "with a column of its own"}
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param(each, marks=() if each in IN_SHORT else pytest.mark.soak) for each in ODD]
+)
 def test_a_table_that_is_not_plain_is_for_spark(make_table: MakeTable, what: str) -> None:
     options, statements = ODD[what]
     table = make_table(merge=BY_RS, **options)
