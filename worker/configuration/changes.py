@@ -64,7 +64,7 @@ def merge(old: Configuration, new: Configuration) -> Configuration:
         present = updates.get(section, getattr(old, section))
         if isinstance(present, BaseModel) and isinstance(wanted, BaseModel):
             updates[section] = present.model_copy(update={key: getattr(wanted, key)})
-    return old.model_copy(update=updates).read_from(new.path, old.secrets)
+    return old.model_copy(update=updates).read_from(new.path, old.secrets, old.hidden | new.hidden)
 
 
 def _differing(old: object, new: object, path: str) -> list[str]:

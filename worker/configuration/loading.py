@@ -21,7 +21,7 @@ from worker.configuration.file.document import Document, parse, typed
 from worker.configuration.file.variables import Variables
 from worker.configuration.kafka_properties import settings_faults
 from worker.configuration.model import Configuration
-from worker.configuration.secrets import MASK, Secrets, is_secret_key, passwords_in
+from worker.configuration.secrets import MASK, SHORTEST, Secrets, is_secret_key, passwords_in
 from worker.configuration.sections import KafkaRule
 
 __all__ = ["load"]
@@ -63,7 +63,7 @@ def load(
             checker.certificate(configuration, path.absolute().parent)
     if configuration is None or document.faults:
         raise ConfigurationError(sorted(document.faults, key=lambda fault: fault.line or 0))
-    return configuration.read_from(path, checker.secrets)
+    return configuration.read_from(path, checker.secrets, frozenset(_hidden_paths(document)))
 
 
 def _read(path: Path) -> str:
@@ -260,6 +260,15 @@ def _secret_texts(document: Document) -> Iterator[str]:
         if replacement.from_file or is_secret_key(str(path[-1])) or _is_free(path):
             yield from (value for value in replacement.values if value not in ("true", "false", "null"))
     yield from _by_name(document.data, "")
+
+
+def _hidden_paths(document: Document) -> Iterator[KeyPath]:
+    """Values that are not shown as a whole: of secret files and, in free sections, of variables. Others hold
+    them among more text, from which they can be taken out unless they are too short for that."""
+    for path, replacement in document.replaced.items():
+        secret = replacement.from_file or is_secret_key(str(path[-1])) or _is_free(path)
+        if secret and (replacement.whole or any(len(value) < SHORTEST for value in replacement.values)):
+            yield path
 
 
 def _is_free(path: KeyPath) -> bool:

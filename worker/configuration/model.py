@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from handlers.options.section import Section
 from handlers.options.values import Duration, PositiveDuration, duration
+from worker.configuration.faults import KeyPath
 from worker.configuration.secrets import Secrets
 from worker.configuration.sections import (
     CheckpointRule,
@@ -78,6 +79,7 @@ class Configuration(Section):
 
     _path: Path = PrivateAttr(default=Path("binlane.yaml"))
     _secrets: Secrets = PrivateAttr(default_factory=Secrets)
+    _hidden: frozenset[KeyPath] = PrivateAttr(default=frozenset())
 
     @field_validator("json_layout")
     @classmethod
@@ -110,10 +112,16 @@ class Configuration(Section):
         """What must never be shown; `secrets.redact(text)` takes it out of a text."""
         return self._secrets
 
-    def read_from(self, path: Path, secrets: Secrets) -> Self:
-        """This configuration, knowing its file and its secrets."""
+    @property
+    def hidden(self) -> frozenset[KeyPath]:
+        """The paths of values that came from elsewhere and must not be shown, whatever they are."""
+        return self._hidden
+
+    def read_from(self, path: Path, secrets: Secrets, hidden: frozenset[KeyPath] = frozenset()) -> Self:
+        """This configuration, knowing its file, its secrets, and where values stand that are not shown."""
         self._path = path
         self._secrets = secrets
+        self._hidden = hidden
         return self
 
     def rule_for(self, table: str) -> TableRule | None:

@@ -9,12 +9,12 @@ import threading
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus, unquote
 
-__all__ = ["MASK", "Secrets", "is_secret_key", "passwords_in"]
+__all__ = ["MASK", "SHORTEST", "Secrets", "is_secret_key", "passwords_in"]
 
 MASK = "***"
 
 # Shorter texts stand in too many harmless words to be taken out of them.
-_SHORTEST = 4
+SHORTEST = 4
 # Of a text of several lines: shorter ones are the braces of a JSON file and its like.
 _SHORTEST_LINE = 8
 
@@ -96,10 +96,10 @@ class Secrets:
 
     def _learn(self, texts: Iterable[str]) -> None:
         with self._lock:
-            known = self._texts | {text for text in texts if len(text) >= _SHORTEST}
+            known = self._texts | {text for text in texts if len(text) >= SHORTEST}
             if known == self._texts:
                 return
-            forms = {form for text in known for form in _forms(text) if len(form) >= _SHORTEST}
+            forms = {form for text in known for form in _forms(text) if len(form) >= SHORTEST}
             # Longest first: a secret may be a part of another one.
             self._forms = sorted(forms, key=lambda form: (-len(form), form))
             self._pattern = re.compile("|".join(map(re.escape, self._forms)))
@@ -119,7 +119,7 @@ class Secrets:
         text = pattern.sub(MASK, text)
         parts = _CUT.split(text)
         for before in range(0, len(parts) - 1, 2):
-            if len(parts[before]) < _SHORTEST:
+            if len(parts[before]) < SHORTEST:
                 continue
             parts[before] = self._without_beginning(parts[before])
         return "".join(parts)
@@ -127,11 +127,11 @@ class Secrets:
     def _without_beginning(self, told: str) -> str:
         """What stands before a cut, without the beginning of a secret at its end."""
         for form in self._forms:
-            place = told.find(form[:_SHORTEST], max(0, len(told) - len(form)))
+            place = told.find(form[:SHORTEST], max(0, len(told) - len(form)))
             while place >= 0:
                 if form.startswith(told[place:]):
                     return f"{told[:place]}{MASK}"
-                place = told.find(form[:_SHORTEST], place + 1)
+                place = told.find(form[:SHORTEST], place + 1)
         return told
 
     def __repr__(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -19,6 +18,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from worker.http.access import Access, Guard
+from worker.http.stream import Feed
+from worker.http.watch import Sources, TablesQuery, Watch, encoded
 from worker.observing.metrics import Metrics
 from worker.observing.status import WorkerStatus
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
@@ -44,9 +45,11 @@ def build_app(
     *,
     unblock: Unblock | None = None,
     access: Access | None = None,
+    sources: Sources | None = None,
 ) -> Starlette:
     """The whole application: `/`, `/api/status`, `/healthz`, `/readyz`, `/startupz`, `/metrics`,
-    and `POST /api/unblock`.
+    `POST /api/unblock`, and what the page asks for: `/api/events`, `/api/live`, `/api/tables`,
+    `/api/history`, `/api/configuration`, of `sources`.
 
     `status` and the scrape may wait for locks of busy threads, so they run on threads of their own;
     `health`, `ready` and `started` are called on the server's thread and must answer at once: a probe never
@@ -55,13 +58,25 @@ def build_app(
     `unblock` is given what is asked and the client's address, and may take half a minute; None: refused.
     """
     allowed = access or Access()
+    watch = Watch(sources or Sources(status))
+    feed = Feed(watch.live, lambda: watch.every)
 
     def page(_: Request) -> Response:
         html, policy = _page()
         return HTMLResponse(html, headers={**_NO_STORE, "Content-Security-Policy": policy})
 
     def api_status(_: Request) -> Response:
-        return Response(_json(status()), media_type="application/json", headers=_NO_STORE)
+        return _data(encoded(status()))
+
+    def api_tables(request: Request) -> Response:
+        try:
+            query = msgspec.convert(dict(request.query_params), TablesQuery, strict=False)
+        except msgspec.ValidationError as error:
+            return PlainTextResponse(f"{error}\n", status_code=400, headers=_NO_STORE)
+        return _data(watch.tables(query))
+
+    async def api_events(request: Request) -> Response:
+        return feed.answer(request)
 
     async def healthz(_: Request) -> Response:
         return _probe(health())
@@ -97,6 +112,11 @@ def build_app(
             Route("/", page),
             Route("/api/status", api_status),
             Route("/api/unblock", api_unblock, methods=["POST"]),
+            Route("/api/events", api_events, methods=["GET"]),
+            Route("/api/live", lambda _: _data(watch.live())),
+            Route("/api/tables", api_tables),
+            Route("/api/history", lambda _: _data(watch.history())),
+            Route("/api/configuration", lambda _: _data(watch.settings())),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/startupz", startupz),
@@ -123,11 +143,8 @@ def _answer(answer: UnblockAnswer) -> Response:
     )
 
 
-def _json(status: WorkerStatus) -> bytes:
-    try:
-        return msgspec.json.encode(status)
-    except UnicodeEncodeError:  # a handler's text, or an error's, with bytes that are no UTF-8
-        return json.dumps(msgspec.to_builtins(status), ensure_ascii=False).encode("utf-8", "replace")
+def _data(body: bytes) -> Response:
+    return Response(body, media_type="application/json", headers=_NO_STORE)
 
 
 def _probe(reason: Reason) -> Response:

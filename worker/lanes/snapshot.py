@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from offsets.types import TopicPartition
 from worker.lanes.lane import Lane
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit, UnitState
@@ -74,6 +75,23 @@ class TableView(NamedTuple):
     @property
     def state(self) -> TableState:
         return min((part.state for part in self.parts), key=_LOUDEST.index)
+
+    @property
+    def halted(self) -> bool:
+        """Whether a change of it failed for good."""
+        return _is_halted(self.unit)
+
+    def stands_at(self) -> tuple[TopicPartition, int] | None:
+        """The first record that a batch of it is to be tried with again, as it looks at this moment."""
+        for part in self.parts:
+            if part.work is None or part.error is None:
+                continue
+            left = min(part.work.stands_at(), default=-1)
+            for chunk in part.work.chunks if left >= 0 else ():
+                if left < len(chunk.messages):
+                    return chunk.assignment.partition, chunk.messages[left].offset()
+                left -= len(chunk.messages)
+        return None
 
 
 class LanesView(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal, TextIO
 
 import structlog
@@ -13,12 +14,15 @@ from structlog.typing import EventDict, Processor
 from handlers.logs import get_logger
 from worker.observing.visible_text import visible
 
-__all__ = ["configure", "get_logger", "log_unhandled"]
+__all__ = ["configure", "get_logger", "listen", "log_unhandled"]
 
 Redact = Callable[[str], str]
+Listener = Callable[[str, EventDict], None]
 
 # They tell of every call at info; only what goes wrong matters here.
 _TALKATIVE = ("py4j", "httpx", "httpcore")
+
+_listeners: tuple[Listener, ...] = ()
 
 
 def configure(
@@ -68,6 +72,7 @@ def configure(
         logging.getLogger(name).setLevel(max(least, logging.WARNING))
     structlog.configure(
         processors=[
+            _heard,
             structlog.stdlib.filter_by_level,
             *shared,
             structlog.stdlib.PositionalArgumentsFormatter(),
@@ -80,12 +85,32 @@ def configure(
     )
 
 
+def listen(listener: Listener) -> Callable[[], None]:
+    """Give the worker's own events to `listener`, too, as (method, event): of any level, also those that are
+    not logged, with their secrets. On the thread that logs, so it has to be quick. Returns what ends it."""
+    global _listeners  # noqa: PLW0603  # as what is configured here: one for the process
+    _listeners = (*_listeners, listener)
+
+    def end() -> None:
+        global _listeners  # noqa: PLW0603
+        _listeners = tuple(each for each in _listeners if each is not listener)
+
+    return end
+
+
 def log_unhandled(error: BaseException) -> bool:
     """Log what nobody has caught, without secrets; False when it is not known yet where to."""
     if not logging.getLogger().handlers:
         return False
     get_logger("binlane").critical("unhandled_error", exc_info=error)
     return True
+
+
+def _heard(_logger: Any, method: str, event: EventDict) -> EventDict:
+    for listener in _listeners:
+        with suppress(Exception):  # what listens must not keep anything from being logged
+            listener(method, event)
+    return event
 
 
 def _ordered(_logger: Any, _method: str, event: EventDict) -> EventDict:

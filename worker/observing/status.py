@@ -75,6 +75,12 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Records between the next offset to be fetched and the partition's end; None: not known yet."""
     source_time_ms: int | None = None
     """When the newest change that was fetched happened in its source; None: not told."""
+    first_unfinished: int | None = None
+    """The offset of the first record that is not finished: a later commit reaches up to it. None: none was
+    fetched yet."""
+    window: list[float] = []
+    """How much is finished of each part, when what lies between `first_unfinished` and `position` is cut into
+    equal parts, 40 at most; empty: nothing of it."""
 
 
 class KafkaStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +124,12 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
     queued_records: int = 0
     attempt: int = 0
     """Attempts so far of the batch that is being retried."""
+    halted: bool = False
+    """It is blocked by a change that failed for good; else, if it is blocked, by a target that is down."""
+    topic: str | None = None
+    """Of the record that it stands at, while it is blocked or being retried; None: it does not stand."""
+    partition: int | None = None
+    offset: int | None = None
 
 
 class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):

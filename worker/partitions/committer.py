@@ -95,6 +95,7 @@ class Committer(threading.Thread):
         self._errors: dict[str, str] = {}
         self._told_at: dict[str, float] = {}  # store -> when the log had its error
         self._begun = clock()  # the last commit of this thread
+        self._made = self._missed = 0
         self.beat = clock()
         """When the thread last went round."""
 
@@ -156,6 +157,11 @@ class Committer(threading.Thread):
             if in_kafka and not self._errors:
                 self._last_success = datetime.now(UTC)
             return in_kafka
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """Commits that Kafka took so far, and those that failed, of any store."""
+        return self._made, self._missed
 
     @property
     def in_kafka(self) -> bool:
@@ -253,6 +259,7 @@ class Committer(threading.Thread):
             except Exception as error:
                 self._failed(self._kafka.name, error)
                 return False
+            self._made += 1
             self._metrics.commit(self._kafka.name, "success")
             for assignment, checkpoint in new.items():
                 assignment.in_kafka = checkpoint
@@ -271,6 +278,7 @@ class Committer(threading.Thread):
         told = str(error) if isinstance(error, CheckpointError) else describe(error)
         same = self._errors.get(store) == told
         self._errors[store] = told
+        self._missed += 1
         self._metrics.commit(store, "failure")
         if same and self._clock() < self._told_at[store] + _TELL_AGAIN_SECONDS:
             return

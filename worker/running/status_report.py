@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from offsets.types import TopicPartition
+from offsets.types import Checkpoint, TopicPartition
 from worker import __version__
 from worker.configuration import Configuration, LanesRule
 from worker.formats.decoding import source_time
@@ -30,6 +32,7 @@ from worker.units.chunk import Chunk
 __all__ = ["SHOWN_TABLES", "StatusReport"]
 
 Heads = dict[TopicPartition, tuple[Format, Record]]
+_WINDOW_PARTS = 40
 SHOWN_TABLES = 1_000
 """The status tells of so many at most."""
 
@@ -68,9 +71,14 @@ class StatusReport:
     def __call__(self) -> WorkerStatus:
         return self.look().status
 
-    def look(self) -> Look:
+    def whole(self) -> WorkerStatus:
+        """With all tables, however many."""
+        return self.look(sys.maxsize).status
+
+    def look(self, most: int = SHOWN_TABLES) -> Look:
+        """At the worker, and at most so many of its tables."""
         units, gone = self._book.counted()
-        seen = self._lanes.snapshot(units, SHOWN_TABLES)
+        seen = self._lanes.snapshot(units, most)
         delays: dict[TopicPartition, float] = {}
         rows = []
         for table in seen.tables:
@@ -132,6 +140,7 @@ class StatusReport:
 
     def _table(self, table: TableView, delay: float | None) -> TableStatus:
         works = [part.work for part in table.parts]
+        stands = table.stands_at() if table.state in ("blocked", "retrying") else None
         return TableStatus(
             table=table.unit.table.label,
             lane=table.unit.lane,
@@ -142,6 +151,10 @@ class StatusReport:
             delay_seconds=None if delay is None else round(delay, 3),
             queued_records=sum(part.records for part in table.parts),
             attempt=max(work.runs[0].attempt - 1 if work and work.runs else 0 for work in works),
+            halted=table.state == "blocked" and table.halted,
+            topic=None if stands is None else stands[0].topic,
+            partition=None if stands is None else stands[0].partition,
+            offset=None if stands is None else stands[1],
         )
 
     def _redacted(self, text: str | None) -> str | None:
@@ -171,6 +184,8 @@ class StatusReport:
             standstill_seconds=round(self._fetcher.standstill.seconds(assignment), 3),
             delay_seconds=None if delay is None else round(delay, 3),
             source_time_ms=assignment.last_source_ms(),
+            first_unfinished=finished,
+            window=_window(checkpoint, position),
         )
 
     def _stuck_head(self, assignment: Assignment) -> StuckStatus | None:
@@ -180,6 +195,19 @@ class StatusReport:
         return msgspec.structs.replace(
             told, error=self._redacted(told.error), stack=self._redacted(told.stack)
         )
+
+
+def _window(checkpoint: Checkpoint | None, position: int | None) -> list[float]:
+    if checkpoint is None or position is None or not checkpoint.ahead or position <= checkpoint.offset:
+        return []
+    begin, length = checkpoint.offset, position - checkpoint.offset
+    parts = min(_WINDOW_PARTS, length)
+    filled = [0.0] * parts
+    for first, end in checkpoint.ahead:
+        left, right = (first - begin) * parts / length, min(end - begin, length) * parts / length
+        for part in range(int(left), min(parts, math.ceil(right))):
+            filled[part] += min(right, part + 1) - max(left, part)
+    return [round(min(share, 1.0), 2) for share in filled]
 
 
 def _lane(lane: LaneView, bounds: LanesRule) -> LaneStatus:

@@ -37,6 +37,7 @@ from worker.running.status_report import StatusReport
 
 if TYPE_CHECKING:
     from worker.http.server import HttpServer
+    from worker.running.overview import Overview
 
 __all__ = ["Worker"]
 
@@ -102,6 +103,7 @@ class Worker:
         self._draining = Draining(self.components, clock=clock, fail=self.fail, error=lambda: self._error)
         self._garbage = Garbage(clock)
         self._http: HttpServer | None = None
+        self._overview: Overview | None = None
 
     def run(self) -> int:
         """Work until a signal or an error; 0 when everything that ran was finished and committed, else 1."""
@@ -205,8 +207,10 @@ class Worker:
         from worker.http.access import Access  # noqa: PLC0415
         from worker.http.app import build_app  # noqa: PLC0415
         from worker.http.server import HttpServer  # noqa: PLC0415
+        from worker.running.overview import Overview  # noqa: PLC0415
 
         access = Access(rule.token, rule.tls is not None, (rule.host, *rule.allowed_hosts))
+        self._overview = Overview(self.status, self.components.committer, self._clock)
         app = build_app(
             self.status,
             self.health,
@@ -215,6 +219,7 @@ class Worker:
             self.started,
             unblock=self._unblock,
             access=access,
+            sources=self._overview.sources,
         )
         tls, folder = rule.tls, self._configuration.folder
         certificate = None if tls is None else Certificate(folder / tls.certificate, folder / tls.key)
@@ -256,6 +261,8 @@ class Worker:
         while not self._stop.wait(_WATCH_SECONDS):
             slow_calls.look()
             self._garbage.look()
+            if self._overview is not None:
+                self._overview.look()
             self.components.stuck.look()
             if self._reloader.look():
                 self._configuration = self._reloader.configuration
@@ -287,4 +294,6 @@ class Worker:
         )
         if self._http is not None:
             self._http.stop()
+        if self._overview is not None:
+            self._overview.end()
         return code

@@ -1,16 +1,13 @@
-"""What two answers of a worker tell together, and which of its parts to look at first."""
+"""What two answers of a worker tell together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
+from worker.observing.status import WorkerStatus
 
-__all__ = ["LATE_SECONDS", "Rates", "lanes_by_trouble", "partitions_by_trouble", "tables_by_trouble"]
-
-LATE_SECONDS = 60.0
-"""A table whose oldest unfinished change is older than this counts as trouble."""
+__all__ = ["Rates"]
 
 TableKey = tuple[str, int]
 PartitionKey = tuple[str, int]
@@ -51,34 +48,3 @@ class Rates:
         else:  # a table that is new in this answer finished all its records since the one before
             grown = sum(table.finished_records for table in now.tables) - sum(finished.values())
         return cls(max(0, grown) / elapsed, tables, partitions)
-
-
-def tables_by_trouble(status: WorkerStatus) -> list[TableStatus]:
-    """Blocked, retrying and late tables first; the others busiest first, so that they keep their places."""
-
-    def rank(table: TableStatus) -> tuple[int, float, int, str]:
-        late = table.delay_seconds or 0.0
-        if table.state == "blocked":
-            group = 0
-        elif table.state == "retrying":
-            group = 1
-        else:
-            group = 2 if late >= LATE_SECONDS else 3
-        return group, -late if group < 3 else 0.0, -table.finished_records, table.table
-
-    return sorted(status.tables, key=rank)
-
-
-def partitions_by_trouble(status: WorkerStatus) -> list[PartitionStatus]:
-    """Paused partitions first, then by lag."""
-    return sorted(
-        status.partitions, key=lambda each: (not each.paused, -(each.lag or 0), each.topic, each.partition)
-    )
-
-
-def lanes_by_trouble(status: WorkerStatus) -> list[LaneStatus]:
-    """Lanes that are full first, then by number."""
-    full = status.lane_max_records
-    return sorted(
-        status.lanes, key=lambda lane: (full is None or lane.queued_records < 0.9 * full, lane.lane)
-    )

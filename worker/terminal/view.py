@@ -13,10 +13,11 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from worker.observing.overview.ranking import lanes_by_trouble, partitions_by_trouble, tables_by_trouble
 from worker.observing.status import LaneStatus, PartitionStatus, WorkerStatus
 from worker.observing.visible_text import age, count, duration, printable, size
 from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid, waiting_tables
-from worker.terminal.rates import Rates, lanes_by_trouble, partitions_by_trouble, tables_by_trouble
+from worker.terminal.rates import Rates
 from worker.terminal.stuck import stuck_alarms, unconfirmed_alarm
 
 __all__ = ["LiveView", "Snapshot", "full_view", "summary_line"]

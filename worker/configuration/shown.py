@@ -1,0 +1,124 @@
+"""The configuration as the worker goes by it, defaults and all, to be shown: without its secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pydantic import BaseModel
+
+from handlers.options.units import DURATION_PATTERN, SIZE_PATTERN, format_duration, format_size
+from worker.configuration.faults import KeyPath, key_path
+from worker.configuration.model import Configuration
+from worker.configuration.secrets import MASK, is_secret_key, passwords_in
+from worker.configuration.table_rules import HandlerEntry
+
+__all__ = ["Setting", "shown_settings"]
+
+_MOST = 2_000
+"""Settings that are shown."""
+_LONGEST = 500
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One key of the configuration."""
+
+    key: str
+    """Its path: `tables[2].retry.max_delay`."""
+    value: str
+    """As it is written in a file; `***`: it is not shown."""
+    given: bool
+    """The file has it; else it is the default."""
+
+
+def shown_settings(configuration: Configuration) -> list[Setting]:
+    """All keys in the order of docs/configuration.md, 2,000 at most.
+
+    Not shown are values of secret keys, those that came from files, those that came from variables into
+    `kafka.properties`, `spark` and handlers, and passwords in URLs and connection strings.
+    """
+    found: list[Setting] = []
+    for path, value, given in _of_model(configuration, (), given=True):
+        if len(found) == _MOST:
+            found.append(Setting("...", "further keys are not shown", given=True))
+            break
+        found.append(
+            Setting(_clean(configuration, key_path(path)), _value(configuration, path, value), given)
+        )
+    return found
+
+
+def _of_model(model: BaseModel, path: KeyPath, *, given: bool) -> Iterator[tuple[KeyPath, Any, bool]]:
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        own = given and name in model.model_fields_set
+        if isinstance(model, HandlerEntry) and name == "options":  # they stand beside its type
+            yield from _of_value(value, path, own)
+        else:
+            yield from _of_value(
+                _written(type(model), field.alias or name, value), (*path, field.alias or name), own
+            )
+
+
+def _of_value(value: Any, path: KeyPath, given: bool) -> Iterator[tuple[KeyPath, Any, bool]]:
+    if isinstance(value, BaseModel):
+        yield from _of_model(value, path, given=given)
+    elif isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _of_value(inner, (*path, str(key)), given)
+    elif isinstance(value, list | tuple) and any(isinstance(each, BaseModel | Mapping) for each in value):
+        for number, inner in enumerate(value):
+            yield from _of_value(inner, (*path, number), given)
+    elif path:
+        yield path, value, given
+
+
+def _written(model: type[BaseModel], key: str, value: Any) -> Any:
+    """A duration or a size as text."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        kinds = _patterns(model).get(key, ())
+        if DURATION_PATTERN in kinds:
+            return format_duration(value)
+        if SIZE_PATTERN in kinds:
+            return format_size(int(value))
+    return value
+
+
+@cache
+def _patterns(model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
+    properties = model.model_json_schema().get("properties", {})
+    return {
+        key: tuple(each.get("pattern", "") for each in (schema, *schema.get("anyOf", ())))
+        for key, schema in properties.items()
+    }
+
+
+def _value(configuration: Configuration, path: KeyPath, value: Any) -> str:
+    if value is None:
+        return "null"
+    if path in configuration.hidden or any(is_secret_key(str(key)) for key in path if isinstance(key, str)):
+        return MASK
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_text(configuration, each) for each in value)}]"
+    return _text(configuration, value)
+
+
+def _text(configuration: Configuration, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return "{}" if not value else _clean(configuration, str(dict(value)))
+    if isinstance(value, BaseModel | Path):
+        value = str(value)
+    return _clean(configuration, str(value))
+
+
+def _clean(configuration: Configuration, text: str) -> str:
+    text = configuration.secrets.redact(text)
+    for password in passwords_in(text):  # those that are too short to be looked for everywhere
+        if password and password != MASK:
+            text = text.replace(f":{password}@", f":{MASK}@").replace(f"={password}", f"={MASK}")
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,136 @@
+"""Server-sent events: one message for all who watch, to so many, and to nobody who does not read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from handlers.logs import get_logger
+
+__all__ = ["MOST_STREAMS", "Feed"]
+
+MOST_STREAMS = 20
+_LIFE_SECONDS = 300.0
+"""Then the browser comes again: nobody who has gone unseen, or may no longer look, is served for longer."""
+_RETRY_MS = 2000
+_STILL_SECONDS = 3.0
+"""Of silence; then a comment says that there is none yet. The gate ends what stands still for ten."""
+
+_log = get_logger(__name__)
+
+
+class Feed:
+    """Makes messages while somebody listens. All but `make` is done in the server's one thread.
+
+    A listener holds one message, the latest: who reads slowly misses some. Who does not read at all is let
+    go of by the gate, as with any other answer.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], bytes],
+        every: Callable[[], float],
+        *,
+        most: int = MOST_STREAMS,
+        life_seconds: float = _LIFE_SECONDS,
+    ) -> None:
+        """`make` is called on a thread of its own, and may wait; `every`: seconds between two messages."""
+        self._make = make
+        self._every = every
+        self._most = most
+        self._life_seconds = life_seconds
+        self._message = b""
+        self._turn: asyncio.Future[None] | None = None
+        self._making: asyncio.Task[None] | None = None
+        self.listeners = 0
+
+    def answer(self, _: Request) -> Response:
+        """A stream; 503 when there are as many as may be."""
+        if self.listeners >= self._most:
+            return PlainTextResponse(
+                f"{self._most} pages are open on this worker: api/live has the same, once\n",
+                status_code=503,
+                headers={"Cache-Control": "no-store", "Retry-After": "30"},
+            )
+        return _Stream(self)
+
+    async def send(self, send: Send) -> None:
+        """Every message from now on, until the stream's time is over."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._life_seconds
+        self.listeners += 1
+        try:
+            if self._making is None or self._making.done():
+                self._turn = loop.create_future()
+                self._making = loop.create_task(self._produce())
+            elif self._message:
+                await self._say(send)
+            while (turn := self._turn) is not None and loop.time() < end:
+                await asyncio.wait((turn,), timeout=_STILL_SECONDS)
+                if turn.done():
+                    await self._say(send)
+                else:
+                    await send({"type": "http.response.body", "body": b":\n\n", "more_body": True})
+        finally:
+            self.listeners -= 1
+            if not self.listeners and self._making is not None:
+                self._making.cancel()
+                self._making = None
+                self._message = b""
+
+    async def _say(self, send: Send) -> None:
+        await send({"type": "http.response.body", "body": self._message, "more_body": True})
+
+    async def _produce(self) -> None:
+        while True:
+            try:
+                made = await run_in_threadpool(self._make)
+            except Exception:
+                _log.exception("http_message_failed")
+                made = b"{}"
+            self._message = b"data: " + made + b"\n\n"
+            turn, self._turn = self._turn, asyncio.get_running_loop().create_future()
+            if turn is not None:
+                turn.set_result(None)
+            await asyncio.sleep(self._every())
+
+
+class _Stream(Response):
+    media_type = "text/event-stream"
+
+    def __init__(self, feed: Feed) -> None:
+        super().__init__()
+        self._feed = feed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+            (b"x-accel-buffering", b"no"),  # nginx would keep messages back
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        # A first piece, so that the client knows at once that it is let in.
+        first = f"retry: {_RETRY_MS}\n\n".encode()
+        await send({"type": "http.response.body", "body": first, "more_body": True})
+        sending = asyncio.ensure_future(self._feed.send(send))
+        leaving = asyncio.ensure_future(_left(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

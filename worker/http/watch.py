@@ -1,0 +1,197 @@
+"""What the status page is told: made once, however many look at it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from worker.configuration.shown import Setting
+from worker.observing.overview.history import History, Point
+from worker.observing.overview.live import Live
+from worker.observing.overview.ranking import LATE_SECONDS, ranked
+from worker.observing.overview.timeline import Timeline
+from worker.observing.status import TableStatus, WorkerStatus
+
+__all__ = ["MOST_ROWS", "Sources", "TablesQuery", "Watch", "encoded"]
+
+MOST_ROWS = 200
+"""Tables in one answer."""
+_LATEST_POINTS = 3
+_LATEST_ENTRIES = 20
+_FRESH_SECONDS = 0.9
+_SHARE = 0.05
+"""Of a processor that looking at the worker may take, while somebody watches."""
+_FORGOTTEN_SECONDS = 30.0
+
+_SORTS: dict[str, Callable[[TableStatus], Any]] = {
+    "table": lambda table: table.table,
+    "state": lambda table: table.state,
+    "lane": lambda table: table.lane,
+    "queued": lambda table: table.queued_records,
+    "finished": lambda table: table.finished_records,
+    "failures": lambda table: table.failed_batches,
+    "delay": lambda table: -1.0 if table.delay_seconds is None else table.delay_seconds,
+}
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where it all comes from."""
+
+    status: Callable[[], WorkerStatus]
+    """With all tables."""
+    history: History | None = None
+    timeline: Timeline | None = None
+    settings: Callable[[], Sequence[Setting]] = tuple
+    config: Callable[[], str] = field(default=lambda: "CONFIG")
+    """The configuration's file."""
+
+
+class TablesQuery(msgspec.Struct, frozen=True):
+    """Which tables, in which order."""
+
+    filter: str = ""
+    """Names that hold this, in any case."""
+    state: str = ""
+    """A state, or `trouble`: blocked, retrying or late; empty: all."""
+    sort: str = "trouble"
+    """Also: rate, or a key of the table."""
+    descending: bool = False
+    offset: int = 0
+    limit: int = 50
+
+
+class Watch:
+    """Looks at the worker when somebody wants to know, at most every 0.9 s. Any thread; it may wait."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._sources = sources
+        self._clock = clock
+        self._wall_clock = wall_clock
+        # Guards what stands below: one looks, the others wait for what it has seen.
+        self._lock = threading.Lock()
+        self._seen: tuple[float, WorkerStatus] | None = None
+        self._rates: dict[tuple[str, int], float] = {}
+        self._rate: float | None = None
+        self._cost = 0.0
+
+    @property
+    def every(self) -> float:
+        """Seconds between two messages: more where a look takes long, as with many thousand tables."""
+        return max(1.0, self._cost / _SHARE)
+
+    def live(self) -> bytes:
+        """The message as it is now, in JSON."""
+        status, _ = self._look()
+        history, timeline = self._sources.history, self._sources.timeline
+        return encoded(
+            Live.of(
+                status,
+                config=self._sources.config(),
+                rate=self._rate,
+                points=history.points(_LATEST_POINTS) if history else [],
+                entries=timeline.entries(_LATEST_ENTRIES) if timeline else [],
+                time=self._wall_clock(),
+                every=self.every,
+            )
+        )
+
+    def tables(self, query: TablesQuery) -> bytes:
+        """One page of tables, in JSON: `tables`, each with its `rate`; `found`: how many match."""
+        status, rates = self._look()
+        wanted = query.filter.casefold()
+        found = [table for table in status.tables if wanted in table.table.casefold()]
+        if query.state == "trouble":
+            found = [
+                table
+                for table in found
+                if table.state in ("blocked", "retrying") or (table.delay_seconds or 0) >= LATE_SECONDS
+            ]
+        elif query.state:
+            found = [table for table in found if table.state == query.state]
+        if query.sort == "rate":
+            found.sort(key=lambda table: rates.get((table.table, table.lane), 0.0), reverse=query.descending)
+        elif query.sort in _SORTS:
+            found.sort(key=_SORTS[query.sort], reverse=query.descending)
+        else:
+            found = ranked(found)
+        offset = max(0, query.offset)
+        rows = found[offset : offset + max(1, min(query.limit, MOST_ROWS))]
+        return encoded(
+            {
+                "found": len(found),
+                "in_all": len(status.tables) + status.tables_omitted,
+                "offset": offset,
+                "tables": [
+                    {**msgspec.structs.asdict(table), "rate": rates.get((table.table, table.lane))}
+                    for table in rows
+                ],
+            }
+        )
+
+    def history(self) -> bytes:
+        """The last hour and what happened, in JSON."""
+        history, timeline = self._sources.history, self._sources.timeline
+        return encoded(
+            {
+                "seconds": None if history is None else history.seconds,
+                "fields": Point.__struct_fields__,
+                "points": [] if history is None else history.points(),
+                "bytes": 0 if history is None else history.bytes,
+                "entries": [] if timeline is None else timeline.entries(),
+            }
+        )
+
+    def settings(self) -> bytes:
+        """The configuration, in JSON."""
+        return encoded({"file": self._sources.config(), "settings": list(self._sources.settings())})
+
+    def _look(self) -> tuple[WorkerStatus, dict[tuple[str, int], float]]:
+        with self._lock:
+            began = self._clock()
+            if self._seen is not None and began < self._seen[0] + min(_FRESH_SECONDS, self.every):
+                return self._seen[1], self._rates
+            status = self._sources.status()
+            self._cost = max(self._clock() - began, self._cost * 0.8)
+            before = self._seen
+            if before is not None and began < before[0] + _FORGOTTEN_SECONDS:
+                self._rates, self._rate = _rates(before[1], status)
+            else:
+                self._rates, self._rate = {}, None
+            self._seen = (began, status)
+            return status, self._rates
+
+
+def encoded(told: object) -> bytes:
+    """In JSON; what is no Unicode with question marks."""
+    try:
+        return msgspec.json.encode(told)
+    except UnicodeEncodeError:  # a handler's text, or an error's, with bytes that are no UTF-8
+        return json.dumps(msgspec.to_builtins(told), ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _rates(before: WorkerStatus, now: WorkerStatus) -> tuple[dict[tuple[str, int], float], float | None]:
+    elapsed = now.uptime_seconds - before.uptime_seconds
+    if elapsed <= 0:
+        return {}, None
+    earlier = {(each.table, each.lane): each.finished_records for each in before.tables}
+    rates = {
+        key: max(0, each.finished_records - earlier[key]) / elapsed
+        for each in now.tables
+        if (key := (each.table, each.lane)) in earlier
+    }
+    if now.finished_records is None or before.finished_records is None:
+        return rates, sum(rates.values())
+    return rates, max(0, now.finished_records - before.finished_records) / elapsed

@@ -1,0 +1,134 @@
+"""The last hour of a worker, a point every five seconds: throughput, lag, delay and commits."""
+
+from __future__ import annotations
+
+import math
+import threading
+from array import array
+from collections.abc import Callable
+
+import msgspec
+
+from worker.observing.overview.timeline import Timeline
+from worker.observing.status import WorkerStatus
+
+__all__ = ["POINTS", "SECONDS", "History", "Point"]
+
+SECONDS = 5.0
+POINTS = 720
+"""An hour of them."""
+
+_FIELDS = 7
+_NAMED = 5
+"""Tables that one entry of the timeline names."""
+
+
+class Point(msgspec.Struct, frozen=True, array_like=True):
+    """What was measured at one moment; in JSON a list. None: not known."""
+
+    time: float
+    """Unix time, in seconds."""
+    rate: float | None
+    """Records finished a second, since the point before."""
+    lag: float | None
+    """Records between what is committed and the ends, of all partitions."""
+    delay: float | None
+    """Seconds since the oldest unfinished change happened in its source; 0: none is unfinished."""
+    commits: float
+    """Kafka took, since the point before."""
+    failed_commits: float
+    """Of any store, likewise."""
+    blocked: float
+    """Tables."""
+
+
+class History:
+    """A ring of points: 40 KB, whatever happens. `look` is one thread's own, all else any thread's."""
+
+    def __init__(
+        self,
+        status: Callable[[], WorkerStatus],
+        commits: Callable[[], tuple[int, int]],
+        timeline: Timeline,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        points: int = POINTS,
+        seconds: float = SECONDS,
+    ) -> None:
+        """`commits`: how many Kafka took so far, and how many failed of any store. The timeline is told of
+        tables that go on."""
+        self.seconds = seconds
+        self._status = status
+        self._commits = commits
+        self._timeline = timeline
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._most = points
+        self._ring = array("d", bytes(8 * _FIELDS * points))
+        self._lock = threading.Lock()  # guards _ring and _count
+        self._count = 0
+        self._due = clock()
+        self._finished: tuple[float, int] | None = None
+        self._commits_before = commits()
+        self._blocked: frozenset[str] = frozenset()
+
+    @property
+    def bytes(self) -> int:
+        """What the ring takes of memory."""
+        return len(self._ring) * self._ring.itemsize
+
+    def look(self) -> None:
+        """Measure, when it is time to."""
+        now = self._clock()
+        if now < self._due:
+            return
+        self._due += self.seconds
+        if self._due <= now:  # after a pause nothing is caught up
+            self._due = now + self.seconds
+        status = self._status()
+        finished = status.finished_records
+        rate = math.nan
+        if finished is not None:
+            if self._finished is not None and now > self._finished[0]:
+                rate = max(0, finished - self._finished[1]) / (now - self._finished[0])
+            self._finished = (now, finished)
+        lags = [each.lag for each in status.partitions]
+        known = [lag for lag in lags if lag is not None]
+        lag = float(sum(known)) if lags and len(known) == len(lags) else math.nan
+        delay = max((each.delay_seconds or 0.0 for each in status.partitions), default=math.nan)
+        commits = self._commits()
+        made, failed = (after - before for after, before in zip(commits, self._commits_before, strict=True))
+        self._commits_before = commits
+        blocked = frozenset(table.table for table in status.tables if table.state == "blocked")
+        self._tell_of(self._blocked - blocked)
+        self._blocked = blocked
+        with self._lock:
+            begin = self._count % self._most * _FIELDS
+            self._ring[begin : begin + _FIELDS] = array(
+                "d", (self._wall_clock(), rate, lag, delay, made, failed, len(blocked))
+            )
+            self._count += 1
+
+    def points(self, last: int | None = None) -> list[Point]:
+        """The latest so many, or all, the oldest first."""
+        with self._lock:
+            have = min(self._count, self._most)
+            wanted = have if last is None else min(last, have)
+            numbers = range(self._count - wanted, self._count)
+            rows = [self._ring[n % self._most * _FIELDS :][:_FIELDS] for n in numbers]
+        return [
+            Point(time, _known(rate), _known(lag), _known(delay), made, failed, blocked)
+            for time, rate, lag, delay, made, failed, blocked in rows
+        ]
+
+    def _tell_of(self, going_on: frozenset[str]) -> None:
+        if not going_on:
+            return
+        names = ", ".join(sorted(going_on)[:_NAMED])
+        more = f" and {len(going_on) - _NAMED} more" if len(going_on) > _NAMED else ""
+        self._timeline.add("trouble", "good", "tables go on", f"{names}{more}")
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 3)

@@ -1,0 +1,141 @@
+"""One message to those who watch a worker: bounded, however many tables, lanes and partitions it has."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import msgspec
+
+from worker.observing.overview.history import Point
+from worker.observing.overview.ranking import LATE_SECONDS, lanes_by_trouble, partitions_by_trouble
+from worker.observing.overview.timeline import Entry
+from worker.observing.overview.troubles import Trouble, headline, troubles
+from worker.observing.status import LaneStatus, PartitionStatus, WorkerStatus
+
+__all__ = ["Live"]
+
+_MOST_PARTS = 100
+"""Lanes, partitions and Spark tables in one message: those with trouble first."""
+_MOST_TROUBLES = 50
+
+_ALONE = (
+    "name",
+    "state",
+    "version",
+    "uptime_seconds",
+    "checkpoint",
+    "kafka",
+    "targets",
+    "error",
+    "finished_records",
+    "unmatched_records",
+    "lane_max_records",
+    "max_bytes",
+)
+
+
+class Live(msgspec.Struct, frozen=True):
+    """A message to those who watch: all that the page shows but tables, settings and the hour before."""
+
+    time: float
+    headline: str
+    level: str
+    troubles: list[Trouble]
+    troubles_omitted: int
+    status: dict[str, Any]
+    """As in `/api/status`, without its lists."""
+    states: dict[str, int]
+    """How many tables are in which state, and `late`."""
+    tables: int
+    rate: float | None
+    lag: int | None
+    delay: float | None
+    queued_records: int
+    queued_bytes: int
+    paused: int
+    lanes: list[LaneStatus]
+    lanes_in_all: int
+    lanes_busy: int
+    partitions: list[PartitionStatus]
+    partitions_in_all: int
+    waiting: list[dict[str, Any]]
+    waiting_in_all: int
+    handlers: list[dict[str, Any]]
+    points: list[Point]
+    entries: list[Entry]
+    every: float
+    """Seconds until the next message."""
+
+    @classmethod
+    def of(
+        cls,
+        status: WorkerStatus,
+        *,
+        config: str,
+        rate: float | None,
+        points: list[Point],
+        entries: list[Entry],
+        time: float,
+        every: float,
+    ) -> Self:
+        """`status` with all tables; `config`: the configuration's file; `rate`: records finished a second;
+        `points` and `entries`: the latest; `time`: the worker's, in Unix time."""
+        found = troubles(status, config)
+        level, line = headline(status, found)
+        states: dict[str, int] = {}
+        late = 0
+        for table in status.tables:
+            states[table.state] = states.get(table.state, 0) + 1
+            late += (table.delay_seconds or 0) >= LATE_SECONDS
+        lags = [each.lag for each in status.partitions]
+        waiting = _waiting(status)
+        return cls(
+            time=time,
+            headline=line,
+            level=level,
+            troubles=found[:_MOST_TROUBLES],
+            troubles_omitted=max(0, len(found) - _MOST_TROUBLES),
+            status={key: getattr(status, key) for key in _ALONE},
+            states={**states, "late": late},
+            tables=len(status.tables) + status.tables_omitted,
+            rate=rate,
+            lag=sum(lag or 0 for lag in lags) if lags and None not in lags else None,
+            delay=max((each.delay_seconds or 0.0 for each in status.partitions), default=None),
+            queued_records=sum(lane.queued_records for lane in status.lanes),
+            queued_bytes=sum(lane.queued_bytes for lane in status.lanes),
+            paused=sum(each.paused for each in status.partitions),
+            lanes=lanes_by_trouble(status)[:_MOST_PARTS],
+            lanes_in_all=len(status.lanes),
+            lanes_busy=sum(lane.running_table is not None for lane in status.lanes),
+            partitions=partitions_by_trouble(status)[:_MOST_PARTS],
+            partitions_in_all=len(status.partitions),
+            waiting=waiting[:_MOST_PARTS],
+            waiting_in_all=len(waiting),
+            handlers=[{k: v for k, v in each.items() if k != "tables"} for each in status.handlers][
+                :_MOST_PARTS
+            ],
+            points=points,
+            entries=entries,
+            every=every,
+        )
+
+
+def _waiting(status: WorkerStatus) -> list[dict[str, Any]]:
+    """Tables that handlers bring in behind their batches: trouble first, then those that wait longest."""
+    found = [
+        {**table, "handler": handler.get("handler")}
+        for handler in status.handlers
+        if isinstance(tables := handler.get("tables"), list)
+        for table in tables
+        if isinstance(table, dict) and (table.get("waiting_rows") or table.get("error"))
+    ]
+
+    def rank(table: dict[str, Any]) -> tuple[bool, float, str]:
+        seconds = table.get("waiting_seconds")
+        return (
+            not table.get("error"),
+            -seconds if isinstance(seconds, int | float) else 0.0,
+            str(table.get("table")),
+        )
+
+    return sorted(found, key=rank)

@@ -1,0 +1,157 @@
+"""What happened lately: rebalances, failed commits, reloads, DDL, trouble and its end."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from worker.observing.visible_text import visible
+
+__all__ = ["ENTRIES", "Entry", "Kind", "Level", "Timeline"]
+
+Kind = Literal["rebalance", "commit", "reload", "ddl", "trouble", "worker"]
+Level = Literal["good", "info", "warn", "bad"]
+
+ENTRIES = 400
+_LONGEST = 300
+"""Characters of an entry's text. Bytes it takes at most: twice as many; 400 entries: 0.5 MB."""
+_ONE_SECONDS = 10.0
+_ONE_AMONG = 8
+"""Events of one name within ten seconds are one entry: a hundred partitions that are assigned, say."""
+
+_EVENTS: dict[str, tuple[Kind, Level]] = {
+    "partition_assigned": ("rebalance", "info"),
+    "partitions_revoked": ("rebalance", "info"),
+    "partitions_lost": ("rebalance", "warn"),
+    "revoke_timeout": ("rebalance", "warn"),
+    "topics_shared": ("rebalance", "bad"),
+    "topic_made_anew": ("rebalance", "warn"),
+    "offset_out_of_range": ("rebalance", "warn"),
+    "checkpoint_failed": ("commit", "bad"),
+    "checkpoint_works_again": ("commit", "good"),
+    "membership_unconfirmed": ("commit", "bad"),
+    "membership_confirmed_again": ("commit", "good"),
+    "journal_failed": ("commit", "warn"),
+    "journal_works_again": ("commit", "good"),
+    "reloaded": ("reload", "good"),
+    "reload_refused": ("reload", "bad"),
+    "reload_given_up": ("reload", "warn"),
+    "reload_needs_restart": ("reload", "warn"),
+    "reload_found_no_changes": ("reload", "info"),
+    "table_created": ("ddl", "info"),
+    "column_added": ("ddl", "info"),
+    "delta_columns_added": ("ddl", "info"),
+    "delta_column_widened": ("ddl", "info"),
+    "spark_ddl_waits": ("ddl", "info"),
+    "truncate_ignored": ("ddl", "info"),
+    "table_halted": ("trouble", "bad"),
+    "target_down": ("trouble", "bad"),
+    "target_up": ("trouble", "good"),
+    "head_stuck": ("trouble", "bad"),
+    "head_moved": ("trouble", "good"),
+    "standstill": ("trouble", "bad"),
+    "standstill_not_mended": ("trouble", "bad"),
+    "standstill_over": ("trouble", "good"),
+    "max_ahead_reached": ("trouble", "warn"),
+    "max_ahead_over": ("trouble", "good"),
+    "handler_slow": ("trouble", "warn"),
+    "spark_merge_failed": ("trouble", "warn"),
+    "change_skipped": ("trouble", "warn"),
+    "record_skipped": ("trouble", "warn"),
+    "dead_letter": ("trouble", "warn"),
+    "dead_letters_impossible": ("trouble", "bad"),
+    "dead_letters_possible_again": ("trouble", "good"),
+    "unblock_ordered": ("trouble", "info"),
+    "unblock_answered": ("trouble", "info"),
+    "unblock_refused": ("trouble", "warn"),
+    "worker_fault": ("trouble", "bad"),
+    "worker_started": ("worker", "good"),
+    "draining": ("worker", "info"),
+}
+_DDL = "ddl_"  # what begins so is about a statement that was followed, or was not
+_LEFT_OUT = frozenset(("event", "exc_info", "stack", "stack_info", "hint", "logger", "level", "timestamp"))
+_LEVELS: dict[str, Level] = {"debug": "info", "info": "info", "warning": "warn"}
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One event, or several of one name that came together."""
+
+    id: int
+    """The same while events are added to it."""
+    version: int
+    """Rises with each event: whoever has seen up to one asks for those above it."""
+    time: float
+    """Unix time of the latest of them, in seconds."""
+    kind: Kind
+    level: Level
+    event: str
+    text: str
+    """Of the latest of them: secrets taken out, at most 300 characters."""
+    count: int = 1
+
+
+class Timeline:
+    """The latest 400 entries, 0.5 MB at most. Any thread."""
+
+    def __init__(
+        self,
+        redact: Callable[[str], str],
+        *,
+        clock: Callable[[], float],
+        entries: int = ENTRIES,
+    ) -> None:
+        """`clock`: Unix time."""
+        self._redact = redact
+        self._clock = clock
+        self._lock = threading.Lock()  # guards what stands below
+        self._entries: deque[Entry] = deque(maxlen=entries)
+        self._version = 0
+
+    def note(self, method: str, event: Mapping[str, Any]) -> None:
+        """What is logged, by which method: kept if it is of those that a timeline tells."""
+        name = str(event.get("event"))
+        if name in _EVENTS:
+            kind, level = _EVENTS[name]
+        elif name.startswith(_DDL):
+            kind, level = "ddl", _LEVELS.get(method, "bad")
+        else:
+            return
+        parts = [f"{key} {_told(value)}" for key, value in event.items() if key not in _LEFT_OUT]
+        self.add(kind, level, name.replace("_", " "), " · ".join(parts))
+
+    def add(self, kind: Kind, level: Level, event: str, text: str) -> None:
+        """A further event."""
+        # The secrets go before the text is cut: the beginning of one is not known as such.
+        text = visible(self._redact(text))
+        if len(text) > _LONGEST:
+            text = f"{text[: _LONGEST - 1]}…"
+        now = self._clock()
+        with self._lock:
+            self._version += 1
+            for back in range(1, min(_ONE_AMONG, len(self._entries)) + 1):
+                known = self._entries[-back]
+                if known.event == event and 0 <= now - known.time < _ONE_SECONDS:
+                    self._entries[-back] = msgspec.structs.replace(
+                        known, version=self._version, time=now, text=text, count=known.count + 1
+                    )
+                    return
+            entry = Entry(self._version, self._version, now, kind, level, event, text)
+            self._entries.append(entry)
+
+    def entries(self, last: int | None = None) -> list[Entry]:
+        """The so many that came or changed last, or all; the oldest first."""
+        with self._lock:
+            found = list(self._entries)
+        if last is None:
+            return found
+        return sorted(sorted(found, key=lambda each: -each.version)[:last], key=lambda each: each.id)
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(map(str, value))
+    return " ".join(str(value).split())

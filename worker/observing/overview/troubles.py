@@ -1,0 +1,287 @@
+"""What is wrong with a worker, the worst first, what to do about it, and with which commands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from worker.observing.overview.ranking import LATE_SECONDS, ranked
+from worker.observing.status import PartitionStatus, TableStatus, WorkerStatus
+from worker.observing.visible_text import count, duration
+
+__all__ = ["Trouble", "headline", "troubles"]
+
+_DEAD_LETTERS = "__dead_letter__"
+_RANK = {"bad": 0, "warn": 1, "busy": 2}
+_LONG_SECONDS = 60.0
+"""A batch that runs longer is told of."""
+_NAMED = 3
+
+
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong, or under way (`busy`)."""
+
+    level: Literal["bad", "warn", "busy"]
+    what: str
+    """One sentence without its full stop."""
+    do: str = ""
+    """What to do about it; empty: it is over by itself."""
+    error: str | None = None
+    """What was told about it by others."""
+    commands: list[str] = []
+    """Of a shell on the worker's machine, quoted."""
+    table: str | None = None
+
+
+def headline(status: WorkerStatus, found: list[Trouble]) -> tuple[str, str]:
+    """(good, busy, warn or bad; one line): that all is well, or what is wrong and what to do."""
+    if not found:
+        tables = len(status.tables) + status.tables_omitted
+        lags = [each.lag for each in status.partitions]
+        lag = sum(each or 0 for each in lags)
+        behind = "nothing waits" if lags and not lag and None not in lags else f"lag {count(lag)}"
+        return "good", f"All well: {_plural(tables, 'table')}, {_plural(len(lags), 'partition')}, {behind}"
+    first = found[0]
+    more = f" (and {_plural(len(found) - 1, 'other matter')})" if len(found) > 1 else ""
+    return first.level, f"{first.what}{more}{'. ' + first.do if first.do else ''}"
+
+
+def troubles(status: WorkerStatus, config: str = "CONFIG") -> list[Trouble]:
+    """All that is wrong, the worst first. `config`: the configuration's file, for the commands."""
+    found = [
+        *_of_worker(status),
+        *_of_partitions(status, config),
+        *_of_tables(status, config),
+        *_of_handlers(status),
+        *_of_lanes(status),
+    ]
+    return sorted(found, key=lambda each: _RANK[each.level])
+
+
+def _of_worker(status: WorkerStatus) -> Iterator[Trouble]:
+    if status.error:
+        yield Trouble(
+            level="bad",
+            what="The worker ends by an error",
+            error=status.error,
+            do="Mend its cause; unfinished records come again after a restart.",
+        )
+    elif status.state in ("starting", "draining", "stopped"):
+        doing = {
+            "starting": "The worker is starting: its handlers open, and the group gives it partitions",
+            "draining": "The worker is draining: it finishes what runs, and commits",
+            "stopped": "The worker has stopped",
+        }
+        yield Trouble(level="busy", what=doing[status.state])
+    kafka = status.kafka
+    if kafka is not None and kafka.up is False:
+        yield Trouble(
+            level="bad",
+            what="No broker of Kafka can be reached",
+            do="Look at the brokers and the network; it goes on by itself.",
+        )
+    if kafka is not None and kafka.unconfirmed_seconds >= 1:
+        waited = duration(kafka.unconfirmed_seconds)
+        yield Trouble(
+            level="bad",
+            what=f"No batch begins: for {waited} the group's coordinator has taken no commit of this worker, "
+            "so its partitions may be another's",
+            do="See why commits fail; it goes on by itself.",
+        )
+    if status.checkpoint.last_error:
+        yield Trouble(
+            level="bad",
+            what="Commits fail",
+            error=status.checkpoint.last_error,
+            do="Mend its cause: until then a restart repeats more. It is tried again at each commit.",
+        )
+
+
+def _of_partitions(status: WorkerStatus, config: str) -> Iterator[Trouble]:
+    for each in status.partitions:
+        if each.standstill_seconds >= 1:
+            yield Trouble(
+                level="bad",
+                what=f"{_name(each)} stands still for {duration(each.standstill_seconds)}: Kafka has more, "
+                "and nothing keeps the worker from it",
+                do="The worker fetches it anew by itself, then fails /healthz: see the log's standstill.",
+            )
+    shown = {table.table for table in status.tables if table.state == "blocked"}
+    stuck = [(each, each.stuck) for each in status.partitions if each.stuck is not None]
+    for partition, head in sorted(stuck, key=lambda pair: -pair[1].seconds):
+        if head.table in shown:  # told with its table
+            continue
+        at = f" of {head.table}" if head.table is not None else ""
+        parts = [
+            f"{_name(partition)} stuck at offset {head.offset}{at} for {duration(head.seconds)}: {head.state}"
+        ]
+        if head.handler is not None:
+            parts.append(f"handler {head.handler} for {duration(head.handler_seconds)}")
+        if head.held_by is not None:
+            parts.append(f"waits for {head.held_by}")
+        parts.append(f"{count(head.behind)} records since")
+        commands = [f"binlane checkpoint show {shlex.quote(config)}"]
+        if head.state in ("retrying", "halted") and head.table is not None:
+            commands += _unblock(
+                config, head.table, (partition.topic, partition.partition, head.offset), _letters(status)
+            )
+        yield Trouble(
+            level="bad",
+            what=", ".join(parts),
+            error=head.error,
+            do="docs/operations.md, When a record is stuck, says what each state asks for.",
+            commands=commands,
+            table=head.table,
+        )
+
+
+def _of_tables(status: WorkerStatus, config: str) -> Iterator[Trouble]:
+    tables = ranked(status.tables)
+    halted = [table for table in tables if table.state == "blocked" and table.halted]
+    waiting = [table for table in tables if table.state == "blocked" and not table.halted]
+    heads = {each.stuck.table: each for each in status.partitions if each.stuck is not None}
+    for table in halted:
+        yield _halted(table, heads.get(table.table), config, _letters(status))
+    down = [target for target in status.targets if not target.up]
+    for target in down:
+        name = "The dead-letter topic" if target.handler == _DEAD_LETTERS else f"Target {target.handler}"
+        yield Trouble(
+            level="bad",
+            what=f"{name} is down for {duration(target.down_seconds)}"
+            + (
+                f": {_names([each.table for each in waiting])} wait{'s' if len(waiting) == 1 else ''}"
+                if waiting
+                else ""
+            ),
+            error=target.error,
+            do="Bring it back; its tables go on by themselves.",
+            commands=[f"binlane check {shlex.quote(config)} --connect"],
+        )
+    if waiting and not down:
+        yield Trouble(
+            level="bad",
+            what=f"{_these(waiting)} blocked",
+            error=waiting[0].error,
+            do="Look at what the error names; it goes on by itself.",
+            table=waiting[0].table if len(waiting) == 1 else None,
+        )
+    retrying = [table for table in tables if table.state == "retrying"]
+    if retrying:
+        first = retrying[0]
+        yield Trouble(
+            level="warn",
+            what=f"{_these(retrying)} being retried",
+            error=first.error,
+            do="Mend what the error names; it goes on by itself.",
+            table=first.table if len(retrying) == 1 else None,
+        )
+    late = [
+        table
+        for table in tables
+        if table.state not in ("blocked", "retrying") and (table.delay_seconds or 0) >= LATE_SECONDS
+    ]
+    if late:
+        yield Trouble(
+            level="busy",
+            what=f"{_these(late)} behind its source by up to {duration(late[0].delay_seconds)}"
+            if len(late) == 1
+            else f"{_these(late)} behind their source by up to {duration(late[0].delay_seconds)}",
+        )
+
+
+def _halted(table: TableStatus, stuck: PartitionStatus | None, config: str, letters: bool) -> Trouble:
+    what = f"{table.table} is blocked"
+    if table.offset is not None:
+        what += f" at {table.topic}[{table.partition}] offset {table.offset}"
+    if stuck is not None and stuck.stuck is not None:
+        what += f" for {duration(stuck.stuck.seconds)}, {count(stuck.stuck.behind)} records since"
+    commands = []
+    if table.offset is not None and table.topic is not None and table.partition is not None:
+        commands = _unblock(config, table.table, (table.topic, table.partition, table.offset), letters)
+    return Trouble(
+        level="bad",
+        what=what,
+        error=table.error,
+        do="Mend the cause and save the configuration with its rule changed, or restart: it is tried again. "
+        "Or set the record aside.",
+        commands=commands,
+        table=table.table,
+    )
+
+
+def _unblock(config: str, table: str, place: tuple[str, int, int], letters: bool) -> list[str]:
+    """Nothing for a name that a terminal would obey: no quotes keep it from that."""
+    if not table.isprintable():
+        return []
+    topic, partition, offset = place
+    command = (
+        f"binlane unblock {shlex.quote(config)} --table {shlex.quote(table)} "
+        f"--topic {shlex.quote(topic)} --partition {partition} --offset {offset}"
+    )
+    return [f"{command} --dead-letter", f"{command} --skip"] if letters else [f"{command} --skip"]
+
+
+def _of_handlers(status: WorkerStatus) -> Iterator[Trouble]:
+    for handler in status.handlers:
+        name = str(handler.get("handler"))
+        if handler.get("error"):
+            yield Trouble(level="warn", what=f"Handler {name} tells an error", error=str(handler["error"]))
+        tables = handler.get("tables")
+        failed = [
+            each
+            for each in (tables if isinstance(tables, list) else ())
+            if isinstance(each, dict) and each.get("error")
+        ]
+        if failed:
+            names = _names([str(each.get("table")) for each in failed])
+            yield Trouble(
+                level="warn",
+                what=f"Handler {name} could not merge {names}",
+                error=str(failed[0]["error"]),
+                do="It is tried again by itself: docs/handlers/spark-tables.md, When something is wrong.",
+            )
+
+
+def _of_lanes(status: WorkerStatus) -> Iterator[Trouble]:
+    long = [lane for lane in status.lanes if (lane.running_seconds or 0) >= _LONG_SECONDS]
+    if long:
+        most = max(long, key=lambda lane: lane.running_seconds or 0)
+        also = f", and {_plural(len(long) - 1, 'other lane')} long" if len(long) > 1 else ""
+        yield Trouble(
+            level="warn",
+            what=f"Lane {most.lane} has run one batch of {most.running_table} for "
+            f"{duration(most.running_seconds)}{also}",
+            do="See handler_slow in the log for what it is doing.",
+            table=most.running_table,
+        )
+    paused = sum(each.paused_by == "lanes" for each in status.partitions)
+    if paused:
+        yield Trouble(
+            level="busy",
+            what=f"The lanes are full: {_plural(paused, 'partition')} paused until there is room",
+        )
+
+
+def _letters(status: WorkerStatus) -> bool:
+    return any(target.handler == _DEAD_LETTERS for target in status.targets)
+
+
+def _name(partition: PartitionStatus) -> str:
+    return f"{partition.topic}[{partition.partition}]"
+
+
+def _these(tables: list[TableStatus]) -> str:
+    return f"{_names([table.table for table in tables])} {'is' if len(tables) == 1 else 'are'}"
+
+
+def _names(names: list[str]) -> str:
+    if len(names) <= _NAMED:
+        return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1:,} more tables"
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
