@@ -29,6 +29,7 @@ from worker.local.broker import Broker, BrokerError
 from worker.running.ending import LastResort
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
     from servers.s3_server import S3Server
 
 MakeTopic = Callable[..., str]
@@ -109,6 +110,21 @@ def broker() -> Iterator[Broker]:
 def promtool() -> str:
     """Prometheus' own program that evaluates rules."""
     return shutil.which("promtool") or _give_up("there is no promtool: tools/setup.sh servers installs it")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium for the tests of a module. It has the thread's event loop as long as it runs:
+    tests beside it in the module make none of their own."""
+    program = shutil.which("chromium")
+    if program is None:
+        _give_up("there is no chromium: tools/setup.sh servers installs it")
+    from playwright.sync_api import sync_playwright  # what it needs takes a second to load
+
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=program)
+        yield chromium
+        chromium.close()
 
 
 def _give_up(reason: str) -> NoReturn:

@@ -5,7 +5,7 @@
 #
 #   setup.sh            all of that
 #   setup.sh run        without the packages that only tests and checks need
-#   setup.sh servers    what the tests start: PostgreSQL, MariaDB, Redis and Prometheus
+#   setup.sh servers    what the tests start: PostgreSQL, MariaDB, Redis, Prometheus and Chromium
 #   setup.sh stores     Azurite, Azure's storage for `make soak` (node and npm, 370 MB)
 #   setup.sh api-server Kubernetes' API server and etcd for `make api-server` (Go; ten minutes, 3 GB)
 #   PYTHON=...          the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves)
@@ -215,6 +215,7 @@ missing_servers() {
     has_program mariadbd || printf ' mariadb-server'
     has_program redis-server || printf ' redis-server'
     has_program prometheus && has_program promtool || printf ' prometheus'
+    has_program chromium || printf ' chromium' # opens the status page
     has_program openssl || printf ' openssl' # makes the certificates of the tests
 }
 

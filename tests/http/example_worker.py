@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
+import msgspec
+
+from worker.configuration.shown import Setting
+from worker.http.watch import Sources
+from worker.observing.overview.history import History
+from worker.observing.overview.timeline import Timeline
 from worker.observing.status import (
     CheckpointStatus,
     LaneStatus,
     PartitionStatus,
     TableState,
     TableStatus,
+    TargetStatus,
     WorkerStatus,
 )
 
-__all__ = ["ERROR", "status_at"]
+__all__ = ["ERROR", "PagedWorker", "status_at"]
 
 ERROR = (
     "handler spark: [DELTA_CONCURRENT_APPEND] Files were added to the root of the table by a concurrent "
@@ -116,3 +125,86 @@ def _lane(seconds: float, number: int) -> LaneStatus:
         running_seconds=0.1 * fill if busy else None,
         busy_seconds=seconds * (number % 10) / 10,
     )
+
+
+class PagedWorker:
+    """A worker with an hour behind it, for the page: a blocked table, windows of partitions, a timeline."""
+
+    def __init__(self) -> None:
+        self.shards = 6
+        self.seconds = 3_700.0
+        self.healed = False
+        self.error = ERROR
+        self.topic = "cdc.shop"
+        self.names: dict[str, str] = {}
+        """Names that tables have in place of their own."""
+        self.answers = threading.Event()
+        self.answers.set()
+        self.timeline = Timeline(str, clock=time.time)
+        self.history = History(
+            self.status,
+            lambda: (int(self.seconds / 5), 0),
+            self.timeline,
+            clock=lambda: self.seconds,
+            wall_clock=lambda: time.time() - 3_700 + self.seconds,
+        )
+        self.seconds = 0.0
+        self.history._due = 0.0
+        while self.seconds < 3_700:
+            self.history.look()
+            self.seconds += 5
+        self.timeline.note("info", {"event": "partition_assigned", "partition": "cdc.shop[0]"})
+        self.sources = Sources(
+            self.status,
+            self.history,
+            self.timeline,
+            settings=lambda: [
+                Setting("kafka.group_id", "shop", given=True),
+                Setting("kafka.properties.sasl.password", "***", given=True),
+                Setting("lanes.count", "16", given=False),
+            ],
+            config=lambda: "/etc/binlane/shop.yaml",
+        )
+
+    def status(self) -> WorkerStatus:
+        self.answers.wait(30)
+        self.seconds += 1
+        status = status_at(self.seconds, shards=self.shards)
+        tables = [msgspec.structs.replace(each, **self._table(each)) for each in status.tables]
+        partitions = [
+            msgspec.structs.replace(
+                each,
+                topic=self.topic,
+                committed=20_000,
+                first_unfinished=20_500,
+                position=25_000,
+                finished_ahead=2_000,
+                window=[0.0] + [0.5] * 9,
+                unread=1_000 * each.partition + 7_000,
+                lag=0 if self.healed else each.lag,
+                paused=False,
+            )
+            for each in status.partitions
+        ]
+        lanes = [
+            msgspec.structs.replace(
+                each,
+                running_table=next(iter(self.names.values()))
+                if self.names and each.running_table
+                else each.running_table,
+            )
+            for each in status.lanes
+        ]
+        targets = [TargetStatus(handler="__dead_letter__", up=True)]
+        return msgspec.structs.replace(
+            status, tables=tables, partitions=partitions, lanes=lanes, targets=targets
+        )
+
+    def _table(self, table: TableStatus) -> dict[str, Any]:
+        name = self.names.get(table.table, table.table)
+        if self.healed:
+            return {"state": "idle", "error": None, "table": name, "delay_seconds": None}
+        if table.state != "blocked":
+            return {"table": name}
+        stands = {"halted": True, "topic": "cdc.shop", "partition": 3, "offset": 4711}
+        return {"table": name, "error": self.error, **stands}

@@ -1,4 +1,4 @@
-"""What each address answers. The page is one file: it loads nothing and polls `api/status`."""
+"""What each address answers. The page is one file, which asks its own origin for figures and nothing else."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ Unblock = Callable[[UnblockRequest, str], UnblockAnswer]
 
 _MOST_ASKED = 16_384
 """Bytes of a request's body."""
+_SCRIPTS = ("text", "charts", "tables", "parts", "main")
+"""In this order: each uses what those before it have."""
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -160,11 +162,11 @@ def _page() -> tuple[str, str]:
     Table names and errors come from other people's databases: the script writes them as text only, and the
     policy keeps anything else from running.
     """
-    folder = files("worker.http")
-    style = (folder / "page.css").read_text("utf-8")
-    script = (folder / "page.js").read_text("utf-8")
+    folder = files("worker.http") / "page"
+    style = (folder / "style.css").read_text("utf-8")
+    script = "".join((folder / f"{name}.js").read_text("utf-8") for name in _SCRIPTS)
     html = (folder / "page.html").read_text("utf-8")
-    html = html.replace("/* page.css */", style).replace("/* page.js */", script)
+    html = html.replace("/* style */", style).replace("/* script */", script)
     policy = "; ".join(
         (
             "default-src 'none'",

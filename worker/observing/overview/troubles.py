@@ -205,8 +205,7 @@ def _halted(table: TableStatus, stuck: PartitionStatus | None, config: str, lett
         level="bad",
         what=what,
         error=table.error,
-        do="Mend the cause and save the configuration with its rule changed, or restart: it is tried again. "
-        "Or set the record aside.",
+        do="Mend the cause, then change its rule or restart; or set the record aside.",
         commands=commands,
         table=table.table,
     )
