@@ -13,6 +13,7 @@ from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
 from handlers.spark.ddl.progress import folder_of
 from handlers.spark.ddl.target import Place
+from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 
 __all__ = ["KeptSteps", "Steps"]
@@ -38,12 +39,19 @@ class KeptSteps:
         self._digest = hashlib.sha256(what.encode()).hexdigest()[:16]
 
     def look(self) -> Steps:
-        """Raises what the store raises."""
+        """Raises BrokenLog, and what the store raises."""
         for folder in self._folders:
             names = [each.name for each in self._files.list(folder) if each.name.startswith(self._digest)]
             if names:
-                found = self._files.read(f"{folder}/{max(names)}")
-                return msgspec.json.decode(found, type=dict[str, list[str]])
+                path = f"{folder}/{max(names)}"
+                try:
+                    return msgspec.json.decode(self._files.read(path), type=dict[str, list[str]])
+                except msgspec.DecodeError as error:
+                    raise BrokenLog(
+                        f"{path} does not tell which steps of the statement are done ({error}): restore it "
+                        f"from a backup, or run the release that wrote it; without either, do by hand what "
+                        f"the statement would have done, and leave its letter"
+                    ) from None
         return {}
 
     def keep(self, steps: Steps) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from handlers.mysql.ddl import TableName
 from handlers.spark.ddl.target import Place, Target
+from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import AlreadyThere
 from handlers.spark.table_ref import path_safe
 
@@ -59,8 +60,14 @@ class Progress:
     def _tells(self, path: str) -> bool:
         try:
             return msgspec.json.decode(self._files.read(path), type=_Written).what == self._what
-        except (FileNotFoundError, msgspec.DecodeError):
+        except FileNotFoundError:
             return False
+        except msgspec.DecodeError as error:
+            raise BrokenLog(
+                f"{path} does not tell what it is there for ({error}), so nobody knows whether this step of "
+                f"the statement is done: restore it from a backup, or run the release that wrote it; or, "
+                f"when you have seen that the step is not done, remove the file"
+            ) from None
 
     def _put(self, state: str) -> None:
         with suppress(AlreadyThere):  # an earlier attempt's

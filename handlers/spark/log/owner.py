@@ -21,7 +21,10 @@ _DDL = "ddl"
 _PROGRESS = re.compile(r".+-\d+-\d+-\d+")
 
 
-class Owner(msgspec.Struct, frozen=True):
+_VERSION = 1
+
+
+class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
     """The source table that a log belongs to, and what of its handler the segments' use depends on."""
 
     database: str
@@ -31,6 +34,12 @@ class Owner(msgspec.Struct, frozen=True):
     """Of the columns that binlane adds; None: written by a release that did not tell, as the next one."""
     catalog: str | None = None
     """The handler's `table`; empty for one with a `path`, of which the log's own folder tells."""
+    version: int = _VERSION
+    """Of the file; one that does not tell is of the first."""
+
+
+class _Version(msgspec.Struct):
+    version: int = _VERSION
 
 
 def fits(found: Owner, own: Owner) -> bool:
@@ -112,10 +121,20 @@ def _place(log_folder: str) -> str:
 
 
 def _read(files: Files, path: str) -> Owner:
+    data = files.read(path)
     try:
-        return msgspec.json.decode(files.read(path), type=Owner)
+        version = msgspec.json.decode(data, type=_Version).version
+        if version > _VERSION:
+            raise BrokenLog(
+                f"{path} is of version {version}, and this binlane knows versions up to {_VERSION}: run the "
+                f"release that wrote it, or a later one"
+            )
+        return msgspec.json.decode(data, type=Owner)
     except msgspec.MsgspecError as error:
-        raise BrokenLog(f"{path} does not tell whose log is beside it: {error}") from None
+        raise BrokenLog(
+            f"{path} does not tell whose log is beside it ({error}): restore it from a backup; or, if you "
+            f"know that it is of this table and of no other, remove it, and the next batch writes it anew"
+        ) from None
 
 
 def _shared(path: str, found: Owner, own: Owner) -> str:

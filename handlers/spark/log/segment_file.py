@@ -16,14 +16,18 @@ import pyarrow.parquet as pq
 
 from handlers.spark.log.marks import Marks, UnreadableMarks
 from handlers.spark.log.statement import Statement
-from handlers.spark.log.stores.interface import Files
+from handlers.spark.log.stores.interface import Files, FilesError
 
-__all__ = ["BrokenLog", "Head", "Segment", "encoded", "missing", "read_head"]
+__all__ = ["RESTORE", "BrokenLog", "Head", "Segment", "encoded", "missing", "read_head"]
 
 _VERSION = 1
 _WITH_STATEMENTS = 2
 """Of statements, and of what is behind them: an earlier release would take neither for what it is."""
 _FOOTER = b"binlane"
+_UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What Arrow raises for bytes that are not what they should be."""
+RESTORE = "restore it from a backup; without one, remove the table with its log and read the source anew"
+"""What to do about a file of the log."""
 
 
 class BrokenLog(RuntimeError):
@@ -32,10 +36,7 @@ class BrokenLog(RuntimeError):
 
 def missing(path: str) -> str:
     """What to do about a segment that is not there."""
-    return (
-        f"{path} is missing, though it was never removed by binlane: restore it from a backup; without one, "
-        f"remove the table with its log and read the source anew"
-    )
+    return f"{path} is missing, though it was never removed by binlane: {RESTORE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +133,7 @@ def encoded(
 
 def read_head(files: Files, path: str, number: int, size: int) -> Head:
     """From the file's footer alone. Raises BrokenLog for a file that is no segment, and FileNotFoundError."""
-    try:
-        with files.open(path) as file:
-            metadata = pq.read_metadata(file)
-    except pa.ArrowInvalid as error:
-        raise BrokenLog(
-            f"{path} is no whole Parquet file ({error}). Segments are put whole, so something else wrote or "
-            f"cut it: restore it from a backup; without one, remove the table with its log and read the "
-            f"source anew"
-        ) from None
+    metadata = _metadata(files, path)
     text = (metadata.metadata or {}).get(_FOOTER)
     if text is None:
         raise BrokenLog(f"{path} was not written by binlane: move it out of the folder")
@@ -153,15 +146,38 @@ def read_head(files: Files, path: str, number: int, size: int) -> Head:
             )
         footer = msgspec.json.decode(text, type=_Footer)
         marks = Marks.from_json(bytes(footer.marks))
-    except (msgspec.MsgspecError, KeyError, UnreadableMarks) as error:
+        schema = metadata.schema.to_arrow_schema().remove_metadata()
+        if footer.statement is not None:
+            _ = footer.statement.schema  # Arrow's own form, looked into by whoever asks for it
+    except UnreadableMarks as error:
         raise BrokenLog(f"the footer of {path} cannot be read: {error}") from None
+    except (msgspec.MsgspecError, KeyError, *_UNREADABLE) as error:
+        raise BrokenLog(f"the footer of {path} cannot be read ({str(error).strip()}): {RESTORE}") from None
     if footer.number != number:
         raise BrokenLog(
             f"{path} was written as segment {footer.number}: somebody gave it another name. Give it its own "
             f"back, or move it out of the folder"
         )
-    schema = metadata.schema.to_arrow_schema().remove_metadata()
     return Head(_segment(footer, path, size, schema), marks, schema, footer.key, footer.is_behind)
+
+
+def _metadata(files: Files, path: str) -> pq.FileMetaData:
+    """The file's own. Raises BrokenLog, and what the store raises."""
+    try:
+        with files.open(path) as file:
+            return pq.read_metadata(file)
+    except (FileNotFoundError, FilesError):
+        raise
+    except _UNREADABLE as error:
+        # Arrow says OSError of bytes that it cannot read as well as of a store that does not answer.
+        data = files.read(path)
+        try:
+            return pq.read_metadata(pa.BufferReader(data))
+        except _UNREADABLE:
+            raise BrokenLog(
+                f"{path} is no whole Parquet file ({str(error).strip()}). Segments are put whole, so "
+                f"something else wrote or cut it: {RESTORE}"
+            ) from None
 
 
 def _segment(footer: _Footer, path: str, size: int, schema: pa.Schema) -> Segment:

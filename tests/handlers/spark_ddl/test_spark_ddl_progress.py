@@ -16,6 +16,7 @@ from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.renames import rename_table
 from handlers.spark.ddl.tables import drop_table
 from handlers.spark.ddl.target import Surroundings, Target
+from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.table_ref import TableRef
 
@@ -90,6 +91,17 @@ def test_what_an_earlier_release_has_noted_of_a_table_counts_for_that_one(tmp_pa
     assert there(tmp_path) == ["one"]
 
 
+def test_what_cannot_be_read_of_what_is_done_does_not_count_as_not_done(tmp_path: Path) -> None:
+    put(tmp_path, ONE)
+    drop_table(statement(tmp_path, "cdc"), ONE, "0")
+    [done] = (tmp_path / "_binlane").rglob("*.done")
+    done.write_bytes(b"{")
+    put(tmp_path, ONE)
+    with pytest.raises(BrokenLog, match=r"0\.done does not tell .*: restore it"):
+        drop_table(statement(tmp_path, "cdc"), ONE, "0")
+    assert there(tmp_path) == ["one"]
+
+
 def test_the_steps_of_a_statement_are_those_of_its_text_and_time(tmp_path: Path) -> None:
     def kept(sql: str, time_ms: int, *topics: str) -> KeptSteps:
         change = Change("ddl", None, None, None, sql, time_ms, topics[0], 0, 5, 0, None, None)
@@ -104,6 +116,10 @@ def test_the_steps_of_a_statement_are_those_of_its_text_and_time(tmp_path: Path)
     assert kept("a", 1, "cdc").look() == kept("a", 1, "cdc@A", "cdc").look() == {"0": [], "1.add": ["c"]}
     for other in (kept("b", 1, "cdc"), kept("a", 2, "cdc"), kept("a", 1, "cdc@A")):
         assert other.look() == {}
+    for file in tmp_path.rglob("*-0002.steps"):
+        file.write_bytes(b"[1]")
+    with pytest.raises(BrokenLog, match=r"0002\.steps does not tell which steps .*: restore it"):
+        kept("a", 1, "cdc").look()
 
 
 def test_the_longest_names_of_topics_and_tables_have_room(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import time
 import pytest
 from spark_lake import Lake, change
 
-from handlers import Change
+from handlers import Change, TargetUnavailable
 from handlers.spark.engine.table.failures import SparkFailure
 
 
@@ -35,10 +35,10 @@ def test_a_table_that_was_restored_or_removed_under_its_log_is_refused(lake: Lak
     with pytest.raises(SparkFailure, match=r"had segment 5 of its log, and now holds none: .*or remove it"):
         lake.sink().merge()
     lake.crash()
-    with pytest.raises(SparkFailure, match=r"had segment 5 of its log, and now holds none"):
+    with pytest.raises(TargetUnavailable, match=r"had segment 5 of its log, and now holds none"):
         lake.take(row(6))
     shutil.move(lake.folder / "earlier", table)
-    with pytest.raises(SparkFailure, match=r"had segment 5 of its log, and now holds 2:"):
+    with pytest.raises(TargetUnavailable, match=r"had segment 5 of its log, and now holds 2:"):
         lake.take(row(6))
     shutil.rmtree(table)
     shutil.move(lake.folder / "newest", table)
@@ -48,7 +48,7 @@ def test_a_table_that_was_restored_or_removed_under_its_log_is_refused(lake: Lak
     assert lake.rows("id") == [(each,) for each in range(7)]
     shutil.rmtree(lake.folder / "lake/_binlane/shop")
     lake.crash()
-    with pytest.raises(SparkFailure, match=r"holds segment 7, and its log .* is empty: how far"):
+    with pytest.raises(TargetUnavailable, match=r"holds segment 7, and its log .* is empty: how far"):
         lake.take(row(7))
 
 
@@ -62,7 +62,7 @@ def test_rows_that_a_restore_took_back_are_missed(lake: Lake) -> None:
     with pytest.raises(SparkFailure, match=told):
         lake.sink().merge()
     lake.crash()
-    with pytest.raises(SparkFailure, match=told):
+    with pytest.raises(TargetUnavailable, match=told):
         lake.take(row(4))
     lake.sql("RESTORE {t} TO VERSION AS OF 1")
     lake.take(row(4))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +13,9 @@ import pytest
 from log_lab import SCHEMA, change, names_in, places_in, rows, take
 
 from handlers.spark.log.marks import Marks
+from handlers.spark.log.segment_file import encoded, read_head
 from handlers.spark.log.segments import BrokenLog, SegmentLog, SegmentTaken
+from handlers.spark.log.statement import Statement, columns_of
 from handlers.spark.log.stores.interface import temporary_name
 from handlers.spark.log.stores.local import LocalFiles
 
@@ -227,6 +230,33 @@ def test_a_last_segment_that_cannot_be_read_is_told(log: SegmentLog, damage: obj
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(BrokenLog, match=rf"0002\.parquet.*{told}"):
         opened(Path(log.folder))
+
+
+def test_bytes_that_are_not_what_was_put_are_told_whichever_they_are(tmp_path: Path) -> None:
+    """As Parquet's own structures, as text and as Arrow's: what a segment's head is made of."""
+    drop = Statement("ddl", "ALTER ...", 1, "cdc", 0, 5, 0, ("cdc",), (), ("id",), columns_of(SCHEMA))
+    path = tmp_path / f"{1:020d}.parquet"
+    data, _ = encoded(
+        SCHEMA.empty_table(),
+        Marks().advanced([change(4, ddl=True)], None),
+        number=1,
+        path=str(path),
+        key=("id",),
+        partial=False,
+        written_ms=1,
+        statement=drop,
+        is_behind=True,
+    )
+    whole, random, told = bytes(data), Random(7), 0
+    for _ in range(400):
+        damaged = bytearray(whole)
+        damaged[random.randrange(len(whole))] = random.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            _ = read_head(FILES, str(path), 1, len(whole)).segment.after
+        except BrokenLog:
+            told += 1
+    assert told > 100
 
 
 def test_a_parquet_file_of_somebody_else_is_told(log: SegmentLog) -> None:

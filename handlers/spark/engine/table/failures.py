@@ -6,6 +6,9 @@ import re
 
 from handlers.api import Rejected, StopWorker, TargetUnavailable
 from handlers.progress.topic_ids import FormerTopic
+from handlers.spark.delta.commits.held_segments import UnknownSegments
+from handlers.spark.delta.commits.restored import LostCommit
+from handlers.spark.log.segment_file import RESTORE, BrokenLog
 from handlers.spark.log.statement import Statement
 from handlers.spark.log.stores.interface import FilesError
 from handlers.spark.runtime.session import SharedSpark
@@ -14,6 +17,8 @@ __all__ = ["LogFailure", "SparkFailure", "cannot_follow", "explained"]
 
 # What Java says of a disk that is no fault of what is written.
 _FULL = re.compile("No space left on device|Disk quota exceeded|Read-only file system")
+# What Spark says of a file whose rows it cannot read, for a segment's.
+_SEGMENT = re.compile(r"FAILED_READ_FILE.* file (\S+/\d{20}\.parquet)")
 
 
 class SparkFailure(RuntimeError):
@@ -22,8 +27,8 @@ class SparkFailure(RuntimeError):
 
 
 class LogFailure(SparkFailure):
-    """A statement in the table's log cannot be followed, or rows there have no place in the table: no fault
-    of the batch that comes next."""
+    """What is in the table's log cannot be read, does not go with the table, or cannot be brought into it: no
+    fault of the batch that comes next."""
 
 
 def cannot_follow(statement: Statement, where: str, error: Exception) -> LogFailure:
@@ -41,6 +46,8 @@ def explained(error: Exception, where: str, spark: SharedSpark) -> Exception:
     """The error for whoever handles the batch; `where`: its table and offsets."""
     if isinstance(error, StopWorker | TargetUnavailable | Rejected | SparkFailure | FormerTopic):
         return error
+    if isinstance(error, BrokenLog | LostCommit | UnknownSegments):
+        return LogFailure(f"{where}: {error}")
     if isinstance(error, FilesError):
         told = f"{where}: {error}"
         return TargetUnavailable(told) if error.is_outage else SparkFailure(told)
@@ -49,4 +56,6 @@ def explained(error: Exception, where: str, spark: SharedSpark) -> Exception:
     except (StopWorker, TargetUnavailable) as gone:
         return gone
     told = f"{where}: {spark.told(error)}"
+    if (segment := _SEGMENT.search(told)) is not None:
+        return LogFailure(f"{told}. Of {segment[1]}: {RESTORE}")
     return TargetUnavailable(told) if _FULL.search(told) else SparkFailure(told)

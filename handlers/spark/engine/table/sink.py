@@ -119,9 +119,11 @@ class TableSink:
                     self._end.is_loaded = False  # another worker writes this log, too
                 else:
                     return
-        raise RuntimeError(
-            f"{self.name}: another worker keeps writing {self._work.ref.log_folder}; do two workers have "
-            f"the same handler and table?"
+        raise self._to_wait(
+            LogFailure(
+                f"{self.name}: another worker keeps writing {self._work.ref.log_folder}; do two workers have "
+                f"the same handler and table?"
+            )
         )
 
     @property
@@ -207,14 +209,17 @@ class TableSink:
         self, error: Exception, changes: Sequence[Change], places: Sequence[int], done: int
     ) -> Exception:
         """The error with table and offset; `done`: where in `changes` the part begins that failed."""
-        if isinstance(error, LogFailure):  # the batch has done nothing wrong: it waits
-            return TargetUnavailable(str(error), retry_after=self._merges.patience, others_go_on=True)
         where = place_of(changes[done], self.name) if done < len(changes) else self.name
         if not isinstance(error, Rejected):
-            return self._work.explained(error, f"{where} on")
+            told = self._work.explained(error, f"{where} on")
+            return self._to_wait(told) if isinstance(told, LogFailure) else told
         if error.at is None:  # it is about the columns of all these rows
             return Rejected(f"{where}: {error}", at=places[done])
         return Rejected(str(error), at=places[error.at])
+
+    def _to_wait(self, error: LogFailure) -> TargetUnavailable:
+        """The batch has done nothing wrong: it waits, and no others do."""
+        return TargetUnavailable(str(error), retry_after=self._merges.patience, others_go_on=True)
 
     def _follow(self, piece: AlonePiece, batch: Batch, marks: Marks) -> None:
         """DDL and truncates: an entry of the log, which is followed in its order. What only Spark can judge:

@@ -24,7 +24,7 @@ from handlers.spark.delta.saving import check_free
 from handlers.spark.delta.state import TableState, look
 from handlers.spark.delta.upkeep import optimize, vacuum
 from handlers.spark.engine.table.ddl_lock import DDLLock, ddl_lock_of
-from handlers.spark.engine.table.failures import SparkFailure, cannot_follow, explained
+from handlers.spark.engine.table.failures import LogFailure, SparkFailure, cannot_follow, explained
 from handlers.spark.engine.table.foreseen import Foreseen, SeenTable
 from handlers.spark.engine.table.merge_size import MergeSize
 from handlers.spark.engine.table.upkeep_times import UpkeepTimes
@@ -211,7 +211,8 @@ class TableWork:
                 raise MergeConflict(f"{self.ref}: another worker follows the same statement") from error
             where = place_of(change, f"{self.database}.{self.table}")
             told = self.explained(error, where)
-            if isinstance(told, Rejected | SparkFailure):  # not of the rows of whichever batch comes
+            # Not of the rows of whichever batch comes. Of what it finds in a log, it is told what to do.
+            if isinstance(told, Rejected | SparkFailure) and not isinstance(told, LogFailure):
                 told = cannot_follow(statement, where, told)
             raise told from error
 
