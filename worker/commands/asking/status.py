@@ -21,8 +21,10 @@ from rich.console import Console
 from rich.live import Live
 
 from worker.commands.asking.connection import HINT, Unreachable, WorkerConnection
+from worker.observing.overview.history import Point
 from worker.observing.status import WorkerStatus
 from worker.terminal.rates import Rates
+from worker.terminal.trend import Trend
 from worker.terminal.view import LiveView, Snapshot, full_view, summary_line
 
 __all__ = ["DEFAULT_URL", "status"]
@@ -54,7 +56,7 @@ def status(
             if as_json:
                 _write(answer.body)
             else:
-                _console().print(full_view(answer.snapshot))
+                _console().print(full_view(answer.snapshot, worker.address))
             return 0
     except Unreachable as fault:
         _complain(str(fault))
@@ -69,6 +71,12 @@ class _Answer:
     snapshot: Snapshot
 
 
+class _Hour(msgspec.Struct):
+    """Of `api/history`, what is drawn."""
+
+    points: list[Point]
+
+
 class _Worker:
     """A worker's `/api/status`. Raises Unreachable when `url` cannot be one."""
 
@@ -81,6 +89,14 @@ class _Worker:
 
     def __exit__(self, *_: object) -> None:
         self._connection.__exit__()
+
+    def trend(self) -> Trend:
+        """What it remembers of the last hour: nothing, if it is of an earlier version."""
+        try:
+            response = self._connection.ask("GET", "api/history")
+            return Trend(msgspec.json.decode(response.content, type=_Hour).points)
+        except (Unreachable, msgspec.DecodeError, UnicodeDecodeError):
+            return Trend()
 
     def ask(self) -> _Answer:
         """Raises Unreachable."""
@@ -132,11 +148,11 @@ def _watch_lines(worker: _Worker, answer: _Answer, as_json: bool) -> int:
 
 
 def _watch_screen(console: Console, worker: _Worker, answer: _Answer) -> int:
-    snapshot, rates, lost = answer.snapshot, Rates(), None
+    snapshot, rates, lost, trend = answer.snapshot, Rates(), None, worker.trend()
     try:
         with _keys() as quits, Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
-                live.update(LiveView(snapshot, rates, worker.address, lost), refresh=True)
+                live.update(LiveView(snapshot, rates, worker.address, lost, trend), refresh=True)
                 if quits(_POLL_SECONDS):
                     break
                 try:
@@ -146,6 +162,7 @@ def _watch_screen(console: Console, worker: _Worker, answer: _Answer) -> int:
                     continue
                 rates = Rates.between(snapshot.status, later.status)
                 snapshot, lost = later, None
+                trend.see(snapshot.status, rates, snapshot.as_of.timestamp())
     except KeyboardInterrupt:
         pass  # as good an end as q
     return 0 if lost is None else 1

@@ -49,12 +49,13 @@ def headline(status: WorkerStatus, found: list[Trouble]) -> tuple[str, str]:
     return first.level, f"{first.what}{more}{'. ' + first.do if first.do else ''}"
 
 
-def troubles(status: WorkerStatus, config: str = "CONFIG") -> list[Trouble]:
-    """All that is wrong, the worst first. `config`: the configuration's file, for the commands."""
+def troubles(status: WorkerStatus, config: str = "CONFIG", worker: str | None = None) -> list[Trouble]:
+    """All that is wrong, the worst first. For the commands: `config`, the configuration's file, and `worker`,
+    the URL of the worker where that is known."""
     found = [
         *_of_worker(status),
-        *_of_partitions(status, config),
-        *_of_tables(status, config),
+        *_of_partitions(status, config, worker or config),
+        *_of_tables(status, config, worker or config),
         *_of_handlers(status),
         *_of_lanes(status),
     ]
@@ -100,7 +101,7 @@ def _of_worker(status: WorkerStatus) -> Iterator[Trouble]:
         )
 
 
-def _of_partitions(status: WorkerStatus, config: str) -> Iterator[Trouble]:
+def _of_partitions(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble]:
     for each in status.partitions:
         if each.standstill_seconds >= 1:
             yield Trouble(
@@ -126,7 +127,7 @@ def _of_partitions(status: WorkerStatus, config: str) -> Iterator[Trouble]:
         commands = [f"binlane checkpoint show {shlex.quote(config)}"]
         if head.state in ("retrying", "halted") and head.table is not None:
             commands += _unblock(
-                config, head.table, (partition.topic, partition.partition, head.offset), _letters(status)
+                worker, head.table, (partition.topic, partition.partition, head.offset), _letters(status)
             )
         yield Trouble(
             level="bad",
@@ -138,13 +139,13 @@ def _of_partitions(status: WorkerStatus, config: str) -> Iterator[Trouble]:
         )
 
 
-def _of_tables(status: WorkerStatus, config: str) -> Iterator[Trouble]:
+def _of_tables(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble]:
     tables = ranked(status.tables)
     halted = [table for table in tables if table.state == "blocked" and table.halted]
     waiting = [table for table in tables if table.state == "blocked" and not table.halted]
     heads = {each.stuck.table: each for each in status.partitions if each.stuck is not None}
     for table in halted:
-        yield _halted(table, heads.get(table.table), config, _letters(status))
+        yield _halted(table, heads.get(table.table), worker, _letters(status))
     down = [target for target in status.targets if not target.up]
     for target in down:
         name = "The dead-letter topic" if target.handler == _DEAD_LETTERS else f"Target {target.handler}"
@@ -192,7 +193,7 @@ def _of_tables(status: WorkerStatus, config: str) -> Iterator[Trouble]:
         )
 
 
-def _halted(table: TableStatus, stuck: PartitionStatus | None, config: str, letters: bool) -> Trouble:
+def _halted(table: TableStatus, stuck: PartitionStatus | None, worker: str, letters: bool) -> Trouble:
     what = f"{table.table} is blocked"
     if table.offset is not None:
         what += f" at {table.topic}[{table.partition}] offset {table.offset}"
@@ -200,7 +201,7 @@ def _halted(table: TableStatus, stuck: PartitionStatus | None, config: str, lett
         what += f" for {duration(stuck.stuck.seconds)}, {count(stuck.stuck.behind)} records since"
     commands = []
     if table.offset is not None and table.topic is not None and table.partition is not None:
-        commands = _unblock(config, table.table, (table.topic, table.partition, table.offset), letters)
+        commands = _unblock(worker, table.table, (table.topic, table.partition, table.offset), letters)
     return Trouble(
         level="bad",
         what=what,
@@ -211,13 +212,13 @@ def _halted(table: TableStatus, stuck: PartitionStatus | None, config: str, lett
     )
 
 
-def _unblock(config: str, table: str, place: tuple[str, int, int], letters: bool) -> list[str]:
+def _unblock(worker: str, table: str, place: tuple[str, int, int], letters: bool) -> list[str]:
     """Nothing for a name that a terminal would obey: no quotes keep it from that."""
     if not table.isprintable():
         return []
     topic, partition, offset = place
     command = (
-        f"binlane unblock {shlex.quote(config)} --table {shlex.quote(table)} "
+        f"binlane unblock {shlex.quote(worker)} --table {shlex.quote(table)} "
         f"--topic {shlex.quote(topic)} --partition {partition} --offset {offset}"
     )
     return [f"{command} --dead-letter", f"{command} --skip"] if letters else [f"{command} --skip"]

@@ -1,0 +1,191 @@
+"""Tables, partitions and lanes of a worker as a terminal shows them, trouble first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rich import box
+from rich.console import RenderableType
+from rich.progress_bar import ProgressBar
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from worker.observing.overview.ranking import lanes_by_trouble, partitions_by_trouble, tables_by_trouble
+from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
+from worker.observing.visible_text import count, duration, printable, size
+from worker.terminal.rates import Rates
+
+__all__ = ["STATE_STYLE", "lane_grid", "lane_table", "partitions_grid", "tables_grid", "window"]
+
+STATE_STYLE = {
+    "running": "green",
+    "starting": "cyan",
+    "draining": "yellow",
+    "halted": "bold red",
+    "blocked": "bold red",
+    "retrying": "yellow",
+    "queued": "",
+    "idle": "dim",
+    "stopped": "dim",
+}
+_WINDOW = 12
+"""Columns of a partition's window."""
+_UNREAD = 4
+_SHADES = "░▒▓█"
+_RATE = "Records/s"
+_LEFT = {"State", "Window"}
+_WIDE, _USUAL, _NARROW = 100, 80, 50
+"""Columns of a terminal, below which columns of tables are left out."""
+
+
+def tables_grid(
+    status: WorkerStatus, rates: Rates | None, limit: int | None, lines: box.Box | None, width: int = 80
+) -> Table:
+    """`limit` of them at most; no `lines`: so wide, and fewer columns where it is narrow."""
+    columns: dict[str, Callable[[TableStatus], RenderableType]] = {
+        "State": _state,
+        "Lane": lambda each: str(each.lane),
+        "Queued": lambda each: count(each.queued_records),
+        "Records/s": lambda each: count(rates.tables.get((each.table, each.lane)) if rates else None),
+        "Finished": lambda each: count(each.finished_records),
+        "Delay": lambda each: duration(each.delay_seconds),
+    }
+    left_out = {_RATE} if rates is None else set()
+    if lines is None and width < _USUAL:
+        left_out |= {"Lane", "Queued", "Finished"}
+    if lines is None and width < _NARROW:
+        left_out.add(_RATE)
+    grid = _grid(f"Tables {len(status.tables) + status.tables_omitted:,}", columns, left_out, lines)
+    for each in tables_by_trouble(status)[:limit]:
+        cells = (tell(each) for title, tell in columns.items() if title not in left_out)
+        grid.add_row(Text(printable(each.table)), *cells)
+    return grid
+
+
+def partitions_grid(
+    status: WorkerStatus, rates: Rates | None, limit: int | None, lines: box.Box | None, width: int = 80
+) -> Table:
+    """As `tables_grid`."""
+    columns: dict[str, Callable[[PartitionStatus], RenderableType]] = {
+        "State": _reading,
+        "Window": window,
+        "Lag": lambda each: count(each.lag),
+        "Committed": lambda each: count(each.committed),
+        "Records/s": lambda each: count(
+            rates.partitions.get((each.topic, each.partition)) if rates else None
+        ),
+        "Unfinished": lambda each: count(each.unfinished),
+        "Delay": lambda each: duration(each.delay_seconds),
+    }
+    left_out = {_RATE} if rates is None else set()
+    if lines is None and width < _WIDE:
+        left_out.add("Unfinished")
+    if lines is None and width < _USUAL:
+        left_out |= {"State", "Committed", _RATE}
+    if lines is None and width < _NARROW:
+        left_out.add("Window")
+    grid = _grid(f"Partitions {len(status.partitions):,}", columns, left_out, lines)
+    for each in partitions_by_trouble(status)[:limit]:
+        cells = (tell(each) for title, tell in columns.items() if title not in left_out)
+        grid.add_row(Text(printable(f"{each.topic} [{each.partition}]")), *cells)
+    return grid
+
+
+def window(partition: PartitionStatus) -> Text:
+    """From what is committed to the partition's end: finished and to be committed, then, behind a bar for the
+    first unfinished record, what is finished ahead and what is not; dots for what was not read yet, which
+    take four of twelve columns at most."""
+    position = partition.position or 0
+    begin = partition.first_unfinished if partition.first_unfinished is not None else position
+    committed = begin if partition.committed is None else partition.committed
+    done, left = max(0, begin - committed), max(0, position - begin)
+    unread = partition.unread or 0
+    text = Text(no_wrap=True)
+    if done + left == 0:
+        return text.append("·" * _WINDOW, "dim") if unread else text.append("━" * _WINDOW, "green")
+    tail = min(_UNREAD, -(-unread * _WINDOW // (done + left + unread)))
+    room = _WINDOW - tail
+    before = min(room - 2 if left else room, round(done / (done + left) * room))
+    text.append("━" * before, "green")
+    if left:
+        text.append("┃", "bold red" if partition.stuck is not None else "yellow")
+        behind = room - before - 1
+        parts = partition.window or [0.0]
+        for place in range(behind):
+            share = parts[place * len(parts) // behind]
+            text.append(_SHADES[round(share * (len(_SHADES) - 1))], "green" if share >= 0.5 else "yellow")
+    return text.append("·" * tail, "dim")
+
+
+def _state(table: TableStatus) -> Text:
+    state = f"retry {table.attempt}" if table.state == "retrying" and table.attempt else table.state
+    return Text(state, style=STATE_STYLE[table.state])
+
+
+def _reading(partition: PartitionStatus) -> Text:
+    if partition.stuck is not None:
+        return Text("stuck", style="bold red")
+    if partition.standstill_seconds >= 1:
+        return Text("stands still", style="bold red")
+    if not partition.paused:
+        return Text("reading", style="dim")
+    why = partition.paused_by
+    return Text("paused" if why in (None, "lanes") else f"paused: {why}", style="yellow")
+
+
+def _grid(name: str, titles: Iterable[str], left_out: set[str], lines: box.Box | None) -> Table:
+    """A table whose first column takes the room that the others leave."""
+    grid = Table(
+        box=lines, expand=lines is None, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False
+    )
+    grid.add_column(name, ratio=1 if lines is None else None, no_wrap=True, overflow="ellipsis")
+    for title in titles:
+        if title not in left_out:
+            grid.add_column(title, justify="left" if title in _LEFT else "right", no_wrap=True)
+    return grid
+
+
+def _bar(status: WorkerStatus, lane: LaneStatus) -> ProgressBar:
+    full = status.lane_max_records or max(1, *(each.queued_records for each in status.lanes), 1)
+    style = Style(color="yellow" if lane.queued_records >= 0.9 * full else "cyan")
+    return ProgressBar(full, min(full, lane.queued_records), 10, complete_style=style, finished_style=style)
+
+
+def lane_grid(status: WorkerStatus, columns: int, rows: int) -> Table:
+    """As many lanes side by side as there is room for, counted along the rows."""
+    grid = Table(box=None, expand=True, pad_edge=False, padding=(0, 1), header_style="bold")
+    working = sum(lane.running_table is not None for lane in status.lanes)
+    title = f"Lanes {working:,} of {len(status.lanes):,} at work"
+    for column in range(columns):
+        grid.add_column(title if column == 0 else "", ratio=1, no_wrap=True)
+    lanes = lanes_by_trouble(status)[: columns * rows]
+    for first in range(0, len(lanes), columns):
+        grid.add_row(*(_lane_cell(status, lane) for lane in lanes[first : first + columns]))
+    return grid
+
+
+def _lane_cell(status: WorkerStatus, lane: LaneStatus) -> Table:
+    cell = Table.grid(padding=(0, 1, 0, 0), expand=True)
+    cell.add_column(width=3, justify="right", style="dim", no_wrap=True)
+    cell.add_column(width=10)
+    cell.add_column(width=6, justify="right", no_wrap=True)
+    cell.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    cell.add_row(str(lane.lane), _bar(status, lane), f"{lane.queued_records:,}", _work(lane))
+    return cell
+
+
+def lane_table(status: WorkerStatus) -> Table:
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+    for title in (f"Lanes {len(status.lanes):,}", "Filled", "Records", "Bytes", "Working on"):
+        grid.add_column(title, justify="right" if title in {"Records", "Bytes"} else "left", no_wrap=True)
+    for lane in lanes_by_trouble(status):
+        bar = _bar(status, lane)
+        grid.add_row(str(lane.lane), bar, f"{lane.queued_records:,}", size(lane.queued_bytes), _work(lane))
+    return grid
+
+
+def _work(lane: LaneStatus) -> Text:
+    if lane.running_table is None:
+        return Text("idle", style="dim")
+    return Text.assemble((duration(lane.running_seconds), "dim"), " ", printable(lane.running_table))

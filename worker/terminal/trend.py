@@ -1,0 +1,90 @@
+"""The last hour of a worker on one line: throughput, lag and delay, drawn with blocks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from rich.text import Text
+
+from worker.observing.overview.history import SECONDS, Point
+from worker.observing.status import WorkerStatus
+from worker.observing.visible_text import count, duration
+from worker.terminal.rates import Rates
+
+__all__ = ["Trend", "blocks", "trend_line"]
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_HOUR = 3600.0
+_LEAST = 6
+"""Columns of one drawing: fewer say nothing."""
+_NARROW = 60
+"""On fewer columns two drawings have room."""
+
+
+class Trend:
+    """What the worker remembers of the last hour, and what was seen since."""
+
+    def __init__(self, points: Iterable[Point] = ()) -> None:
+        self._points: deque[Point] = deque(points, maxlen=int(_HOUR / SECONDS) + 1)
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to draw."""
+        return bool(self._points)
+
+    def see(self, status: WorkerStatus, rates: Rates, time: float) -> None:
+        """A later answer, at this Unix time of the worker's."""
+        if self._points and time < self._points[-1].time + SECONDS:
+            return
+        lags = [each.lag for each in status.partitions]
+        known = [lag for lag in lags if lag is not None]
+        lag = float(sum(known)) if lags and len(known) == len(lags) else None
+        delay = max((each.delay_seconds or 0.0 for each in status.partitions), default=None)
+        self._points.append(Point(time, rates.total, lag, delay, 0, 0, 0))
+
+    def values(self, field: str, parts: int) -> list[float | None]:
+        """The hour up to the latest point in equal parts, each its average; None: nothing is known of it."""
+        if not self._points:
+            return [None] * parts
+        begin = self._points[-1].time - _HOUR
+        found: list[list[float]] = [[] for _ in range(parts)]
+        for point in self._points:
+            value = getattr(point, field)
+            if value is not None and point.time >= begin:
+                found[min(parts - 1, int((point.time - begin) / _HOUR * parts))].append(value)
+        return [sum(part) / len(part) if part else None for part in found]
+
+
+def blocks(values: Sequence[float | None]) -> str:
+    """A column for each value, from 0 to the largest; a space where it is not known.
+
+    >>> blocks([0, 1, None, 7, 14])
+    '▁▁ ▄█'
+    """
+    most = max((value for value in values if value is not None), default=0.0)
+    step = most / (len(_BLOCKS) - 1) if most else 1.0
+    return "".join(" " if value is None else _BLOCKS[int(value / step + 1e-9)] for value in values)
+
+
+def trend_line(trend: Trend, status: WorkerStatus, rates: Rates, width: int) -> Text | None:
+    """It takes `width` columns; None where that is too narrow, or nothing is known."""
+    lags = [each.lag for each in status.partitions]
+    lag = sum(each or 0 for each in lags) if lags and None not in lags else None
+    delay = max((each.delay_seconds or 0.0 for each in status.partitions), default=None)
+    shown = [
+        ("rate", "records/s ", f" {count(rates.total)}"),
+        ("lag", "  lag ", f" {count(lag)}"),
+        ("delay", "  delay ", f" {duration(delay)}"),
+    ]
+    if width < _NARROW:
+        shown = shown[:2]
+    room = (width - sum(len(title) + len(now) for _, title, now in shown)) // len(shown)
+    if room < _LEAST or not trend.known:
+        return None
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for field, title, now in shown:
+        text.append(title, "dim")
+        text.append(blocks(trend.values(field, room)), "cyan")
+        text.append(now)
+    return text
