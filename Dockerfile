@@ -40,6 +40,9 @@ RUN python -c "import handlers.spark.runtime.jars; handlers.spark.runtime.jars.d
 
 
 FROM base
+LABEL org.opencontainers.image.title="binlane" \
+    org.opencontainers.image.version="0.1.0" \
+    org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/binlane /opt/binlane
 # The checkpoint, and whatever Spark leaves in its working folder.
 RUN install --directory --owner=binlane --group=binlane --mode=0750 /var/lib/binlane/state

@@ -1,7 +1,7 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run demo test simulate storm soak soak-hour api-server mutations servers class-archive lint audit bench clean
+.PHONY: help setup setup-run demo test simulate storm soak soak-hour api-server mutations servers class-archive lint audit dist image bench clean
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. One more than processors,
 # since half of their time is waiting for brokers, databases and processes. One that dies ends the run: with another in
@@ -65,6 +65,13 @@ lint: setup ## style, types, who imports whom, scripts and the deployment's file
 
 audit: setup ## look the pinned Python packages up in PyPI's advisories (needs PyPI itself)
 	@tools/audit.sh
+
+dist: setup-run ## wheel, sdist, SBOM (CycloneDX) and their SHA-256 in dist/
+	@tools/setup.sh dist
+	@PYTHONPATH=.venv/dist-tools python tools/dist.py
+
+image: ## the image binlane:VERSION; BASE=python@sha256:... builds upon just that one
+	@docker build $(if $(BASE),--build-arg PYTHON_IMAGE=$(BASE)) --tag binlane:$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' worker/__init__.py) .
 
 bench: setup ## the benchmarks, with their peers in the same run
 	@python -m benchmarks $(ARGS)

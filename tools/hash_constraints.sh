@@ -1,6 +1,7 @@
 #!/bin/sh
-# Writes constraints-hashed.txt and image-hashed.txt anew, after constraints.txt has changed: the same versions, for
-# any Python from 3.11 on, with the SHA-256 of each file that the registry has of them. Needs uv: pip install uv
+# Writes constraints-hashed.txt, image-hashed.txt and sbom-hashed.txt anew, after constraints.txt has changed: the
+# same versions, for any Python from 3.11 on, with the SHA-256 of each file that the registry has of them. Needs uv:
+# pip install uv
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -17,3 +18,7 @@ compile() {
     echo "# Made by tools/hash_constraints.sh from constraints.txt: what the image runs and is built with."
     printf 'hatchling\n' | compile --extra connect pyproject.toml -
 } >image-hashed.txt
+{
+    echo "# Made by tools/hash_constraints.sh: what make dist writes the SBOM with."
+    printf 'cyclonedx-bom>=7.5,<8\n' | compile -
+} >sbom-hashed.txt

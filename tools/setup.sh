@@ -6,6 +6,7 @@
 #   setup.sh            all of that
 #   setup.sh run        without the packages that only tests and checks need
 #   setup.sh servers    what the tests start: PostgreSQL, MariaDB, Redis, Prometheus and Chromium
+#   setup.sh dist       what make dist writes the SBOM with (into .venv/dist-tools, 40 MB)
 #   setup.sh stores     Azurite, Azure's storage for `make soak` (node and npm, 370 MB)
 #   setup.sh api-server Kubernetes' API server and etcd for `make api-server` (Go; ten minutes, 3 GB)
 #   PYTHON=...          the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves)
@@ -239,6 +240,17 @@ keep_services_off() {
     fi
 }
 
+# --- Releases -----------------------------------------------------------------------------------------------
+
+dist() {
+    folder=.venv/dist-tools
+    [ "$(cat "$folder/installed" 2>/dev/null || true)" != "$(sha256sum <sbom-hashed.txt)" ] || return 0
+    say "installing the packages of sbom-hashed.txt (once, some seconds)"
+    rm -rf "$folder"
+    pip_install --require-hashes --requirement sbom-hashed.txt --target "$folder"
+    sha256sum <sbom-hashed.txt >"$folder/installed"
+}
+
 # --- Stores for the long tests ------------------------------------------------------------------------------
 
 AZURITE=3.37.0
@@ -285,7 +297,8 @@ case "${1:-}" in
 "") main all ;;
 run) main run ;;
 servers) servers ;;
+dist) dist ;;
 stores) stores ;;
 api-server) api_server ;;
-*) fail "there is no step $1; allowed: none, run, servers, stores, or api-server" ;;
+*) fail "there is no step $1; allowed: none, run, servers, dist, stores, or api-server" ;;
 esac

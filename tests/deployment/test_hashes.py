@@ -34,7 +34,7 @@ def test_the_image_has_packages_of_the_same_list() -> None:
 
 
 def test_no_package_is_without_a_hash() -> None:
-    for file in ("constraints-hashed.txt", "image-hashed.txt"):
+    for file in ("constraints-hashed.txt", "image-hashed.txt", "sbom-hashed.txt"):
         for package in packages(file):
             first, *hashes = package.split(" \\\n")
             assert re.match(r"[\w.-]+==\S+", first), first
