@@ -186,7 +186,7 @@ def test_all_can_be_done_with_the_keyboard(open_page: Open) -> None:
 
 def test_a_screen_reader_is_told_what_is_drawn(open_page: Open) -> None:
     page = open_page()
-    chart = page.get_by_role("img", name="Throughput, records/s, over the last hour: now")
+    chart = page.get_by_role("img", name="Throughput, records/s, over the last 60 min: now")
     expect(chart).to_have_count(1)
     window = (
         "committed 20,000, 500 finished and to be committed, first unfinished 20,500, "

@@ -65,7 +65,7 @@ def test_the_hour_is_drawn_with_its_gaps() -> None:
     assert blocks([0, 1, None, 7, 14]) == "▁▁ ▄█"
     assert blocks([None, None]) == "  "
     values = trend.values("rate", 12)
-    assert values == [None] * 6 + [0, None, 100, None, None, 50]
+    assert values == [0, None, None, None, 100, None, None, None, None, None, None, 50]
     assert Trend().values("lag", 3) == [None] * 3
 
 

@@ -16,6 +16,7 @@ __all__ = ["Trend", "blocks", "trend_line"]
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _HOUR = 3600.0
+_SHORTEST = 600.0
 _LEAST = 6
 """Columns of one drawing: fewer say nothing."""
 _NARROW = 60
@@ -44,15 +45,18 @@ class Trend:
         self._points.append(Point(time, rates.total, lag, delay, 0, 0, 0))
 
     def values(self, field: str, parts: int) -> list[float | None]:
-        """The hour up to the latest point in equal parts, each its average; None: nothing is known of it."""
+        """The hour up to the latest point, or as much of it as is known, in equal parts: each one's average;
+        None: nothing is known of it."""
         if not self._points:
             return [None] * parts
-        begin = self._points[-1].time - _HOUR
+        last = self._points[-1].time
+        span = max(_SHORTEST, min(_HOUR, last - self._points[0].time))
+        begin = last - span
         found: list[list[float]] = [[] for _ in range(parts)]
         for point in self._points:
             value = getattr(point, field)
             if value is not None and point.time >= begin:
-                found[min(parts - 1, int((point.time - begin) / _HOUR * parts))].append(value)
+                found[min(parts - 1, int((point.time - begin) / span * parts))].append(value)
         return [sum(part) / len(part) if part else None for part in found]
 
 

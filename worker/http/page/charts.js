@@ -1,11 +1,18 @@
 // The last hour: three small charts, the same as a table, and what happened on a strip of time.
-const HOUR = 3600, HEIGHT = 100, GAP = 16;
+const HOUR = 3600, LEAST = 600, HEIGHT = 100, GAP = 16;
 const CHARTS = [
   { field: "rate", title: "Throughput", unit: "records/s", told: value => `${short(value)}/s` },
   { field: "lag", title: "Lag", unit: "records behind the ends", told: short },
-  { field: "delay", title: "Delay", unit: "of the oldest unfinished change", told: time },
+  { field: "delay", title: "Delay", unit: "oldest unfinished change", told: time },
 ];
 const hour = { points: [], entries: new Map(), now: 0, version: 0 };
+
+// An hour, or what a younger worker remembers. A drawing is an hour wide: what is shown of it is stretched.
+function span() {
+  const first = hour.points.length ? hour.points[0].time : hour.now;
+  return Math.max(LEAST, Math.min(HOUR, hour.now - first));
+}
+const across = moment => HOUR + (moment - hour.now) * HOUR / span();
 
 function takePoints(fields, rows) {
   const last = hour.points.length ? hour.points[hour.points.length - 1].time : 0;
@@ -29,11 +36,12 @@ function makeChart(chart) {
   chart.reading = make("div", "reading quiet");
   chart.reading.setAttribute("aria-live", "polite");
   chart.svg = svg;
-  const axis = make("div", "axis quiet", make("span", "", "an hour ago"), chart.reading, make("span", "", "now"));
+  chart.begin = make("span");
+  const axis = make("div", "axis quiet", chart.begin, chart.reading, make("span", "", "now"));
   figure.append(make("figcaption", "", title, chart.now), make("div", "plot", svg, chart.top), axis);
   svg.addEventListener("pointermove", event => {
     const box = svg.getBoundingClientRect();
-    read(chart, hour.now - HOUR + HOUR * (event.clientX - box.left) / box.width);
+    read(chart, hour.now - span() * (1 - (event.clientX - box.left) / box.width));
   });
   for (const end of ["pointerleave", "blur"]) svg.addEventListener(end, () => read(chart, null));
   svg.addEventListener("keydown", event => {
@@ -55,7 +63,7 @@ function read(chart, moment) {
     }
   }
   chart.at = found ? found.time : null;
-  chart.cursor.setAttribute("d", found ? `M${found.time - hour.now + HOUR} 0V${HEIGHT}` : "");
+  chart.cursor.setAttribute("d", found ? `M${across(found.time)} 0V${HEIGHT}` : "");
   say(chart.reading, found ? `${clock(found.time)}: ${chart.told(found[chart.field])}` : "");
 }
 function showChart(chart, current) {
@@ -66,7 +74,7 @@ function showChart(chart, current) {
   const close = () => { if (begun !== null) area += `V${HEIGHT}H${begun}Z`; begun = null; };
   for (const point of points) {
     const value = point[chart.field];
-    const x = Math.round(point.time - hour.now + HOUR), y = known(value) ? (HEIGHT - 4 - (HEIGHT - 10) * value / scale).toFixed(1) : null;
+    const x = Math.round(across(point.time)), y = known(value) ? (HEIGHT - 4 - (HEIGHT - 10) * value / scale).toFixed(1) : null;
     if (y === null || (last !== null && point.time - last > GAP)) close();
     if (y !== null) {
       line += `${begun === null ? "M" : "L"}${x} ${y}`;
@@ -79,11 +87,12 @@ function showChart(chart, current) {
   mark(chart.line, "d", line);
   mark(chart.area, "d", area);
   say(chart.now, chart.told(current));
+  say(chart.begin, `${time(span())} ago`);
   say(chart.top, values.length ? `most ${chart.told(most)}` : "no figures yet");
   const least = values.length ? Math.min(...values) : null;
-  mark(chart.svg, "aria-label", `${chart.title}, ${chart.unit}, over the last hour: now ${chart.told(current)}, `
+  mark(chart.svg, "aria-label", `${chart.title}, ${chart.unit}, over the last ${time(span())}: now ${chart.told(current)}, `
     + `least ${chart.told(least)}, most ${chart.told(values.length ? most : null)}. Arrow keys read the points.`);
-  if (known(chart.at)) chart.cursor.setAttribute("d", `M${chart.at - hour.now + HOUR} 0V${HEIGHT}`);
+  if (known(chart.at)) chart.cursor.setAttribute("d", `M${across(chart.at)} 0V${HEIGHT}`);
 }
 function showFigures() {
   if (!at("figures").open) return;
@@ -128,7 +137,7 @@ function showStrip() {
     for (const entry of own) marks.push([entry.time, entry.level, 14]);
     keep(svg, marks.map((each, number) => [number, ...each]), each => each[0], () => draw("rect", "", { y: 0, height: 10 }),
       (rect, [, moment, level, width]) => {
-        mark(rect, "x", String(Math.round(moment - hour.now + HOUR - width)));
+        mark(rect, "x", String(Math.round(across(moment) - width)));
         mark(rect, "width", String(width));
         mark(rect, "class", level);
       });

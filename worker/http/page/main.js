@@ -20,11 +20,13 @@ function showTroubles() {
     met.set(name, (met.get(name) ?? 0) + 1);
     return `${name} ${met.get(name)}`;
   }, () => make("li", "", make("p", "what"), make("p", "error"), make("p", "quiet"), make("div")), (item, trouble) => {
-    mark(item, "class", trouble.level);
+    // What the first line says of the worst is not said again.
+    const first = trouble === now.troubles[0];
+    mark(item, "class", first && !trouble.error && !trouble.commands.length ? "nothing" : trouble.level);
     const [what, error, advice, commands] = item.children;
-    say(what, trouble.what);
+    say(what, first ? "" : trouble.what);
     say(error, trouble.error ?? "");
-    say(advice, trouble.do);
+    say(advice, first ? "" : trouble.do);
     keep(commands, trouble.commands, command => command, command => {
       const code = make("code", "", command), copy = make("button", "", "Copy");
       copy.type = "button";

@@ -120,7 +120,9 @@ class Timeline:
             kind, level = "ddl", _LEVELS.get(method, "bad")
         else:
             return
-        parts = [f"{key} {_told(value)}" for key, value in event.items() if key not in _LEFT_OUT]
+        parts = [
+            f"{key.replace('_', ' ')} {_told(value)}" for key, value in event.items() if key not in _LEFT_OUT
+        ]
         self.add(kind, level, name.replace("_", " "), " · ".join(parts))
 
     def add(self, kind: Kind, level: Level, event: str, text: str) -> None:
@@ -152,6 +154,8 @@ class Timeline:
 
 
 def _told(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, list | tuple | set | frozenset):
         return ", ".join(map(str, value))
     return " ".join(str(value).split())
