@@ -54,8 +54,8 @@ def troubles(status: WorkerStatus, config: str = "CONFIG", worker: str | None = 
     the URL of the worker where that is known."""
     found = [
         *_of_worker(status),
-        *_of_partitions(status, config, worker or config),
         *_of_tables(status, config, worker or config),
+        *_of_partitions(status, config, worker or config),
         *_of_handlers(status),
         *_of_lanes(status),
     ]
