@@ -1,7 +1,7 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run demo test simulate storm soak soak-hour api-server mutations servers class-archive lint audit dist image bench clean
+.PHONY: help setup setup-run demo stack test simulate storm soak soak-hour api-server mutations servers class-archive lint audit dist image bench clean
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. One more than processors,
 # since half of their time is waiting for brokers, databases and processes. One that dies ends the run: with another in
@@ -24,6 +24,9 @@ setup-run: ## setup without the packages that only tests and checks need
 
 demo: setup-run ## the whole job on this machine: Kafka, the worker, Spark, and the result compared with the source
 	@binlane demo
+
+stack: setup servers ## a MariaDB, Debezium, Kafka, binlane with Spark and Prometheus, to try things with; q stops all
+	@PYTHONPATH=tools:tests python -m stack
 
 test: setup ## lint, then every test, on a real Kafka and real databases
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint servers class-archive

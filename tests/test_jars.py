@@ -151,7 +151,7 @@ def test_what_stands_in_the_cache_must_be_what_is_known_too(cache: Path, runs: C
 
 
 def test_all_jars_of_kafka_and_delta_are_known() -> None:
-    known = jars._known_digests()
+    known = jars.known_digests()
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in known.values())
     found = [*jars.delta_jars(), *resolve(jars.KAFKA_COORDINATES, kind="kafka", digests=known)]
     assert {jar.name for jar in found} <= known.keys()

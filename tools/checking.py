@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,7 +61,9 @@ def _check(root: Path, path: Path, environment: dict[str, str]) -> list[str]:
 
 
 def read(configuration: str) -> Configuration:
-    return Configuration.model_validate(yaml.safe_load(configuration))
+    """With the defaults of its variables."""
+    text = re.sub(r"(?<!\$)\$\{\w+:-(.*?)\}", r"\1", configuration)
+    return Configuration.model_validate(yaml.safe_load(text))
 
 
 def longest_stop(configuration: Configuration) -> float:

@@ -38,6 +38,7 @@ class Service(Strict):
     build: str | None = None
     entrypoint: list[str] = []
     command: list[str] = []
+    working_dir: str | None = None
     environment: dict[str, str] = {}
     ports: list[Port] = []
     volumes: list[str] = []

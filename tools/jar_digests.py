@@ -1,4 +1,4 @@
-"""Writes jars.sha256 anew, for other versions of Kafka, Delta or Spark: python tools/jar_digests.py
+"""Writes jars.sha256 anew, for other versions of Kafka, Delta, Spark or Debezium: python tools/jar_digests.py
 
 Resolves their jars into an empty cache and trusts what the registry gives: compare the difference with what
 the projects publish before you commit it.
@@ -12,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from stack.jars import CONNECT, DEBEZIUM
+
 from handlers.spark.runtime import jars
 
 
@@ -20,7 +22,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as cache:
         os.environ["XDG_CACHE_HOME"] = cache
         # Delta's with those that Spark ships: another patch release of Spark may ship fewer of them.
-        for coordinates in (jars.KAFKA_COORDINATES, jars.delta_coordinates()):
+        for coordinates in (jars.KAFKA_COORDINATES, jars.delta_coordinates(), CONNECT, DEBEZIUM):
             for jar in jars.resolve(coordinates, kind="digests"):
                 digests[jar.name] = hashlib.sha256(jar.read_bytes()).hexdigest()
     lines = [f"{digest}  {name}\n" for name, digest in sorted(digests.items())]

@@ -165,7 +165,7 @@ def test_the_documentation_has_the_longest_stop_that_the_code_adds_up_to(shipped
     ("old", "new", "fault"),
     [
         ("    restart: unless-stopped", "    restarts: always", "restarts"),
-        ("      topics:\n        condition", "      topic:\n        condition", "names no service: topic"),
+        ("      source:\n        condition", "      sauce:\n        condition", "names no service: sauce"),
         ("    depends_on:\n      - worker", "    depends_on:\n      - redis", "with a profile only: targets"),
         ("    healthcheck:", "    health-check:", "health-check"),
         ("- kafka:/var/lib", "- kafak:/var/lib", "not declared under volumes: kafak"),

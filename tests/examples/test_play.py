@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import yaml
-from examples.example_runs import EXAMPLES, ROOT, play
+from examples.example_runs import play
 from topic_messages import messages
 
 from worker.local.broker import Broker
@@ -48,22 +47,3 @@ def test_a_kafka_that_is_away_is_told_in_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("play.py: Kafka at 127.0.0.1:1: ")
     assert done.stderr.count("\n") == 1
-
-
-def test_the_sample_of_compose_reaches_the_topic_that_its_worker_reads(broker: Broker) -> None:
-    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-    service = compose["sample"]
-    mounts = dict(reversed(volume.split(":")[:2]) for volume in service["volumes"])
-    arguments = [str(ROOT / mounts.get(argument, argument)) for argument in service["command"][:1]]
-    assert service["entrypoint"] == ["python", "/examples/play.py"]
-    assert (ROOT / mounts["/examples/play.py"]).samefile(EXAMPLES / "play.py")
-    [make] = [argument for argument in compose["topics"]["command"] if argument.startswith("--topic=")]
-    topic = make.removeprefix("--topic=")
-    assert service["command"][1:] == [f"--to={topic}"]
-    worker = yaml.safe_load((ROOT / "deploy" / "binlane.yaml").read_text())
-    assert (worker["kafka"]["topics"], worker["format"]) == ([topic], "canal")
-
-    done = play(*arguments, f"--to=play.{topic}", "--bootstrap", broker.bootstrap_servers)
-
-    assert done.stdout == f"29 records sent to play.{topic}\n", done.stderr
-    assert len(messages(broker.bootstrap_servers, f"play.{topic}")) == 29

@@ -33,6 +33,7 @@ class MariaDBServer(ServerProcess):
     """A MariaDB server: utf8mb4, UTC, strict SQL mode (its default), a user who may do all."""
 
     package: ClassVar[str] = "mariadb-server"
+    settings: ClassVar[dict[str, str]] = _SETTINGS
 
     @property
     def url(self) -> str:
@@ -65,7 +66,7 @@ class MariaDBServer(ServerProcess):
         )
 
     def command(self) -> list[str]:
-        settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]
+        settings = [f"--{name}={value}" for name, value in self.settings.items()]
         folder = self.directory
         return [
             *(self.program("mariadbd"), "--no-defaults", f"--datadir={folder / 'data'}"),

@@ -47,8 +47,8 @@ class PrometheusNode(ServerProcess):
 
     package: ClassVar[str] = "prometheus"
 
-    def __init__(self, rules: dict[str, Any]) -> None:
-        super().__init__()
+    def __init__(self, rules: dict[str, Any], port: int | None = None) -> None:
+        super().__init__(port)
         self._rules = rules
         self.scrape({})
 

@@ -26,7 +26,6 @@ USER = "binlane"
 PASSWORD = "never-in-an-error"  # tests look for it in what is told and logged
 
 _ACCOUNT = "nobody"  # whose the processes are when the tests run as root, which these servers refuse
-_START_SECONDS = 60
 _STOP_SECONDS = 20
 _POLL_SECONDS = 0.02
 _LOG_LINES = 5
@@ -51,15 +50,18 @@ class ServerProcess(ABC):
     """Debian's package."""
     quick_stop: ClassVar[signal.Signals] = signal.SIGTERM
     """What ends the server cleanly without waiting for its clients."""
+    unprivileged: ClassVar[bool] = True
+    """Run by another account than root's, which most servers refuse; False: by that of this process."""
+    start_seconds: ClassVar[float] = 60
 
-    def __init__(self) -> None:
-        self.port = free_port()
+    def __init__(self, port: int | None = None) -> None:
+        self.port = port or free_port()
         self.directory = Path(tempfile.mkdtemp(prefix=f"binlane-{self.package}-"))
         self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid = 0
         self._prepared = False
-        if os.geteuid() == 0:
+        if os.geteuid() == 0 and self.unprivileged:
             account = pwd.getpwnam(_ACCOUNT)
             os.chown(self.directory, account.pw_uid, account.pw_gid)
 
@@ -118,6 +120,10 @@ class ServerProcess(ABC):
     def ping(self) -> bool:
         """Whether it serves a client who logs in with PASSWORD. May raise the client's errors."""
 
+    def environment(self) -> dict[str, str]:
+        """What `command` gets beside this process's variables."""
+        return {}
+
     def program(self, name: str, *folders: str) -> str:
         """The path of a program, also from folders (globs) outside PATH. Raises ProgramMissing."""
         places = [found for folder in folders for found in _newest_first(folder)]
@@ -129,7 +135,7 @@ class ServerProcess(ABC):
     def run(self, command: list[str]) -> None:
         """Run a program as the server's account, to its end. Raises ServerError."""
         done = subprocess.run(
-            _as_account(command),
+            self._as_account(command),
             cwd=self.directory,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -153,15 +159,19 @@ class ServerProcess(ABC):
     def log_path(self) -> Path:
         return self.directory / "server.log"
 
+    def _as_account(self, command: list[str]) -> list[str]:
+        return _as_account(command) if self.unprivileged else command
+
     def _spawn(self, command: list[str]) -> None:
         with self.log_path.open("ab") as log:
             self._guard = subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", broker_guard.__file__),
-                    *(str(_STOP_SECONDS), str(self.directory), *_as_account(command)),
+                    *(str(_STOP_SECONDS), str(self.directory), *self._as_account(command)),
                 ],
                 bufsize=0,
                 cwd=self.directory,
+                env={**os.environ, **self.environment()},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -173,7 +183,7 @@ class ServerProcess(ABC):
         self._pid = int(answer) if answer else 0
 
     def _wait_until_it_answers(self) -> None:
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + self.start_seconds
         last: Exception | None = None
         while time.monotonic() < deadline:
             if not self.running:
@@ -185,7 +195,7 @@ class ServerProcess(ABC):
                 last = error
             time.sleep(_POLL_SECONDS)
         told = f"{last or 'no answer'}; {self.last_log_lines()}"
-        raise ServerError(f"{self.package} does not answer after {_START_SECONDS} s: {told}")
+        raise ServerError(f"{self.package} does not answer after {self.start_seconds:g} s: {told}")
 
     def last_log_lines(self) -> str:
         return _last_lines(self.log_path.read_text(errors="replace")) if self.log_path.exists() else ""

@@ -5,7 +5,8 @@ temporary place and renamed when it is complete, so that a folder with a manifes
 again needs no network. The cache is `$XDG_CACHE_HOME/binlane`, else `~/.cache/binlane`.
 
 Each jar's SHA-256 is checked whenever it is used: those of Kafka and Delta must be in `jars.sha256`, beside
-this module (tools/jar_digests.py writes it); others must be what was downloaded at first.
+this module (tools/jar_digests.py writes it, with those of `make stack`); others must be what was downloaded
+at first.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ __all__ = [
     "delta_coordinates",
     "delta_jars",
     "kafka_jars",
+    "known_digests",
     "resolve",
     "spark_jars_folder",
 ]
@@ -89,12 +91,12 @@ def kafka_jars() -> list[Path]:
         jars = _installed(Path(script).resolve().parent.parent)
         if jars:
             return jars
-    return resolve(KAFKA_COORDINATES, kind="kafka", digests=_known_digests())
+    return resolve(KAFKA_COORDINATES, kind="kafka", digests=known_digests())
 
 
 def delta_jars() -> list[Path]:
     """Delta Lake's jars for the installed pyspark, less what Spark ships: the value for `spark.jars`."""
-    digests = _known_digests()
+    digests = known_digests()
     return resolve(delta_coordinates(), kind="delta", without=_shipped_with_spark(), digests=digests)
 
 
@@ -154,7 +156,8 @@ def _shipped_with_spark() -> set[str]:
 
 
 @cache
-def _known_digests() -> Mapping[str, str]:
+def known_digests() -> Mapping[str, str]:
+    """{a jar's file name: the SHA-256 that it must have}, of `jars.sha256`."""
     lines = Path(__file__).with_name("jars.sha256").read_text("utf-8").splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}
 

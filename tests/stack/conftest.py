@@ -1,0 +1,8 @@
+"""The stack's own code is among the tools."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))

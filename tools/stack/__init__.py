@@ -1,0 +1,1 @@
+"""`make stack`: what docker-compose.yml starts, without containers."""

@@ -1,0 +1,30 @@
+"""The jars of Kafka Connect and of Debezium's connector, fetched and checked like those of Kafka."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from handlers.spark.runtime import jars
+
+__all__ = ["CONNECT", "DEBEZIUM", "DEBEZIUM_VERSION", "SHARED", "connect_jars", "debezium_plugin"]
+
+DEBEZIUM_VERSION = "3.5.0.Final"
+CONNECT = (
+    *jars.KAFKA_COORDINATES,
+    f"org.apache.kafka:connect-runtime:{jars.KAFKA_VERSION}",
+    f"org.apache.kafka:connect-json:{jars.KAFKA_VERSION}",
+)
+DEBEZIUM = (f"io.debezium:debezium-connector-mariadb:{DEBEZIUM_VERSION}",)
+# A plugin's Kafka and what it logs with are those of Connect.
+SHARED = ("jakarta.ws.rs-api", "kafka-clients", "lz4-java", "slf4j-api", "snappy-java", "zstd-jni")
+
+
+def connect_jars() -> list[Path]:
+    """Kafka Connect and all it needs. Raises JarsError, JavaError."""
+    return jars.resolve(CONNECT, kind="connect", digests=jars.known_digests())
+
+
+def debezium_plugin() -> Path:
+    """The folder that is the connector. Raises JarsError, JavaError."""
+    found = jars.resolve(DEBEZIUM, kind="debezium", without=SHARED, digests=jars.known_digests())
+    return found[0].parent

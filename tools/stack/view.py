@@ -1,0 +1,77 @@
+"""Shows a replica with what was received but not merged yet, anew every two seconds, until Ctrl-C.
+
+    python tools/stack/view.py FOLDER [--once]
+
+FOLDER is the table's: `.../lake/shop/orders`. Of its rows the last ones are shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+import time
+from decimal import Decimal
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from handlers.spark import SparkSection
+from handlers.spark.read.current import NothingToSee, current
+from handlers.spark.runtime.session import SharedSpark
+from worker.observing import logs
+
+_SECONDS = 2.0
+_ROWS = 8
+# For few rows: their plan is done before its code would be compiled.
+_CONF = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+def main(arguments: list[str]) -> int:
+    """0: it was shown; 1: there is no such table."""
+    logs.configure("warning")
+    table, once = arguments[0].rstrip("/"), "--once" in arguments
+    with tempfile.TemporaryDirectory(prefix="binlane-view-") as folder:
+        section = SparkSection.model_validate({"driver_memory": "1g", "ui": False, "conf": _CONF})
+        spark = SharedSpark(section, Path(folder), "view")
+        try:
+            while True:
+                _show(spark, table)
+                if once:
+                    return 0
+                time.sleep(_SECONDS)
+        except KeyboardInterrupt:
+            return 0
+        except LookupError as fault:
+            print(f"view.py: {fault}", file=sys.stderr)  # noqa: T201 - the answer
+            return 1
+        finally:
+            spark.stop()
+
+
+def _show(spark: SharedSpark, table: str) -> None:
+    with contextlib.suppress(NothingToSee):  # a moment later there is
+        rows = sorted(current(spark.session, table).toArrow().to_pylist(), key=lambda row: -_number(row))
+        shown = Table(title=f"{time.strftime('%H:%M:%S')} {Path(table).name}: {len(rows):,} rows")
+        for column in rows[0] if rows else ():
+            shown.add_column(column)
+        for row in rows[:_ROWS]:
+            shown.add_row(*map(str, row.values()))
+        Console(highlight=False).print(shown)
+
+
+def _number(row: dict[str, object]) -> float:
+    """Of its first column, where that is one."""
+    first = next(iter(row.values()))
+    return float(first) if isinstance(first, int | float | Decimal) else 0.0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    sys.exit(main(sys.argv[1:]))
