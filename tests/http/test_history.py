@@ -119,7 +119,7 @@ def test_the_timeline_hears_the_log_whatever_its_level(
     try:
         log.info("partition_assigned", partition="cdc.shop[0]", start="17")
         log.warning("ddl_refused", table="shop.a", reason="login with hunter22 failed")
-        log.exception("checkpoint_failed", store="kafka")
+        log.exception("checkpoint_failed", store="kafka", stack_of_it="File x", held_by=None)
         log.info("nothing_of_note", much="text")
     finally:
         end()

@@ -235,7 +235,7 @@ def test_names_and_errors_of_others_are_text(open_page: Open, worker: PagedWorke
     worker.error, worker.topic = evil, evil
     worker.timeline.note("error", {"event": f"ddl_{evil}", "table": evil})
     page = open_page()
-    page.wait_for_function("document.querySelector('#events').textContent.includes('onerror')")
+    expect(page.locator("#events")).to_contain_text("onerror")
     for place in ("#verdict", "#troubles", "#tables", "#partitions", "#events", "#lanes"):
         expect(page.locator(place)).to_contain_text(evil)
     assert page.locator("img, main script").count() == 0

@@ -73,7 +73,7 @@ _EVENTS: dict[str, tuple[Kind, Level]] = {
     "draining": ("worker", "info"),
 }
 _DDL = "ddl_"  # what begins so is about a statement that was followed, or was not
-_LEFT_OUT = frozenset(("event", "exc_info", "stack", "stack_info", "hint", "logger", "level", "timestamp"))
+_LEFT_OUT = frozenset(("event", "exc_info", "hint", "logger", "level", "timestamp"))
 _LEVELS: dict[str, Level] = {"debug": "info", "info": "info", "warning": "warn"}
 
 
@@ -121,7 +121,7 @@ class Timeline:
         else:
             return
         parts = [
-            f"{key.replace('_', ' ')} {_told(value)}" for key, value in event.items() if key not in _LEFT_OUT
+            f"{key.replace('_', ' ')} {_told(value)}" for key, value in event.items() if _tells(key, value)
         ]
         self.add(kind, level, name.replace("_", " "), " · ".join(parts))
 
@@ -151,6 +151,10 @@ class Timeline:
         if last is None:
             return found
         return sorted(sorted(found, key=lambda each: -each.version)[:last], key=lambda each: each.id)
+
+
+def _tells(key: str, value: Any) -> bool:
+    return value is not None and key not in _LEFT_OUT and not key.startswith("stack")
 
 
 def _told(value: Any) -> str:
