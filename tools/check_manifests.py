@@ -1,4 +1,5 @@
-"""Checks k8s/: the base and every overlay, as `kubectl kustomize` renders them.
+"""Checks k8s/ (the base and every overlay) and the example of a whole deployment, as `kubectl kustomize`
+renders them.
 
 Kubernetes' own schemas, strictly; strict models of what KEDA and the Prometheus operator brought;
 `binlane check` of each configuration; and what binlane needs of its pods.
@@ -21,7 +22,10 @@ from worker.configuration import Configuration
 from worker.configuration.checks.doubts import single_worker
 from worker.running.handlers.handler_set import OPENING_SECONDS
 
-__all__ = ["check_manifests", "folders", "render"]
+__all__ = ["EXAMPLE", "check_manifests", "folders", "render"]
+
+EXAMPLE = Path("examples", "kubernetes-shop")
+"""A whole deployment, made of the base and components."""
 
 MEBIBYTES = 2048 + 384 + 256 + 150
 """What a pod needs by default: Spark's heap, what Java takes beside it, `lanes.max_bytes`, a fixed part."""
@@ -45,7 +49,7 @@ def render(folder: Path) -> list[Manifest]:
 
 def check_manifests(root: Path) -> Iterator[str]:
     """The faults of all folders that may be applied, each as `folder: what`."""
-    for folder in folders(root):
+    for folder in (*folders(root), root / EXAMPLE):
         yield from check_folder(root, folder)
 
 
@@ -100,7 +104,7 @@ def _workload_faults(root: Path, workload: Manifest, manifests: list[Manifest]) 
     yield from faults
     if faults:
         return
-    configuration = read(text)
+    configuration = read(text, path.parent)
     # An overlay brings its own configuration: one with Spark, which takes longest to stop, must fit, too.
     stop = max(
         longest_stop(configuration), longest_stop(read((root / "deploy" / "binlane.yaml").read_text()))
@@ -188,7 +192,8 @@ def _first_look_faults(root: Path, configuration: Configuration) -> Iterator[str
 
 def _file_with(root: Path, text: str) -> Path:
     """The file that a ConfigMap was made of: `binlane check` names it in what it says."""
-    return next(path for path in sorted((root / "k8s").rglob("*.yaml")) if path.read_text() == text)
+    found = [*sorted((root / "k8s").rglob("*.yaml")), *(root / EXAMPLE).rglob("*.yaml")]
+    return next(path for path in found if path.read_text() == text)
 
 
 def _mebibytes(quantity: str) -> int:

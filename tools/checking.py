@@ -60,9 +60,10 @@ def _check(root: Path, path: Path, environment: dict[str, str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.strip()]
 
 
-def read(configuration: str) -> Configuration:
-    """With the defaults of its variables."""
+def read(configuration: str, folder: Path = Path()) -> Configuration:
+    """With the defaults of its variables, and what the files in `${file:...}` hold, from `folder` on."""
     text = re.sub(r"(?<!\$)\$\{\w+:-(.*?)\}", r"\1", configuration)
+    text = re.sub(r"\$\{file:(.*?)\}", lambda found: (folder / found[1]).read_text().rstrip("\n"), text)
     return Configuration.model_validate(yaml.safe_load(text))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from deployment_models import AlertRules, Duration, Strict
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 __all__ = ["custom_faults", "is_custom"]
 
@@ -119,7 +119,63 @@ class ScaledObject(Strict):
     spec: ScaledObjectSpec
 
 
+class SecretKey(Strict):
+    name: str
+    key: str
+
+
+class Matcher(Strict):
+    name: str
+    value: str
+
+
+class AlertRoute(Strict):
+    receiver: str
+    matchers: list[Matcher] = Field(min_length=1)
+    repeat_interval: Duration | None = Field(default=None, alias="repeatInterval")
+
+
+class FirstRoute(Strict):
+    receiver: str
+    group_by: list[str] = Field(alias="groupBy")
+    group_wait: Duration = Field(alias="groupWait")
+    group_interval: Duration = Field(alias="groupInterval")
+    repeat_interval: Duration = Field(alias="repeatInterval")
+    routes: list[AlertRoute] = Field(default_factory=list)
+
+
+class Webhook(Strict):
+    url: SecretKey = Field(alias="urlSecret")
+    send_resolved: bool = Field(alias="sendResolved")
+
+
+class Receiver(Strict):
+    name: str
+    webhooks: list[Webhook] = Field(alias="webhookConfigs", min_length=1)
+
+
+class AlertmanagerConfigSpec(Strict):
+    route: FirstRoute
+    receivers: list[Receiver] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def every_route_leads_somewhere(self) -> AlertmanagerConfigSpec:
+        known = {each.name for each in self.receivers}
+        for route in (self.route, *self.route.routes):
+            if route.receiver not in known:
+                raise ValueError(f"there is no receiver {route.receiver}")
+        return self
+
+
+class AlertmanagerConfig(Strict):
+    api_version: Literal["monitoring.coreos.com/v1alpha1"] = Field(alias="apiVersion")
+    kind: Literal["AlertmanagerConfig"]
+    metadata: Metadata
+    spec: AlertmanagerConfigSpec
+
+
 MODELS: dict[str, type[Strict]] = {
+    "AlertmanagerConfig": AlertmanagerConfig,
     "PodMonitor": PodMonitor,
     "PrometheusRule": PrometheusRule,
     "ScaledObject": ScaledObject,
