@@ -1,8 +1,7 @@
 """Commits without Spark: delta-rs makes those of small replicas and of changelogs, in the worker's process.
 
 A commit of some hundred rows costs Spark more than a second of CPU, whatever it brings, and delta-rs some
-hundredths. What is not plain (a large table, columns that are mapped or checked, a table that is not there
-yet) stays Spark's.
+hundredths. What is not plain (a large table, columns that are mapped or checked) stays Spark's.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import importlib
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from handlers.logs import get_logger
+from handlers.spark.delta.arrow_rows import are_plain, fitted, newest_of, without
 from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import (
@@ -28,6 +28,8 @@ from handlers.spark.delta.commits.exactly_once import (
     lost,
     remember_segment,
 )
+from handlers.spark.delta.new_table import make_table
+from handlers.spark.delta.properties import needs_mapping
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.log.stores.local import LocalFiles, plain_path
@@ -62,13 +64,14 @@ _PROPERTIES = frozenset(
     )
 )
 """Of tables: what changes nothing of how a commit is to be made."""
-_ORDER = "_binlane_order"
 
 
 class WithoutSpark:
     """Safe to use from several threads; of one table, the caller does one thing at a time."""
 
-    def __init__(self, options: SparkOptions, files: Files) -> None:
+    def __init__(self, options: SparkOptions, files: Files, *, makes_tables: bool = True) -> None:
+        """`makes_tables`: whether a table that Spark makes is as binlane wants it, without defaults of
+        somebody else's."""
         self._mode = options.mode
         self._prefix = options.prefix
         self._files = files
@@ -77,6 +80,7 @@ class WithoutSpark:
             and options.mode in {"replica", "changelog"}
             and isinstance(files, LocalFiles)
         )
+        self._makes = makes_tables and not options.properties and not options.partition_by
 
     def apply(
         self, ref: TableRef, segments: Sequence[Segment], shape: Shape, note: CommitNote, *, after: int
@@ -88,13 +92,14 @@ class WithoutSpark:
         """
         if not self._is_on or ref.path is None or not self._suit(segments, shape):
             return False
-        table = self._table(str(plain_path(ref.path)))
-        if table is None:
+        path = str(plain_path(ref.path))
+        is_new = self._makes and not self._files.exists(f"{ref.path}/_delta_log")
+        table = None if is_new else self._table(path)
+        if table is None and not is_new:
             return False
-        whose = (str(table.metadata().id), ref.app_id)
-        known = max(
-            after, known_segment(whose)
-        )  # before the look: others of this process may commit after it
+        whose = ("" if table is None else str(table.metadata().id), ref.app_id)
+        # Before the look: others of this process may commit after it.
+        known = max(after, known_segment(whose))
         held = held_in_files(self._files, ref.path, ref.app_id)
         if held is None:
             return False
@@ -105,7 +110,10 @@ class WithoutSpark:
         rows = self._rows(table, segments, shape)
         if rows is None:
             return False
-        self._commit(table, ref, rows, note)
+        if table is None:
+            whose = make_table(self._files, ref, rows, note, mode=self._mode), ref.app_id
+        else:
+            self._commit(table, ref, rows, note)
         remember_segment(whose, note.segment)
         return True
 
@@ -114,7 +122,7 @@ class WithoutSpark:
             return False
         if sum(segment.bytes for segment in segments) > _MOST_BYTES:
             return False
-        return self._mode == "changelog" or _are_plain(shape)
+        return self._mode == "changelog" or are_plain(shape)
 
     # ---- the table
 
@@ -137,17 +145,27 @@ class WithoutSpark:
         return table
 
     def _rows(
-        self, table: deltalake.DeltaTable, segments: Sequence[Segment], shape: Shape
+        self, table: deltalake.DeltaTable | None, segments: Sequence[Segment], shape: Shape
     ) -> pa.Table | None:
         """What is to be written: of a changelog the new rows, of a replica all. None: it is too much, or does
         not fit, and Spark may know better."""
         changes = self._changes(segments, shape)
         try:
-            return self._fitting(table, changes, shape)
+            return self._first(changes, shape) if table is None else self._fitting(table, changes, shape)
         except (ValueError, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             return None
         except (self._delta_rs.exceptions.DeltaError, OSError):
             return None  # Spark tells what is wrong with the table's files
+
+    def _first(self, changes: pa.Table, shape: Shape) -> pa.Table | None:
+        """Those of a new table."""
+        if needs_mapping(changes.column_names):
+            return None
+        rows: pa.Table | None = changes
+        if self._mode == "replica":
+            newest = newest_of(changes, shape.key)
+            rows = None if newest is None else self._kept(newest).select(shape.schema.names)
+        return rows if rows is not None and rows.num_rows and rows.num_columns else None
 
     def _fitting(self, table: deltalake.DeltaTable, changes: pa.Table, shape: Shape) -> pa.Table | None:
         """The same. Raises ValueError, what Arrow raises, and what delta-rs does."""
@@ -157,19 +175,22 @@ class WithoutSpark:
         if names.keys() != {name.casefold() for name in brought.names}:
             return None
         if self._mode == "changelog":
-            return _as(changes, schema)
+            return fitted(changes, schema)
         adds = pa.table(table.get_add_actions(flatten=True))
         counts = adds.column("num_records")
         most = (pc.sum(adds.column("size_bytes")).as_py() or 0, pc.sum(counts).as_py() or 0)
         if most[0] > _MOST_BYTES or most[1] > _MOST_ROWS or counts.null_count:
             return None
-        newest = _newest(changes, shape.key)
+        newest = newest_of(changes, shape.key)
         if newest is None:
             return None
         there = table.to_pyarrow_table()
-        kept = _without(there, newest, {names[column.casefold()]: column for column in shape.key})
-        is_row = pc.not_equal(newest.column(f"{self._prefix}op"), "delete")
-        return pa.concat_tables([_as(kept, schema), _as(newest.filter(is_row), schema)])
+        kept = without(there, newest, {names[column.casefold()]: column for column in shape.key})
+        return pa.concat_tables([fitted(kept, schema), fitted(self._kept(newest), schema)])
+
+    def _kept(self, newest: pa.Table) -> pa.Table:
+        """The rows that were not deleted."""
+        return newest.filter(pc.not_equal(newest.column(f"{self._prefix}op"), "delete"))
 
     def _changes(self, segments: Sequence[Segment], shape: Shape) -> pa.Table:
         """The segments' rows, in order."""
@@ -226,74 +247,3 @@ class WithoutSpark:
         """The package deltalake: half a second of import, for whoever has asked for it."""
         importlib.import_module("deltalake.exceptions")
         return importlib.import_module("deltalake")
-
-
-def _are_plain(shape: Shape) -> bool:
-    """Whether keys are equal here just when they are equal for Spark: there are -0.0 and NaN."""
-    types = [shape.schema.field(column).type for column in shape.key]
-    return bool(types) and not any(pa.types.is_floating(each) or pa.types.is_nested(each) for each in types)
-
-
-def _newest(changes: pa.Table, key: Sequence[str]) -> pa.Table | None:
-    """The last change of each key; None: a key is null."""
-    keys = changes.select(list(key))
-    if any(column.null_count for column in keys.columns):
-        return None
-    numbered = keys.append_column(_ORDER, pa.array(range(len(keys)), pa.int64()))
-    last = numbered.group_by(list(key)).aggregate([(_ORDER, "max")]).column(f"{_ORDER}_max")
-    return changes.take(last.take(pc.sort_indices(last)))
-
-
-def _without(there: pa.Table, changes: pa.Table, key: Mapping[str, str]) -> pa.Table:
-    """The rows whose keys have no change. `key`: the table's name of a column -> the changes'."""
-    keys = there.select(list(key)).append_column(_ORDER, pa.array(range(len(there)), pa.int64()))
-    changed = changes.select(list(key.values())).rename_columns(list(key))
-    changed = changed.cast(keys.select(list(key)).schema)
-    left = keys.join(changed, list(key), join_type="left anti").column(_ORDER)
-    return there.take(left.take(pc.sort_indices(left)))
-
-
-def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """These columns in this order, of these types. Raises ValueError (ArrowInvalid is one): it would lose
-    something, or Spark may have rules of its own for it."""
-    names = {name.casefold(): name for name in rows.column_names}
-    picked = rows.select([names[name.casefold()] for name in schema.names]).rename_columns(schema.names)
-    for field in schema:
-        if not _holds(field.type, picked.schema.field(field.name).type):
-            raise ValueError(
-                f"{field.name} is {field.type}, and {picked.schema.field(field.name).type} comes"
-            )
-    return picked.cast(schema)
-
-
-def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
-    """Whether each value means the same in the wider type, whatever the time zone of a session."""
-    types = pa.types
-    if types.is_integer(narrow):
-        return types.is_integer(wide) and bool(wide.bit_width >= narrow.bit_width)
-    if types.is_decimal(narrow):
-        return (
-            types.is_decimal(wide) and _digits(wide) >= _digits(narrow) and bool(wide.scale >= narrow.scale)
-        )
-    if types.is_date(narrow):
-        return types.is_date(wide) or (types.is_timestamp(wide) and wide.tz is None)
-    if types.is_timestamp(narrow):
-        return types.is_timestamp(wide) and (wide.tz is None) == (narrow.tz is None)
-    if types.is_floating(narrow):
-        return types.is_floating(wide) and bool(wide.bit_width >= narrow.bit_width)
-    return bool(wide == narrow) or any(is_kind(wide) and is_kind(narrow) for is_kind in (_is_text, _is_bytes))
-
-
-def _is_text(given: pa.DataType) -> bool:
-    types = pa.types
-    return any((types.is_string(given), types.is_large_string(given), types.is_string_view(given)))
-
-
-def _is_bytes(given: pa.DataType) -> bool:
-    types = pa.types
-    return any((types.is_binary(given), types.is_large_binary(given), types.is_binary_view(given)))
-
-
-def _digits(decimal: pa.DataType) -> int:
-    """Before the point."""
-    return int(decimal.precision - decimal.scale)

@@ -26,6 +26,7 @@ from handlers.spark.log.store_choice import files_for
 from handlers.spark.options import SparkOptions
 from handlers.spark.read.inspection import head_of
 from handlers.spark.rows.column_types import override
+from handlers.spark.runtime.conf import has_table_defaults
 from handlers.spark.runtime.session import SharedSpark
 
 __all__ = ["Tables"]
@@ -59,7 +60,7 @@ class Tables:
             locations=locations,
             files=files,
             applier=applier_for(options),
-            without_spark=WithoutSpark(options, files),
+            without_spark=WithoutSpark(options, files, makes_tables=not has_table_defaults(spark.section)),
             overrides={name: override(text) for name, text in options.columns.items()},
             settle=self._settle,
             leaving=self._leaving,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from handlers.spark.runtime.jars import delta_jars, resolve
 from handlers.spark.section import SparkSection
 
-__all__ = ["is_local", "on_loopback", "place", "session_conf", "spark_conf"]
+__all__ = ["has_table_defaults", "is_local", "on_loopback", "place", "session_conf", "spark_conf"]
 
 _SESSION = {
     "spark.sql.session.timeZone": "UTC",
@@ -35,6 +36,8 @@ _RETAINED = {
     "spark.sql.ui.retainedExecutions": "50",
     "spark.ui.retainedDeadExecutors": "10",
 }
+_CONF_FILES = frozenset(("SPARK_CONF_DIR", "SPARK_HOME"))
+"""Where Spark looks for spark-defaults.conf."""
 _UI = {
     "spark.ui.enabled": "true",
     "spark.ui.killEnabled": "false",
@@ -83,6 +86,13 @@ def spark_conf(section: SparkSection, folder: Path, name: str) -> dict[str, str]
 def session_conf(section: SparkSection) -> dict[str, str]:
     """What a session at a Connect server is set to; all else is the server's own."""
     return {**_SESSION, **_own(section)}
+
+
+def has_table_defaults(section: SparkSection) -> bool:
+    """Whether Spark may give new tables properties that are not binlane's: by its configuration, or by a file
+    that only Spark reads."""
+    elsewhere = section.remote is not None or not _CONF_FILES.isdisjoint(os.environ)
+    return elsewhere or any(key.startswith("spark.databricks.delta.") for key in section.conf)
 
 
 def is_local(master: str) -> bool:

@@ -81,9 +81,11 @@ class Table:
 
     @property
     def makers(self) -> str:
-        """Of each commit, from the first: s for Spark, d for delta-rs."""
+        """Of each commit, from the first: s for Spark, d for what was made without it."""
         found = self.sql("DESCRIBE HISTORY {t}").select("version", "engineInfo").collect()
-        return "".join("d" if str(row.engineInfo).startswith("delta-rs") else "s" for row in sorted(found))
+        return "".join(
+            "s" if str(row.engineInfo).startswith("Apache-Spark") else "d" for row in sorted(found)
+        )
 
     @property
     def commits(self) -> int:

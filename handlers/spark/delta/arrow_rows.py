@@ -1,0 +1,85 @@
+"""Rows of segments and of tables, brought together by Arrow as Spark would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from handlers.spark.rows.shape import Shape
+
+__all__ = ["are_plain", "fitted", "newest_of", "without"]
+
+_ORDER = "_binlane_order"
+
+
+def are_plain(shape: Shape) -> bool:
+    """Whether keys are equal here just when they are equal for Spark: there are -0.0 and NaN."""
+    types = [shape.schema.field(column).type for column in shape.key]
+    return bool(types) and not any(pa.types.is_floating(each) or pa.types.is_nested(each) for each in types)
+
+
+def newest_of(changes: pa.Table, key: Sequence[str]) -> pa.Table | None:
+    """The last change of each key; None: a key is null."""
+    keys = changes.select(list(key))
+    if any(column.null_count for column in keys.columns):
+        return None
+    numbered = keys.append_column(_ORDER, pa.array(range(len(keys)), pa.int64()))
+    last = numbered.group_by(list(key)).aggregate([(_ORDER, "max")]).column(f"{_ORDER}_max")
+    return changes.take(last.take(pc.sort_indices(last)))
+
+
+def without(there: pa.Table, changes: pa.Table, key: Mapping[str, str]) -> pa.Table:
+    """The rows whose keys have no change. `key`: the table's name of a column -> the changes'."""
+    keys = there.select(list(key)).append_column(_ORDER, pa.array(range(len(there)), pa.int64()))
+    changed = changes.select(list(key.values())).rename_columns(list(key))
+    changed = changed.cast(keys.select(list(key)).schema)
+    left = keys.join(changed, list(key), join_type="left anti").column(_ORDER)
+    return there.take(left.take(pc.sort_indices(left)))
+
+
+def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """These columns in this order, of these types. Raises ValueError (ArrowInvalid is one): it would lose
+    something, or Spark may have rules of its own for it."""
+    names = {name.casefold(): name for name in rows.column_names}
+    picked = rows.select([names[name.casefold()] for name in schema.names]).rename_columns(schema.names)
+    for field in schema:
+        if not _holds(field.type, picked.schema.field(field.name).type):
+            raise ValueError(
+                f"{field.name} is {field.type}, and {picked.schema.field(field.name).type} comes"
+            )
+    return picked.cast(schema)
+
+
+def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
+    """Whether each value means the same in the wider type, whatever the time zone of a session."""
+    types = pa.types
+    if types.is_integer(narrow):
+        return types.is_integer(wide) and bool(wide.bit_width >= narrow.bit_width)
+    if types.is_decimal(narrow):
+        return (
+            types.is_decimal(wide) and _digits(wide) >= _digits(narrow) and bool(wide.scale >= narrow.scale)
+        )
+    if types.is_date(narrow):
+        return types.is_date(wide) or (types.is_timestamp(wide) and wide.tz is None)
+    if types.is_timestamp(narrow):
+        return types.is_timestamp(wide) and (wide.tz is None) == (narrow.tz is None)
+    if types.is_floating(narrow):
+        return types.is_floating(wide) and bool(wide.bit_width >= narrow.bit_width)
+    return bool(wide == narrow) or any(is_kind(wide) and is_kind(narrow) for is_kind in (_is_text, _is_bytes))
+
+
+def _is_text(given: pa.DataType) -> bool:
+    types = pa.types
+    return any((types.is_string(given), types.is_large_string(given), types.is_string_view(given)))
+
+
+def _is_bytes(given: pa.DataType) -> bool:
+    types = pa.types
+    return any((types.is_binary(given), types.is_large_binary(given), types.is_binary_view(given)))
+
+
+def _digits(decimal: pa.DataType) -> int:
+    """Before the point."""
+    return int(decimal.precision - decimal.scale)

@@ -1,0 +1,103 @@
+"""A new Delta table without Spark: one commit, with its first rows and all properties that Spark gives it."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from handlers.spark.delta.commits.commit_files import note_of_version
+from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.properties import MADE
+from handlers.spark.log.stores.interface import AlreadyThere, Files
+from handlers.spark.rows.added import Mode
+from handlers.spark.table_ref import TableRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["make_table"]
+
+_FEATURE = "timestampNtz"
+"""Of each table that binlane makes (`runtime.conf`)."""
+
+
+def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *, mode: Mode) -> str:
+    """Returns Delta's id of the table.
+
+    By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#actions
+    Raises MergeConflict when another writer makes it meanwhile, what `files` raises, and what deltalake does
+    for a column that Delta has no type for.
+    """
+    commit, table_id = uuid.uuid4().hex, str(uuid.uuid4())
+    schema = _schema(rows.schema)
+    name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="snappy")
+    data = sink.getvalue()
+    files.put(f"{ref.path}/{name}", data)
+    first = {
+        "commitInfo": {
+            "timestamp": _now(),
+            "operation": "CREATE TABLE AS SELECT",
+            "operationParameters": {},
+            "isBlindAppend": True,
+            "engineInfo": "binlane",
+            "userMetadata": note.to_json(ref.app_id, commit),
+        },
+        "metaData": {
+            "id": table_id,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema,
+            "partitionColumns": [],
+            "configuration": MADE if mode == "replica" else {},
+            "createdTime": _now(),
+        },
+        "protocol": {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": [_FEATURE],
+            "writerFeatures": [_FEATURE, "appendOnly", "invariants"],
+        },
+        "txn": {"appId": ref.app_id, "version": note.first, "lastUpdated": _now()},
+        "add": {
+            "path": name,
+            "partitionValues": {},
+            "size": data.size,
+            "modificationTime": _now(),
+            "dataChange": True,
+            "stats": json.dumps({"numRecords": rows.num_rows}),
+        },
+    }
+    text = "".join(_lines(first))
+    try:
+        files.put(f"{ref.path}/_delta_log/{0:020d}.json", text.encode())
+    except AlreadyThere as error:
+        raise MergeConflict(f"{ref}: another writer has just made it") from error
+    # Spark's rename on a local disk may have taken the place of this commit.
+    found = note_of_version(files, ref.path or "", 0).note
+    if found is None or found.get("commit") != commit:
+        raise MergeConflict(f"{ref}: another writer has just made it")
+    return table_id
+
+
+def _schema(schema: pa.Schema) -> str:
+    """As JSON, by Delta's names of types."""
+    # Half a second of import, for whoever has asked for it.
+    from deltalake import Schema  # noqa: PLC0415 (see above)
+
+    return str(Schema.from_arrow(schema).to_json())
+
+
+def _lines(actions: dict[str, dict[str, Any]]) -> Iterator[str]:
+    for kind, action in actions.items():
+        yield json.dumps({kind: action}, ensure_ascii=False) + "\n"
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,204 @@
+"""Tables made without Spark: as Spark makes them, and by one writer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from delta_lab import MakeTable, Table, shape
+
+from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
+from handlers.spark.delta.without_spark import WithoutSpark
+from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.options import MergeOptions
+from handlers.spark.rows.added import Mode
+from handlers.spark.runtime.conf import has_table_defaults
+from handlers.spark.section import SparkSection
+
+BY_RS = MergeOptions(without_spark=True)
+ORDERS = shape(id=pa.int64(), name=pa.string())
+PLACE = {"topic": "cdc", "partition": 0, "index": 0}
+KINDS = shape(
+    ("id", "small"),
+    id=pa.int64(),
+    small=pa.int16(),
+    tiny=pa.int8(),
+    number=pa.int32(),
+    single=pa.float32(),
+    real=pa.float64(),
+    price=pa.decimal128(20, 4),
+    text=pa.string(),
+    data=pa.binary(),
+    flag=pa.bool_(),
+    day=pa.date32(),
+    moment=pa.timestamp("us", tz="UTC"),
+    clock=pa.timestamp("us"),
+    tags=pa.list_(pa.string()),
+)
+VALUES: dict[str, Any] = {
+    "small": 7,
+    "tiny": -8,
+    "number": 9,
+    "single": 0.5,
+    "real": float("nan"),
+    "price": Decimal("-1.2500"),
+    "text": "\U0001f600",
+    "data": b"\xff\x00",
+    "flag": True,
+    "day": date(1582, 10, 10),
+    "moment": datetime(1, 1, 1, 0, 0, 0, 1, UTC),
+    "clock": datetime(9999, 12, 31, 23, 59, 59, 999_999),
+    "tags": ["a", None],
+}
+
+
+class Renaming(LocalFiles):
+    """Another writer's rename takes the place of the first version, as Spark's can on a local disk."""
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        super().put(path, data)
+        if path.endswith(f"{0:020d}.json"):
+            Path(path).write_text('{"commitInfo":{"engineInfo":"another"}}\n', encoding="utf-8")
+
+
+def bring(
+    table: Table, files: LocalFiles | None = None, *, makes_tables: bool = True, after: int = 0
+) -> bool:
+    """All segments, by delta-rs or not at all."""
+    segments = table.log.segments
+    small = WithoutSpark(table.options, files or LocalFiles(), makes_tables=makes_tables)
+    note = table.note(segments[0].number, segments[-1].number)
+    return small.apply(table.ref, segments, table.shape, note, after=after)
+
+
+def first_version(table: Table) -> dict[str, Any]:
+    """What the table is, without what is each table's own."""
+    lines = Path(table.path, "_delta_log", f"{0:020d}.json").read_text(encoding="utf-8").splitlines()
+    found: dict[str, Any] = {}
+    for line in lines:
+        found |= json.loads(line)
+    metadata, parts = found["metaData"], found["protocol"].items()
+    return {
+        "schema": json.loads(metadata["schemaString"]),
+        "properties": metadata["configuration"],
+        "partitions": metadata["partitionColumns"],
+        "format": metadata["format"],
+        "protocol": {
+            name: sorted(each) if isinstance(each, list) else each for name, each in protocol.items()
+        },
+        "txn": (found["txn"]["appId"], found["txn"]["version"]),
+    }
+
+
+@pytest.mark.parametrize("mode", ["replica", "changelog"])
+def test_a_new_table_is_as_spark_makes_it(make_table: MakeTable, mode: Mode) -> None:
+    tables = {
+        by_rs: make_table(mode=mode, merge=BY_RS if by_rs else MergeOptions()) for by_rs in (True, False)
+    }
+    for table in tables.values():
+        rows: Iterator[dict[str, Any]] = (
+            {"id": number, "op": "insert", "offset": number, **PLACE, **(VALUES if number else {"small": 0})}
+            for number in range(3)
+        )
+        table.put(KINDS, *rows)
+        table.put(KINDS, {"id": 0, "small": 0, "op": "delete", "offset": 3, **PLACE})
+        table.merge()
+    ours, sparks = tables[True], tables[False]
+    assert (ours.makers, sparks.makers) == ("d", "s")
+    assert first_version(ours) == first_version(sparks)
+    assert ours.types() == sparks.types()
+    assert len(ours.rows()) == (2 if mode == "replica" else 4)
+    assert repr(ours.rows()) == repr(sparks.rows())
+    as_json = "SELECT to_json(struct(*)) FROM {t}"
+    assert sorted(ours.sql(as_json).collect()) == sorted(sparks.sql(as_json).collect())
+
+
+def test_what_spark_makes_otherwise_is_for_spark(make_table: MakeTable) -> None:
+    for options in (
+        {"properties": {"delta.logRetentionDuration": "interval 7 days"}},
+        {"partition_by": ["name"]},
+    ):
+        table = make_table(merge=BY_RS, **options)
+        table.put(ORDERS, {"id": 1, "name": "a"})
+        assert not bring(table)
+    table = make_table(merge=BY_RS)
+    table.put(ORDERS, {"id": 1, "name": "a"})
+    assert not bring(table, makes_tables=False)
+    gone = make_table(merge=BY_RS)
+    gone.put(ORDERS, {"id": 1, "op": "delete"})
+    assert not bring(gone)
+    named = make_table(merge=BY_RS)
+    named.put(shape(("the id",), **{"the id": pa.int64()}), {"the id": 1})
+    assert not bring(named)
+    for each in (table, gone, named):
+        assert not Path(each.path, "_delta_log").exists()
+
+
+@pytest.mark.parametrize("mode", ["replica", "changelog"])
+def test_another_writer_makes_it_first(
+    make_table: MakeTable, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(mode=mode, merge=BY_RS)
+    table.put(ORDERS, {"id": 1, "op": "insert", "offset": 1, **PLACE})
+    rows = WithoutSpark._rows
+
+    def overtaken(self: WithoutSpark, *given: Any) -> Any:
+        made = rows(self, *given)
+        monkeypatch.setattr(WithoutSpark, "_rows", rows)
+        assert bring(table)
+        return made
+
+    monkeypatch.setattr(WithoutSpark, "_rows", overtaken)
+    with pytest.raises(MergeConflict, match="another writer has just made it"):
+        bring(table)
+    assert table.rows("id") == [(1,)]
+    assert table.merged == 1
+
+
+def test_a_first_version_that_another_writer_takes_is_not_counted(make_table: MakeTable) -> None:
+    table = make_table(merge=BY_RS)
+    table.put(ORDERS, {"id": 1})
+    with pytest.raises(MergeConflict, match="another writer has just made it"):
+        bring(table, Renaming())
+
+
+def test_what_a_crash_left_is_no_hindrance(make_table: MakeTable) -> None:
+    table = make_table(merge=BY_RS)
+    table.put(ORDERS, {"id": 1})
+    assert bring(table)
+    for file in Path(table.path, "_delta_log").iterdir():
+        file.unlink()
+    Path(table.path, "_delta_log").rmdir()  # as before the commit: its file of rows is there
+    again = make_table(merge=BY_RS)
+    assert again.path != table.path
+    assert not table.log.after(1)
+    with pytest.raises(LostCommit):
+        bring(table, after=1)
+    assert bring(table)
+    assert table.rows("id") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "expected"),
+    [
+        ({}, {}, False),
+        ({"conf": {"spark.sql.shuffle.partitions": 4}}, {}, False),
+        ({"conf": {"spark.databricks.delta.properties.defaults.appendOnly": True}}, {}, True),
+        ({"remote": "sc://localhost:15002"}, {}, True),
+        ({}, {"SPARK_CONF_DIR": "/etc/spark"}, True),
+    ],
+)
+def test_where_new_tables_may_have_defaults(
+    given: dict[str, Any], environment: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SPARK_CONF_DIR", "SPARK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert has_table_defaults(SparkSection(**given)) is expected
