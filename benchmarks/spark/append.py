@@ -13,7 +13,15 @@ from benchmarks.spark.feed import FileTarget, TopicTarget, write_backlog
 from benchmarks.spark.load import Load
 from benchmarks.spark.reached import BACKLOG_COLUMNS, Reached, add_row, reach
 from benchmarks.spark.reader import reader
-from benchmarks.spark.sides import CHANGELOG, Side, binlane, peer, peer_batches, table_folders
+from benchmarks.spark.sides import (
+    CHANGELOG,
+    Side,
+    binlane,
+    peer,
+    peer_batches,
+    table_folders,
+    ways_of_committing,
+)
 from benchmarks.spark.watch import Watch
 
 __all__ = ["run"]
@@ -38,18 +46,22 @@ def run(context: Context) -> Report:
         files = FileTarget(folder / "files")
         write_backlog(load, [topic, files], records)
         last = load.last()
-        folders = table_folders(folder / "binlane", tables)
-        watch = Watch(folders)
-        with binlane(
-            bootstrap=context.bootstrap, topic=topic.topic, folder=folder / "binlane", tables=[CHANGELOG]
-        ) as side:
-            reading = side.wait_until_reading()
-            durable = reach(side, watch, last, reading, durable=True)
-            ours = reach(side, watch, last, reading)
-            side.stop()
-        watch.close()
-        add_row(report, "binlane", "durable", durable, changes=records)
-        add_row(report, "binlane", "in the Delta tables", ours, changes=records, commits=watch.merges)
+        changelogs: dict[str, dict[int, Path]] = {}
+        appended = {}
+        for number, (who, rule) in enumerate(ways_of_committing(CHANGELOG).items()):
+            own = folder / f"binlane-{number}"
+            changelogs[who] = table_folders(own, tables)
+            watch = Watch(changelogs[who])
+            with binlane(
+                bootstrap=context.bootstrap, topic=topic.topic, folder=own, tables=[rule], group=own.name
+            ) as side:
+                reading = side.wait_until_reading()
+                durable = reach(side, watch, last, reading, durable=True)
+                appended[who] = reach(side, watch, last, reading)
+                side.stop()
+            watch.close()
+            add_row(report, who, "durable", durable, changes=records)
+            add_row(report, who, "in the Delta tables", appended[who], changes=records, commits=watch.merges)
         if context.with_peers:
             best = 0.0
             for mode, way in _WAYS.items():
@@ -59,16 +71,20 @@ def run(context: Context) -> Report:
                     theirs = _append(side, files.files)
                 add_row(report, "Structured Streaming", f"in {way}", theirs, changes=records)
                 best = max(best, theirs.rate(records))
-            report.goals.append(
-                at_least(best, ours.rate(records), "changes/s", "appended: as fast", "Structured Streaming")
-            )
+            report.goals += [
+                at_least(best, ours.rate(records), "changes/s", f"{who}: as fast", "Structured Streaming")
+                for who, ours in appended.items()
+            ]
         with reader() as asked:
-            for path, changes in zip(folders.values(), load.changes(), strict=True):
-                found = asked.ask(
-                    f"SELECT count(*), count(DISTINCT _partition, _offset, _index) FROM delta.`{path}`"
-                ).row
-                if found != [changes, changes]:
-                    raise BenchmarkError(f"{path}: {found} rows and different ones instead of {changes:,}")
+            for folders in changelogs.values():
+                for path, changes in zip(folders.values(), load.changes(), strict=True):
+                    found = asked.ask(
+                        f"SELECT count(*), count(DISTINCT _partition, _offset, _index) FROM delta.`{path}`"
+                    ).row
+                    if found != [changes, changes]:
+                        raise BenchmarkError(
+                            f"{path}: {found} rows and different ones instead of {changes:,}"
+                        )
     report.notes.append("Afterwards each of binlane's changelogs holds every change once.")
     return report
 

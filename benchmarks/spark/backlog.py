@@ -13,12 +13,12 @@ from benchmarks.spark.feed import FileTarget, TopicTarget, write_backlog
 from benchmarks.spark.load import Load
 from benchmarks.spark.reached import BACKLOG_COLUMNS, add_row, reach
 from benchmarks.spark.reader import differences, reader
-from benchmarks.spark.sides import REPLICA, binlane, peer, table_folders
+from benchmarks.spark.sides import REPLICA, binlane, peer, table_folders, ways_of_committing
 from benchmarks.spark.watch import Watch
 
 __all__ = ["run"]
 
-_FASTER = 4
+_FASTER = 8
 _FILES_AT_ONCE = 50
 """Of 2,000 changes: batches of 100,000."""
 
@@ -38,19 +38,22 @@ def run(context: Context) -> Report:
         files = FileTarget(folder / "files")
         write_backlog(load, [topic, files], records)
         last = load.last()
-        replicas = {"binlane": table_folders(folder / "binlane", tables)}
-
-        watch = Watch(replicas["binlane"])
-        with binlane(
-            bootstrap=context.bootstrap, topic=topic.topic, folder=folder / "binlane", tables=[REPLICA]
-        ) as side:
-            reading = side.wait_until_reading()
-            durable = reach(side, watch, last, reading, durable=True)
-            merged = reach(side, watch, last, reading)
-            side.stop()
-        watch.close()
-        add_row(report, "binlane", "queryable, by the view", durable, changes=records)
-        add_row(report, "binlane", "merged", merged, changes=records, commits=watch.merges)
+        replicas: dict[str, dict[int, Path]] = {}
+        merged = {}
+        for number, (who, rule) in enumerate(ways_of_committing(REPLICA).items()):
+            own = folder / f"binlane-{number}"
+            replicas[who] = table_folders(own, tables)
+            watch = Watch(replicas[who])
+            with binlane(
+                bootstrap=context.bootstrap, topic=topic.topic, folder=own, tables=[rule], group=own.name
+            ) as side:
+                reading = side.wait_until_reading()
+                durable = reach(side, watch, last, reading, durable=True)
+                merged[who] = reach(side, watch, last, reading)
+                side.stop()
+            watch.close()
+            add_row(report, who, "queryable, by the view", durable, changes=records)
+            add_row(report, who, "merged", merged[who], changes=records, commits=watch.merges)
 
         if context.with_peers:
             name = "Structured Streaming"
@@ -61,9 +64,10 @@ def run(context: Context) -> Report:
             watch.close()
             add_row(report, name, "merged", theirs, changes=records, commits=watch.merges)
             target = _FASTER * theirs.rate(records)
-            report.goals.append(
-                at_least(target, merged.rate(records), "changes/s", f"merged: {_FASTER} times", name)
-            )
+            report.goals += [
+                at_least(target, ours.rate(records), "changes/s", f"{who}, merged: {_FASTER} times", name)
+                for who, ours in merged.items()
+            ]
         truth = load.truth()
         with reader() as asked:
             for who, folders in replicas.items():

@@ -21,7 +21,17 @@ from benchmarks.processes import BenchmarkError, child, ended, peak_rss_kib
 from benchmarks.spark.load import COLUMNS, DATABASE, table_name
 from benchmarks.worker_run import binlane_command
 
-__all__ = ["CHANGELOG", "HEAP", "REPLICA", "Side", "binlane", "peer", "peer_batches", "table_folders"]
+__all__ = [
+    "CHANGELOG",
+    "HEAP",
+    "REPLICA",
+    "Side",
+    "binlane",
+    "peer",
+    "peer_batches",
+    "table_folders",
+    "ways_of_committing",
+]
 
 HEAP = "2g"
 REPLICA: dict[str, Any] = {
@@ -128,11 +138,12 @@ def binlane(
     lanes: Mapping[str, Any] | None = None,
     http: bool = False,
     environment: Mapping[str, str] | None = None,
+    group: str = "",
 ) -> Iterator[Side]:
     """`binlane run`; killed at the end. The same `folder` again: a restart.
 
     `tables` is that section of the configuration. The warehouse is `<folder>/lake`, unless `spark` says
-    otherwise; `http`: its status can be asked.
+    otherwise; `http`: its status can be asked; `group`: of the consumers, else the topic's name.
     """
     folder.mkdir(parents=True, exist_ok=True)
     given = dict(spark or {})
@@ -140,7 +151,7 @@ def binlane(
         "name": "bench",
         "kafka": {
             "bootstrap_servers": bootstrap,
-            "group_id": topic,
+            "group_id": group or topic,
             "topics": [topic],
             "properties": {"session.timeout.ms": 6000},
         },
@@ -185,6 +196,13 @@ def peer(
         _child(command, stdout=log, stderr=errors) as process,
     ):
         yield Side("the Structured Streaming job", process, log_path, b'"ready"')
+
+
+def ways_of_committing(rule: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """A name of each -> the rule with it: by Spark, the default, and with `merge.without_spark`."""
+    (handler,) = rule["handlers"]
+    without = {**rule, "handlers": [{**handler, "merge": {"without_spark": True}}]}
+    return {"binlane": dict(rule), "binlane, commits without Spark": without}
 
 
 def peer_batches(side: Side) -> list[dict[str, Any]]:

@@ -89,9 +89,7 @@ def first_version(table: Table) -> dict[str, Any]:
         "properties": metadata["configuration"],
         "partitions": metadata["partitionColumns"],
         "format": metadata["format"],
-        "protocol": {
-            name: sorted(each) if isinstance(each, list) else each for name, each in protocol.items()
-        },
+        "protocol": {name: sorted(each) if isinstance(each, list) else each for name, each in parts},
         "txn": (found["txn"]["appId"], found["txn"]["version"]),
     }
 
