@@ -41,6 +41,7 @@ from benchmarks.spark import memory as spark_memory
 from benchmarks.spark import restart as spark_crash
 from benchmarks.spark import slow_table as spark_slow_table
 from benchmarks.spark import start as spark_start
+from benchmarks.spark import statements as spark_statements
 from benchmarks.spark import views as spark_views
 from handlers.spark.runtime.jars import JarsError
 from handlers.spark.runtime.java import JavaError
@@ -66,6 +67,7 @@ _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "spark_memory": spark_memory.run,
     "spark_start": spark_start.run,
     "spark_views": spark_views.run,
+    "spark_statements": spark_statements.run,
     "tables_10k": tables_10k.run,
     "first_run": first_run.run,
 }

@@ -13,26 +13,41 @@ import pyarrow.parquet as pq
 from handlers.spark.delta.commits.commit_files import note_of_version
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.delta.properties import MADE
+from handlers.spark.delta.properties import MADE, needs_mapping
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 from handlers.spark.rows.added import Mode
+from handlers.spark.rows.column_types import USUAL
 from handlers.spark.table_ref import TableRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["make_table"]
+__all__ = ["can_be_made", "make_table"]
 
 _FEATURE = "timestampNtz"
 """Of each table that binlane makes (`runtime.conf`)."""
+
+
+def can_be_made(schema: pa.Schema) -> bool:
+    """Whether these columns are as binlane makes them, and need no mapping of their names."""
+    names = {name.casefold() for name in schema.names}
+    return bool(names) and len(names) == len(schema.names) and _are_usual(schema)
+
+
+def _are_usual(fields: Iterable[pa.Field]) -> bool:
+    return all(not needs_mapping([field.name]) and _is_usual(field.type) for field in fields)
+
+
+def _is_usual(arrow: pa.DataType) -> bool:
+    return _are_usual(arrow) if pa.types.is_struct(arrow) else arrow in USUAL or pa.types.is_decimal128(arrow)
 
 
 def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *, mode: Mode) -> str:
     """Returns Delta's id of the table.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#actions
-    Raises MergeConflict when another writer makes it meanwhile, what `files` raises, and what deltalake does
-    for a column that Delta has no type for.
+    `rows`: see `can_be_made`. Raises MergeConflict when another writer makes it meanwhile, and what `files`
+    raises.
     """
     commit, table_id = uuid.uuid4().hex, str(uuid.uuid4())
     schema = _schema(rows.schema)

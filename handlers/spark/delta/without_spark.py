@@ -28,8 +28,7 @@ from handlers.spark.delta.commits.exactly_once import (
     lost,
     remember_segment,
 )
-from handlers.spark.delta.new_table import make_table
-from handlers.spark.delta.properties import needs_mapping
+from handlers.spark.delta.new_table import can_be_made, make_table
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.log.stores.local import LocalFiles, plain_path
@@ -159,13 +158,11 @@ class WithoutSpark:
 
     def _first(self, changes: pa.Table, shape: Shape) -> pa.Table | None:
         """Those of a new table."""
-        if needs_mapping(changes.column_names):
-            return None
         rows: pa.Table | None = changes
         if self._mode == "replica":
             newest = newest_of(changes, shape.key)
             rows = None if newest is None else self._kept(newest).select(shape.schema.names)
-        return rows if rows is not None and rows.num_rows and rows.num_columns else None
+        return rows if rows is not None and rows.num_rows and can_be_made(rows.schema) else None
 
     def _fitting(self, table: deltalake.DeltaTable, changes: pa.Table, shape: Shape) -> pa.Table | None:
         """The same. Raises ValueError, what Arrow raises, and what delta-rs does."""

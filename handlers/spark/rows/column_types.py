@@ -14,7 +14,7 @@ from handlers.mysql.types import read_type
 from handlers.spark.rows.conversions import ColumnType, fitting, singles, text, time_text
 from handlers.spark.rows.spark_type_texts import MOST_DIGITS, read_spark_type
 
-__all__ = ["STRING", "ColumnType", "column_type", "override", "spark_name", "text", "time_text"]
+__all__ = ["STRING", "USUAL", "ColumnType", "column_type", "override", "spark_name", "text", "time_text"]
 
 STRING = fitting(pa.string())
 
@@ -118,6 +118,8 @@ _NAMES: Mapping[str, pa.DataType] = {
     "array<string>": pa.list_(pa.string()),
 }
 _BY_TYPE = {arrow: name for name, arrow in _NAMES.items()}
+USUAL = frozenset(_BY_TYPE)
+"""The types that columns have, decimals besides."""
 
 
 def override(type_text: str) -> pa.DataType:

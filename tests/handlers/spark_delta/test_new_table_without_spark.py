@@ -14,6 +14,7 @@ import pytest
 from delta_lab import MakeTable, Table, shape
 
 from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
+from handlers.spark.delta.new_table import can_be_made
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
@@ -136,6 +137,23 @@ def test_what_spark_makes_otherwise_is_for_spark(make_table: MakeTable) -> None:
     assert not bring(named)
     for each in (table, gone, named):
         assert not Path(each.path, "_delta_log").exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"id": pa.int64(), "price": pa.decimal128(38, 10)}, True),
+        ({"id": pa.int64(), "_before": pa.struct([("price", pa.decimal128(10, 2))])}, True),
+        ({}, False),
+        ({"id": pa.int64(), "ID": pa.int64()}, False),
+        ({"id": pa.null()}, False),
+        ({"id": pa.uint64()}, False),
+        ({"the id": pa.int64()}, False),
+        ({"_before": pa.struct([("the id", pa.int64())])}, False),
+    ],
+)
+def test_which_columns_a_new_table_may_have(columns: dict[str, pa.DataType], expected: bool) -> None:
+    assert can_be_made(pa.schema(list(columns.items()))) is expected
 
 
 @pytest.mark.parametrize("mode", ["replica", "changelog"])
