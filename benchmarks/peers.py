@@ -31,6 +31,7 @@ _PARALLEL_CONSUMER = (
     "io.confluent.parallelconsumer:parallel-consumer-core:0.5.3.3",
     "org.slf4j:slf4j-simple:2.0.13",
 )
+_JACKSON = ("com.fasterxml.jackson.core:jackson-databind:2.18.2",)
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,11 @@ class Peers:
             self.missing = {"Parallel Consumer, Decaton": "left out as asked"}
             return
         kafka = ":".join(str(jar) for jar in resolve(_PARALLEL_CONSUMER, kind="parallel-consumer"))
+        jackson = ":".join(str(jar) for jar in resolve(_JACKSON, kind="jackson"))
         for peer in (PARALLEL_CONSUMER, POLL_LOOP):
-            self._class_paths[peer] = f"{_compiled(peer, kafka)}:{kafka}"
+            self._class_paths[peer] = _with_classes(peer, f"{kafka}:{jackson}")
         if decaton := os.environ.get(_DECATON_VARIABLE):
-            self._class_paths[DECATON] = f"{_compiled(DECATON, decaton)}:{decaton}"
+            self._class_paths[DECATON] = _with_classes(DECATON, f"{decaton}:{jackson}")
         else:
             self.missing[DECATON.name] = f"{_DECATON_VARIABLE} is not set"
 
@@ -158,6 +160,11 @@ class Peers:
                 child(command, stdout=out, stderr=err) as process,
             ):
                 yield PeerRun(process, lines, errors)
+
+
+def _with_classes(peer: Peer, class_path: str) -> str:
+    """The class path with the peer's own classes."""
+    return f"{_compiled(peer, class_path)}:{class_path}"
 
 
 def _compiled(peer: Peer, class_path: str) -> Path:

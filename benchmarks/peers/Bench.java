@@ -1,3 +1,5 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import com.sun.management.OperatingSystemMXBean;
 import java.io.RandomAccessFile;
 import java.lang.management.ManagementFactory;
@@ -24,7 +26,8 @@ import java.util.concurrent.locks.LockSupport;
  * <p>Arguments are key=value: bootstrap, topic, group, records (ends when so many are handled), limit (seconds), idle
  * (milliseconds without a record that end the run), threads, poll, sleep (0, rand or milliseconds a record), check (order
  * and overlaps per key), slow and slowms (the record with this number takes so long), seen (a file with one byte a
- * record, counting how often it was handled; survives kill -9), progress (1: a JSON line every 250 ms).
+ * record, counting how often it was handled; survives kill -9), parse (1: each record is parsed with Jackson, and the
+ * columns of its row are read), progress (1: a JSON line every 250 ms).
  */
 final class Bench {
     final String topic;
@@ -35,6 +38,7 @@ final class Bench {
     private final String sleep;
     private final boolean check;
     private final boolean needsNumber;
+    private final ObjectMapper parser;
     private final long slowRecord;
     private final long slowMillis;
     private final MappedByteBuffer seen;
@@ -62,6 +66,7 @@ final class Bench {
         records = number("records", Long.MAX_VALUE);
         sleep = text("sleep", "0");
         check = number("check", 0) == 1;
+        parser = number("parse", 0) == 1 ? new ObjectMapper() : null;
         slowRecord = number("slow", -1);
         slowMillis = number("slowms", 60_000);
         String file = options.get("seen");
@@ -125,6 +130,7 @@ final class Bench {
 
     void handle(byte[] key, byte[] value) {
         if (first.get() == 0 && first.compareAndSet(0, System.nanoTime())) cpuAtFirst = cpuSeconds();
+        if (parser != null) read(value);
         String table = check ? enter(key, value) : null;
         long n = needsNumber ? numberOf(value) : -1;
         long us = slowRecord >= 0 && n == slowRecord ? slowMillis * 1000
@@ -140,6 +146,29 @@ final class Bench {
         long count = handled.incrementAndGet();
         if (count <= records) last = System.nanoTime();
         if (count == records) done.countDown();
+    }
+
+    /** What a handler has to have for its work: the row's columns, by their names, of the types that MySQL tells. */
+    private void read(byte[] value) {
+        try {
+            JsonNode record = parser.readTree(value);
+            JsonNode types = record.get("mysqlType");
+            Map<String, Object> row = new HashMap<>();
+            for (Map.Entry<String, JsonNode> column : record.get("data").get(0).properties()) {
+                String text = column.getValue().textValue();
+                String type = types.get(column.getKey()).textValue();
+                row.put(column.getKey(), text == null ? null : typed(type, text));
+            }
+            if (row.isEmpty()) throw new IllegalStateException("a row without columns");
+        } catch (java.io.IOException e) {
+            throw new java.io.UncheckedIOException(e);
+        }
+    }
+
+    private static Object typed(String type, String text) {
+        if (type.startsWith("bigint") || type.startsWith("int")) return Long.valueOf(text);
+        if (type.startsWith("decimal")) return new java.math.BigDecimal(text);
+        return text;
     }
 
     private String enter(byte[] key, byte[] value) {
