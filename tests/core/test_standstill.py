@@ -378,7 +378,7 @@ def test_a_long_way_through_aborted_transactions_is_progress(
         before = way[-1:]
         watched.read(0.005)
         if way[-1:] != before:  # slowly, but on its way
-            events += watched.wait(8)
+            events += watched.wait(40)
     assert watched.assignments[0].consumed == 1
     assert watched.clock.now - Clock().now > PATIENCE, "it took long enough to be taken for a standstill"
     assert events == []
