@@ -7,9 +7,10 @@ FOLDER is the table's: `.../lake/shop/orders`. Of its rows the last ones are sho
 
 from __future__ import annotations
 
-import contextlib
+import signal
 import sys
 import tempfile
+import threading
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -40,29 +41,36 @@ def main(arguments: list[str]) -> int:
         section = SparkSection.model_validate({"driver_memory": "1g", "ui": False, "conf": _CONF})
         spark = SharedSpark(section, Path(folder), "view")
         try:
-            while True:
-                _show(spark, table)
-                if once:
-                    return 0
-                time.sleep(_SECONDS)
-        except KeyboardInterrupt:
-            return 0
+            stopped = threading.Event()
+            _ = spark.session  # waits for it; it takes SIGINT for itself, to end queries with errors
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: stopped.set())
+            while not stopped.is_set():
+                if _show(spark, table) and once:
+                    break
+                stopped.wait(_SECONDS)
         except LookupError as fault:
             print(f"view.py: {fault}", file=sys.stderr)  # noqa: T201 - the answer
             return 1
         finally:
             spark.stop()
+    return 0
 
 
-def _show(spark: SharedSpark, table: str) -> None:
-    with contextlib.suppress(NothingToSee):  # a moment later there is
+def _show(spark: SharedSpark, table: str) -> bool:
+    """Whether there was something to see: until a statement of the source is followed there is not."""
+    try:
         rows = sorted(current(spark.session, table).toArrow().to_pylist(), key=lambda row: -_number(row))
-        shown = Table(title=f"{time.strftime('%H:%M:%S')} {Path(table).name}: {len(rows):,} rows")
-        for column in rows[0] if rows else ():
-            shown.add_column(column)
-        for row in rows[:_ROWS]:
-            shown.add_row(*map(str, row.values()))
-        Console(highlight=False).print(shown)
+    except NothingToSee as fault:
+        print(f"not yet: {fault}", flush=True)  # noqa: T201 - the answer
+        return False
+    shown = Table(title=f"{time.strftime('%H:%M:%S')} {Path(table).name}: {len(rows):,} rows")
+    for column in rows[0] if rows else ():
+        shown.add_column(column)
+    for row in rows[:_ROWS]:
+        shown.add_row(*map(str, row.values()))
+    Console(highlight=False).print(shown)
+    return True
 
 
 def _number(row: dict[str, object]) -> float:
