@@ -47,6 +47,8 @@ _log = get_logger("spark")
 _MOST_BYTES = 8 * 2**20
 """Of a replica's files, and of the segments: beyond it, Spark's share of the cost is small."""
 _MOST_ROWS = 200_000
+_MOST_MEMORY = 128 * 2**20
+"""Bytes of the rows of segments: what repeats itself is small in a file."""
 _CHECKPOINT_EVERY = 10
 """Versions, as Spark does it."""
 _CLEAN_EVERY = 100
@@ -92,6 +94,8 @@ class WithoutSpark:
         if not self._is_on or ref.path is None or not self._suit(segments, shape):
             return False
         path = str(plain_path(ref.path))
+        if "%" in path:  # which delta-rs takes for the escape of another path
+            return False
         is_new = self._makes and not self._files.exists(f"{ref.path}/_delta_log")
         table = None if is_new else self._table(path)
         if table is None and not is_new:
@@ -149,6 +153,8 @@ class WithoutSpark:
         """What is to be written: of a changelog the new rows, of a replica all. None: it is too much, or does
         not fit, and Spark may know better."""
         changes = self._changes(segments, shape)
+        if changes is None:
+            return None
         try:
             return self._first(changes, shape) if table is None else self._fitting(table, changes, shape)
         except (ValueError, pa.ArrowNotImplementedError, pa.ArrowTypeError):
@@ -189,13 +195,16 @@ class WithoutSpark:
         """The rows that were not deleted."""
         return newest.filter(pc.not_equal(newest.column(f"{self._prefix}op"), "delete"))
 
-    def _changes(self, segments: Sequence[Segment], shape: Shape) -> pa.Table:
-        """The segments' rows, in order."""
+    def _changes(self, segments: Sequence[Segment], shape: Shape) -> pa.Table | None:
+        """The segments' rows, in order; None: they take too much memory."""
         schema = log_schema(shape, mode=self._mode, prefix=self._prefix)
-        read = []
+        read, size = [], 0
         for segment in segments:
             with self._files.open(segment.path) as file:
                 read.append(pq.read_table(file).select(schema.names).cast(schema))
+            size += read[-1].nbytes
+            if size > _MOST_MEMORY:
+                return None
         return pa.concat_tables(read)
 
     # ---- the commit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,6 +22,7 @@ from handlers.spark.options import MergeOptions
 from handlers.spark.rows.added import Mode
 from handlers.spark.runtime.conf import has_table_defaults
 from handlers.spark.section import SparkSection
+from handlers.spark.table_ref import quoted
 
 BY_RS = MergeOptions(without_spark=True)
 ORDERS = shape(id=pa.int64(), name=pa.string())
@@ -154,6 +156,29 @@ def test_what_spark_makes_otherwise_is_for_spark(make_table: MakeTable) -> None:
 )
 def test_which_columns_a_new_table_may_have(columns: dict[str, pa.DataType], expected: bool) -> None:
     assert can_be_made(pa.schema(list(columns.items()))) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("a b", True), ("ü ✓", True), ("a#b?", True), ("a%20b", False)]
+)
+def test_folders_whose_names_are_special(
+    make_table: MakeTable, tmp_path: Path, name: str, expected: bool
+) -> None:
+    table = make_table(merge=BY_RS)
+    path = str(tmp_path / name / "t")
+    table.path, table.ref = path, replace(table.ref, sql=f"delta.{quoted(path)}", path=path)
+    (tmp_path / "a b").mkdir()
+    for number in range(2):
+        table.put(ORDERS, {"id": number})
+        note = table.note(number + 1, number + 1)
+        small = WithoutSpark(table.options, LocalFiles())
+        done = small.apply(
+            table.ref, table.log.segments[-1:], table.shape, note, after=number if expected else 0
+        )
+        assert done is expected
+    assert not list((tmp_path / "a b").glob("*")) or name == "a b"
+    if expected:
+        assert table.rows("id") == [(0,), (1,)]
 
 
 @pytest.mark.parametrize("mode", ["replica", "changelog"])
