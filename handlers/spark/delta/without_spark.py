@@ -29,8 +29,8 @@ from handlers.spark.delta.commits.exactly_once import (
     remember_segment,
 )
 from handlers.spark.delta.new_table import can_be_made, make_table
-from handlers.spark.log.segment_file import Segment
-from handlers.spark.log.stores.interface import Files
+from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
+from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.log.stores.local import LocalFiles, plain_path
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.added import log_schema
@@ -200,12 +200,24 @@ class WithoutSpark:
         schema = log_schema(shape, mode=self._mode, prefix=self._prefix)
         read, size = [], 0
         for segment in segments:
-            with self._files.open(segment.path) as file:
-                read.append(pq.read_table(file).select(schema.names).cast(schema))
+            read.append(self._rows_of(segment).select(schema.names).cast(schema))
             size += read[-1].nbytes
             if size > _MOST_MEMORY:
                 return None
         return pa.concat_tables(read)
+
+    def _rows_of(self, segment: Segment) -> pa.Table:
+        """Raises BrokenLog, and what the store raises."""
+        try:
+            with self._files.open(segment.path) as file:
+                return pq.read_table(file)
+        except FileNotFoundError:
+            raise BrokenLog(missing(segment.path)) from None
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and (error.errno is not None or isinstance(error, FilesError)):
+                raise
+            told = str(error).strip()
+            raise BrokenLog(f"the rows of {segment.path} cannot be read ({told}): {RESTORE}") from None
 
     # ---- the commit
 
