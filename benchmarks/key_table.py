@@ -12,7 +12,7 @@ from benchmarks.worker_run import Outcome, running_worker
 __all__ = ["run"]
 
 _LANES = 16
-_NEAR_IDEAL = 1.10
+_NEAR_IDEAL = 1.05
 
 
 def run(context: Context) -> Report:
@@ -45,17 +45,20 @@ def run(context: Context) -> Report:
         row: dict[str, Figure] = {"tables": tables, "ideal": ideal}
         ours = _binlane(context, topic, records, limit)
         seconds = ours.totals.seconds
+        # Timers overshoot, so the handlers slept longer than asked for, here and at the peers.
+        real = ideal * ours.totals.slept_seconds / nominal
         row |= {
             "binlane": seconds,
             "binlane_ratio": seconds / ideal,
-            # Timers overshoot, so the handlers slept longer than asked for, here and at the peers.
-            "binlane_slept_ratio": seconds / (ideal * ours.totals.slept_seconds / nominal),
+            "binlane_slept_ratio": seconds / real,
             "binlane_parallel": ours.totals.peak_parallel,
             "binlane_cpu": ours.cpu_seconds,
             "binlane_slept": ours.totals.slept_seconds,
         }
         report.goals.append(
-            at_most(_NEAR_IDEAL * ideal, seconds, "s", f"{tables:,} tables: within 10 % of the ideal")
+            at_most(
+                _NEAR_IDEAL * real, seconds, "s", f"{tables:,} tables: within 5 % of the ideal of real sleeps"
+            )
         )
         for peer, key in ((PARALLEL_CONSUMER, "pc"), (DECATON, "decaton")):
             if not context.peers.has(peer):
