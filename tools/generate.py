@@ -3,6 +3,7 @@
     python tools/generate.py [ROOT]
 
 docs/metrics.md: its table, from the definitions of the metrics.
+docs/command-line.md: what `--help` of every command says.
 k8s/components/monitoring/prometheus-rule.yaml: the rules of deploy/alerts.yml, as the Prometheus operator
 takes them.
 """
@@ -13,11 +14,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import command_line_page
+
 from worker.observing.metric_definitions import markdown_table
 
 __all__ = ["GENERATED", "stale"]
 
 METRICS = "docs/metrics.md"
+COMMAND_LINE = "docs/command-line.md"
 _BEGIN, _END = "<!-- made by tools/generate.py -->\n", "<!-- end -->\n"
 
 RULES = "deploy/alerts.yml"
@@ -50,6 +54,7 @@ def metrics_page(root: Path) -> str:
 
 GENERATED: dict[str, Callable[[Path], str]] = {
     METRICS: metrics_page,
+    COMMAND_LINE: lambda root: command_line_page.page(),
     "k8s/components/monitoring/prometheus-rule.yaml": prometheus_rule,
 }
 """{file: what makes its text of a project's folder}"""
