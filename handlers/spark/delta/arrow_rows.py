@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["are_plain", "fitted", "newest_of", "without"]
+__all__ = ["are_plain", "fitted", "newest_of", "within", "without"]
 
 _ORDER = "_binlane_order"
 
@@ -18,6 +18,18 @@ def are_plain(shape: Shape) -> bool:
     """Whether keys are equal here just when they are equal for Spark: there are -0.0 and NaN."""
     types = [shape.schema.field(column).type for column in shape.key]
     return bool(types) and not any(pa.types.is_floating(each) or pa.types.is_nested(each) for each in types)
+
+
+def within(most: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table | None:
+    """All rows in one table; None: they take more than so many bytes, and are not all read. `schema`: of the
+    table when there are none."""
+    read, size = [], 0
+    for batch in batches:
+        read.append(batch)
+        size += batch.nbytes
+        if size > most:
+            return None
+    return pa.Table.from_batches(read) if read else schema.empty_table()
 
 
 def newest_of(changes: pa.Table, key: Sequence[str]) -> pa.Table | None:
@@ -42,8 +54,8 @@ def without(there: pa.Table, changes: pa.Table, key: Mapping[str, str]) -> pa.Ta
 def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """These columns in this order, of these types. Raises ValueError (ArrowInvalid is one): it would lose
     something, or Spark may have rules of its own for it."""
-    names = {name.casefold(): name for name in rows.column_names}
-    picked = rows.select([names[name.casefold()] for name in schema.names]).rename_columns(schema.names)
+    names = {name.lower(): name for name in rows.column_names}
+    picked = rows.select([names[name.lower()] for name in schema.names]).rename_columns(schema.names)
     for field in schema:
         if not _holds(field.type, picked.schema.field(field.name).type):
             raise ValueError(

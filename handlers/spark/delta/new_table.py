@@ -30,7 +30,7 @@ _FEATURE = "timestampNtz"
 
 def can_be_made(schema: pa.Schema) -> bool:
     """Whether these columns are as binlane makes them, and need no mapping of their names."""
-    names = {name.casefold() for name in schema.names}
+    names = {name.lower() for name in schema.names}
     return bool(names) and len(names) == len(schema.names) and _are_usual(schema)
 
 

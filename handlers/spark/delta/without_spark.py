@@ -7,9 +7,10 @@ hundredths. What is not plain (a large table, columns that are mapped or checked
 from __future__ import annotations
 
 import importlib
+import os
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from handlers.logs import get_logger
-from handlers.spark.delta.arrow_rows import are_plain, fitted, newest_of, without
+from handlers.spark.delta.arrow_rows import are_plain, fitted, newest_of, within, without
 from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import (
@@ -29,6 +30,7 @@ from handlers.spark.delta.commits.exactly_once import (
     remember_segment,
 )
 from handlers.spark.delta.new_table import can_be_made, make_table
+from handlers.spark.delta.plain_table import is_small, plain_table
 from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.log.stores.local import LocalFiles, plain_path
@@ -48,23 +50,11 @@ _MOST_BYTES = 8 * 2**20
 """Of a replica's files, and of the segments: beyond it, Spark's share of the cost is small."""
 _MOST_ROWS = 200_000
 _MOST_MEMORY = 128 * 2**20
-"""Bytes of the rows of segments: what repeats itself is small in a file."""
+"""Bytes of the rows of segments, and of those of a table: what repeats itself is small in a file."""
+_ROWS_AT_ONCE = 4096
 _CHECKPOINT_EVERY = 10
 """Versions, as Spark does it."""
 _CLEAN_EVERY = 100
-_FEATURES = frozenset(("timestampNtz", "appendOnly", "invariants"))
-"""Of Delta's protocol: what tables have that binlane makes, and what these commits do not touch."""
-_PROPERTIES = frozenset(
-    (
-        "delta.logRetentionDuration",
-        "delta.deletedFileRetentionDuration",
-        "delta.enableExpiredLogCleanup",
-        "delta.minReaderVersion",
-        "delta.minWriterVersion",
-        "delta.feature.timestampNtz",
-    )
-)
-"""Of tables: what changes nothing of how a commit is to be made."""
 
 
 class WithoutSpark:
@@ -94,15 +84,29 @@ class WithoutSpark:
         if not self._is_on or ref.path is None or not self._suit(segments, shape):
             return False
         path = str(plain_path(ref.path))
-        if "%" in path:  # which delta-rs takes for the escape of another path
-            return False
         is_new = self._makes and not self._files.exists(f"{ref.path}/_delta_log")
-        table = None if is_new else self._table(path)
-        if table is None and not is_new:
-            return False
+        table = None if is_new else plain_table(path)
+        if "%" in os.path.realpath(path) or (table is None and not is_new):
+            return False  # delta-rs takes a % for the escape of another path
         whose = ("" if table is None else str(table.metadata().id), ref.app_id)
         # Before the look: others of this process may commit after it.
         known = max(after, known_segment(whose))
+        if not self._goes_on(ref, known, note):
+            return False
+        rows = self._rows(table, segments, shape)
+        if rows is None:
+            return False
+        if table is None:
+            whose = make_table(self._files, ref, rows, note, mode=self._mode), ref.app_id
+        elif not self._commit(table, ref, rows, note):
+            return False
+        remember_segment(whose, note.segment)
+        return True
+
+    def _goes_on(self, ref: TableRef, known: int, note: CommitNote) -> bool:
+        """Whether the table's files tell that it holds all before these segments, and none of them. Raises
+        MergeConflict, LostCommit, and what the store raises."""
+        assert ref.path is not None
         held = held_in_files(self._files, ref.path, ref.app_id)
         if held is None:
             return False
@@ -110,14 +114,6 @@ class WithoutSpark:
             raise LostCommit(lost(ref, known, held.last))
         if held.last >= note.first:
             raise MergeConflict(f"{ref} already holds segment {held.last}: another worker has brought it in")
-        rows = self._rows(table, segments, shape)
-        if rows is None:
-            return False
-        if table is None:
-            whose = make_table(self._files, ref, rows, note, mode=self._mode), ref.app_id
-        else:
-            self._commit(table, ref, rows, note)
-        remember_segment(whose, note.segment)
         return True
 
     def _suit(self, segments: Sequence[Segment], shape: Shape) -> bool:
@@ -127,25 +123,7 @@ class WithoutSpark:
             return False
         return self._mode == "changelog" or are_plain(shape)
 
-    # ---- the table
-
-    def _table(self, path: str) -> deltalake.DeltaTable | None:
-        """The table, if it is there and has nothing that only Spark knows how to keep."""
-        rs = self._delta_rs
-        try:
-            table: deltalake.DeltaTable = rs.DeltaTable(path)
-        except (rs.exceptions.DeltaError, OSError):
-            return None  # Spark tells what is wrong with it, if anything is
-        protocol, metadata = table.protocol(), table.metadata()
-        features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-        plain = protocol.min_writer_version <= 2 or (
-            protocol.min_writer_version == 7 and features <= _FEATURES
-        )
-        own = {name for name in metadata.configuration if name.startswith("delta.")}
-        has_notes = any(field.metadata.keys() - {"comment"} for field in table.schema().fields)
-        if not plain or metadata.partition_columns or own - _PROPERTIES or has_notes:
-            return None
-        return table
+    # ---- the rows
 
     def _rows(
         self, table: deltalake.DeltaTable | None, segments: Sequence[Segment], shape: Shape
@@ -173,22 +151,19 @@ class WithoutSpark:
     def _fitting(self, table: deltalake.DeltaTable, changes: pa.Table, shape: Shape) -> pa.Table | None:
         """The same. Raises ValueError, what Arrow raises, and what delta-rs does."""
         schema = pa.schema(table.schema().to_arrow())
-        names = {name.casefold(): name for name in schema.names}
+        names = {name.lower(): name for name in schema.names}
         brought = changes.schema if self._mode == "changelog" else shape.schema
-        if names.keys() != {name.casefold() for name in brought.names}:
+        if names.keys() != {name.lower() for name in brought.names} or len(names) != len(schema.names):
             return None
         if self._mode == "changelog":
             return fitted(changes, schema)
-        adds = pa.table(table.get_add_actions(flatten=True))
-        counts = adds.column("num_records")
-        most = (pc.sum(adds.column("size_bytes")).as_py() or 0, pc.sum(counts).as_py() or 0)
-        if most[0] > _MOST_BYTES or most[1] > _MOST_ROWS or counts.null_count:
+        if not is_small(table, _MOST_BYTES, _MOST_ROWS):
             return None
         newest = newest_of(changes, shape.key)
-        if newest is None:
+        there = within(_MOST_MEMORY, table.to_pyarrow_dataset().to_batches(), schema)
+        if newest is None or there is None:
             return None
-        there = table.to_pyarrow_table()
-        kept = without(there, newest, {names[column.casefold()]: column for column in shape.key})
+        kept = without(there, newest, {names[column.lower()]: column for column in shape.key})
         return pa.concat_tables([fitted(kept, schema), fitted(self._kept(newest), schema)])
 
     def _kept(self, newest: pa.Table) -> pa.Table:
@@ -198,19 +173,15 @@ class WithoutSpark:
     def _changes(self, segments: Sequence[Segment], shape: Shape) -> pa.Table | None:
         """The segments' rows, in order; None: they take too much memory."""
         schema = log_schema(shape, mode=self._mode, prefix=self._prefix)
-        read, size = [], 0
-        for segment in segments:
-            read.append(self._rows_of(segment).select(schema.names).cast(schema))
-            size += read[-1].nbytes
-            if size > _MOST_MEMORY:
-                return None
-        return pa.concat_tables(read)
+        batches = (batch for segment in segments for batch in self._batches_of(segment, schema))
+        return within(_MOST_MEMORY, batches, schema)
 
-    def _rows_of(self, segment: Segment) -> pa.Table:
+    def _batches_of(self, segment: Segment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Raises BrokenLog, and what the store raises."""
         try:
             with self._files.open(segment.path) as file:
-                return pq.read_table(file)
+                for batch in pq.ParquetFile(file).iter_batches(_ROWS_AT_ONCE):
+                    yield batch.select(schema.names).cast(schema)
         except FileNotFoundError:
             raise BrokenLog(missing(segment.path)) from None
         except (pa.ArrowException, OSError) as error:
@@ -221,8 +192,9 @@ class WithoutSpark:
 
     # ---- the commit
 
-    def _commit(self, table: deltalake.DeltaTable, ref: TableRef, rows: pa.Table, note: CommitNote) -> None:
-        """A compare-and-set, as `fenced` has it: delta-rs gives a commit up when any other came first."""
+    def _commit(self, table: deltalake.DeltaTable, ref: TableRef, rows: pa.Table, note: CommitNote) -> bool:
+        """A compare-and-set, as `fenced` has it: delta-rs gives a commit up when any other came first. False:
+        it could not be written, and Spark tells why."""
         rs = self._delta_rs
         commit = uuid.uuid4().hex
         before = table.version()
@@ -243,19 +215,31 @@ class WithoutSpark:
             )
         except rs.exceptions.CommitFailedError as error:
             raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
+        except (rs.exceptions.DeltaError, OSError) as error:
+            if not self._is_made(ref.path, before + 1, commit):
+                _log.warning("commit_without_spark_failed", table=str(ref), error=str(error))
+                return False
         # Spark's rename on a local disk may have taken the place of this commit.
-        found = note_of_version(self._files, ref.path, before + 1).note
-        if found is None or found.get("commit") != commit:
+        if not self._is_made(ref.path, before + 1, commit):
             raise MergeConflict(f"{ref}: another writer has made version {before + 1}")
         self._keep_house(table, before + 1)
+        return True
+
+    def _is_made(self, path: str, version: int, commit: str) -> bool:
+        try:
+            found = note_of_version(self._files, path, version).note
+        except LookupError:
+            return False
+        return found is not None and found.get("commit") == commit
 
     def _keep_house(self, table: deltalake.DeltaTable, version: int) -> None:
         """As Spark does after its commits: without checkpoints each look at the table reads all of them."""
         if version % _CHECKPOINT_EVERY:
             return
+        cleans = table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") != "false"
         try:
             table.create_checkpoint()
-            if not version % _CLEAN_EVERY:
+            if cleans and not version % _CLEAN_EVERY:
                 table.cleanup_metadata()
         except (self._delta_rs.exceptions.DeltaError, OSError) as error:  # the commit stands
             _log.warning("delta_checkpoint_failed", table=table.table_uri, error=str(error))

@@ -166,6 +166,7 @@ ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
     "with a feed": ({"properties": {"delta.enableChangeDataFeed": "true"}}, []),
     "with deletion vectors": ({"properties": {"delta.enableDeletionVectors": "true"}}, []),
     "with row ids": ({"properties": {"delta.enableRowTracking": "true"}}, []),
+    "kept for long": ({"properties": {"delta.logRetentionDuration": "interval 400 days 12 hours"}}, []),
     "timed": ({"properties": {"delta.enableInCommitTimestamps": "true"}}, []),
     "checked": (PLAIN, ["ALTER TABLE {t} ADD CONSTRAINT few CHECK (id < 9)"]),
     "clustered": (PLAIN, ["ALTER TABLE {t} CLUSTER BY (id)"]),
@@ -173,7 +174,7 @@ ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-IN_SHORT = {"with a feed", "checked", "with a column of its own"}
+IN_SHORT = {"kept for long", "with a feed", "checked", "with a column of its own"}
 
 
 @pytest.mark.parametrize(

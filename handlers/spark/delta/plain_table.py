@@ -1,0 +1,80 @@
+"""Which Delta tables are as binlane makes them, so that commits need not know what only Spark does."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    import deltalake
+
+__all__ = ["is_small", "plain_table"]
+
+_FEATURES = frozenset(("timestampNtz", "appendOnly", "invariants"))
+"""Of Delta's protocol: what tables have that binlane makes, and what these commits do not touch."""
+_PROPERTIES = frozenset(
+    (
+        "delta.logRetentionDuration",
+        "delta.deletedFileRetentionDuration",
+        "delta.enableExpiredLogCleanup",
+        "delta.minReaderVersion",
+        "delta.minWriterVersion",
+        "delta.feature.timestampNtz",
+    )
+)
+"""Of tables: what changes nothing of how a commit is to be made."""
+_PLAIN_INTERVAL = re.compile(r"(?i)interval \d+ (second|minute|hour|day|week)s?")
+"""What delta-rs reads as Spark does."""
+
+
+def plain_table(path: str) -> deltalake.DeltaTable | None:
+    """The table, if it is there and has nothing that only Spark knows how to keep."""
+    # Half a second of import, for whoever has asked for it.
+    rs = importlib.import_module("deltalake")
+    try:
+        table: deltalake.DeltaTable = rs.DeltaTable(path)
+    except (importlib.import_module("deltalake.exceptions").DeltaError, OSError):
+        return None  # Spark tells what is wrong with it, if anything is
+    protocol, metadata = table.protocol(), table.metadata()
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    is_known = protocol.min_writer_version <= 2 or (
+        protocol.min_writer_version == 7 and features <= _FEATURES
+    )
+    own = {name: value for name, value in metadata.configuration.items() if name.startswith("delta.")}
+    intervals = [value for name, value in own.items() if name.endswith("RetentionDuration")]
+    is_plain = (
+        own.keys() <= _PROPERTIES
+        and all(_PLAIN_INTERVAL.fullmatch(str(each)) for each in intervals)
+        and not metadata.partition_columns
+        and set(_notes(json.loads(table.schema().to_json()))) <= {"comment"}
+    )
+    return table if is_known and is_plain else None
+
+
+def is_small(table: deltalake.DeltaTable, most_bytes: int, most_rows: int) -> bool:
+    """Whether its files are, and tell how many rows they have."""
+    adds = pa.table(table.get_add_actions(flatten=True))
+    if not adds.num_rows:
+        return True
+    if "num_records" not in adds.column_names:
+        return False
+    counts = adds.column("num_records")
+    size, rows = pc.sum(adds.column("size_bytes")).as_py(), pc.sum(counts).as_py()
+    return not counts.null_count and size <= most_bytes and rows <= most_rows
+
+
+def _notes(schema: Any) -> Iterator[str]:
+    """What is noted of columns, and of those within them."""
+    if isinstance(schema, dict):
+        yield from schema.get("metadata", ())
+        for each in schema.values():
+            yield from _notes(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from _notes(each)

@@ -1,0 +1,116 @@
+"""What commits without Spark leave to Spark, or leave alone: by what a table holds, and what it asks for."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from delta_lab import MakeTable, Table, shape
+
+from handlers.spark.delta.without_spark import WithoutSpark
+from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.options import MergeOptions
+
+BY_RS = MergeOptions(without_spark=True)
+ORDERS = shape(id=pa.int64(), name=pa.string())
+MODULE = "handlers.spark.delta.without_spark"
+OLD = 60 * 86_400
+"""Seconds: twice as long as Delta keeps the log by default."""
+
+
+def bring(table: Table) -> bool:
+    """The newest segment, by delta-rs or not at all."""
+    newest = table.log.segments[-1]
+    note = table.note(newest.number, newest.number)
+    small = WithoutSpark(table.options, LocalFiles())
+    return small.apply(table.ref, [newest], table.shape, note, after=newest.number - 1)
+
+
+def test_a_table_that_has_become_empty_is_gone_on_with(make_table: MakeTable) -> None:
+    table = make_table(merge=BY_RS)
+    table.put(ORDERS, {"id": 1})
+    assert bring(table)
+    table.put(ORDERS, {"id": 1, "op": "delete"})
+    assert bring(table)
+    table.put(ORDERS, {"id": 2, "op": "delete"})
+    assert bring(table)
+    table.sql("DELETE FROM {t}").collect()
+    table.put(ORDERS, {"id": 3})
+    assert bring(table)
+    assert table.rows("id") == [(3,)]
+
+
+def test_files_without_statistics_are_for_spark(make_table: MakeTable) -> None:
+    table = make_table()
+    table.spark.conf.set("spark.databricks.delta.stats.collect", "false")
+    try:
+        table.put(ORDERS, {"id": 1})
+        table.merge()
+    finally:
+        table.spark.conf.unset("spark.databricks.delta.stats.collect")
+    table.options = table.options.model_copy(update={"merge": BY_RS})
+    table.put(ORDERS, {"id": 2})
+    assert not bring(table)
+    table.merge()
+    assert table.rows("id") == [(1,), (2,)]
+
+
+def test_a_table_that_takes_much_memory_is_for_spark(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(merge=BY_RS)
+    table.put(ORDERS, *({"id": number, "name": "x" * 1000} for number in range(100)))
+    assert bring(table)
+    table.put(ORDERS, {"id": 1})
+    monkeypatch.setattr(f"{MODULE}._MOST_MEMORY", 50_000)
+    assert not bring(table)
+    monkeypatch.undo()
+    assert bring(table)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_log_is_kept_where_the_table_asks_for_it(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch, wanted: bool
+) -> None:
+    table = make_table(merge=BY_RS)
+    for number in range(3):
+        table.put(ORDERS, {"id": number})
+        assert bring(table)
+    if not wanted:
+        table.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableExpiredLogCleanup' = 'false')")
+    first = Path(table.path, "_delta_log", f"{0:020d}.json")
+    for file in first.parent.iterdir():
+        os.utime(file, (time.time() - OLD,) * 2)
+    monkeypatch.setattr(f"{MODULE}._CHECKPOINT_EVERY", 1)
+    monkeypatch.setattr(f"{MODULE}._CLEAN_EVERY", 1)
+    for number in range(2):
+        table.put(ORDERS, {"id": 10 + number})
+        assert bring(table)
+    assert first.exists() is not wanted
+    assert len(table.rows()) == 5
+
+
+def test_columns_that_only_differ_for_spark_are_not_taken_for_each_other(make_table: MakeTable) -> None:
+    both = shape(("stra\u00dfe",), **{"stra\u00dfe": pa.int64(), "strasse": pa.int64()})
+    table = make_table(merge=BY_RS)
+    table.put(both, *({"stra\u00dfe": key, "strasse": 9 - key} for key in range(1, 4)))
+    table.merge()
+    table.put(both, {"stra\u00dfe": 2, "strasse": 100})
+    table.merge()
+    assert table.rows() == [(1, 8), (2, 100), (3, 6)]
+
+
+def test_a_commit_that_cannot_be_written_is_for_spark_to_tell(make_table: MakeTable) -> None:
+    table = make_table(merge=BY_RS)
+    table.sql("CREATE TABLE {t} (id bigint, name string NOT NULL) USING delta")
+    table.put(ORDERS, {"id": 1, "name": "a"})
+    table.merge()
+    assert table.makers == "ss"
+    table.put(ORDERS, {"id": 2})
+    assert not bring(table)
+    assert table.commits == 1
+    with pytest.raises(Exception, match=r"NOT NULL|NOT_NULL"):
+        table.merge()
