@@ -51,7 +51,7 @@ def test_the_last_change_of_each_key_stands(make_table: MakeTable, way: str) -> 
     assert orders.rows() == [(1, "A", None), (2, "back", None)]
     assert orders.commits == 1
     assert orders.merged == 4
-    assert orders.makers == ("sd" if way == "without Spark" else "ss")
+    assert orders.makers == ("dd" if way == "without Spark" else "ss")
 
 
 def test_a_key_is_what_it_is_whatever_spark_takes_for_a_variable(
