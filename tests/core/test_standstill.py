@@ -364,21 +364,20 @@ def test_a_long_way_through_aborted_transactions_is_progress(
     one_batch = {"max.partition.fetch.bytes": 1000, "fetch.max.bytes": 1100, "message.max.bytes": 1000}
     properties = {**one_batch, "statistics.interval.ms": 5}
     watched = Watched(broker.bootstrap_servers, topic, tmp_path, properties)
-    way: list[int] = []
-    notice = watched.watch.statistics
-
-    def statistics(text: str) -> None:
-        reached = json.loads(text)["topics"].get(topic, {}).get("partitions", {}).get("0", {})
-        way.append(reached.get("next_offset", -1))
-        notice(text)
-
-    watched.watch.statistics = statistics  # type: ignore[method-assign]
-    events, end = [], time.monotonic() + 20
+    reports: list[str] = []
+    notice, watched.watch.statistics = watched.watch.statistics, reports.append  # type: ignore[method-assign]
+    events: list[str] = []
+    way = -1
+    end = time.monotonic() + 20
     while watched.assignments[0].consumed == 0 and time.monotonic() < end:
-        before = way[-1:]
         watched.read(0.005)
-        if way[-1:] != before:  # slowly, but on its way
-            events += watched.wait(40)
+        for report in reports:  # each for itself, however late this thread came to read them
+            notice(report)
+            reached = json.loads(report)["topics"].get(topic, {}).get("partitions", {}).get("0", {})
+            if reached.get("next_offset", -1) != way:  # slowly, but on its way
+                way = reached.get("next_offset", -1)
+                events += watched.wait(40)
+        reports.clear()
     assert watched.assignments[0].consumed == 1
     assert watched.clock.now - Clock().now > PATIENCE, "it took long enough to be taken for a standstill"
     assert events == []

@@ -43,7 +43,7 @@ class _Entry:
 
     table: Mergeable
     is_heavy: bool
-    not_before: float
+    not_before: float | None
     since: float | None = None
     """Its oldest row's, as `Waiting.since`, when `due` was reckoned."""
     latest: float = 0.0
@@ -90,15 +90,15 @@ class MergeQueue:
     def first_at_once(self) -> tuple[Mergeable | None, float]:
         """As `first`, where all are due that did not fail a moment ago."""
         now = time.monotonic()
-        soonest: _Entry | None = None
+        soonest: tuple[Mergeable, float] | None = None
         for entry in self._in_order():
             if entry.table.waiting.since is None:
                 self._remove(entry)
-            elif entry.not_before <= now:
+            elif entry.not_before is None or entry.not_before <= now:
                 return entry.table, 0.0
-            elif soonest is None or entry.not_before < soonest.not_before:
-                soonest = entry
-        return (None, 0.0) if soonest is None else (soonest.table, soonest.not_before - now)
+            elif soonest is None or entry.not_before - now < soonest[1]:
+                soonest = entry.table, entry.not_before - now
+        return soonest or (None, 0.0)
 
     def take(self, table: Mergeable) -> None:
         """It is merged from now on; `done` says until when."""
@@ -106,13 +106,13 @@ class MergeQueue:
         self._remove(entry)
         self._running[table] = entry
 
-    def done(self, table: Mergeable, *, seconds: float, not_before: float) -> None:
+    def done(self, table: Mergeable, *, seconds: float, not_before: float | None = None) -> None:
         """Its merge has ended, and took so long; the next one begins at `not_before` (monotonic) or later."""
         del self._running[table]
         (self._were_heavy.add if seconds > _HEAVY else self._were_heavy.discard)(table)
         self._add(self._entry(table, not_before))
 
-    def _entry(self, table: Mergeable, not_before: float = 0.0) -> _Entry:
+    def _entry(self, table: Mergeable, not_before: float | None = None) -> _Entry:
         return _Entry(table, table in self._were_heavy, not_before)
 
     def _add(self, entry: _Entry) -> bool:
@@ -129,7 +129,8 @@ class MergeQueue:
             due = min(since, entry.latest - self._options.max_age)
         else:
             due = min(since + self._options.max_age, entry.latest)
-        entry.due = max(due, entry.not_before)
+        # Rows may have waited for longer than this machine runs: then they are due before its clock's 0.
+        entry.due = due if entry.not_before is None else max(due, entry.not_before)
         before = self._first(now)
         self._entries[entry.table] = entry
         (self._heavy if entry.is_heavy else self._light).add(entry)

@@ -83,7 +83,8 @@ class Merger:
                 self._changed.wait(min([_LONGEST_WAIT, *limits]) if limits else None)
 
     def _merge(self, table: Mergeable) -> None:
-        began, not_before = time.monotonic(), 0.0
+        began = time.monotonic()
+        not_before: float | None = None
         try:
             table.merge()
         except StopWorker:
