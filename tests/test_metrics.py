@@ -80,6 +80,10 @@ PROMISED = {
     "binlane_spark_waiting_seconds": {"table"},
     "binlane_spark_merge_seconds": set(),
     "binlane_spark_merges_total": {"result"},
+    "binlane_log_events_total": {"level"},
+    "binlane_log_lines_left_out_total": {"event"},
+    "binlane_spans_exported_total": set(),
+    "binlane_spans_dropped_total": {"reason"},
     "binlane_info": {"version"},
 }
 """The public promise, written out: dashboards and alerts rest on it."""
@@ -190,6 +194,8 @@ def metrics() -> Metrics:
     metrics.commit("kafka", "success")
     metrics.rebalance("assign")
     metrics.backpressure(0.25)
+    metrics.spans_exported(3)
+    metrics.spans_dropped("queue_full", 2)
     metrics.handler_times(0).observe("spark", 0.02)
     return metrics
 

@@ -4,6 +4,7 @@
 
 docs/metrics.md: its table, from the definitions of the metrics.
 docs/command-line.md: what `--help` of every command says.
+docs/log-events.md: the events that the code logs, with what tools/log_events.yaml says of them.
 k8s/components/monitoring/prometheus-rule.yaml: the rules of deploy/alerts.yml, as the Prometheus operator
 takes them.
 """
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import command_line_page
+import log_events
 
 from worker.observing.metric_definitions import markdown_table
 
@@ -55,6 +57,7 @@ def metrics_page(root: Path) -> str:
 GENERATED: dict[str, Callable[[Path], str]] = {
     METRICS: metrics_page,
     COMMAND_LINE: lambda root: command_line_page.page(),
+    "docs/log-events.md": lambda root: log_events.page(),
     "k8s/components/monitoring/prometheus-rule.yaml": prometheus_rule,
 }
 """{file: what makes its text of a project's folder}"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -43,8 +44,8 @@ class PassingOver:
             _bound(self._totals)
         if len(str(total)) == len(str(before)) and before:
             return
-        tell = self._log.warning if before else self._log.info
-        tell(
+        self._log.log(
+            logging.WARNING if before else logging.INFO,
             "changes_passed_over",
             table=table,
             handler=handler,

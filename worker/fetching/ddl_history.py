@@ -113,7 +113,7 @@ class DDLHistory:
                 place = (cast(str, message.topic()), cast(int, message.partition()))
                 error, offset = message.error(), cast(int, message.offset())
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    log.warning("kafka_error", error=error.str(), topic=place[0])
+                    log.error("kafka_error", error=error.str(), topic=place[0])
                     self._error = error.str()
                     look_at = min(look_at, quiet + _REFUSED_SECONDS)
                     continue

@@ -63,8 +63,11 @@ def until_answered(
         try:
             return ask()
         except (KafkaException, CheckpointError) as error:
-            event = "checkpoint_store_away" if isinstance(error, StoreAway) else "kafka_does_not_answer"
-            log.error(event, error=str(error), hint="trying again")
+            log.error(
+                "checkpoint_store_away" if isinstance(error, StoreAway) else "kafka_does_not_answer",
+                error=str(error),
+                hint="trying again",
+            )
             stopping.wait(_ASK_AGAIN_SECONDS)
     raise Stopping
 

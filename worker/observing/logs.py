@@ -12,15 +12,22 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from handlers.logs import get_logger
+from worker.observing.log_limits import LogLimits
 from worker.observing.visible_text import visible
 
-__all__ = ["configure", "get_logger", "listen", "log_unhandled"]
+__all__ = ["LIMITS", "configure", "get_logger", "listen", "log_unhandled", "tell_left_out"]
 
 Redact = Callable[[str], str]
 Listener = Callable[[str, EventDict], None]
 
+_LEVELS = {"exception": "error", "warn": "warning", "fatal": "critical"}
+"""Methods of a logger that are no names of levels."""
+
 # They tell of every call at info; only what goes wrong matters here.
 _TALKATIVE = ("py4j", "httpx", "httpcore")
+
+LIMITS = LogLimits()
+"""Of this process: what is told of events that come with every record."""
 
 _listeners: tuple[Listener, ...] = ()
 
@@ -74,6 +81,7 @@ def configure(
         processors=[
             _heard,
             structlog.stdlib.filter_by_level,
+            _limited,
             *shared,
             structlog.stdlib.PositionalArgumentsFormatter(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
@@ -98,6 +106,13 @@ def listen(listener: Listener) -> Callable[[], None]:
     return end
 
 
+def tell_left_out(*, all_of_it: bool = False) -> None:
+    """A line for what was left out of events that come with every record, each minute; to be called now and
+    then. `all_of_it`: also of the minute that has begun."""
+    for fields in LIMITS.due(all_of_it=all_of_it):
+        get_logger("logs").warning("lines_left_out", **fields)
+
+
 def log_unhandled(error: BaseException) -> bool:
     """Log what nobody has caught, without secrets; False when it is not known yet where to."""
     if not logging.getLogger().handlers:
@@ -110,6 +125,12 @@ def _heard(_logger: Any, method: str, event: EventDict) -> EventDict:
     for listener in _listeners:
         with suppress(Exception):  # what listens must not keep anything from being logged
             listener(method, event)
+    return event
+
+
+def _limited(_logger: Any, method: str, event: EventDict) -> EventDict:
+    if not LIMITS.admit(_LEVELS.get(method, method), event):
+        raise structlog.DropEvent
     return event
 
 

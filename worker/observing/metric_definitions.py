@@ -224,6 +224,31 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "handler",
     ),
     MetricDefinition(
+        "binlane_log_events_total",
+        "counter",
+        ("level",),
+        "Events of the worker's own log, from `logging.level` on: also those whose lines were left out.",
+    ),
+    MetricDefinition(
+        "binlane_log_lines_left_out_total",
+        "counter",
+        ("event",),
+        "Lines that the log was spared, because the same event came too often within a minute.",
+    ),
+    MetricDefinition(
+        "binlane_spans_exported_total",
+        "counter",
+        (),
+        "Spans that the collector of `tracing` has taken.",
+    ),
+    MetricDefinition(
+        "binlane_spans_dropped_total",
+        "counter",
+        ("reason",),
+        "Spans that no collector gets: `export_failed`, or `queue_full` before; `too_many` counts records "
+        "whose traces were not gone on with.",
+    ),
+    MetricDefinition(
         "binlane_info",
         "info",
         ("version",),

@@ -19,6 +19,7 @@ from prometheus_client import (
     ProcessCollector,
 )
 from prometheus_client.metrics_core import (
+    CounterMetricFamily,
     HistogramMetricFamily,
     InfoMetricFamily,
     Metric,
@@ -28,16 +29,29 @@ from prometheus_client.registry import Collector
 from worker import __version__
 from worker.observing.handler_metrics import HandlerMeters
 from worker.observing.histogram import HandlerTimes, merge
+from worker.observing.log_limits import STORMY, LogLimits
+from worker.observing.logs import LIMITS
 from worker.observing.metric_definitions import definition
 from worker.observing.status import Look
 from worker.observing.status_metrics import of_status
 from worker.observing.table_labels import MAX_TABLE_LABELS, OTHER_TABLES, TableLabels
 
-__all__ = ["MAX_TABLE_LABELS", "OTHER_TABLES", "CommitResult", "Metrics", "RebalanceKind", "ReloadResult"]
+__all__ = [
+    "MAX_TABLE_LABELS",
+    "OTHER_TABLES",
+    "CommitResult",
+    "DropReason",
+    "Metrics",
+    "RebalanceKind",
+    "ReloadResult",
+]
 
 CommitResult = Literal["success", "failure"]
 ReloadResult = Literal["success", "refused"]
 RebalanceKind = Literal["assign", "revoke", "lost"]
+DropReason = Literal["queue_full", "export_failed", "too_many"]
+
+_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 class Metrics:
@@ -46,9 +60,10 @@ class Metrics:
     Every method may be called from any thread.
     """
 
-    def __init__(self, version: str = __version__) -> None:
+    def __init__(self, version: str = __version__, log_limits: LogLimits = LIMITS) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self._version = version
+        self._log_limits = log_limits
         self._look: Callable[[], Look] | None = None
         self.tables = TableLabels(MAX_TABLE_LABELS)
         self.handlers = HandlerMeters(self.tables)
@@ -66,6 +81,8 @@ class Metrics:
         self._commits = _counter("binlane_commits_total")
         self._rebalances = _counter("binlane_rebalances_total")
         self._reloads = _counter("binlane_reloads_total")
+        self._exported = _counter("binlane_spans_exported_total")
+        self._dropped = _counter("binlane_spans_dropped_total")
         self._last_reload = _gauge("binlane_last_reload_successful")
         self._last_reload.set(1)
         self._last_commit = _gauge("binlane_last_commit_timestamp_seconds")
@@ -78,6 +95,8 @@ class Metrics:
             self._reloads.labels(result)
         for kind in ("assign", "revoke", "lost"):
             self._rebalances.labels(kind)
+        for reason in ("queue_full", "export_failed", "too_many"):
+            self._dropped.labels(reason)
 
         self.registry.register(_Scrape(self._collect))
         ProcessCollector(registry=self.registry)
@@ -125,6 +144,12 @@ class Metrics:
     def backpressure(self, seconds: float) -> None:
         self._backpressure.inc(seconds)
 
+    def spans_exported(self, spans: int) -> None:
+        self._exported.inc(spans)
+
+    def spans_dropped(self, reason: DropReason, spans: int = 1) -> None:
+        self._dropped.labels(reason).inc(spans)
+
     def handler_times(self, lane: int) -> HandlerTimes:
         """The times of one lane, always the same object; to be written by that lane's thread alone."""
         with self._times_lock:
@@ -142,6 +167,10 @@ class Metrics:
             times.add_metric([handler], histogram.cumulative(), histogram.total)
             self._handler_failures.labels(handler)
         yield times
+
+        levels, left_out = self._log_limits.counts()
+        yield _told("binlane_log_events_total", dict.fromkeys(_LEVELS, 0) | levels)
+        yield _told("binlane_log_lines_left_out_total", dict.fromkeys(STORMY, 0) | left_out)
 
         look = None if self._look is None else self._look()
         status = look.status if look is not None else None
@@ -163,6 +192,8 @@ class Metrics:
             self._commits,
             self._rebalances,
             self._reloads,
+            self._exported,
+            self._dropped,
             self._last_reload,
             self._last_commit,
         )
@@ -187,6 +218,15 @@ class _Scrape(Collector):
 def _counter(name: str) -> Counter:
     entry = definition(name)
     return Counter(entry.family, entry.help, entry.labels, registry=None)
+
+
+def _told(name: str, counts: dict[str, int]) -> CounterMetricFamily:
+    """A counter that is kept elsewhere, {its label: count}."""
+    entry = definition(name)
+    family = CounterMetricFamily(entry.family, entry.help, labels=entry.labels)
+    for label, count in counts.items():
+        family.add_metric([label], count)
+    return family
 
 
 def _gauge(name: str) -> Gauge:

@@ -286,5 +286,10 @@ class Committer(threading.Thread):
         # The text of a CheckpointError says it all; anything else needs its place in the code.
         exc_info = None if isinstance(error, CheckpointError) else error
         # In most rebalances of a busy worker one commit comes too late, and the next one covers it.
-        level = logging.INFO if isinstance(error, GroupMovedOn) else logging.ERROR
-        log.log(level, "checkpoint_failed", store=store, error=told, exc_info=exc_info)
+        log.log(
+            logging.INFO if isinstance(error, GroupMovedOn) else logging.ERROR,
+            "checkpoint_failed",
+            store=store,
+            error=told,
+            exc_info=exc_info,
+        )

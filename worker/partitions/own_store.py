@@ -80,7 +80,7 @@ def opened(store: OwnStore, *, stopping: threading.Event, seconds: float, clock:
                 raise
             if not told:
                 told = True
-                log.warning("checkpoint_store_away", store=store.name, error=str(error), hint="trying again")
+                log.error("checkpoint_store_away", store=store.name, error=str(error), hint="trying again")
             stopping.wait(_AGAIN_SECONDS)
         else:
             return

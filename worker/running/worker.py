@@ -13,13 +13,13 @@ from confluent_kafka import KafkaException
 
 from handlers import StopWorker
 from handlers.hanging_calls import Bounded, GivenUp
-from handlers.logs import get_logger
 from offsets.stores import CheckpointError
 from worker.attempts.backoff import describe
 from worker.certificate import Certificate, CertificateError
 from worker.configuration import Configuration
 from worker.fetching.routing import UndecodableHalt
 from worker.http.listening import ListenError
+from worker.observing import logs
 from worker.observing.status import WorkerState
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.partitions.own_store import opened
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker"]
 
-log = get_logger("worker")
+log = logs.get_logger("worker")
 
 _STUCK_SECONDS = 60.0
 _WATCH_SECONDS = 0.5
@@ -260,6 +260,7 @@ class Worker:
         slow_calls = SlowCalls(self.components.calls, self._clock)
         while not self._stop.wait(_WATCH_SECONDS):
             slow_calls.look()
+            logs.tell_left_out()
             self._garbage.look()
             if self._overview is not None:
                 self._overview.look()
@@ -284,14 +285,11 @@ class Worker:
         log.info("draining", shutdown_timeout=self._configuration.shutdown_timeout)
         clean, halted = self._draining.run(self._configuration, began=began)
         self._state = "stopped"
+        logs.tell_left_out(all_of_it=True)
         code = 0 if clean and self._error is None and not halted else 1
         self._last_resort.code = code
-        log.info(
-            "stopped",
-            exit_code=code,
-            error=describe(self._error) if self._error else None,
-            halted_tables=halted or None,
-        )
+        error = describe(self._error) if self._error else None
+        log.info("stopped", exit_code=code, error=error, halted_tables=halted or None)
         if self._http is not None:
             self._http.stop()
         if self._overview is not None:
