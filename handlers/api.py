@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
@@ -23,6 +23,7 @@ __all__ = [
     "Rejected",
     "StopWorker",
     "TargetUnavailable",
+    "TraceHeaders",
 ]
 
 Operation = Literal["insert", "update", "delete", "snapshot", "ddl", "truncate"]
@@ -65,6 +66,13 @@ class Change(msgspec.Struct, frozen=True, gc=False):
         return {column: row.get(column) for column in self.key_columns}
 
 
+class TraceHeaders(Protocol):
+    """Headers to be passed on, {name: value}."""
+
+    def of_batch(self) -> Mapping[str, str]: ...
+    def of_record(self, topic: str, partition: int, offset: int) -> Mapping[str, str]: ...
+
+
 class Batch:
     """Consecutive changes of one table, in source order."""
 
@@ -79,7 +87,11 @@ class Batch:
         "shard",
         "table",
         "topic_ids",
+        "traced_by",
     )
+
+    traced_by: TraceHeaders
+    """What tells `trace_headers`; only there where the worker traces."""
 
     def __init__(
         self,
@@ -122,6 +134,23 @@ class Batch:
         if callable(self._positions):
             self._positions = self._positions()
         return self._positions
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the worker traces, so that `trace_headers` may have something to tell."""
+        return hasattr(self, "traced_by")
+
+    def trace_headers(self, change: Change | None = None) -> Mapping[str, str]:
+        """`traceparent` and `tracestate` (W3C Trace Context) to be passed on with what is made of the batch,
+        or of one of its changes; empty where the worker does not trace, or the change's record has none.
+
+        In `handle` the batch's span is OpenTelemetry's current one: what is instrumented goes on with it.
+        """
+        if not self.is_traced:
+            return {}
+        if change is None:
+            return self.traced_by.of_batch()
+        return self.traced_by.of_record(change.topic, change.partition, change.offset)
 
     def __repr__(self) -> str:
         return f"Batch({self.table}, {self.records} records, attempt {self.attempt})"

@@ -143,9 +143,10 @@ class KafkaHandler(Handler):
             raise _rejected(batch, 0, told)
         messages: list[KafkaMessage] = []
         places: list[int] = []
+        traced = batch.is_traced
         for at, change in enumerate(batch.changes):
             try:
-                message = self._message(batch, change)
+                message = self._message(batch, change, traced=traced)
             except (TypeError, ValueError) as error:
                 raise _rejected(batch, at, error) from None
             if message is not None:
@@ -178,8 +179,9 @@ class KafkaHandler(Handler):
                 told = (reasons or [last])[-1].str()
                 raise TargetUnavailable(f"Kafka at {self._options.bootstrap_servers}: {told}")
 
-    def _message(self, batch: Batch, change: Change) -> KafkaMessage | None:
-        """None: a change that has no message. Raises TypeError, ValueError."""
+    def _message(self, batch: Batch, change: Change, *, traced: bool) -> KafkaMessage | None:
+        """None: a change that has no message. `traced`: pass the record's trace on. Raises TypeError,
+        ValueError."""
         row = change.after if change.after is not None else change.before
         key = None
         if row is not None and change.key_columns:
@@ -195,6 +197,8 @@ class KafkaHandler(Handler):
             ("source.table", batch.table),
             ("op", change.op),
         ]
+        if traced:
+            headers += batch.trace_headers(change).items()
         if self._options.value == "change":
             return KafkaMessage(key, line(change, batch.database, batch.name)[:-1], headers)
         if row is None:

@@ -165,6 +165,7 @@ class WebhookHandler(Handler):
             "Content-Type": _CONTENT_TYPES[self._options.format],
             "User-Agent": "binlane",
             "Accept-Encoding": "identity",
+            **batch.trace_headers(),
             **self._options.headers,
             "Idempotency-Key": self._idempotency_key(batch, changes),
         }

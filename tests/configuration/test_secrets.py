@@ -12,7 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from worker.attempts.backoff import text_of
+from worker.configuration.checks import packages
 from worker.configuration.secrets import Secrets, is_secret_key, passwords_in
+from worker.configuration.shown import shown_settings
 
 
 @pytest.mark.parametrize(
@@ -256,3 +258,34 @@ def test_the_password_of_the_checkpoints_database_is_secret(read: Load) -> None:
     secrets = read("checkpoint: {url: 'postgresql://shop:hunt%40er2@db/shop'}").secrets
     for text in ("hunt%40er2", "no user with hunt@er2"):
         assert "er2" not in secrets.redact(text)
+
+
+def test_a_header_for_the_collector_is_secret_whatever_its_name_is(read: Load, faults: Faults) -> None:
+    text = 'tracing: {headers: {x-team: hunter22, Authorization: "Bearer ${TOKEN}"}}'
+    configuration = read(text, TOKEN="s3cr3t-word")
+    shown = configuration.secrets.redact("x-team hunter22, Bearer s3cr3t-word")
+    assert shown == "x-team ***, ***"
+    values = {each.key: each.value for each in shown_settings(configuration)}
+    assert values["tracing.headers.x-team"] == values["tracing.headers.Authorization"] == "***"
+    assert not any("hunter22" in each or "s3cr3t" in each for each in values.values())
+    [fault] = faults('tracing: {headers: {x-team: "hunter22\\nx"}}')
+    assert fault == (
+        "shop.yaml:5: tracing.headers.x-team: found ***; "
+        "allowed: what can stand in a header (ASCII, no line breaks)"
+    )
+
+
+@pytest.mark.parametrize("endpoint", ["collector:4318", "grpc://collector:4317", "http://", "http://a b"])
+def test_a_collector_is_named_by_a_url(endpoint: str, faults: Faults) -> None:
+    [fault] = faults(f"tracing: {{endpoint: '{endpoint}'}}")
+    assert fault.startswith("shop.yaml:5: tracing.endpoint: found ")
+    assert fault.endswith("allowed: a URL that begins with http:// or https://")
+
+
+def test_tracing_without_its_packages_is_told_with_what_installs_them(
+    faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    assert faults("tracing: {}") == [
+        "shop.yaml:5: tracing: its packages are not installed: pip install '.[otel]' in binlane's folder"
+    ]

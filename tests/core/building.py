@@ -87,6 +87,7 @@ def record(
     rows: int = 1,
     partition: int = 0,
     value: bytes | Literal["canal"] | None = "canal",
+    headers: list[tuple[str, bytes]] | None = None,
     **fields: Any,
 ) -> Record:
     """A record as the consumer gives it: Canal's insert of so many rows, or any other value."""
@@ -102,7 +103,8 @@ def record(
             "pkNames": ["id"],
         }
         value = json.dumps(message | fields).encode()
-    return cast(Record, Message(topic=TOPIC, partition=partition, offset=offset, value=value))
+    made = Message(topic=TOPIC, partition=partition, offset=offset, value=value, headers=headers)
+    return cast(Record, made)
 
 
 def ddl(offset: int, table: str = "orders", database: str = "shop", *, partition: int = 0) -> Record:

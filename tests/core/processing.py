@@ -29,6 +29,9 @@ NOW = {"initial_delay": 0.0, "jitter": 0.0}
 class Stage:
     """Lanes with their processors, as threads, over one partition."""
 
+    processor: Callable[..., Processor] = Processor
+    """What makes its processors."""
+
     def __init__(
         self, lanes: int = 1, *, on_undecodable: OnFailure = "halt", letters: DeadLetters | None = None
     ) -> None:
@@ -41,7 +44,7 @@ class Stage:
         self.calls = RunningCalls()
         rules = FailureRules(on_undecodable=on_undecodable, dead_letters=letters, calls=self.calls)
         self.processors = [
-            Processor(
+            type(self).processor(
                 number,
                 self.lanes,
                 self.metrics,

@@ -13,6 +13,7 @@ from worker.configuration.sections import (
     LanesRule,
     LoggingRule,
     TlsRule,
+    TracingRule,
 )
 from worker.configuration.table_rules import BatchRule, HandlerEntry, RetryRule, TableRule
 
@@ -32,5 +33,6 @@ __all__ = [
     "Secrets",
     "TableRule",
     "TlsRule",
+    "TracingRule",
     "load",
 ]

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,13 +14,15 @@ from handlers.loading.registry import HandlerTypeError, load_function, resolve, 
 from handlers.options.faults import Explanation, check_model, check_options, explain
 from worker.certificate import Certificate, CertificateError
 from worker.configuration.checks.agreement import disagreements
+from worker.configuration.checks.packages import missing_packages
 from worker.configuration.checks.spark_locations import reserved_locations, shared_locations
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
 from worker.configuration.file.document import Document, parse, typed
 from worker.configuration.file.variables import Variables
 from worker.configuration.kafka_properties import settings_faults
 from worker.configuration.model import Configuration
-from worker.configuration.secrets import MASK, SHORTEST, Secrets, is_secret_key, passwords_in
+from worker.configuration.secret_values import hidden_paths, secret_texts
+from worker.configuration.secrets import MASK, Secrets, is_secret_place
 from worker.configuration.sections import KafkaRule
 
 __all__ = ["load"]
@@ -63,7 +64,7 @@ def load(
             checker.certificate(configuration, path.absolute().parent)
     if configuration is None or document.faults:
         raise ConfigurationError(sorted(document.faults, key=lambda fault: fault.line or 0))
-    return configuration.read_from(path, checker.secrets, frozenset(_hidden_paths(document)))
+    return configuration.read_from(path, checker.secrets, frozenset(hidden_paths(document)))
 
 
 def _read(path: Path) -> str:
@@ -90,10 +91,10 @@ class _Checker:
         self._document = document
         self._data: dict[Any, Any] = document.data
         self._faulty: set[str] = {fault.path for fault in document.faults}
-        self.secrets = Secrets(_secret_texts(document))
+        self.secrets = Secrets(secret_texts(document))
         # Messages of others are cleaned of everything that came from a variable, secret or not.
         values = [value for replacement in document.replaced.values() for value in replacement.values]
-        self._everything = Secrets([*_secret_texts(document), *values])
+        self._everything = Secrets([*secret_texts(document), *values])
 
     def model(self) -> Configuration | None:
         try:
@@ -173,8 +174,9 @@ class _Checker:
             self._add(path, f"found {self._shown(path)}; {sentence}")
 
     def places(self, configuration: Configuration) -> None:
-        for path, sentence in (*shared_locations(configuration), *reserved_locations(configuration)):
-            self._add(path, sentence)
+        for find in (shared_locations, reserved_locations, missing_packages):
+            for path, sentence in find(configuration):
+                self._add(path, sentence)
 
     def _entries(self) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:
         tables = self._data.get("tables")
@@ -231,7 +233,7 @@ class _Checker:
         return sentence.replace(str(self._value(path)), MASK) if self._hidden(path) else sentence
 
     def _hidden(self, path: KeyPath) -> bool:
-        return path in self._document.replaced or (bool(path) and is_secret_key(str(path[-1])))
+        return path in self._document.replaced or is_secret_place(path)
 
     def _holds_variables(self, path: KeyPath) -> bool:
         return any(known[: len(path)] == path for known in self._document.replaced)
@@ -249,48 +251,3 @@ class _Checker:
 def _texts(mapping: Mapping[Any, Any], without: tuple[str, ...] = ()) -> dict[str, Any]:
     """The mapping as keyword arguments."""
     return {str(key): value for key, value in mapping.items() if key not in without}
-
-
-def _secret_texts(document: Document) -> Iterator[str]:
-    """What must not reach a log: texts of secret keys, of secret files, and of variables in free sections.
-
-    Keys of binlane's own (a name, an address, a level) are meant to be seen when they come from variables.
-    """
-    for path, replacement in document.replaced.items():
-        if replacement.from_file or is_secret_key(str(path[-1])) or _is_free(path):
-            yield from (value for value in replacement.values if value not in ("true", "false", "null"))
-    yield from _by_name(document.data, "")
-
-
-def _hidden_paths(document: Document) -> Iterator[KeyPath]:
-    """Values that are not shown as a whole: of secret files and, in free sections, of variables. Others hold
-    them among more text, from which they can be taken out unless they are too short for that."""
-    for path, replacement in document.replaced.items():
-        secret = replacement.from_file or is_secret_key(str(path[-1])) or _is_free(path)
-        if secret and (replacement.whole or any(len(value) < SHORTEST for value in replacement.values)):
-            yield path
-
-
-def _is_free(path: KeyPath) -> bool:
-    return (
-        path[:2] == ("kafka", "properties")
-        or path[0] == "spark"
-        or (len(path) > 4 and path[2] == "handlers" and path[4] not in ("type", "name"))
-    )
-
-
-def _by_name(data: Any, key: str) -> Iterator[str]:
-    if isinstance(data, Mapping):
-        for name, value in data.items():
-            yield from _by_name(value, str(name))
-    elif isinstance(data, list):
-        for value in data:
-            yield from _by_name(value, key)
-    elif is_secret_key(key) and isinstance(data, str | int) and not isinstance(data, bool):
-        yield str(data)
-        # A kind of authorization before the secret: Bearer TOKEN.
-        yield from str(data).split()[1:]
-    elif isinstance(data, str):
-        for password in passwords_in(data):
-            yield password
-            yield unquote(password)

@@ -19,6 +19,7 @@ from worker.configuration.sections import (
     KafkaRule,
     LanesRule,
     LoggingRule,
+    TracingRule,
 )
 from worker.configuration.table_rules import BatchRule, OnFailure, TableRule
 from worker.configuration.values import FormatChoice
@@ -74,6 +75,8 @@ class Configuration(Section):
     """Where status, probes and metrics are served; null: nowhere."""
     logging: LoggingRule = Field(default_factory=LoggingRule)
     """What is logged, and how it looks."""
+    tracing: TracingRule | None = None
+    """Spans of what is handled, told to a collector; null: none. Needs the extra `otel`."""
     spark: dict[str, Any] = Field(default={})
     """See the Spark handler."""
 

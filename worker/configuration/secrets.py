@@ -6,10 +6,10 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote, quote_plus, unquote
 
-__all__ = ["MASK", "SHORTEST", "Secrets", "is_secret_key", "passwords_in"]
+__all__ = ["MASK", "SHORTEST", "Secrets", "is_secret_key", "is_secret_place", "passwords_in"]
 
 MASK = "***"
 
@@ -51,6 +51,15 @@ def is_secret_key(key: str) -> bool:
     return not _SECRET_WORDS.isdisjoint(words) or any(
         second == "key" and first in _BEFORE_KEY for first, second in pairs
     )
+
+
+def is_secret_place(path: Sequence[object]) -> bool:
+    """Whether what stands there, below keys and numbers, is a secret by where it stands.
+
+    >>> [is_secret_place(path) for path in (("http", "token"), ("tracing", "headers", "x-team"), ("name",))]
+    [True, True, False]
+    """
+    return path[:2] == ("tracing", "headers") or any(is_secret_key(str(key)) for key in path[-1:])
 
 
 # Up to the last @ before white space or the next URL: of one that is not escaped as it should be, too.

@@ -17,7 +17,16 @@ from handlers.options.values import (
     duration,
     size,
 )
-from worker.configuration.values import AccessToken, DatabaseUrl, FilePath, Initial, TopicName, TopicPattern
+from worker.configuration.values import (
+    AccessToken,
+    DatabaseUrl,
+    FilePath,
+    HeaderValue,
+    HttpUrl,
+    Initial,
+    TopicName,
+    TopicPattern,
+)
 
 __all__ = [
     "CheckpointRule",
@@ -29,6 +38,7 @@ __all__ = [
     "LoggingRule",
     "Section",
     "TlsRule",
+    "TracingRule",
 ]
 
 
@@ -134,3 +144,19 @@ class LoggingRule(Section):
     """The least severe level that is logged."""
     format: Literal["auto", "json", "console"] = "auto"
     """auto: coloured lines on a terminal, JSON elsewhere."""
+
+
+class TracingRule(Section):
+    """Spans of what is handled, told to a collector (OpenTelemetry, OTLP over HTTP)."""
+
+    endpoint: HttpUrl | None = None
+    """The collector's URL, http://collector:4318 say; null: as OTEL_EXPORTER_OTLP_ENDPOINT tells, else
+    http://localhost:4318."""
+    headers: dict[str, HeaderValue] = Field(default={})
+    """What each request to it has beside, such as Authorization; secret, whatever their names are."""
+    sample_ratio: float | None = Field(default=None, ge=0, le=1)
+    """The share of batches that are traced; null: as OTEL_TRACES_SAMPLER tells, else 0.01."""
+    records_per_second: int = Field(default=100, ge=0)
+    """So many records, at most, whose own traces (header traceparent) are gone on with each second."""
+    timeout: PositiveDuration = duration("10s")
+    """How long the collector may take for a request."""

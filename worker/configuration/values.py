@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     PlainValidator,
@@ -23,6 +24,8 @@ __all__ = [
     "DatabaseUrl",
     "FilePath",
     "FormatChoice",
+    "HeaderValue",
+    "HttpUrl",
     "Initial",
     "StartOffsets",
     "TopicName",
@@ -34,6 +37,7 @@ StartOffsets = dict[str, dict[int, int]]
 """{topic: {partition: offset}}."""
 
 _TOKEN_PATTERN = "^[!-~]{16,}$"
+_HEADER_PATTERN = "^[ -~]*$"
 _INITIAL = "earliest, latest, an ISO 8601 time, or a mapping {topic: {partition: offset}}"
 _OFFSETS = "a mapping of partitions to offsets, such as {0: 1200, 1: 0}"
 
@@ -133,6 +137,23 @@ def _path(value: object) -> Path:
     raise not_allowed("the path of a folder")
 
 
+def _http_url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not value.isascii() or any(each.isspace() for each in value):
+        raise not_allowed("a URL that begins with http:// or https://")
+    return value
+
+
+def _header_value(value: str) -> str:
+    if re.fullmatch(_HEADER_PATTERN, value) is None:
+        raise not_allowed("what can stand in a header (ASCII, no line breaks)")
+    return value
+
+
 _name_schema = {"enum": list(FORMATS), "type": "string"}
 
 TopicPattern = Annotated[str, PlainValidator(lambda value: text(value, _topic_pattern))]
@@ -180,3 +201,13 @@ DatabaseUrl = Annotated[
     WithJsonSchema({"type": "string", "pattern": "^[a-z]+(\\+[a-z]+)?://"}),
 ]
 FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
+HttpUrl = Annotated[
+    str,
+    PlainValidator(lambda value: text(value, _http_url)),
+    WithJsonSchema({"type": "string", "pattern": "^https?://"}),
+]
+HeaderValue = Annotated[
+    str,
+    PlainValidator(lambda value: text(value, _header_value)),
+    WithJsonSchema({"type": "string", "pattern": _HEADER_PATTERN}),
+]

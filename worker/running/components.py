@@ -21,7 +21,6 @@ from worker.configuration.kafka_properties import admin_settings, consumer_setti
 from worker.dead_letters.writing import DEAD_LETTER_TARGET, DeadLetters
 from worker.fetching.ddl_history import DDLHistory
 from worker.fetching.fetcher import Fetcher
-from worker.fetching.routing import Router
 from worker.fetching.source_order import SourceOrder, ends_told_by
 from worker.formats.choice import FormatChoice
 from worker.kafka.brokers import Brokers
@@ -39,10 +38,10 @@ from worker.partitions.refetching import Refetching
 from worker.partitions.starts import Starts
 from worker.partitions.whole_share import WholeShare
 from worker.processing.failures import FailureRules
-from worker.processing.processor import Processor
 from worker.processing.slow_calls import RunningCalls
 from worker.running.ending import KAFKA_SECONDS
 from worker.running.handlers.handler_set import HandlerSet
+from worker.running.traced import processors, routers, saved, tracing_of
 from worker.stuck.stuck_heads import StuckHeads
 from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignments
@@ -71,6 +70,7 @@ class Components:
         """
         lanes, checkpoint = configuration.lanes, configuration.checkpoint
         self.metrics = Metrics()
+        self.tracing = tracing_of(configuration, self.metrics)
         self.assignments = Assignments()
         self.handlers = HandlerSet(
             configuration,
@@ -110,7 +110,7 @@ class Components:
             on_undecodable=configuration.on_undecodable, dead_letters=self.dead_letters, calls=self.calls
         )
         self._processor = partial(
-            Processor,
+            processors(self.tracing),
             lanes=self.lanes,
             metrics=self.metrics,
             rules=rules,
@@ -133,7 +133,7 @@ class Components:
             fail=fail,
             finished_map=self.finished_map,
             membership=self.membership,
-            **({} if journal is None else {"journal": Journaling(journal, self.metrics)}),
+            **saved(self.tracing, None if journal is None else Journaling(journal, self.metrics)),
         )
         self.kafka.sending = self.committer.sending
         formats = FormatChoice(configuration.format, configuration.json_layout, configuration.debezium)
@@ -187,7 +187,9 @@ class Components:
             consumer,
             list(dict.fromkeys([*configuration.kafka.topics, *configuration.kafka.ddl_topics])),
             assignments=self.assignments,
-            router=Router(self.book, self.metrics, on_undecodable=configuration.on_undecodable),
+            router=routers(self.tracing)(
+                self.book, self.metrics, on_undecodable=configuration.on_undecodable
+            ),
             rebalancer=self.rebalancer,
             refetching=self.refetching,
             lanes=self.lanes,

@@ -21,6 +21,7 @@ log = get_logger("worker")
 
 _LOOK_SECONDS = 0.01
 _MAP_SECONDS = 2.0
+_TRACING_SECONDS = 4.0
 
 Answer = TypeVar("Answer")
 
@@ -65,6 +66,9 @@ class Draining:
             # Leaving the group commits once more: what Kafka refused in a rebalance it may have taken then.
             clean = clean and self._components.committer.in_kafka and not fetcher.is_alive()
         self._part("map", _MAP_SECONDS, self._close_map)
+        if (tracing := self._components.tracing) is not None:
+            with contextlib.suppress(Exception):  # spans are no reason to end with another exit code
+                Bounded("stop-tracing", tracing.close).within(_TRACING_SECONDS)
         return self._close_handlers() and clean, halted
 
     def finish(self, seconds: float) -> tuple[bool, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from handlers import Batch, Change
 from handlers.rows import with_own_rows
@@ -40,9 +40,13 @@ class Work:
         "runs",
         "shortened",
         "table",
+        "trace",
         "tried_again",
         "unit",
     )
+
+    trace: Any
+    """Its trace, given by a processor that traces; else there is none, and nothing asks."""
 
     def __init__(self, unit: Unit, chunks: list[Chunk], records: int, size: int) -> None:
         self.unit = unit

@@ -1,0 +1,61 @@
+"""Which values of a configuration file are secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from worker.configuration.faults import KeyPath
+from worker.configuration.file.document import Document
+from worker.configuration.secrets import SHORTEST, is_secret_key, is_secret_place, passwords_in
+
+__all__ = ["hidden_paths", "secret_texts"]
+
+
+def secret_texts(document: Document) -> Iterator[str]:
+    """What must not reach a log: texts of secret keys, of secret files, and of variables in free sections.
+
+    Keys of binlane's own (a name, an address, a level) are meant to be seen when they come from variables.
+    """
+    for path, replacement in document.replaced.items():
+        if replacement.from_file or is_secret_place(path) or _is_free(path):
+            yield from (value for value in replacement.values if value not in ("true", "false", "null"))
+    yield from _by_name(document.data, "")
+    match document.data.get("tracing"):
+        case {"headers": dict(headers)}:
+            yield from _by_name(list(headers.values()), "authorization")
+
+
+def hidden_paths(document: Document) -> Iterator[KeyPath]:
+    """Values that are not shown as a whole: of secret files and, in free sections, of variables. Others hold
+    them among more text, from which they can be taken out unless they are too short for that."""
+    for path, replacement in document.replaced.items():
+        secret = replacement.from_file or is_secret_place(path) or _is_free(path)
+        if secret and (replacement.whole or any(len(value) < SHORTEST for value in replacement.values)):
+            yield path
+
+
+def _is_free(path: KeyPath) -> bool:
+    return (
+        path[:2] == ("kafka", "properties")
+        or path[0] == "spark"
+        or (len(path) > 4 and path[2] == "handlers" and path[4] not in ("type", "name"))
+    )
+
+
+def _by_name(data: Any, key: str) -> Iterator[str]:
+    if isinstance(data, Mapping):
+        for name, value in data.items():
+            yield from _by_name(value, str(name))
+    elif isinstance(data, list):
+        for value in data:
+            yield from _by_name(value, key)
+    elif is_secret_key(key) and isinstance(data, str | int) and not isinstance(data, bool):
+        yield str(data)
+        # A kind of authorization before the secret: Bearer TOKEN.
+        yield from str(data).split()[1:]
+    elif isinstance(data, str):
+        for password in passwords_in(data):
+            yield password
+            yield unquote(password)

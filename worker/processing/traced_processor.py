@@ -1,0 +1,135 @@
+"""A processor that tells what it does with each batch: another class, so that the plain one pays nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from handlers import Batch
+from worker.attempts.retry_and_split import HandlerRun
+from worker.attempts.steps import Caller
+from worker.lanes.lanes import Lanes
+from worker.observing.metrics import Metrics
+from worker.processing.failures import FailureRules, Failures
+from worker.processing.processor import Outcome, Processor
+from worker.tracing.attributes import Attributes
+from worker.tracing.batches import BatchTrace
+from worker.tracing.tracing import Tracing
+from worker.units.work import Work
+
+__all__ = ["TracedProcessor"]
+
+
+class TracedProcessor(Processor):
+    """Spans are begun and ended beside what a processor does; none of it changes what becomes of a batch."""
+
+    def __init__(
+        self,
+        number: int,
+        lanes: Lanes,
+        metrics: Metrics,
+        *,
+        tracing: Tracing,
+        rules: FailureRules,
+        clock: Callable[[], float],
+        **more: Any,
+    ) -> None:
+        super().__init__(number, lanes, metrics, rules=rules, clock=clock, **more)
+        self._tracing = tracing
+        self._failures = TracedFailures(tracing, rules, lanes, metrics, clock)
+
+    def _work(self, work: Work) -> Work | None:
+        trace = self._tracing.begin(work)
+        if trace is None:
+            return super()._work(work)
+        try:
+            done = super()._work(work)
+        except BaseException as error:
+            trace.end("stopped", self._tracing.fault(error))
+            raise
+        if done is not None:
+            self._tracing.finished(trace)
+        return done
+
+    def _decoded(self, work: Work) -> Work | None:
+        trace = _of(work)
+        begun = time.time_ns()
+        prepared = super()._decoded(work)
+        if trace is None:
+            return prepared
+        trace.decoded(begun, time.time_ns())
+        if prepared is None:
+            trace.end("undecodable")
+        elif prepared is not work:
+            prepared.trace = trace
+            trace.narrowed(prepared.chunks, prepared.records)
+        return prepared
+
+    def _try_alone(self, work: Work) -> list[Outcome] | None:
+        return self._step(work)  # each call by way of the failures, which trace it
+
+    def _spread(self, work: Work) -> None:
+        trace = _of(work)
+        super()._spread(work)
+        if trace is not None:
+            trace.end("spread")
+
+
+class TracedFailures(Failures):
+    """Tells a batch's trace what happens on its way."""
+
+    def __init__(
+        self,
+        tracing: Tracing,
+        rules: FailureRules,
+        lanes: Lanes,
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(rules, lanes, metrics, clock)
+        self._tracing = tracing
+
+    def call(self, work: Work, run: Caller, batch: Batch) -> None:
+        trace = _of(work)
+        if trace is None:
+            super().call(work, run, batch)
+            return
+        with trace.attempt(run.name, batch):
+            super().call(work, run, batch)
+
+    def skipped(self, work: Work, handler: str, place: int, error: BaseException) -> None:
+        super().skipped(work, handler, place, error)
+        self._event(work, "skipped", handler, error)
+
+    def dead_letter(self, work: Work, handler: str, place: int, error: BaseException, attempts: int) -> None:
+        super().dead_letter(work, handler, place, error, attempts)
+        self._event(work, "dead_letter", handler, error)
+
+    def retried(self, work: Work, failing: list[HandlerRun], delay: float, reason: str) -> None:
+        super().retried(work, failing, delay, reason)
+        trace = _of(work)
+        if trace is not None:
+            names = [run.name for run in failing]
+            trace.event("retry", {"binlane.handlers": names, "binlane.delay_seconds": round(delay, 3)})
+
+    def halted(self, work: Work, position: str, reason: str) -> None:
+        super().halted(work, position, reason)
+        trace = _of(work)
+        if trace is not None:
+            trace.end("halted", self._tracing.fault(RuntimeError(reason)))
+
+    def _event(self, work: Work, name: str, handler: str, error: BaseException) -> None:
+        trace = _of(work)
+        if trace is not None:
+            fault = self._tracing.fault(error)
+            told: Attributes = {
+                "binlane.handler": handler,
+                "exception.type": fault.kind,
+                "exception.message": fault.text,
+            }
+            trace.event(name, told)
+
+
+def _of(work: Work) -> BatchTrace | None:
+    return getattr(work, "trace", None)

@@ -1,0 +1,75 @@
+"""The parts of a worker that traces in place of the plain ones; without tracing nothing of it is imported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from offsets.types import Checkpoint
+from worker.configuration import Configuration, Secrets
+from worker.fetching.routing import Router
+from worker.observing.metrics import Metrics
+from worker.processing.processor import Processor
+from worker.units.assigned_partition import Assignment
+
+if TYPE_CHECKING:
+    from worker.tracing.tracing import Tracing
+
+__all__ = ["processors", "routers", "saved", "tracing_of"]
+
+Saved = Callable[[Mapping[Assignment, Checkpoint]], None]
+
+
+def tracing_of(configuration: Configuration, metrics: Metrics) -> Tracing | None:
+    """None: nothing is traced, as `tracing` or OTEL_SDK_DISABLED say."""
+    if configuration.tracing is None:
+        return None
+    from worker.tracing.provider import header_values, is_disabled  # noqa: PLC0415  # its packages are an extra's
+    from worker.tracing.tracing import Tracing  # noqa: PLC0415
+
+    if is_disabled(os.environ):
+        return None
+    configuration.secrets.learn(Secrets(header_values(os.environ)))
+    tracing = Tracing(
+        configuration.tracing,
+        metrics,
+        worker=configuration.name,
+        group=configuration.kafka.group_id,
+        redact=configuration.secrets.redact,
+        environment=os.environ,
+    )
+    tracing.share()
+    return tracing
+
+
+def processors(tracing: Tracing | None) -> Callable[..., Processor]:
+    """What makes a processor."""
+    if tracing is None:
+        return Processor
+    from worker.processing.traced_processor import TracedProcessor  # noqa: PLC0415
+
+    return partial(TracedProcessor, tracing=tracing)
+
+
+def routers(tracing: Tracing | None) -> Callable[..., Router]:
+    """What makes the router."""
+    if tracing is None:
+        return Router
+    from worker.fetching.timed_router import TimedRouter  # noqa: PLC0415
+
+    return partial(TimedRouter, fetch_times=tracing.fetch_times)
+
+
+def saved(tracing: Tracing | None, journal: Saved | None) -> dict[str, Saved]:
+    """Whom the committer tells what it has saved, as its argument `journal`."""
+    told: list[Saved] = [each for each in (journal, None if tracing is None else tracing.committed) if each]
+    if len(told) < 2:
+        return dict(zip(["journal"], told, strict=False))
+
+    def both(found: Mapping[Assignment, Checkpoint]) -> None:
+        for each in told:
+            each(found)
+
+    return {"journal": both}
