@@ -1,7 +1,7 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run demo stack test simulate storm soak soak-hour api-server mutations servers class-archive lint audit dist image bench clean
+.PHONY: help setup setup-run demo stack test simulate storm soak soak-hour api-server mutations servers class-archive docs lint audit dist image bench clean
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. One more than processors,
 # since half of their time is waiting for brokers, databases and processes. One that dies ends the run: with another in
@@ -65,6 +65,9 @@ lint: setup ## style, types, who imports whom, scripts and the deployment's file
 	@lint-imports --no-logo --no-cache
 	@if command -v shellcheck >/dev/null; then shellcheck tools/*.sh .ci/run; fi
 	@if [ -f tools/check_deployment.py ]; then python tools/check_deployment.py; fi
+
+docs: setup ## the documentation as a site in build/site; fails for a broken link or a page without a place
+	@PYTHONPATH=tools python -m docs_site
 
 audit: setup ## look the pinned Python packages up in PyPI's advisories (needs PyPI itself)
 	@tools/audit.sh

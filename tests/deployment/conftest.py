@@ -22,6 +22,6 @@ def shipped(tmp_path: Path) -> Path:
     for name in ("deploy", "k8s", "examples"):
         shutil.copytree(ROOT / name, root / name)
     (root / "docs").mkdir()
-    for name in ("command-line.md", "log-events.md", "metrics.md"):
+    for name in ("command-line.md", "configuration-keys.md", "log-events.md", "metrics.md"):
         shutil.copy(ROOT / "docs" / name, root / "docs")
     return root

@@ -1,0 +1,64 @@
+"""Every snippet has a check that knows its language; what no test can run says why."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from documentation.blocks import Block, blocks, each
+
+from handlers.spark.runtime import jars
+from handlers.sql import marks
+
+CHECKED = {
+    "": "test_snippets_shell.py",
+    "sh": "test_snippets_shell.py",
+    "yaml": "test_snippets_yaml.py",
+    "python": "test_snippets_python.py",
+    "json": "below",
+    "sql": "below",
+    "dockerfile": "below",
+}
+NOT_RUN = {
+    "text": "is no command: a drawing, or what a command prints",
+    "console": "is what another program shows (a database's prompt), or binlane, whose line the commands' test checks",
+    "properties": "is for Debezium and Maxwell, which do not run here; tests/data has what they wrote with it",
+}
+
+
+def test_every_language_has_a_check_or_a_reason() -> None:
+    found = {block.language for block in blocks()}
+    assert found == {*CHECKED, *NOT_RUN}
+
+
+@pytest.mark.parametrize("block", each(blocks("json")))
+def test_json_is_json(block: Block) -> None:
+    values = [json.loads(block.text)] if "\n " in block.text else list(map(json.loads, block.text.splitlines()))
+    assert values
+
+
+def test_the_statement_upon_marks_deletes_them(tmp_path: Path) -> None:
+    [block] = blocks("sql")
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/marks.db")
+    marks._table("binlane_marks", None).metadata.create_all(engine)
+    with sqlite3.connect(tmp_path / "marks.db") as connection:
+        deleted = connection.execute(block.text)
+        assert deleted.rowcount == 0
+
+
+def test_the_image_with_a_connector_calls_what_is_there() -> None:
+    [block] = blocks("dockerfile")
+    [code] = re.findall(r'python -c "(.*?)"', block.text)
+    [call] = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    assert ast.unparse(call.func) == f"{jars.resolve.__module__}.{jars.resolve.__name__}"
+    assert [keyword.arg for keyword in call.keywords] == ["kind"]
+
+
+def test_the_connect_server_gets_the_delta_that_binlane_uses() -> None:
+    [line] = [block.text for block in blocks("sh") if "start-connect-server" in block.text]
+    assert f":{jars.DELTA_VERSION} " in line

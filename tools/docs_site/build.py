@@ -1,0 +1,57 @@
+"""Builds the site, and fails for whatever a reader would stumble over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from docs_site.checks import faults
+from docs_site.pages import Layout
+
+__all__ = ["SiteError", "build"]
+
+
+class SiteError(Exception):
+    """The site cannot be used; the text has a line for each fault."""
+
+
+def build(root: Path, folder: Path) -> int:
+    """Build the project's site into `folder`, anew; how many pages it has.
+
+    Raises SiteError: a page outside of the navigation, a broken link, a missing part of a page, a picture without
+    words, something that is loaded from elsewhere.
+    """
+    layout = Layout(root)
+    _refuse(layout.faults())
+    with tempfile.TemporaryDirectory(prefix="binlane-site-") as name:
+        work = Path(name)
+        shutil.copy(root / "mkdocs.yml", work)
+        layout.write(work / "docs")
+        shutil.copy(Path(__file__).with_name("site.css"), work / "docs")
+        _generate(work)
+        _refuse(faults(work / "site"))
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(work / "site", folder)
+    return len(layout.pages)
+
+
+def _generate(work: Path) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).parent / "zensical", "build", "--strict"],
+        cwd=work,
+        env={**os.environ, "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SiteError(f"{done.stdout}{done.stderr}".strip())
+
+
+def _refuse(found: list[str]) -> None:
+    if found:
+        raise SiteError("\n".join(found))
