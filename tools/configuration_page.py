@@ -19,11 +19,17 @@ _HEAD = """\
 
 <!-- made by tools/generate.py -->
 
-What the model says that reads a configuration: `binlane schema` prints the same for editors. [Configuration](configuration.md)
-tells what the keys are for and how values are written (durations, sizes, patterns, variables). A key with a section of
-its own below has `section` as its type.
+What the model says that reads a configuration: `binlane schema` prints the same for editors.
+[Configuration](configuration.md) tells what the keys are for and how values are written (durations, sizes,
+patterns, variables). A key with a section of its own below has `section` as its type.
 """
-_TYPES = {"string": "text", "boolean": "true or false", "integer": "integer", "number": "number", "null": "`null`"}
+_TYPES = {
+    "string": "text",
+    "boolean": "true or false",
+    "integer": "integer",
+    "number": "number",
+    "null": "`null`",
+}
 _PATTERNS = {DURATION_PATTERN: "duration", SIZE_PATTERN: "size"}
 _TOLD_DEFAULT = re.compile(r"(?:[;.]\s*)[Dd]efault: (.+?)\.?$")
 
@@ -35,7 +41,9 @@ def page() -> str:
     """The whole page, which ends with a line break."""
     parts = [_HEAD]
     for heading, meaning, rows in sections():
-        parts.append(f"\n## {heading}\n\n{meaning}\n\n| key | type | default | meaning |\n|---|---|---|---|\n")
+        parts.append(
+            f"\n## {heading}\n\n{meaning}\n\n| key | type | default | meaning |\n|---|---|---|---|\n"
+        )
         parts += [f"| `{key}` | {kind} | {default} | {told} |\n" for key, kind, default, told in rows]
     return "".join(parts)
 
@@ -103,6 +111,10 @@ def _type(value: dict[str, Any], below: dict[str, Any]) -> str:
     if "$ref" in value:
         inner = _referred(value, below)
         return _type(inner, below) if inner and "properties" not in inner else "section"
+    return _plain_type(value, below)
+
+
+def _plain_type(value: dict[str, Any], below: dict[str, Any]) -> str:
     if "const" in value or "enum" in value:
         return ", ".join(f"`{_written(each)}`" for each in value.get("enum", [value.get("const")]))
     if value.get("pattern") in _PATTERNS:
@@ -149,5 +161,6 @@ def _prose(text: str) -> str:
     """A description as Markdown of a table's cell: only its backticks mean something."""
     spans = re.split(r"(`[^`]*`)", " ".join(text.split()))
     return "".join(
-        part if number % 2 else re.sub(r"([*\[\]\\])", r"\\\1", part.replace("<", "&lt;")) for number, part in enumerate(spans)
+        part if number % 2 else re.sub(r"([*\[\]\\])", r"\\\1", part.replace("<", "&lt;"))
+        for number, part in enumerate(spans)
     ).replace("|", "\\|")

@@ -26,8 +26,8 @@ CHECKED = {
 }
 NOT_RUN = {
     "text": "is no command: a drawing, or what a command prints",
-    "console": "is what another program shows (a database's prompt), or binlane, whose line the commands' test checks",
-    "properties": "is for Debezium and Maxwell, which do not run here; tests/data has what they wrote with it",
+    "console": "is what a program shows at its prompt; lines of binlane are checked with the other commands",
+    "properties": "is for Debezium and Maxwell; tests/data has what these wrote",
 }
 
 
@@ -38,7 +38,9 @@ def test_every_language_has_a_check_or_a_reason() -> None:
 
 @pytest.mark.parametrize("block", each(blocks("json")))
 def test_json_is_json(block: Block) -> None:
-    values = [json.loads(block.text)] if "\n " in block.text else list(map(json.loads, block.text.splitlines()))
+    values = (
+        [json.loads(block.text)] if "\n " in block.text else list(map(json.loads, block.text.splitlines()))
+    )
     assert values
 
 

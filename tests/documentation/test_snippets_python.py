@@ -1,4 +1,4 @@
-"""Every Python that the documentation shows compiles, imports what is there, and calls it as it can be called."""
+"""Every Python that the documentation shows compiles, imports what is there, and calls it as that can be."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OF_THE_READER = {"mirror": "class Mirror"}
 
 
 def imported(block: Block) -> dict[str, Any]:
-    """Each name that it imports, with what it is. Raises ImportError, and AttributeError for what is not there."""
+    """Each name that it imports, with what it is. Raises ImportError or AttributeError for none."""
     found: dict[str, Any] = {}
     for node in ast.walk(ast.parse(block.text)):
         if isinstance(node, ast.Import):
@@ -68,7 +68,9 @@ def test_it_compiles_and_calls_what_is_there(block: Block) -> None:
 def test_what_is_not_there_and_what_takes_other_arguments_is_found() -> None:
     assert len(SHOWN) >= 9
     [block] = [each for each in SHOWN if "create_views(" in each.text]
-    wrong = Block(block.page, 1, "python", block.text.replace('create_views(spark, "s3a://lake")', "create_views()"))
+    wrong = Block(
+        block.page, 1, "python", block.text.replace('create_views(spark, "s3a://lake")', "create_views()")
+    )
     assert [fault.partition(":")[0] for fault in uncallable(wrong)] == ["create_views()"]
     with pytest.raises(AttributeError):
         imported(Block(block.page, 1, "python", "from binlane.spark import curent"))

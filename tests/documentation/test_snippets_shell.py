@@ -1,4 +1,4 @@
-"""Every command that the documentation shows is one: of binlane, of make, of Python, of the tools around them."""
+"""Every command that the documentation shows is one: of binlane, make, Python, the tools around them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from checking import tool
 
 SHOWN = list(blocks("", "sh"))
 NOT_RUN = {
-    "sbin/start-connect-server.sh": "belongs to a Spark of the reader's (spark_cluster.py starts one like it)",
+    "sbin/start-connect-server.sh": "belongs to a Spark of the reader's; spark_cluster.py starts one like it",
     "printf": "writes a secret of the reader's",
 }
 """Commands that are none of the project's, and why they are not tried."""

@@ -1,4 +1,4 @@
-"""Every YAML that the documentation shows can be used: as a configuration or as a part of one, or by Kustomize."""
+"""Every YAML that the documentation shows is a configuration, a part of one, or for Kustomize."""
 
 from __future__ import annotations
 

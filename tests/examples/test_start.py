@@ -59,7 +59,9 @@ def test_the_walk_of_the_page(terminal: Terminal) -> None:
     for name, text in (("trips.jsonl", RECORDS), ("trips.yaml", CONFIGURATION), ("look.py", LOOK)):
         (folder / name).write_text(terminal.text(text))
     with (folder / "trips.yaml").open("a") as file:
-        file.write(terminal.text("http: {host: 127.0.0.1, port: 8080}\n"))  # the default, where it may be taken
+        file.write(
+            terminal.text("http: {host: 127.0.0.1, port: 8080}\n")
+        )  # the default, where it may be taken
     terminal.type(activate, *sample)
     eventually(lambda: _sent(terminal, activate, play), within=60, what="the broker takes the records")
     [check] = re.findall(r"`(binlane check \S+ --connect)`", PAGE.read_text())
@@ -70,7 +72,9 @@ def test_the_walk_of_the_page(terminal: Terminal) -> None:
     expected = shown("text", "+---")
     eventually(lambda: expected in terminal.type(activate, *query), within=90, what="the row is there")
     status, tables = look[1:]
-    assert "running" in terminal.type(activate, status.replace("status", f"status {terminal.text('localhost:8080')}"))
+    assert "running" in terminal.type(
+        activate, status.replace("status", f"status {terminal.text('localhost:8080')}")
+    )
     assert "fleet.trips" in terminal.type(activate, tables)
     assert terminal.control_c() == 0
 

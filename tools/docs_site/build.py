@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +14,8 @@ from docs_site.pages import Layout
 
 __all__ = ["SiteError", "build"]
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
 
 class SiteError(Exception):
     """The site cannot be used; the text has a line for each fault."""
@@ -22,8 +24,8 @@ class SiteError(Exception):
 def build(root: Path, folder: Path) -> int:
     """Build the project's site into `folder`, anew; how many pages it has.
 
-    Raises SiteError: a page outside of the navigation, a broken link, a missing part of a page, a picture without
-    words, something that is loaded from elsewhere.
+    Raises SiteError: a page outside of the navigation, a broken link, a missing part of a page, a picture
+    without words, something that is loaded from elsewhere.
     """
     layout = Layout(root)
     _refuse(layout.faults())
@@ -43,13 +45,14 @@ def _generate(work: Path) -> None:
     done = subprocess.run(
         [Path(sys.executable).parent / "zensical", "build", "--strict"],
         cwd=work,
-        env={**os.environ, "NO_COLOR": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        raise SiteError(f"{done.stdout}{done.stderr}".strip())
+        said = _COLOURS.sub("", f"{done.stdout}{done.stderr}")
+        # Where in its own code it gave up tells nobody anything.
+        raise SiteError(said.partition("Traceback (most recent call last)")[0].strip())
 
 
 def _refuse(found: list[str]) -> None:

@@ -12,7 +12,15 @@ from urllib.parse import unquote, urlsplit
 __all__ = ["faults"]
 
 _LOADS = {"script": "src", "img": "src", "source": "src", "iframe": "src", "video": "src", "object": "data"}
-_LINKS_THAT_LOAD = {"stylesheet", "icon", "preload", "modulepreload", "preconnect", "manifest", "dns-prefetch"}
+_LINKS_THAT_LOAD = {
+    "stylesheet",
+    "icon",
+    "preload",
+    "modulepreload",
+    "preconnect",
+    "manifest",
+    "dns-prefetch",
+}
 _OF_CSS = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"])((?:https?:)?//[^'\")\s]+)")
 
 
@@ -54,7 +62,9 @@ def faults(site: Path) -> list[str]:
     ]
     for style in sorted(site.rglob("*.css")):
         foreign = sorted(set(_OF_CSS.findall(style.read_text())))
-        found += [f"{style.relative_to(site).as_posix()}: is loaded from elsewhere: {each}" for each in foreign]
+        found += [
+            f"{style.relative_to(site).as_posix()}: is loaded from elsewhere: {each}" for each in foreign
+        ]
     return found
 
 

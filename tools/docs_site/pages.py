@@ -1,10 +1,10 @@
 """The pages of the site, laid out as the generator reads them.
 
-`docs/` is the site's root. Pages from elsewhere (CONTRIBUTING.md, examples/README.md) come beside them, under the names
-that they have in the project, and each file that a page links to becomes a page that shows it.
+`docs/` is the site's root. Pages from elsewhere (CONTRIBUTING.md, examples/README.md) come beside them, under
+the names that they have in the project, and each file that a page links to becomes a page that shows it.
 
-Pages are written for code hosts. The generator's Markdown differs in lists: what belongs to an item is indented by
-four, and a list has an empty line before it.
+Pages are written for code hosts. The generator's Markdown differs in lists (what belongs to an item is
+indented by four, and a list has an empty line before it) and in bars within a table's code.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def navigation(text: str) -> list[str]:
             for inner in entry.values() if isinstance(entry, dict) else entry:
                 yield from below(inner)
 
-    return list(below(yaml.load(text, _Loader)["nav"]))  # noqa: S506 - a SafeLoader
+    return list(below(yaml.load(text, _Loader)["nav"]))
 
 
 class Layout:
@@ -59,8 +59,15 @@ class Layout:
         docs = self._root / "docs"
         there = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")}
         return [
-            *(f"docs/{page} has no place in the navigation: put it into mkdocs.yml" for page in sorted(there - {*self.pages})),
-            *(f"mkdocs.yml: there is no page {page}" for page in self.pages if not self._source(page).exists()),
+            *(
+                f"docs/{page} has no place in the navigation: put it into mkdocs.yml"
+                for page in sorted(there - {*self.pages})
+            ),
+            *(
+                f"mkdocs.yml: there is no page {page}"
+                for page in self.pages
+                if not self._source(page).exists()
+            ),
             *(
                 f"mkdocs.yml: {page} stands in it {self.pages.count(page)} times"
                 for page in dict.fromkeys(self.pages)
@@ -94,7 +101,7 @@ class Layout:
         return path.relative_to("docs") if path.parts[0] == "docs" else path
 
     def _with_links(self, page: Path, text: str, shown: set[PurePosixPath]) -> str:
-        """The text, with links for the layout; `shown` gets the files that they lead to and that are no pages."""
+        """The text, with links for the layout; `shown` gets the files they lead to that are no pages."""
 
         def link(found: re.Match[str]) -> str:
             mark, words, target, part = found.groups(default="")
@@ -143,7 +150,7 @@ def as_the_generator_reads_it(text: str) -> str:
 
 
 def _as_html(found: re.Match[str]) -> str:
-    """Code of a table's cell, every sign of it as a number: Python-Markdown would show the bar's backslash."""
+    """Code of a table's cell, each sign as a number: Python-Markdown would show the bar's backslash."""
     text = found[1].replace("\\|", "|")
     signs = (each if each.isalnum() else f"&#{ord(each)};" for each in text)
     return f"<code>{''.join(signs)}</code>"
