@@ -115,3 +115,23 @@ def test_headers_that_are_none_are_told(check: Any, headers: Any) -> None:
     result = check({"value": INSERT, "headers": headers})
     assert "headers: " in str(result.exception or result.output)
     assert not isinstance(result.exception, TypeError)
+
+
+def test_the_format_that_a_record_has_is_named_where_another_one_is_configured(check: Any) -> None:
+    source = {
+        "connector": "mysql",
+        "db": "shop",
+        "table": "orders",
+        "ts_ms": 1,
+        "file": "b.1",
+        "pos": 4,
+        "row": 0,
+    }
+    of_debezium = {"before": None, "after": {"id": 7}, "source": source, "op": "c", "ts_ms": 2}
+    result = check(of_debezium, {"kind": "started"})
+    assert result.return_value == 1
+    named, other = [line for line in result.output.splitlines() if "undecodable as canal" in line]
+    assert named.endswith("; it can be read as debezium: is that the format?")
+    assert "it can be read" not in other
+    again = check(INSERT, format="debezium")
+    assert "; it can be read as canal: is that the format?" in again.output

@@ -13,6 +13,7 @@ from handlers import Change
 from handlers.change_json import line
 from handlers.options.matching import topics_matcher
 from worker.configuration import Configuration, ConfigurationError, Fault
+from worker.formats import registry
 from worker.formats.choice import FormatChoice, NoFormatError
 from worker.formats.decoding import decoded, explained
 from worker.formats.interface import Format, SeparateDDL, Skip, UndecodableRecord
@@ -62,7 +63,9 @@ def _show(configuration: Configuration, format_: Format, record: SampleRecord, c
         if not isinstance(found, Skip):
             decoded(format_, record, changes)
     except UndecodableRecord as fault:
-        _print(console, record, Text(f"undecodable as {format_.name}: {fault}", style="red"))
+        near = _another_format(format_, record)
+        hint = f"; it can be read as {near}: is that the format?" if near else ""
+        _print(console, record, Text(f"undecodable as {format_.name}: {fault}{hint}", style="red"))
         return "undecodable"
     if isinstance(found, Skip):
         _print(console, record, Text(f"skipped: {found.reason}", style="dim"))
@@ -80,6 +83,23 @@ def _show(configuration: Configuration, format_: Format, record: SampleRecord, c
         told = configuration.secrets.redact(_shown(change, table))
         console.print(Text(f"    {visible(told)}"), soft_wrap=True)
     return "decoded"
+
+
+def _another_format(format_: Format, record: SampleRecord) -> str | None:
+    """The first format that finds changes in a record of which `format_` makes nothing."""
+    for name in registry.names():
+        if name in (format_.name, "json"):  # JSON of one's own needs to be told where what is
+            continue
+        other = registry.get(name)
+        changes: list[Change] = []
+        try:
+            if not isinstance(explained(other, record), Skip):
+                decoded(other, record, changes)
+        except UndecodableRecord:
+            continue
+        if changes:
+            return name
+    return None
 
 
 def _shown(change: Change, table: str) -> str:
