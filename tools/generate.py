@@ -4,11 +4,8 @@
 
 docs/metrics.md: its table, from the definitions of the metrics.
 docs/command-line.md: what `--help` of every command says.
-<<<<<<< HEAD
 docs/log-events.md: the events that the code logs, with what tools/log_events.yaml says of them.
-=======
 docs/configuration-keys.md: every key, by the model of the configuration.
->>>>>>> 9543dd3 (Build the documentation as a site, with a start page, concepts in pictures, every key by the model, and each snippet tested)
 k8s/components/monitoring/prometheus-rule.yaml: the rules of deploy/alerts.yml, as the Prometheus operator
 takes them.
 """
@@ -20,11 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import command_line_page
-<<<<<<< HEAD
-import log_events
-=======
 import configuration_page
->>>>>>> 9543dd3 (Build the documentation as a site, with a start page, concepts in pictures, every key by the model, and each snippet tested)
+import log_events
 
 from worker.observing.metric_definitions import markdown_table
 
@@ -66,11 +60,8 @@ def metrics_page(root: Path) -> str:
 GENERATED: dict[str, Callable[[Path], str]] = {
     METRICS: metrics_page,
     COMMAND_LINE: lambda root: command_line_page.page(),
-<<<<<<< HEAD
     "docs/log-events.md": lambda root: log_events.page(),
-=======
     KEYS: lambda root: configuration_page.page(),
->>>>>>> 9543dd3 (Build the documentation as a site, with a start page, concepts in pictures, every key by the model, and each snippet tested)
     "k8s/components/monitoring/prometheus-rule.yaml": prometheus_rule,
 }
 """{file: what makes its text of a project's folder}"""
