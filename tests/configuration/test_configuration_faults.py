@@ -18,9 +18,9 @@ tables:
 """
 TYPES = f"{', '.join(BUILT_IN)}, or an import path such as my_package.module:MyHandler"
 KEYS = (
-    "batch, checkpoint, dead_letter, debezium, format, http, json, kafka, lanes, logging, max_ahead, "
-    "name, on_undecodable, revoke_timeout, shutdown_timeout, spark, start_timeout, stuck_after, tables, "
-    "tracing"
+    "batch, checkpoint, dead_letter, debezium, format, http, json, kafka, lanes, logging, masking, "
+    "max_ahead, name, on_undecodable, revoke_timeout, shutdown_timeout, spark, start_timeout, "
+    "stuck_after, tables, tracing"
 )
 INITIAL = "earliest, latest, an ISO 8601 time, or a mapping {topic: {partition: offset}}"
 OFFSETS = "a mapping of partitions to offsets, such as {0: 1200, 1: 0}"
@@ -161,7 +161,8 @@ def test_a_fault_of_a_section_is_told_in_one_line(faults: Faults, text: str, lin
         (
             "handler: []",
             "handler: unknown key; "
-            "allowed: batch, handlers, match, on_failure, retry, slow_after; nearest: handlers",
+            "allowed: batch, columns, deleted_column, deletes, filter, handlers, match, on_failure, retry, "
+            "slow_after; nearest: handlers",
         ),
     ],
 )

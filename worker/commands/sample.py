@@ -12,6 +12,9 @@ from rich.text import Text
 from handlers import Change
 from handlers.change_json import line
 from handlers.options.matching import topics_matcher
+from worker.column_rules.applying import bring_under
+from worker.column_rules.plan import RuleFault
+from worker.commands.review import Review
 from worker.configuration import Configuration, ConfigurationError, Fault
 from worker.formats import registry
 from worker.formats.choice import FormatChoice, NoFormatError
@@ -29,7 +32,10 @@ _SAID_BY_THE_HEADING = frozenset(("database", "table", "topic", "partition", "of
 def show_samples(configuration: Configuration, file: Path, console: Console) -> int:
     """Print, for each record: its place, table, lane, handlers and changes.
 
-    Returns 0; 1 when a record could not be decoded.
+    And for each table which columns leave, in what form.
+
+    Returns 0; 1 when a record could not be decoded or is refused by its table's rules, or when a rule names a
+    column that its tables have not.
 
     Raises:
         ConfigurationError: the file cannot be read, or a line of it is no record.
@@ -41,6 +47,7 @@ def show_samples(configuration: Configuration, file: Path, console: Console) -> 
     except SampleError as error:
         raise ConfigurationError([Fault(str(file), str(error).removeprefix(f"{file}: "))]) from None
     results: Counter[str] = Counter()
+    review = Review(configuration)
     for record in records:
         try:
             format_ = formats.of(record.topic())
@@ -50,13 +57,16 @@ def show_samples(configuration: Configuration, file: Path, console: Console) -> 
             continue
         if isinstance(format_, SeparateDDL) and has_ddl(record.topic()):
             format_.learn(record)
-        results[_show(configuration, format_, record, console)] += 1
+        results[_show(configuration, format_, record, console, review)] += 1
     told = ", ".join(f"{count} {what}" for what, count in sorted(results.items())) or "none"
     console.print(Text(f"{len(records)} records: {told}"))
-    return 1 if results["undecodable"] else 0
+    faults = review.show(console)
+    return 1 if results["undecodable"] or results["refused"] or faults else 0
 
 
-def _show(configuration: Configuration, format_: Format, record: SampleRecord, console: Console) -> str:
+def _show(
+    configuration: Configuration, format_: Format, record: SampleRecord, console: Console, review: Review
+) -> str:
     changes: list[Change] = []
     try:
         found = explained(format_, record)
@@ -78,6 +88,14 @@ def _show(configuration: Configuration, format_: Format, record: SampleRecord, c
     lane = home_lane(table, configuration.lanes.count)
     handlers = ", ".join(entry.name for entry in rule.handlers)
     alone = ", alone in its batch" if found.alone else ""
+    review.see(table, rule, changes)
+    try:
+        bring_under(
+            rule.row_rules, rule.statement_rules, changes, 0, database=found.database, table=found.table
+        )
+    except RuleFault as fault:
+        _print(console, record, Text(f"{table}: refused by its rules: {fault}", style="red"))
+        return "refused"
     _print(console, record, Text(f"{table} → lane {lane} → {handlers}{alone}"))
     for change in changes:
         told = configuration.secrets.redact(_shown(change, table))

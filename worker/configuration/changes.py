@@ -19,6 +19,7 @@ LIVE = (
     "lanes.max_records",
     "lanes.work_stealing",
     "logging.level",
+    "masking",
     "max_ahead",
     "revoke_timeout",
     "shutdown_timeout",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,6 +12,9 @@ from pydantic_core import PydanticCustomError
 
 from handlers.options.section import Section
 from handlers.options.values import Duration, PositiveDuration, duration
+from worker.column_rules.row_rules import RowRules
+from worker.column_rules.settings import MaskingRule
+from worker.column_rules.statements import StatementRules
 from worker.configuration.faults import KeyPath
 from worker.configuration.secrets import Secrets
 from worker.configuration.sections import (
@@ -65,6 +70,8 @@ class Configuration(Section):
     one is finished."""
     tables: list[TableRule] = Field(min_length=1)
     """The first match wins; an unmatched table is counted as skipped and finished."""
+    masking: MaskingRule = Field(default_factory=MaskingRule)
+    """What masks of all tables share."""
     dead_letter: DeadLetterRule | None = None
     """Where records go that cannot be handled; null: nowhere."""
     on_undecodable: OnFailure = Field(
@@ -95,7 +102,17 @@ class Configuration(Section):
 
     @model_validator(mode="after")
     def _complete_tables(self) -> Self:
-        complete = [table.model_copy(update={"batch": table.batch.over(self.batch)}) for table in self.tables]
+        complete = []
+        for number, table in enumerate(self.tables):
+            try:
+                ruled = table.ruled(self.masking.secret)
+            except ValueError as error:
+                raise ValueError(f"tables[{number}].columns.mask: {error}") from None
+            complete.append(ruled.model_copy(update={"batch": table.batch.over(self.batch)}))
+        if any(table.row_rules is not None for table in complete):
+            statements = StatementRules(partial(_row_rules_of, complete))
+            for table in complete:
+                table.among(statements)
         # Frozen for everybody else; validation is still under way.
         object.__setattr__(self, "tables", complete)
         return self
@@ -130,3 +147,9 @@ class Configuration(Section):
     def rule_for(self, table: str) -> TableRule | None:
         """The first rule that matches `table` ("database.table"); None: the table is skipped."""
         return next((rule for rule in self.tables if rule.matches(table)), None)
+
+
+def _row_rules_of(tables: Iterable[TableRule], table: str) -> RowRules | None:
+    """Of the first rule that matches `table`."""
+    rule = next((each for each in tables if each.matches(table)), None)
+    return None if rule is None else rule.row_rules

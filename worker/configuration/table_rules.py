@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 from handlers.options.matching import table_matcher
 from handlers.options.section import Section
@@ -18,6 +18,10 @@ from handlers.options.values import (
     not_allowed,
     size,
 )
+from worker.column_rules.filters import read_filter
+from worker.column_rules.row_rules import RowRules
+from worker.column_rules.settings import ColumnRules, FilterText
+from worker.column_rules.statements import StatementRules
 
 __all__ = ["BatchRule", "HandlerEntry", "OnFailure", "RetryRule", "TableRule"]
 
@@ -97,12 +101,76 @@ class TableRule(Section):
     """What happens when the attempts are used up."""
     slow_after: PositiveDuration = duration("60s")
     """A handler's call that takes longer is reported in the log, with what it is doing."""
+    columns: ColumnRules = Field(default_factory=ColumnRules)
+    """Which columns leave, under which names and in what form: for all handlers of the table."""
+    filter: FilterText | None = None
+    """A condition on the row, as in SQL's WHERE: other rows do not leave."""
+    deletes: Literal["apply", "mark", "ignore"] = "apply"
+    """What handlers see of deletes. mark: an update that sets deleted_column; ignore: nothing."""
+    deleted_column: str = Field(default="deleted_at", min_length=1)
+    """With deletes: mark; null in rows that are not deleted."""
 
     _matches: Callable[[str], bool] = PrivateAttr()
+    _row_rules: RowRules | None = PrivateAttr(default=None)
+    _statement_rules: StatementRules | None = PrivateAttr(default=None)
+    _secret: str | None = PrivateAttr(default=None)
 
     def model_post_init(self, _context: object, /) -> None:
         """Prepare the pattern once: `matches` is asked for every new table."""
         self._matches = table_matcher(self.match)
+
+    @model_validator(mode="after")
+    def _deletes_once(self) -> Self:
+        if self.deletes != "apply":
+            for entry in self.handlers:
+                if entry.type == "sql" and "deletes" in entry.options:
+                    raise ValueError(
+                        "deletes is set for the table, and for its handler sql as well: the table's is "
+                        "for all "
+                        "handlers; remove one of the two"
+                    )
+        return self
+
+    def ruled(self, secret: str | None) -> Self:
+        """This rule with its column rules ready. Raises ValueError for a hash without a secret."""
+        own = self.model_copy()
+        if not self.columns.is_empty or self.filter is not None or self.deletes != "apply":
+            is_one = not self.match.startswith("/") and not set(self.match) & set("*?[")
+            own._row_rules = RowRules(
+                self.columns,
+                filter_=None if self.filter is None else read_filter(self.filter),
+                deletes=self.deletes,
+                deleted_column=self.deleted_column,
+                secret=secret,
+                table=self.match if is_one else None,
+            )
+            own._secret = secret
+        return own
+
+    def among(self, statements: StatementRules | None) -> None:
+        """Tell it the rules of all tables; None: there are none."""
+        self._statement_rules = statements
+
+    @property
+    def row_rules(self) -> RowRules | None:
+        """What is done to its tables' changes before handlers see them; None: nothing."""
+        return self._row_rules
+
+    @property
+    def statement_rules(self) -> StatementRules | None:
+        """What is done to DDL; None: no table has column rules."""
+        return self._statement_rules
+
+    def is_as(self, other: TableRule) -> bool:
+        """Whether it says the same, with the same secret."""
+        return self.model_dump() == other.model_dump() and self._secret == other._secret
+
+    def shows_as(self, other: TableRule) -> bool:
+        """Whether handlers see the same of a change by both."""
+        keys = ("columns", "filter", "deletes", "deleted_column")
+        return self._secret == other._secret and all(
+            getattr(self, key) == getattr(other, key) for key in keys
+        )
 
     def matches(self, table: str) -> bool:
         """Whether the rule's pattern takes `table` ("database.table")."""

@@ -46,7 +46,9 @@ def rebind(work: Work) -> None:
     """Go on with the rule and the handlers that its table has now. Attempts begin anew; a handler that is
     through with it stays through, if it is still one of the table's."""
     known = list(zip(work.table.handlers, work.runs, strict=True)) if work.runs else []
-    work.table = work.unit.table
+    before, work.table = work.table, work.unit.table
+    if not (work.finished or any(run.done for run in work.runs) or work.rule.shows_as(before.rule)):
+        known = []  # nothing of it is anywhere: it is decoded anew, and shown by the rules as they are now
     work.runs = rebound(work.table.handlers, work.total, known) if known else []
 
 

@@ -16,6 +16,8 @@ from handlers.loading.registry import HandlerTypeError, OptionsError, create
 from handlers.options.matching import topics_matcher
 from handlers.rows import with_own_rows
 from worker.attempts.backoff import describe
+from worker.column_rules.applying import bring_under
+from worker.column_rules.plan import RuleFault
 from worker.configuration import Configuration, HandlerEntry
 from worker.configuration.kafka_properties import consumer_settings
 from worker.dead_letters.record import DeadLetter
@@ -99,6 +101,22 @@ class Reader:
             found = [change for change in found if change.index == letter.index]
             if not found:
                 raise ReplayFault(f"its record has no row {letter.index}")
+        has_changes = bool(found)
+        rule = self._configuration.rule_for(f"{route.database}.{route.table}")
+        try:
+            if rule is not None:
+                bring_under(
+                    rule.row_rules,
+                    rule.statement_rules,
+                    found,
+                    0,
+                    database=route.database,
+                    table=route.table,
+                )
+        except RuleFault as fault:
+            raise ReplayFault(f"column rules: {fault}") from None
+        if has_changes and not found:
+            return Plan(letter, route.database, route.table, (), skipped="the table's rules leave it out")
         own = {
             "topic": replayed_topic(letter),
             "partition": letter.place.partition,

@@ -21,8 +21,10 @@ class Table:
         "max_wait",
         "name",
         "own_rows",
+        "row_rules",
         "rule",
         "sole",
+        "statement_rules",
     )
 
     def __init__(
@@ -43,6 +45,9 @@ class Table:
         self.max_records = rule.batch.max_records
         self.max_bytes = rule.batch.max_bytes
         self.max_wait = rule.batch.max_wait
+        self.row_rules = rule.row_rules
+        """What is done to its changes when they are decoded; None: nothing."""
+        self.statement_rules = rule.statement_rules
         self.handlers = tuple(handlers)
         self.sole = len(self.handlers) == 1
         self.own_rows = any(":" in entry.type for entry in rule.handlers)

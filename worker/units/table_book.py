@@ -171,7 +171,7 @@ class TableBook:
             self.units.setdefault(table.database, {})[table.name] = unit
             pair = id(rule), id(table.rule)
             if pair not in same:
-                same[pair] = rule.model_dump() == table.rule.model_dump()
+                same[pair] = rule.is_as(table.rule)
             if handlers != table.handlers or not same[pair]:
                 changed.append((unit, Table(table.database, table.name, rule, handlers, by_row=table.by_row)))
         for unit in unmatched:

@@ -10,6 +10,7 @@ from handlers import Batch, Change
 from handlers.rows import with_own_rows
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.set_aside import SetAside
+from worker.column_rules.applying import bring_under, fault_under
 from worker.formats.decoding import LARGE, SMALL, fault_of, refuse_oversized
 from worker.formats.interface import Record, UndecodableRecord
 from worker.units.chunk import Chunk
@@ -134,6 +135,8 @@ class Work:
         self.most_bytes = most_bytes
         changes: list[Change] = []
         ends: list[int] = []
+        table = self.table
+        has_rules = table.row_rules is not None
         for chunk in self.chunks:
             if chunk.changes is not None:
                 begin = len(changes)
@@ -142,15 +145,25 @@ class Work:
                 continue
             decode = chunk.assignment.format.decode
             is_large = chunk.bytes > LARGE
+            by_rules = has_rules or (chunk.alone and table.statement_rules is not None)
             for message in chunk.messages:
                 try:
                     if is_large:
                         refuse_oversized(message, most_bytes)
                     decode(message, changes)
+                    if by_rules:
+                        bring_under(
+                            table.row_rules,
+                            table.statement_rules,
+                            changes,
+                            ends[-1] if ends else 0,
+                            database=table.database,
+                            table=table.name,
+                        )
                 # Total: what no format should raise is this record's fault, too, and stops no worker.
                 except Exception as error:
                     del changes[ends[-1] if ends else 0 :]
-                    fault = fault_of(error, message)
+                    fault = fault_under(error, message) if by_rules else fault_of(error, message)
                     if not undecodable(message, fault):
                         return len(ends), str(fault)
                 ends.append(len(changes))

@@ -12,6 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 from pyspark.sql.types import StringType, StructType
 
+from worker.column_rules.plan import ColumnPlans
+from worker.verifying.column_names import Leaving
 from worker.verifying.comparing import Difference, digest, ranges, surplus
 from worker.verifying.forms import Form, form_of
 from worker.verifying.replica import Replica
@@ -65,15 +67,24 @@ class Check:
     """`run` once, then `look_again` until that finds all equal or time is over."""
 
     def __init__(
-        self, source: Source, table: SourceTable, replica: Replica, *, chunk: int, limit: int
+        self,
+        source: Source,
+        table: SourceTable,
+        replica: Replica,
+        *,
+        chunk: int,
+        limit: int,
+        plans: ColumnPlans | None = None,
     ) -> None:
-        """`limit`: so many differences of rows without a key are kept in full."""
+        """`limit`: so many differences of rows without a key are kept in full; `plans`: the table's column
+        rules."""
         self.outcome = Outcome()
         self._source = source
         self._table = table
         self._replica = replica
         self._chunk = chunk
         self._limit = limit
+        self._plans = plans
         self._columns: Sequence[Column] = ()
         self._key: Sequence[int] = ()
         self._seen: dict[Row, set[bytes]] = {}
@@ -132,18 +143,27 @@ class Check:
     def _match(self, schema: StructType, kept_by: tuple[str, ...] | None) -> None:
         there = {each.name.lower(): each for each in schema.fields}
         columns = []
+        leaves_as = Leaving.of(self._plans, self._table.columns)
+        if kept_by is not None:
+            kept_by = leaves_as.source_names(kept_by)
         key = self._table.key if kept_by is None else kept_by
         is_key = {name.lower() for name in key}
         for name, type_ in self._table.columns.items():
-            spark = there.pop(name.lower(), None)
+            leaving = leaves_as.name_of(name)
+            if leaving is None:
+                continue
+            spark = there.pop(leaving.lower(), None)
             if spark is None:
                 self.outcome.lacking.append(name)
+                continue
+            if name in leaves_as.changed:
                 continue
             # A key's texts are compared as they are: by them both sides sort.
             source_type = (
                 _TEXT if name.lower() in is_key and isinstance(spark.dataType, StringType) else type_
             )
             columns.append(Column(name, spark.name, form_of(source_type, spark.dataType)))
+        self.outcome.notes += leaves_as.notes(there)
         if self.outcome.lacking:
             self.outcome.notes.append(f"the replica has no column {', '.join(self.outcome.lacking)}")
         if there:
@@ -156,6 +176,12 @@ class Check:
         self._columns = columns
         places = {column.source.lower(): place for place, column in enumerate(columns)}
         missing = [name for name in key if name.lower() not in places]
+        changed = [name for name in missing if name.lower() in map(str.lower, leaves_as.changed)]
+        if changed:
+            raise TooDifferent(
+                f"the column rules mask or cast the key column {changed[0]}: rows cannot be found on "
+                "both sides"
+            )
         if missing:
             raise TooDifferent(f"the key column {missing[0]} is not on both sides")
         if not columns:

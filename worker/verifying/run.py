@@ -124,9 +124,18 @@ def _compare_lake(job: _Job, lake: Lake) -> Iterator[TableReport]:
 
 def _checked(job: _Job, lake: Lake, found: Found) -> Check:
     table = job.tables[found.name]
+    rule = job.configuration.rule_for(found.name)
+    rules = None if rule is None else rule.row_rules
+    if rules is not None and (rules.filter is not None or rules.deletes != "apply"):
+        raise TooDifferent(
+            "its rule has a filter, or deletes that are not applied: the replica is not meant to hold "
+            "the source's "
+            "rows, and is not compared"
+        )
+    plans = None if rules is None else rules.plans
     for attempt in range(1, _ATTEMPTS + 1):
         replica = Replica(lake, found, with_waiting=job.with_waiting)
-        check = Check(job.source, table, replica, chunk=job.chunk, limit=job.limit)
+        check = Check(job.source, table, replica, chunk=job.chunk, limit=job.limit, plans=plans)
         try:
             check.run()
         except PySparkException as error:

@@ -24,6 +24,7 @@ def doubts(configuration: Configuration) -> Iterator[str]:
         yield from _words_of_sql(number, rule)
         yield from _twins(number, rule)
         yield from _unfilled(number, rule, configuration)
+        yield from _in_dead_letters(number, rule, configuration)
     yield from _unused_sections(configuration)
     yield from doubtful_locations(configuration)
     yield from _unreachable_warehouse(configuration)
@@ -82,6 +83,20 @@ def _unused_sections(configuration: Configuration) -> Iterator[str]:
                 f"{section} tells about records of the format {section}, and format "
                 f"({', '.join(sorted(used))}) gives no topic that one: set it there, or take {section} out"
             )
+
+
+def _in_dead_letters(number: int, rule: TableRule, configuration: Configuration) -> Iterator[str]:
+    rules, letters = rule.row_rules, configuration.dead_letter
+    if letters is None or rules is None or not (rules.plans.hides or rules.filter is not None):
+        return
+    if "dead_letter" in (rule.on_failure, configuration.on_undecodable):
+        yield (
+            f"tables[{number}] ({rule.match}) keeps columns or rows back, and its dead letters hold the "
+            "source's "
+            f"records, with all of them: let only those read {letters.topic} who may read the source's "
+            "topics, or "
+            f"set on_failure and on_undecodable to halt or skip"
+        )
 
 
 def _unfilled(number: int, rule: TableRule, configuration: Configuration) -> Iterator[str]:

@@ -1,0 +1,151 @@
+"""Operations as a statement again: what `parse` reads back as the same operations, and nothing besides.
+
+Comments, checks, indexes and options of the statement that they were read from are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from handlers.mysql.ddl.operations import (
+    AddColumn,
+    ChangeKey,
+    Column,
+    CreateTable,
+    DropColumn,
+    DropTable,
+    LoseRows,
+    ModifyColumn,
+    Operation,
+    RenameColumn,
+    RenameTable,
+    StatementError,
+    TableName,
+    TruncateTable,
+    quoted,
+)
+
+__all__ = ["net", "written"]
+
+
+def net(operations: Iterable[Operation]) -> list[Operation]:
+    """The operations of a statement with its columns' renames as the statement has them: from the names
+    before it to those after it. Columns that swap names have others for a moment, which are gone here."""
+    came_from: dict[str, str] = {}
+    kept: list[Operation] = []
+    place = None
+    for one in operations:
+        if not isinstance(one, RenameColumn):
+            kept.append(one)
+            continue
+        place = len(kept) if place is None else place
+        came_from[one.to] = came_from.pop(one.name, one.name)
+        table = one.table
+    if place is not None:
+        kept[place:place] = [RenameColumn(table, old, new) for new, old in came_from.items() if old != new]
+    return kept
+
+
+def written(operations: Sequence[Operation]) -> str:
+    """One statement that does these, as `net` gives the operations of one.
+
+    Raises StatementError for operations that no single statement does.
+    """
+    match operations:
+        case [TruncateTable(table=table)]:
+            return f"TRUNCATE TABLE {_name(table)}"
+        case [CreateTable() as create]:
+            return f"CREATE TABLE {_created(create)}"
+        case [DropTable(table=dropped), CreateTable() as create] if dropped == create.table:
+            return f"CREATE OR REPLACE TABLE {_created(create)}"
+        case [DropTable(), *_] if all(isinstance(one, DropTable) for one in operations):
+            return f"DROP TABLE {', '.join(_name(one.table) for one in operations)}"
+        case [RenameTable(), *_] if all(isinstance(one, RenameTable) for one in operations):
+            pairs = (one for one in operations if isinstance(one, RenameTable))
+            return f"RENAME TABLE {', '.join(f'{_name(one.table)} TO {_name(one.to)}' for one in pairs)}"
+        case []:
+            raise StatementError("there is nothing to write")
+    return _altered(operations)
+
+
+def _name(table: TableName) -> str:
+    return quoted(*filter(None, table))
+
+
+def _created(create: CreateTable) -> str:
+    if create.like is not None:
+        return f"{_name(create.table)} LIKE {_name(create.like)}"
+    parts = [_column(column) for column in create.columns]
+    if create.key:
+        parts.append(_primary_key(create.key))
+    return f"{_name(create.table)} ({', '.join(parts)})"
+
+
+def _primary_key(columns: Iterable[str]) -> str:
+    return f"PRIMARY KEY ({', '.join(map(quoted, columns))})"
+
+
+def _altered(operations: Sequence[Operation]) -> str:
+    first, rest = operations[0], operations
+    table, clauses = first.table, []
+    if isinstance(first, RenameTable):
+        clauses, rest = [f"RENAME TO {_name(first.to)}"], operations[1:]
+    now = first.to if isinstance(first, RenameTable) else table
+    if any(one.table != now for one in rest):
+        raise StatementError("one statement alters one table")
+    clauses += map(_clause, rest)
+    return f"ALTER TABLE {_name(table)} {', '.join(clauses)}"
+
+
+def _clause(operation: Operation) -> str:
+    match operation:
+        case LoseRows(clause=clause):
+            return clause
+        case DropColumn(name=name):
+            return f"DROP COLUMN {quoted(name)}"
+        case RenameColumn(name=name, to=to):
+            return f"RENAME COLUMN {quoted(name)} TO {quoted(to)}"
+        case AddColumn(column=column, after=after):
+            return f"ADD COLUMN {_column(column)}{_place(after)}"
+        case ModifyColumn(column=column, after=after):
+            return f"MODIFY COLUMN {_column(column)}{_place(after)}"
+        case ChangeKey(columns=columns):
+            return f"ADD {_primary_key(columns)}" if columns else "DROP PRIMARY KEY"
+    raise StatementError(f"{type(operation).__name__} is no clause of ALTER TABLE")
+
+
+def _place(after: str | None) -> str:
+    if after is None:
+        return ""
+    return f" AFTER {quoted(after)}" if after else " FIRST"
+
+
+def _column(column: Column) -> str:
+    parts = [quoted(column.name), column.type]
+    if column.generated is not None:
+        parts.append(f"GENERATED ALWAYS AS ({column.generated})")
+    if not column.nullable:
+        parts.append("NOT NULL")
+    if column.default is not None:
+        parts.append(f"DEFAULT {_default(column.default.kind, column.default.text)}")
+    if column.numbered:
+        parts.append("AUTO_INCREMENT")
+    return " ".join(parts)
+
+
+def _default(kind: str, text: str) -> str:  # noqa: PLR0911 - one return for each kind of literal
+    match kind:
+        case "text":
+            escaped = text.replace("\\", "\\\\").replace("'", "''")
+            return f"'{escaped}'"
+        case "number":
+            return text
+        case "bits":
+            return f"b'{text}'"
+        case "bytes":
+            return f"x'{text}'"
+        case "null":
+            return "NULL"
+        case "now":
+            return "CURRENT_TIMESTAMP"
+    return f"({text})"

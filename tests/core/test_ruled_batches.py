@@ -1,0 +1,127 @@
+"""Column rules where batches are decoded: what handlers get, what faults tell, what others pay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from building import TOPIC, Scripted, assignment, chunk, configuration, record, runs_of, work
+
+from handlers import Change
+from worker.attempts.bound_handler import BoundHandler
+from worker.formats.interface import Record, UndecodableRecord
+from worker.lanes.batch_cutting import rebind
+from worker.units.rows.spreading import spread
+from worker.units.table import Table
+from worker.units.unit import Shards, Unit
+from worker.units.work import Work
+
+SECRET = {"masking": {"secret": "0123456789abcdef"}}
+EMAIL = {"data": [{"id": "1", "email": "ada@x"}], "mysqlType": {"id": "bigint", "email": "varchar(50)"}}
+
+
+def table(name: str = "orders", **rule: Any) -> Table:
+    made = configuration(rule, **SECRET)
+    return Table("shop", name, made.tables[0], [BoundHandler("h0", (Scripted(),))])
+
+
+def refuse(_record: Record, _fault: UndecodableRecord) -> bool:
+    return False
+
+
+def decoded(of: Table, records: Sequence[Record]) -> Work:
+    made = work(Unit(of, 0), chunk(assignment(), list(records)))
+    assert made.decode(refuse) is None
+    return made
+
+
+def after_of(made: Work) -> list[Any]:
+    return [change.after for change in made.changes or ()]
+
+
+def test_handlers_get_what_the_rules_leave() -> None:
+    made = decoded(table(columns={"exclude": ["email"]}), [record(0, **EMAIL), record(1, **EMAIL)])
+    assert after_of(made) == [{"id": 1}, {"id": 1}]
+    assert made.batch(0, 2, 1).changes[0].types == {"id": "bigint"}
+
+
+def test_a_row_that_the_filter_does_not_take_leaves_a_record_without_changes() -> None:
+    made = decoded(table(filter="id > 100"), [record(0), record(1), record(2)])
+    assert [change.offset for change in made.changes or ()] == [2]
+    assert list(made.ends) == [0, 0, 1]
+    assert made.finish_changes(1) == 3
+
+
+def test_a_table_without_rules_has_the_changes_of_its_format_themselves(monkeypatch: Any) -> None:
+    decoded_by_format: list[Change] = []
+    of = assignment()
+    plain = of.format.decode
+
+    def decode(message: Record, into: list[Change]) -> None:
+        plain(message, into)
+        decoded_by_format.append(into[-1])
+
+    monkeypatch.setattr(of.format, "decode", decode)
+    # Another table has rules, which costs this one nothing.
+    rules = configuration(
+        {"match": "shop.users", "columns": {"exclude": ["x"]}}, {"match": "*"}, **SECRET
+    ).tables
+    own = Table("shop", "orders", rules[1], [BoundHandler("h0", (Scripted(),))])
+    made = work(Unit(own, 0), chunk(of, [record(0), record(1)]))
+    assert made.decode(refuse) is None
+    assert made.changes is not None
+    assert all(one is other for one, other in zip(made.changes, decoded_by_format, strict=True))
+    assert made.batch(0, 2, 1).changes is made.changes
+
+
+def test_the_fault_of_a_record_under_rules_holds_none_of_its_values() -> None:
+    bad = record(0, **{**EMAIL, "data": [{"id": "hidden-1", "email": "ada@x"}]})
+    plain = work(Unit(table(), 0), chunk(assignment(), [bad]))
+    fault = plain.decode(refuse)
+    assert fault is not None
+    assert "hidden-1" in fault[1]
+    under = work(Unit(table(columns={"exclude": ["email"]}), 0), chunk(assignment(), [bad]))
+    fault = under.decode(refuse)
+    assert fault is not None
+    assert "hidden-1" not in fault[1]
+    assert f"{TOPIC}[0] offset 0" in fault[1]
+
+
+def test_what_the_rules_have_no_place_for_is_that_records_fault_alone() -> None:
+    rules = table(columns={"cast": {"email": "integer"}})
+    records = [record(0), record(1, **EMAIL), record(2)]
+    made = work(Unit(rules, 0), chunk(assignment(), records))
+    assert made.decode(refuse) == (
+        1,
+        f"column email: a value cannot be cast to bigint (at {TOPIC}[0] offset 1)",
+    )
+    assert made.decode(lambda _record, _fault: True) is None
+    assert [change.offset for change in made.changes or ()] == [0, 2]
+
+
+def test_rows_are_spread_by_the_keys_that_leave() -> None:
+    rules = table(columns={"mask": {"id": "hash"}, "rename": {"id": "number"}})
+    unit = Unit(rules, 0)
+    unit.shards = Shards()
+    made = work(unit, chunk(assignment(), [record(0), record(1), record(2)]))
+    assert made.decode(refuse) is None
+    result = spread(made)
+    assert not result.rest
+    found = [change for _, part in result.parts for change in part.changes]
+    assert {change.key_columns for change in found} == {("number",)}
+    assert all(len((change.key or {})["number"]) == 64 for change in found)
+
+
+def test_a_batch_that_nothing_is_done_of_goes_on_by_the_rules_as_they_are_now() -> None:
+    made = decoded(table(), [record(0, **EMAIL)])
+    made.runs = [run] = runs_of(made)
+    made.unit.table = table(columns={"exclude": ["email"]})
+    rebind(made)
+    assert not made.runs  # so that it is decoded anew
+    assert made.decode(refuse) is None
+    assert after_of(made) == [{"id": 1}]
+    made.runs = [run] = runs_of(made)
+    run.done = 1  # it has part of it: the others get the same
+    made.unit.table = table()
+    rebind(made)
+    assert made.runs == [run]

@@ -1,0 +1,123 @@
+"""Values of one type as those of another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
+from typing import Any, NamedTuple
+
+from handlers.decimals import bounded
+from worker.column_rules.canonical import canonical
+
+__all__ = ["CAST_NAMES", "Cast", "cast_of"]
+
+CAST_NAMES = ("text", "integer", "decimal(12,2)", "double", "boolean", "date", "datetime", "timestamp")
+_DECIMAL = re.compile(r"decimal\((\d{1,2}),\s?(\d{1,2})\)", re.ASCII)
+_MOST_DIGITS = 65
+_WIDE = Context(prec=200)
+
+
+class Cast(NamedTuple):
+    """A type to which values are brought."""
+
+    type: str
+    """As `Change.types` has it."""
+    convert: Callable[[Any], Any]
+    """Of a value that is not NULL. Raises ValueError for one that the type has not."""
+    keeps_keys: bool
+    """Whether different keys stay different."""
+
+
+def cast_of(text: str) -> Cast | None:
+    """The type of that name; None: there is none."""
+    found = _DECIMAL.fullmatch(text)
+    if found is not None:
+        precision, scale = int(found[1]), int(found[2])
+        if not 1 <= precision <= _MOST_DIGITS or scale > precision:
+            return None
+        return Cast(f"decimal({precision},{scale})", lambda value: _decimal(value, precision, scale), False)
+    return _CASTS.get(text)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else canonical(value).decode("utf-8", "backslashreplace")
+
+
+def _number(value: Any) -> Decimal:
+    if isinstance(value, bool | int | Decimal):
+        number = Decimal(value)
+    elif isinstance(value, float):
+        number = Decimal(repr(value))
+    elif isinstance(value, str):
+        try:
+            number = Decimal(value.strip()) if "_" not in value else Decimal("nan")
+        except DecimalException:
+            raise ValueError("no number") from None
+    else:
+        raise ValueError("no number")  # noqa: TRY004 - it is the value that does not fit
+    if not number.is_finite():
+        raise ValueError("no number")
+    return bounded(number)
+
+
+def _integer(value: Any) -> int:
+    number = _number(value).to_integral_value(ROUND_HALF_UP, _WIDE)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError("beyond 64 bits")
+    return int(number)
+
+
+def _decimal(value: Any, precision: int, scale: int) -> Decimal:
+    number = _number(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
+    if number.adjusted() >= precision - scale and number:
+        raise ValueError("more digits than the type has")
+    return number
+
+
+def _double(value: Any) -> float:
+    return float(_number(value))
+
+
+_TRUTHS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+def _boolean(value: Any) -> bool:
+    found = _TRUTHS.get(_text(value).lower())
+    if found is None:
+        raise ValueError("neither true nor false")
+    return found
+
+
+def _datetime(value: Any) -> datetime:
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)
+    if isinstance(value, str):
+        return _datetime(datetime.fromisoformat(value))
+    raise ValueError("no time")
+
+
+def _timestamp(value: Any) -> datetime:
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    return _datetime(value).replace(tzinfo=UTC)
+
+
+def _date(value: Any) -> date:
+    return value if type(value) is date else _datetime(value).date()
+
+
+_CASTS = {
+    "text": Cast("longtext", _text, True),
+    "integer": Cast("bigint", _integer, False),
+    "double": Cast("double", _double, False),
+    "boolean": Cast("boolean", _boolean, False),
+    "date": Cast("date", _date, False),
+    "datetime": Cast("datetime(6)", _datetime, False),
+    "timestamp": Cast("timestamp(6)", _timestamp, False),
+}

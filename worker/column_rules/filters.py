@@ -1,0 +1,280 @@
+"""Conditions on rows, as SQL's WHERE has them: `status <> 'draft' AND (total > 0 OR total IS NULL)`.
+
+The parser is sqlglot's; of what it reads only what is listed in docs/columns.md is taken. A condition becomes
+functions of a row, made once for rows of the same columns: it can call nothing, loop over nothing, and takes
+no longer than its own length and its values'. NULL is neither equal nor unequal to anything: as in SQL a
+condition is then neither true nor false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from itertools import islice
+from typing import Any
+
+from handlers.decimals import bounded
+from worker.column_rules.comparing import FilterFault, compared, like, truth
+
+__all__ = ["Condition", "Filter", "FilterError", "read_filter"]
+
+_MOST_CHARACTERS = 10_000
+_MOST_NODES = 1_000
+_MOST_DEPTH = 100
+
+Row = Mapping[str, Any]
+Value = Callable[[Row], Any]
+Condition = Callable[[Row], bool | None]
+"""Of a row that has the columns: True, False, or None (not known). Raises FilterFault."""
+
+
+class FilterError(ValueError):
+    """The text is no condition; the message says what is wrong and what can be written."""
+
+
+class Filter:
+    """A condition that was read."""
+
+    def __init__(self, text: str, tree: Any, columns: Iterable[str]) -> None:
+        self.text = text
+        self._tree = tree
+        self.columns = tuple(dict.fromkeys(columns))
+        """Of the source, as the text writes them."""
+
+    def missing_of(self, columns: Iterable[str]) -> list[str]:
+        """Those that a row with these columns has not."""
+        there = {name.casefold() for name in columns}
+        return [name for name in self.columns if name.casefold() not in there]
+
+    def on(self, columns: Sequence[str]) -> Condition:
+        """The condition for rows with these columns. Raises FilterFault for a name that two of them have but
+        for its case."""
+        own: dict[str, str] = {}
+        wanted = {name.casefold() for name in self.columns}
+        for name in columns:
+            low = name.casefold()
+            if low in wanted and own.setdefault(low, name) != name:
+                raise FilterFault(f"filter: {own[low]} and {name} differ in their case alone")
+        return _condition(self._tree, own)
+
+
+def read_filter(text: str) -> Filter:
+    """Raises FilterError."""
+    # sqlglot takes a tenth of a second to import, which a worker without filters need not pay.
+    import sqlglot  # noqa: PLC0415
+    from sqlglot import exp  # noqa: PLC0415
+    from sqlglot.errors import SqlglotError  # noqa: PLC0415
+
+    if len(text) > _MOST_CHARACTERS:
+        raise FilterError(f"it has {len(text)} characters, and may have {_MOST_CHARACTERS}")
+    try:
+        trees = sqlglot.parse(text)
+    except (SqlglotError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else _reason(error)
+        raise FilterError(reason) from None
+    if len(trees) != 1 or trees[0] is None:
+        raise FilterError("it is empty, or more than one")
+    tree = trees[0]
+    if len(list(islice(tree.walk(), _MOST_NODES + 1))) > _MOST_NODES:
+        raise FilterError(f"it has more than {_MOST_NODES} parts")
+    _check(tree, 0)
+    return Filter(text, tree, [column.name for column in tree.find_all(exp.Column)])
+
+
+def _reason(error: Exception) -> str:
+    first = str(error).partition("\n")[0]
+    return f"it cannot be read ({first})"
+
+
+def _kind(tree: Any) -> str:
+    return type(tree).__name__
+
+
+_COMPARED = {"EQ": "=", "NEQ": "<>", "GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
+_CONDITIONS = {
+    *_COMPARED,
+    "And",
+    "Or",
+    "Not",
+    "Paren",
+    "Is",
+    "In",
+    "Between",
+    "Like",
+    "Column",
+    "Boolean",
+    "Null",
+}
+_VALUES = {"Column", "Literal", "Boolean", "Null", "Neg", "Paren", "Lower", "Upper", "Coalesce"}
+_ARGUMENTS = {
+    "And": {"this", "expression"},
+    "Or": {"this", "expression"},
+    "Not": {"this"},
+    "Paren": {"this"},
+    "Is": {"this", "expression"},
+    "In": {"this", "expressions", "negate"},
+    "Between": {"this", "low", "high", "negate"},
+    "Like": {"this", "expression", "negate"},
+    "Column": {"this"},
+    "Literal": {"this", "is_string"},
+    "Boolean": {"this"},
+    "Null": set(),
+    "Neg": {"this"},
+    "Lower": {"this"},
+    "Upper": {"this"},
+    "Coalesce": {"this", "expressions"},
+    **{kind: {"this", "expression"} for kind in _COMPARED},
+}
+_ALLOWED = (
+    "what can be written: columns, numbers, 'texts', TRUE, FALSE, NULL, = <> < <= > >=, IS [NOT] NULL, "
+    "[NOT] IN (...), [NOT] BETWEEN ... AND, [NOT] LIKE, AND, OR, NOT, brackets, LOWER, UPPER, COALESCE"
+)
+
+
+def _check(tree: Any, depth: int, *, is_condition: bool = True) -> None:
+    """Raises FilterError for what is not in the list."""
+    kind = _kind(tree)
+    if depth > _MOST_DEPTH:
+        raise FilterError(f"it is nested deeper than {_MOST_DEPTH}")
+    given = {name for name, value in tree.args.items() if value not in (None, [], False)}
+    if kind not in (_CONDITIONS if is_condition else _VALUES) or given - _ARGUMENTS.get(kind, set()) - {
+        "is_string"
+    }:
+        text = tree.sql()
+        shown = text if len(text) <= 60 else f"{text[:60]}..."
+        what = "a condition" if is_condition else "a value"
+        raise FilterError(f"{shown!r} is not taken as {what}; {_ALLOWED}; other names stand in double quotes")
+    if kind == "Neg" and _kind(tree.this) != "Literal":
+        raise FilterError(f"only a number can be negative; {_ALLOWED}")
+    if kind == "Is" and _kind(tree.expression) not in ("Null", "Boolean"):
+        raise FilterError(f"IS goes with NULL, TRUE and FALSE; {_ALLOWED}")
+    if kind == "In" and not tree.expressions:
+        raise FilterError(f"IN needs a list of values; {_ALLOWED}")
+    if kind in ("Column", "Literal", "Boolean", "Null"):
+        return
+    inner_is_condition = is_condition and kind in ("And", "Or", "Not", "Paren")
+    for name in ("this", "expression", "low", "high"):
+        inner = tree.args.get(name)
+        if inner is not None:
+            _check(inner, depth + 1, is_condition=inner_is_condition)
+    for inner in tree.args.get("expressions") or ():
+        _check(inner, depth + 1, is_condition=False)
+
+
+# ---- made into functions
+
+
+def _condition(tree: Any, own: Mapping[str, str]) -> Condition:
+    made = _plain_condition(tree, own)
+    return _not(made) if tree.args.get("negate") else made
+
+
+def _plain_condition(tree: Any, own: Mapping[str, str]) -> Condition:  # noqa: PLR0911 - one for each kind
+    kind = _kind(tree)
+    match kind:
+        case "Paren":
+            return _condition(tree.this, own)
+        case "And":
+            return _and(_condition(tree.this, own), _condition(tree.expression, own))
+        case "Or":
+            return _or(_condition(tree.this, own), _condition(tree.expression, own))
+        case "Not":
+            return _not(_condition(tree.this, own))
+        case "Is":
+            value = _value(tree.this, own)
+            if _kind(tree.expression) == "Null":
+                return lambda row: value(row) is None
+            wanted = bool(tree.expression.this)
+            return lambda row: truth(value(row)) is wanted
+        case "In":
+            return _in(_value(tree.this, own), [_value(one, own) for one in tree.expressions])
+        case "Between":
+            value, low, high = (_value(tree.args[name], own) for name in ("this", "low", "high"))
+            return _and(_comparison(">=", value, low), _comparison("<=", value, high))
+        case "Like":
+            value, pattern = _value(tree.this, own), _value(tree.expression, own)
+            return lambda row: like(value(row), pattern(row))
+        case "Column" | "Boolean" | "Null":
+            value = _value(tree, own)
+            return lambda row: truth(value(row))
+    return _comparison(_COMPARED[kind], _value(tree.this, own), _value(tree.expression, own))
+
+
+def _value(tree: Any, own: Mapping[str, str]) -> Value:  # noqa: PLR0911 - one return for each kind
+    match _kind(tree):
+        case "Paren":
+            return _value(tree.this, own)
+        case "Column":
+            name = own[tree.name.casefold()]
+            return lambda row: row[name]
+        case "Literal" | "Neg":
+            literal = _literal(tree)
+            return lambda _row: literal
+        case "Boolean":
+            flag = bool(tree.this)
+            return lambda _row: flag
+        case "Null":
+            return lambda _row: None
+        case "Coalesce":
+            values = [_value(one, own) for one in (tree.this, *tree.expressions)]
+            return lambda row: next((found for one in values if (found := one(row)) is not None), None)
+    inner, change = _value(tree.this, own), str.lower if _kind(tree) == "Lower" else str.upper
+    return lambda row: _changed(inner(row), change)
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> str | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else change(value)
+    raise FilterFault(f"filter: LOWER and UPPER take texts, not {type(value).__name__}")
+
+
+def _literal(tree: Any) -> Any:
+    if _kind(tree) == "Neg":
+        return -_literal(tree.this)
+    if tree.is_string:
+        return tree.this
+    number = bounded(Decimal(tree.this))
+    return int(number) if number == number.to_integral_value() else number
+
+
+def _comparison(sign: str, left: Value, right: Value) -> Condition:
+    return lambda row: compared(sign, left(row), right(row))
+
+
+def _and(left: Condition, right: Condition) -> Condition:
+    def both(row: Row) -> bool | None:
+        first = left(row)
+        if first is False:
+            return False
+        second = right(row)
+        return second if second is False or first is True else None
+
+    return both
+
+
+def _or(left: Condition, right: Condition) -> Condition:
+    def either(row: Row) -> bool | None:
+        first = left(row)
+        if first is True:
+            return True
+        second = right(row)
+        return second if second is True or first is False else None
+
+    return either
+
+
+def _not(inner: Condition) -> Condition:
+    def opposite(row: Row) -> bool | None:
+        found = inner(row)
+        return None if found is None else not found
+
+    return opposite
+
+
+def _in(value: Value, others: Sequence[Value]) -> Condition:
+    def found(row: Row) -> bool | None:
+        own = value(row)
+        results = [compared("=", own, other(row)) for other in others]
+        return True if True in results else None if None in results else False
+
+    return found

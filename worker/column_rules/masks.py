@@ -1,0 +1,77 @@
+"""What masks leave of a value. NULL stays NULL."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from worker.column_rules.canonical import canonical
+
+if TYPE_CHECKING:
+    from worker.column_rules.settings import MaskRule
+
+__all__ = ["REDACTED", "ColumnMask", "mask_of"]
+
+REDACTED = "***"
+
+Leaves = Callable[[Any], Any]
+
+
+class ColumnMask:
+    """A mask with what it needs."""
+
+    __slots__ = ("keeps_keys", "leaves", "rule", "type")
+
+    def __init__(self, rule: MaskRule, leaves: Leaves, type_: str | None) -> None:
+        self.rule = rule
+        self.leaves = leaves
+        """Value -> what leaves of it."""
+        self.type = type_
+        """The type text of its column; None: the source's own."""
+        self.keeps_keys = rule.kind == "hash"
+        """Whether different keys stay different."""
+
+
+def mask_of(rule: MaskRule, secret: str | None) -> ColumnMask:
+    """`secret`: of masking, for a hash without one of its own. Raises ValueError where there is none."""
+    match rule.kind:
+        case "hash":
+            own = rule.secret or secret
+            if not own:
+                raise ValueError("hash needs a secret: set masking.secret, or {hash: {secret: ...}}")
+            return ColumnMask(rule, _hashing(own.encode()), "varchar(64)")
+        case "redact":
+            return ColumnMask(
+                rule, lambda value: None if value is None else REDACTED, f"varchar({len(REDACTED)})"
+            )
+        case "partial":
+            length = rule.first + len(REDACTED) + rule.last
+            return ColumnMask(rule, _partial(rule.first, rule.last), f"varchar({length})")
+    return ColumnMask(rule, lambda _: None, None)
+
+
+def _hashing(secret: bytes) -> Leaves:
+    keyed = hmac.new(secret, digestmod=hashlib.sha256)
+
+    def leaves(value: Any) -> str | None:
+        if value is None:
+            return None
+        one = keyed.copy()  # a third of what it takes to begin anew
+        one.update(canonical(value))
+        return one.hexdigest()
+
+    return leaves
+
+
+def _partial(first: int, last: int) -> Leaves:
+    def leaves(value: Any) -> str | None:
+        if value is None:
+            return None
+        text = value if isinstance(value, str) else canonical(value).decode("utf-8", "replace")
+        if len(text) <= first + last:  # all of it would stay
+            return REDACTED
+        return f"{text[:first]}{REDACTED}{text[len(text) - last :]}"
+
+    return leaves

@@ -1,0 +1,210 @@
+"""Column rules made ready for rows of certain columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
+from typing import Any
+
+from handlers.options.faults import nearest
+from worker.column_rules.added import Added, added_of
+from worker.column_rules.casts import Cast, cast_of
+from worker.column_rules.masks import ColumnMask, mask_of
+from worker.column_rules.settings import ColumnRules
+
+__all__ = ["ColumnPlans", "RuleFault", "Treatment"]
+
+Row = dict[str, Any]
+Form = Callable[[Row], Row]
+
+_MOST_SHAPES = 256
+"""Kept at once; a table has one, and another for each set of columns that its updates send."""
+
+
+class RuleFault(ValueError):
+    """The rules have no place for what the source sends; the message holds no value."""
+
+
+class Treatment:
+    """What is done to one column of the source."""
+
+    __slots__ = ("cast", "mask", "name", "to")
+
+    def __init__(self, name: str, to: str, mask: ColumnMask | None, cast: Cast | None) -> None:
+        self.name = name
+        self.to = to
+        """Its name when it leaves."""
+        self.mask = mask
+        self.cast = cast
+
+    @property
+    def hides(self) -> bool:
+        return self.mask is not None
+
+    @property
+    def changes_type(self) -> bool:
+        return self.cast is not None or (self.mask is not None and self.mask.type is not None)
+
+    def type_of(self, type_text: str) -> str:
+        """Its type as it leaves."""
+        if self.cast is not None:
+            return self.cast.type
+        return type_text if self.mask is None or self.mask.type is None else self.mask.type
+
+    def is_as(self, other: Treatment) -> bool:
+        """Whether values that leave by both are of one form."""
+        mine, its = self.mask, other.mask
+        same_mask = mine is its or (mine is not None and its is not None and mine.rule == its.rule)
+        return same_mask and (None if self.cast is None else self.cast.type) == (
+            None if other.cast is None else other.cast.type
+        )
+
+    def form(self) -> Callable[[Any], Any] | None:
+        """What makes the value that leaves; None: it leaves as it is. Raises RuleFault for values that
+        cannot be cast."""
+        if self.mask is not None:
+            return self.mask.leaves
+        if self.cast is None:
+            return None
+        convert, name, type_ = self.cast.convert, self.name, self.cast.type
+
+        def cast(value: Any) -> Any:
+            if value is None:
+                return None
+            try:
+                return convert(value)
+            except (ValueError, ArithmeticError, TypeError):
+                raise RuleFault(f"column {name}: a value cannot be cast to {type_}") from None
+
+        return cast
+
+
+class ColumnPlans:
+    """The column rules of one entry of `tables`. Any thread."""
+
+    def __init__(self, rules: ColumnRules, secret: str | None, reserved: Iterable[str] = ()) -> None:
+        """`secret`: of `masking`. `reserved`: names that no column may leave under. Raises ValueError for a
+        hash without a secret."""
+        self.rules = rules
+        self._included = None if rules.include is None else _folded(rules.include)
+        self._excluded = _folded(rules.exclude)
+        self._renamed = {name.casefold(): to for name, to in rules.rename.items()}
+        self._masks = {name.casefold(): mask_of(rule, secret) for name, rule in rules.mask.items()}
+        self._casts = {name.casefold(): cast_of(text) for name, text in rules.cast.items()}
+        self.added: dict[str, Added] = {name: added_of(what) for name, what in rules.add.items()}
+        self._given = {name.casefold(): name for name in (*self.added, *reserved)}
+        self._forms: dict[tuple[str, ...], Form] = {}
+        self._keys: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    # ---- one column
+
+    def treatment(self, name: str) -> Treatment | None:
+        """None: it does not leave."""
+        low = name.casefold()
+        if low in self._excluded or (self._included is not None and low not in self._included):
+            return None
+        return Treatment(name, self._renamed.get(low, name), self._masks.get(low), self._casts.get(low))
+
+    def is_hidden_by_name(self, name: str) -> bool:
+        """Whether a rule names it so that it, or its values, do not leave."""
+        low = name.casefold()
+        return low in self._excluded or low in self._masks
+
+    @property
+    def hides(self) -> bool:
+        """Whether any column is kept back, or masked."""
+        return self._included is not None or bool(self._excluded or self._masks)
+
+    def unknown(self, columns: Iterable[str]) -> list[tuple[str, str | None]]:
+        """(name in the rules, what was probably meant) of each that is none of the table's columns."""
+        there = list(columns)
+        folded = _folded(there)
+        return [(name, nearest(name, there)) for name in self.rules.named if name.casefold() not in folded]
+
+    # ---- rows
+
+    def form(self, columns: tuple[str, ...]) -> Form:
+        """What makes the row that leaves of one with these columns, in their order. Raises RuleFault."""
+        known = self._forms.get(columns)
+        if known is not None:
+            return known
+        if len(self._forms) >= _MOST_SHAPES:
+            self._forms.clear()
+        made = self._forms[columns] = _form(self.leaving(columns))
+        return made
+
+    def leaving(self, columns: Iterable[str]) -> list[Treatment]:
+        """Of these columns, those that leave. Raises RuleFault where two would have one name."""
+        kept = [one for name in columns if (one := self.treatment(name)) is not None]
+        taken = dict(self._given)
+        for one in kept:
+            other = taken.setdefault(one.to.casefold(), one.to)
+            if other is not one.to:
+                what = "a column that is added" if one.to.casefold() in self._given else "another column"
+                raise RuleFault(
+                    f"column {one.name} would leave as {one.to}, and so does {what}: give one of them "
+                    "another "
+                    "name in columns.rename"
+                )
+        return kept
+
+    def key(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+        """The names of these key columns as they leave. Raises RuleFault for a key that does not leave, or
+        of which different ones would become the same."""
+        known = self._keys.get(columns)
+        if known is not None:
+            return known
+        names = []
+        for column in columns:
+            one = self.treatment(column)
+            if one is None:
+                raise RuleFault(
+                    f"{column} is a column of the primary key, and columns leaves it out: rows could not be "
+                    "told from each other; mask it with hash instead"
+                )
+            if one.mask is not None and not one.mask.keeps_keys:
+                raise RuleFault(
+                    f"{column} is a column of the primary key, and its mask is {one.mask.rule.kind}: "
+                    "different "
+                    "rows would get one key; hash keeps them apart"
+                )
+            if one.cast is not None and not one.cast.keeps_keys:
+                raise RuleFault(
+                    f"{column} is a column of the primary key, and may be cast to text alone: by other types "
+                    "different rows could get one key"
+                )
+            names.append(one.to)
+        if len(self._keys) >= _MOST_SHAPES:
+            self._keys.clear()
+        made = self._keys[columns] = tuple(names)
+        return made
+
+    def types(self, types: Mapping[str, str]) -> dict[str, str]:
+        """Those of the columns that leave. Raises RuleFault."""
+        found = {one.to: one.type_of(types[one.name]) for one in self.leaving(types)}
+        return found | {name: added.type for name, added in self.added.items()}
+
+
+def _folded(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.casefold() for name in names)
+
+
+def _form(kept: list[Treatment]) -> Form:
+    names = [one.name for one in kept]
+    to = [one.to for one in kept]
+    changed = [(one.to, form) for one in kept if (form := one.form()) is not None]
+    if len(names) < 2:  # itemgetter gives no tuple then
+        base: Form = lambda row: {after: row[name] for after, name in zip(to, names, strict=True)}  # noqa: E731
+    else:
+        values = itemgetter(*names)
+        base = lambda row: dict(zip(to, values(row), strict=True))  # noqa: E731
+    if not changed:
+        return base
+
+    def formed(row: Row) -> Row:
+        made = base(row)
+        for name, form in changed:
+            made[name] = form(made[name])
+        return made
+
+    return formed

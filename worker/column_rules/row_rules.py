@@ -1,0 +1,186 @@
+"""The rules of one entry of `tables`, applied to the changes of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from handlers import Change
+from handlers.logs import get_logger
+from handlers.mysql.ddl.operations import quoted
+from handlers.sql.deletes import DELETED_TYPE, time_of
+from worker.column_rules.filters import Filter
+from worker.column_rules.leaving import Leaving
+from worker.column_rules.plan import ColumnPlans, Row, RuleFault
+from worker.column_rules.settings import ColumnRules
+
+__all__ = ["RowRules"]
+
+log = get_logger("columns")
+
+_MOST_TYPES = 256
+
+
+class RowRules:
+    """Any thread. Compiled once; what it learns of a table's columns is kept."""
+
+    def __init__(
+        self,
+        columns: ColumnRules,
+        *,
+        filter_: Filter | None = None,
+        deletes: Literal["apply", "mark", "ignore"] = "apply",
+        deleted_column: str = "deleted_at",
+        secret: str | None = None,
+        table: str | None = None,
+    ) -> None:
+        """`secret`: of `masking`; `table`: the only one that the rules are of. Raises ValueError for a hash
+        without a secret."""
+        self.deletes = deletes
+        self.deleted_column = deleted_column
+        self.filter = filter_
+        self.plans = ColumnPlans(columns, secret, (deleted_column,) if deletes == "mark" else ())
+        self._leaving = None if filter_ is None else Leaving(filter_)
+        self._has_columns = not columns.is_empty
+        self._table = table
+        # By identity: sources share the mapping between changes, and what handlers are given is shared alike.
+        self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
+
+    def apply(self, changes: list[Change], first: int, database: str, table: str) -> None:
+        """Put in the place of the changes from `first` on what handlers may see of them. DDL stays.
+
+        Raises RuleFault.
+        """
+        own = changes[first:]
+        del changes[first:]
+        for change in own:
+            if change.op == "ddl":
+                changes.append(change)
+            elif change.op == "truncate":
+                if (emptied := self._truncate(change, database, table)) is not None:
+                    changes.append(emptied)
+            else:
+                kept = change if self._leaving is None else self._leaving.kept(change)
+                if kept is not None and not (kept.op == "delete" and self.deletes == "ignore"):
+                    changes.append(self._formed(kept, database, table))
+
+    def _truncate(self, change: Change, database: str, table: str) -> Change | None:
+        if self.deletes == "ignore":
+            return None
+        if self.deletes == "mark":
+            raise RuleFault(
+                "TRUNCATE names no rows that could be marked (deletes: mark); of the built-in handlers "
+                "sql can "
+                "mark them: set deletes there, or deletes: apply"
+            )
+        return _changed(
+            change, sql=None if change.sql is None else f"TRUNCATE TABLE {quoted(database, table)}"
+        )
+
+    def _formed(self, change: Change, database: str, table: str) -> Change:
+        if not self._has_columns and self.deletes != "mark":
+            return change if change.sql is None else _changed(change)
+        before, after, types, key = change.before, change.after, change.types, change.key_columns
+        plans = self.plans
+        if self._has_columns:
+            if before is not None:
+                before = plans.form(tuple(before))(before)
+            if after is not None:
+                after = plans.form(tuple(after))(after)
+            if key:
+                key = plans.key(key)
+            if plans.added:
+                before, after = self._with_added(change, before, after, database, table)
+        if types is not None:
+            types = self._types_of(types)
+        if self.deletes == "mark":
+            return self._marked(change, before, after, key, types)
+        return _changed(change, before=before, after=after, key=key, types=types)
+
+    def _with_added(
+        self, change: Change, before: Row | None, after: Row | None, database: str, table: str
+    ) -> tuple[Row | None, Row | None]:
+        for name, added in self.plans.added.items():
+            if not change.key_columns and not added.is_constant:
+                raise RuleFault(
+                    f"columns.add: {name} differs between changes of a row, and the table has no primary "
+                    "key: "
+                    "its rows are found by all their columns; add only {value: ...}, database or table"
+                )
+            value = added.value(change, database, table)
+            if after is not None:
+                after[name] = value
+            if not change.key_columns and before is not None:
+                before[name] = value
+        return before, after
+
+    def _marked(
+        self,
+        change: Change,
+        before: Row | None,
+        after: Row | None,
+        key: tuple[str, ...] | None,
+        types: Mapping[str, str] | None,
+    ) -> Change:
+        """As `handlers.sql.deletes.marked` has it."""
+        column = self.deleted_column
+        for row in (before, after):
+            if not self._has_columns and row and any(name.casefold() == column.casefold() for name in row):
+                raise _taken(column)
+        unmarked = None if before is None else {**before, column: None}
+        if change.op != "delete":
+            return _changed(
+                change, before=unmarked, after={**(after or {}), column: None}, key=key, types=types
+            )
+        # A source may send null for what it does not know of a deleted row: all but its key may be meant.
+        known = {name: value for name, value in (before or {}).items() if value is not None}
+        known[column] = time_of(change.source_time_ms)
+        return _changed(change, op="update", before=unmarked, after=known, key=key, types=types)
+
+    def _types_of(self, types: Mapping[str, str]) -> Mapping[str, str]:
+        known = self._types.get(id(types))
+        if known is not None and known[0] is types:
+            return known[1]
+        made: dict[str, str] = self.plans.types(types) if self._has_columns else dict(types)
+        if self.deletes == "mark":
+            if any(name.casefold() == self.deleted_column.casefold() for name in made):
+                raise _taken(self.deleted_column)
+            made[self.deleted_column] = DELETED_TYPE
+        if len(self._types) >= _MOST_TYPES:
+            self._types.clear()
+        if self._table is not None and not self._types:
+            self._tell_unknown(types)
+        # Of two threads that come at once both get the same.
+        return self._types.setdefault(id(types), (types, made))[1]
+
+    def _tell_unknown(self, columns: Mapping[str, str]) -> None:
+        for name, near in self.plans.unknown(columns):
+            log.warning(
+                "column_rule_without_column",
+                table=self._table,
+                column=name,
+                nearest=near,
+                hint="columns: names it, and the table has no such column",
+            )
+
+
+def _taken(column: str) -> RuleFault:
+    return RuleFault(f"the table has a column {column} itself; set deleted_column to a name that it has not")
+
+
+def _changed(change: Change, **by: Any) -> Change:
+    """The change with other rows, and without a statement's text."""
+    return Change(
+        by.get("op", change.op),
+        by.get("before", change.before),
+        by.get("after", change.after),
+        by.get("key", change.key_columns),
+        by.get("sql"),
+        change.source_time_ms,
+        change.topic,
+        change.partition,
+        change.offset,
+        change.index,
+        change.transaction,
+        by.get("types", change.types),
+    )

@@ -1,0 +1,199 @@
+"""What can be set: `columns` of a table, and `masking`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from handlers.options.faults import nearest
+from handlers.options.section import Section
+from handlers.options.values import not_allowed
+from worker.column_rules.added import WORDS
+from worker.column_rules.casts import CAST_NAMES, cast_of
+from worker.column_rules.filters import FilterError, read_filter
+
+__all__ = ["ColumnRules", "FilterText", "MaskRule", "MaskingRule"]
+
+LEAST_SECRET = 16
+"""Bytes: of fewer, all could be tried."""
+
+_MASKS = "hash, redact, null, {hash: {secret: ...}} or {partial: {first: 1, last: 4}}"
+_PLAIN_MASKS = ("hash", "redact", "null")
+
+
+def _secret(value: object) -> str:
+    if not isinstance(value, str) or len(value.encode()) < LEAST_SECRET:
+        raise not_allowed(f"a text of at least {LEAST_SECRET} bytes, such as ${{file:/run/secrets/masking}}")
+    return value
+
+
+Secret = Annotated[
+    str, PlainValidator(_secret), WithJsonSchema({"type": "string", "minLength": LEAST_SECRET})
+]
+
+
+class MaskingRule(Section):
+    """What masks of all tables share."""
+
+    secret: Secret | None = Field(default=None, repr=False)
+    """With which values are hashed (`mask: {email: hash}`): at least 16 bytes, and never shown."""
+
+
+class MaskRule(Section):
+    """What is left of a column's values."""
+
+    kind: Literal["hash", "redact", "partial", "null"]
+    """hash: an HMAC-SHA-256; redact: ***; partial: some characters; null: nothing."""
+    secret: Secret | None = Field(default=None, repr=False)
+    """Of a hash: its own, in place of masking.secret."""
+    first: int = Field(default=0, ge=0, le=1000)
+    """Of a partial mask: so many characters stay at the beginning."""
+    last: int = Field(default=0, ge=0, le=1000)
+    """And so many at the end."""
+
+
+def _mask(value: object) -> Any:
+    if isinstance(value, MaskRule):
+        return value
+    if value is None:  # YAML's own null
+        value = "null"
+    if value in _PLAIN_MASKS:
+        return {"kind": value}
+    if isinstance(value, Mapping) and len(value) == 1:
+        [(kind, inside)] = value.items()
+        known = {"hash": {"secret"}, "partial": {"first", "last"}}.get(kind)
+        if known and isinstance(inside, Mapping) and inside and inside.keys() <= known:
+            if kind == "partial" and not any(inside.values()):
+                raise not_allowed("a partial mask that says what stays, as {partial: {last: 4}}")
+            return {"kind": kind, **inside}
+    if value == "partial":
+        raise not_allowed("a partial mask that says what stays, as {partial: {last: 4}}")
+    raise not_allowed(_MASKS, nearest(value, _PLAIN_MASKS) if isinstance(value, str) else None)
+
+
+Mask = Annotated[
+    MaskRule,
+    BeforeValidator(_mask),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": [*_PLAIN_MASKS, None]},
+                {"type": "object", "properties": {"hash": {"type": "object"}}, "required": ["hash"]},
+                {"type": "object", "properties": {"partial": {"type": "object"}}, "required": ["partial"]},
+            ]
+        }
+    ),
+]
+
+
+def _cast(value: object) -> str:
+    if not isinstance(value, str) or cast_of(value) is None:
+        near = (
+            nearest(value, [name for name in CAST_NAMES if "(" not in name]) if type(value) is str else None
+        )
+        raise not_allowed(", ".join(CAST_NAMES), near)
+    return value
+
+
+Cast = Annotated[str, PlainValidator(_cast), WithJsonSchema({"type": "string"})]
+
+
+def _added(value: object) -> Any:
+    if isinstance(value, str) and value in WORDS:
+        return value
+    if isinstance(value, Mapping) and value.keys() == {"value"}:
+        if isinstance(value["value"], str | int | float | bool):
+            return dict(value)
+        raise not_allowed("{value: ...} with a text, a number, true or false")
+    near = nearest(value, WORDS) if isinstance(value, str) else None
+    raise not_allowed(f"{', '.join(WORDS)}, or {{value: ...}}", near)
+
+
+Added = Annotated[
+    Any, PlainValidator(_added), WithJsonSchema({"anyOf": [{"enum": list(WORDS)}, {"type": "object"}]})
+]
+
+
+def _filter(value: object) -> str:
+    if not isinstance(value, str):
+        raise not_allowed("a condition on the row, such as status <> 'draft' AND total > 0")
+    try:
+        read_filter(value)
+    except FilterError as error:
+        raise not_allowed(f"a condition on the row; {error}") from None
+    return value
+
+
+FilterText = Annotated[str, PlainValidator(_filter), WithJsonSchema({"type": "string"})]
+
+
+class ColumnRules(Section):
+    """What becomes of a table's columns. All names are the source's, in upper or lower case alike, but for
+    those that `rename` and `add` give."""
+
+    include: list[str] | None = Field(default=None, min_length=1)
+    """The columns that leave; all when not set."""
+    exclude: list[str] = Field(default=[])
+    """Columns that do not leave."""
+    rename: dict[str, Annotated[str, Field(min_length=1)]] = Field(default={})
+    """Column -> the name under which it leaves."""
+    mask: dict[str, Mask] = Field(default={})
+    """Column -> hash, redact, null, {hash: {secret: ...}} or {partial: {first: 1, last: 4}}."""
+    cast: dict[str, Cast] = Field(default={})
+    """Column -> text, integer, decimal(12,2), double, boolean, date, datetime or timestamp."""
+    add: dict[str, Added] = Field(default={})
+    """New column -> now(), source_time, topic, partition, offset, op, database, table, transaction, or
+    {value: ...}."""
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.include is not None and self.exclude:
+            raise _refused("include and exclude do not go together: remove one of the two")
+        for key in ("include", "exclude", "rename", "mask", "cast", "add"):
+            _refuse_twice(key, getattr(self, key) or ())
+        left_out = {name.casefold() for name in self.exclude}
+        included = None if self.include is None else {name.casefold() for name in self.include}
+        masked = {name.casefold() for name in self.mask}
+        for key in ("rename", "mask", "cast"):
+            for name in getattr(self, key):
+                low = name.casefold()
+                if low in left_out:
+                    raise _refused(f"{key} names {name}, which exclude leaves out: remove one of the two")
+                if included is not None and low not in included:
+                    raise _refused(
+                        f"{key} names {name}, which include leaves out: add it there, or remove it"
+                    )
+                if key == "cast" and low in masked:
+                    raise _refused(
+                        f"mask and cast both name {name}: a mask gives its column a type of its own"
+                    )
+        _refuse_twice("rename and add give", [*self.rename.values(), *self.add])
+        return self
+
+    @property
+    def named(self) -> list[str]:
+        """The source's columns that it names."""
+        return list(
+            dict.fromkeys([*(self.include or ()), *self.exclude, *self.rename, *self.mask, *self.cast])
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        return self.include is None and not (
+            self.exclude or self.rename or self.mask or self.cast or self.add
+        )
+
+
+def _refused(sentence: str) -> PydanticCustomError:
+    return PydanticCustomError("value_error", "{sentence}", {"sentence": sentence, "error": sentence})
+
+
+def _refuse_twice(key: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            raise _refused(f"{key}: {name} is there twice; upper and lower case are alike here")
+        seen.add(name.casefold())

@@ -1,0 +1,231 @@
+"""DDL under column rules: a statement is read, changed, and written anew.
+
+What it said besides columns, keys and tables (comments, checks, indexes) does not leave, nor does a default
+of a column that does not. A statement that would carry a hidden column to a name by which it is not hidden is
+refused: its values would leave from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from handlers import Change
+from handlers.mysql.ddl.operations import (
+    AddColumn,
+    ChangeKey,
+    Column,
+    CreateTable,
+    Default,
+    DropColumn,
+    DropTable,
+    LoseRows,
+    ModifyColumn,
+    Operation,
+    RenameColumn,
+    RenameTable,
+    StatementError,
+    TableName,
+    TruncateTable,
+)
+from worker.column_rules.plan import RuleFault, Treatment
+from worker.column_rules.row_rules import RowRules
+
+__all__ = ["StatementRules"]
+
+_CLAUSES = (LoseRows, DropColumn, RenameColumn, ModifyColumn, AddColumn, ChangeKey)
+"""In the order in which the clauses of a statement are followed."""
+
+
+class StatementRules:
+    """The rules of all tables, for statements: one may name other tables than its record's. Any thread."""
+
+    def __init__(self, rules_of: Callable[[str], RowRules | None]) -> None:
+        """`rules_of`: of a table ("database.table"); None: it has none."""
+        self._rules_of = rules_of
+
+    def follow(self, change: Change, database: str, table: str) -> Change | None:
+        """The change with the statement that may leave; itself where no table of the statement has rules;
+        None where nothing is left of it. Raises RuleFault."""
+        from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot takes its time
+        from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
+
+        own = self._rules_of(f"{database}.{table}")
+        try:
+            operations = parse(change.sql or "", database)
+        except StatementError:
+            if own is None:
+                return change
+            raise RuleFault(
+                "its DDL cannot be read, and so not be brought under the table's column rules; it is not "
+                "shown here"
+            ) from None
+        involved = {self._of(name, database) for one in operations for name in _names(one)} - {None}
+        if own is None and not involved:
+            return change
+        left = [kept for one in net(operations) for kept in self._kept(one, database, change.source_time_ms)]
+        left.sort(key=lambda one: _CLAUSES.index(type(one)) if type(one) in _CLAUSES else -1)
+        if not left:
+            return None
+        try:
+            sql = written(left)
+            is_same = _told(net(parse(sql, database))) == _told(left)
+        except StatementError:
+            is_same = False
+        if not is_same:
+            raise RuleFault(
+                "its DDL cannot be written anew under the table's column rules; it is not shown here"
+            )
+        return Change(
+            "ddl",
+            None,
+            None,
+            change.key_columns,
+            sql,
+            change.source_time_ms,
+            change.topic,
+            change.partition,
+            change.offset,
+            change.index,
+            change.transaction,
+            None,
+        )
+
+    def _of(self, name: TableName, database: str) -> RowRules | None:
+        return self._rules_of(f"{name.database or database}.{name.table}")
+
+    def _kept(self, operation: Operation, database: str, time_ms: int) -> Iterator[Operation]:
+        rules = self._of(operation.table, database)
+        if isinstance(operation, CreateTable) and operation.like is not None:
+            # A copy has the columns of what it copies: under other rules, its first row makes it.
+            if rules is self._of(operation.like, database):
+                yield operation
+        elif rules is None or isinstance(operation, DropTable | RenameTable):
+            yield operation
+        elif isinstance(operation, TruncateTable):
+            if rules.deletes == "mark":
+                raise RuleFault("TRUNCATE names no rows that could be marked (deletes: mark)")
+            if rules.deletes == "apply":
+                yield operation
+        else:
+            yield from _of_columns(operation, rules, time_ms)
+
+
+def _told(operations: list[Operation]) -> tuple[list[Operation], set[RenameColumn]]:
+    """Columns are renamed all at once: in which order is not said."""
+    renames = {one for one in operations if isinstance(one, RenameColumn)}
+    return [one for one in operations if not isinstance(one, RenameColumn)], renames
+
+
+def _names(operation: Operation) -> Iterable[TableName]:
+    yield operation.table
+    if isinstance(operation, RenameTable):
+        yield operation.to
+    elif isinstance(operation, CreateTable) and operation.like is not None:
+        yield operation.like
+
+
+def _of_columns(operation: Operation, rules: RowRules, time_ms: int) -> Iterator[Operation]:
+    plans = rules.plans
+    match operation:
+        case CreateTable(table=table, columns=columns, key=key):
+            kept = [_definition(plans.treatment(one.name), one, rules, time_ms) for one in columns]
+            plans.leaving(one.name for one in columns)  # two of one name are refused
+            added = [Column(name, added.type) for name, added in plans.added.items()]
+            yield CreateTable(table, (*(one for one in kept if one is not None), *added), plans.key(key))
+        case AddColumn(column=column, after=after):
+            made = _definition(plans.treatment(column.name), column, rules, time_ms)
+            if made is not None:
+                _refuse_taken(made.name, rules)
+                yield replace(operation, column=made, after=_behind(after, rules))
+        case ModifyColumn(column=column, after=after):
+            treatment = plans.treatment(column.name)
+            if treatment is not None and not treatment.changes_type:
+                made = _definition(treatment, column, rules, time_ms)
+                if made is not None:
+                    yield replace(operation, column=made, after=_behind(after, rules))
+        case DropColumn(name=name):
+            treatment = plans.treatment(name)
+            if treatment is not None:
+                yield replace(operation, name=treatment.to)
+        case RenameColumn():
+            yield from _renamed(operation, rules)
+        case ChangeKey(columns=columns):
+            yield replace(operation, columns=plans.key(columns))
+        case _:  # partitions
+            yield operation
+
+
+def _renamed(operation: RenameColumn, rules: RowRules) -> Iterator[Operation]:
+    plans, old, new = rules.plans, operation.name, operation.to
+    before, after = plans.treatment(old), plans.treatment(new)
+    is_shown = after is not None and not after.hides
+    if plans.is_hidden_by_name(old) and is_shown:
+        raise RuleFault(
+            f"the source renames {old}, which columns hides, to {new}, which it does not: its values would "
+            f"leave as {new}; give {new} the rule of {old}, too"
+        )
+    if before is None:
+        return  # its first row brings the column, if it leaves now
+    if after is None or not before.is_as(after):
+        yield DropColumn(operation.table, before.to)  # what it held is not what it holds from now on
+    elif before.to != after.to:
+        _refuse_taken(after.to, rules)
+        yield RenameColumn(operation.table, before.to, after.to)
+
+
+def _refuse_taken(name: str, rules: RowRules) -> None:
+    taken = [*rules.plans.added, *([rules.deleted_column] if rules.deletes == "mark" else [])]
+    if any(name.casefold() == one.casefold() for one in taken):
+        raise RuleFault(f"a column would leave as {name}, which is added already: give it another name")
+
+
+def _behind(after: str | None, rules: RowRules) -> str | None:
+    """The column that another stands behind, as it leaves; None where it does not."""
+    if not after:
+        return after
+    treatment = rules.plans.treatment(after)
+    return None if treatment is None else treatment.to
+
+
+def _definition(treatment: Treatment | None, column: Column, rules: RowRules, time_ms: int) -> Column | None:
+    """The column as it leaves; None: it does not."""
+    if treatment is None:
+        return None
+    if treatment.mask is None and treatment.cast is None:
+        return replace(column, name=treatment.to, generated=_expression(column, rules))
+    form = treatment.form()
+    assert form is not None  # it has a mask or a cast
+    default = None
+    if column.default is not None and not column.numbered:
+        default = _default(form, column, time_ms)
+    return Column(treatment.to, treatment.type_of(column.type), treatment.hides or column.nullable, default)
+
+
+def _expression(column: Column, rules: RowRules) -> str | None:
+    """A generated column's, where all that it is computed from is in the target as it is in the source."""
+    from handlers.mysql.ddl.values import formula_of  # noqa: PLC0415 - sqlglot takes its time
+
+    formula = formula_of(column)
+    if formula is None:
+        return None
+    for name in formula.columns:
+        one = rules.plans.treatment(name)
+        if one is None or one.mask is not None or one.cast is not None or one.to != name:
+            return None
+    return column.generated
+
+
+def _default(form: Callable[[object], object], column: Column, time_ms: int) -> Default | None:
+    """A default in the form in which the column's values leave; None where there is none."""
+    from handlers.mysql.ddl.values import default_value  # noqa: PLC0415 - sqlglot takes its time
+    from worker.column_rules.canonical import canonical  # noqa: PLC0415
+
+    value = default_value(column, time_ms)
+    if value is None:
+        return None
+    try:
+        made = form(value)
+    except RuleFault:
+        return None
+    return None if made is None else Default("text", canonical(made).decode("utf-8", "replace"))

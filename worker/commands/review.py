@@ -1,0 +1,114 @@
+"""What leaves, table by table, as the records of a sample show it: for `binlane check --sample`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from handlers import Change
+from worker.column_rules.plan import ColumnPlans, RuleFault
+from worker.configuration import Configuration, TableRule
+from worker.observing.visible_text import visible
+
+__all__ = ["Review"]
+
+
+class Review:
+    """The columns of the tables in a sample."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        # Column -> its type, if one is told; in the order in which they came.
+        self._tables: dict[str, tuple[TableRule, dict[str, str | None]]] = {}
+
+    def see(self, table: str, rule: TableRule, changes: Iterable[Change]) -> None:
+        """Changes of the table, as the source sends them."""
+        _, columns = self._tables.setdefault(table, (rule, {}))
+        for change in changes:
+            for name, type_ in (change.types or {}).items():
+                columns[name] = type_
+            for row in (change.before, change.after):
+                for name in row or ():
+                    columns.setdefault(name, None)
+
+    def show(self, console: Console) -> int:
+        """Print them, and a line for each name in the rules that no table has. Returns how many those are."""
+        for table, (rule, columns) in sorted(self._tables.items()):
+            if columns:
+                self._print(console, table, rule, columns)
+        faults = list(self._unknown())
+        for fault in faults:
+            typer.echo(self._clean(fault), err=True)
+        return len(faults)
+
+    def _clean(self, text: str) -> str:
+        return visible(self._configuration.secrets.redact(text))
+
+    def _print(self, console: Console, table: str, rule: TableRule, columns: dict[str, str | None]) -> None:
+        shown = Table(title=Text(self._clean(f"What leaves of {table}")), title_justify="left")
+        for heading in ("column", "type", "leaves as", "type", "what is done"):
+            shown.add_column(heading, overflow="fold")
+        plans = ColumnPlans(rule.columns, None) if rule.row_rules is None else rule.row_rules.plans
+        for row in _rows(plans, columns):
+            shown.add_row(*(Text(self._clean(cell)) for cell in row))
+        if rule.row_rules is not None and rule.deletes == "mark":
+            shown.add_row("", "", rule.deleted_column, "timestamp(6)", "added: when the row was deleted")
+        console.print(shown)
+        if rule.filter is not None:
+            console.print(Text(self._clean(f"Only rows with: {rule.filter}")), soft_wrap=True)
+        if rule.deletes != "apply":
+            console.print(Text(f"Deletes: {rule.deletes}"))
+        try:
+            plans.leaving(columns)
+        except RuleFault as fault:
+            console.print(Text(self._clean(str(fault)), style="red"), soft_wrap=True)
+
+    def _unknown(self) -> Iterator[str]:
+        """One sentence for each name that none of the rule's tables in the sample has."""
+        for number, rule in enumerate(self._configuration.tables):
+            columns = {
+                name: None for known, of_one in self._tables.values() if known is rule for name in of_one
+            }
+            if rule.row_rules is None or not columns:
+                continue
+            for name, near in rule.row_rules.plans.unknown(columns):
+                hint = f"; nearest: {near}" if near else ""
+                yield f"tables[{number}].columns: no table of the sample has a column {name}{hint}"
+            filter_ = rule.row_rules.filter
+            for name in () if filter_ is None else filter_.missing_of(columns):
+                yield f"tables[{number}].filter: no table of the sample has a column {name}"
+
+
+def _rows(plans: ColumnPlans, columns: dict[str, str | None]) -> Iterator[tuple[str, str, str, str, str]]:
+    for name, type_ in columns.items():
+        one = plans.treatment(name)
+        if one is None:
+            yield name, type_ or "", "-", "", "does not leave"
+            continue
+        done = []
+        if one.mask is not None:
+            rule = one.mask.rule
+            stays = ", ".join(
+                f"the {which} {count}"
+                for which, count in (("first", rule.first), ("last", rule.last))
+                if count
+            )
+            done.append(
+                {
+                    "hash": "hashed (HMAC-SHA-256, keyed)",
+                    "redact": "every value is ***",
+                    "partial": f"stays: {stays}; *** for the rest",
+                    "null": "every value is NULL",
+                }[rule.kind]
+            )
+        if one.cast is not None:
+            done.append("cast")
+        if one.to != name:
+            done.append("renamed")
+        yield name, type_ or "", one.to, one.type_of(type_ or ""), ", ".join(done) or "as it is"
+    for name, added in plans.added.items():
+        yield "", "", name, added.type, "added"
