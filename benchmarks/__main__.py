@@ -16,6 +16,7 @@ from rich.console import Console
 
 from benchmarks import (
     backlog,
+    columns,
     crash,
     decode,
     first_run,
@@ -51,6 +52,7 @@ _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "tracker": tracker.run,
     "journal": journal.run,
     "decode": decode.run,
+    "columns": columns.run,
     "key_table": key_table.run,
     "sleeping": sleeping.run,
     "row_order": row_order.run,

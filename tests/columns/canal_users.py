@@ -77,14 +77,12 @@ _COLUMNS = ", ".join(
 HISTORY: list[dict[str, Any]] = [
     _ddl(
         f"CREATE TABLE users (id int PRIMARY KEY COMMENT '{HIDDEN}', {_COLUMNS}, name varchar(50), state "
-        "varchar(10), "
-        f"phone varchar(20), INDEX (ssn)) COMMENT '{HIDDEN}'"
+        f"varchar(10), phone varchar(20), INDEX (ssn)) COMMENT '{HIDDEN}'"
     ),
     _rows("INSERT", _row(1, "active"), _row(2, "draft"), _row(3, None), _row(4, "active"), _row(5, "draft")),
     _ddl(
         f"ALTER TABLE users ADD ssn2 varchar(20) DEFAULT '{HIDDEN}new', ADD city varchar(20) DEFAULT "
-        "'Rome' AFTER ssn, "
-        f"COMMENT '{HIDDEN}'"
+        f"'Rome' AFTER ssn, COMMENT '{HIDDEN}'"
     ),
     _ddl("ALTER TABLE users CHANGE name title varchar(50)"),
     _rows("UPDATE", _later(1, "draft"), old=[{"state": "active"}]),

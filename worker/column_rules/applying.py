@@ -26,9 +26,8 @@ def bring_under(
     """
     if len(changes) <= first:
         return
-    if rows is not None:
-        rows.apply(changes, first, database, table)
-    if statements is not None and any(change.op == "ddl" for change in changes[first:]):
+    has_ddl = rows is None or rows.apply(changes, first, database, table)
+    if has_ddl and statements is not None:
         followed = [
             statements.follow(change, database, table) if change.op == "ddl" else change
             for change in changes[first:]
@@ -49,6 +48,5 @@ def fault_text(error: Exception) -> str:
         return str(error)
     return (
         f"{type(error).__name__}: it cannot be decoded; what exactly is wrong may hold values, which the "
-        "table's "
-        "column rules keep back: see the record with `binlane check --sample`, or as a dead letter"
+        "table's column rules keep back: see the record with `binlane check --sample`, or as a dead letter"
     )

@@ -82,8 +82,10 @@ def read_filter(text: str) -> Filter:
 
 
 def _reason(error: Exception) -> str:
-    first = str(error).partition("\n")[0]
-    return f"it cannot be read ({first})"
+    """Where it ends to make sense; the parser's own words are of its code."""
+    places = getattr(error, "errors", None)
+    column = places[0].get("col") if places else None
+    return "it cannot be read" if column is None else f"it cannot be read behind character {column}"
 
 
 def _kind(tree: Any) -> str:

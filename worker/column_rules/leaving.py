@@ -73,8 +73,7 @@ class Leaving:
             lacking = ", ".join(self._filter.missing_of(row))
             raise RuleFault(
                 f"filter: the {change.op} does not carry {lacking}; if the table has such a column, let "
-                "the source "
-                "send whole rows (binlog_row_image=FULL, REPLICA IDENTITY FULL)"
+                "the source send whole rows (binlog_row_image=FULL, REPLICA IDENTITY FULL)"
             )
         return found[0](row) is True
 
@@ -117,8 +116,7 @@ def _by_key(change: Change) -> Change:
 
 def _untold(change: Change) -> RuleFault:
     return RuleFault(
-        f"filter: the table has no primary key, and the {change.op} no whole old row: whether its row "
-        "was taken "
-        "before cannot be told; let the source send whole old rows (binlog_row_image=FULL, REPLICA "
+        f"filter: the table has no primary key, and the {change.op} no whole old row: whether its row was "
+        "taken before cannot be told; let the source send whole old rows (binlog_row_image=FULL, REPLICA "
         "IDENTITY FULL)"
     )

@@ -143,8 +143,7 @@ class ColumnPlans:
                 what = "a column that is added" if one.to.casefold() in self._given else "another column"
                 raise RuleFault(
                     f"column {one.name} would leave as {one.to}, and so does {what}: give one of them "
-                    "another "
-                    "name in columns.rename"
+                    "another name in columns.rename"
                 )
         return kept
 
@@ -159,19 +158,18 @@ class ColumnPlans:
             one = self.treatment(column)
             if one is None:
                 raise RuleFault(
-                    f"{column} is a column of the primary key, and columns leaves it out: rows could not be "
-                    "told from each other; mask it with hash instead"
+                    f"{column} is a column of the primary key, and columns leaves it out: rows could not "
+                    "be told from each other; mask it with hash instead"
                 )
             if one.mask is not None and not one.mask.keeps_keys:
                 raise RuleFault(
                     f"{column} is a column of the primary key, and its mask is {one.mask.rule.kind}: "
-                    "different "
-                    "rows would get one key; hash keeps them apart"
+                    "different rows would get one key; hash keeps them apart"
                 )
             if one.cast is not None and not one.cast.keeps_keys:
                 raise RuleFault(
-                    f"{column} is a column of the primary key, and may be cast to text alone: by other types "
-                    "different rows could get one key"
+                    f"{column} is a column of the primary key, and may be cast to text alone: by other "
+                    "types different rows could get one key"
                 )
             names.append(one.to)
         if len(self._keys) >= _MOST_SHAPES:
@@ -197,7 +195,7 @@ def _form(kept: list[Treatment]) -> Form:
         base: Form = lambda row: {after: row[name] for after, name in zip(to, names, strict=True)}  # noqa: E731
     else:
         values = itemgetter(*names)
-        base = lambda row: dict(zip(to, values(row), strict=True))  # noqa: E731
+        base = lambda row: dict(zip(to, values(row)))  # noqa: E731, B905 - both are of one length
     if not changed:
         return base
 

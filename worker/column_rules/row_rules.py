@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from handlers import Change
+from handlers.api import Operation
 from handlers.logs import get_logger
 from handlers.mysql.ddl.operations import quoted
 from handlers.sql.deletes import DELETED_TYPE, time_of
@@ -43,26 +44,31 @@ class RowRules:
         self._leaving = None if filter_ is None else Leaving(filter_)
         self._has_columns = not columns.is_empty
         self._table = table
+        self._has_told = False
         # By identity: sources share the mapping between changes, and what handlers are given is shared alike.
         self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
-    def apply(self, changes: list[Change], first: int, database: str, table: str) -> None:
-        """Put in the place of the changes from `first` on what handlers may see of them. DDL stays.
+    def apply(self, changes: list[Change], first: int, database: str, table: str) -> bool:
+        """Put in the place of the changes from `first` on what handlers may see of them.
 
-        Raises RuleFault.
+        Whether there is DDL among them, which stays as it is. Raises RuleFault.
         """
         own = changes[first:]
         del changes[first:]
+        has_ddl = False
         for change in own:
-            if change.op == "ddl":
+            op = change.op
+            if op == "ddl":
+                has_ddl = True
                 changes.append(change)
-            elif change.op == "truncate":
+            elif op == "truncate":
                 if (emptied := self._truncate(change, database, table)) is not None:
                     changes.append(emptied)
             else:
                 kept = change if self._leaving is None else self._leaving.kept(change)
                 if kept is not None and not (kept.op == "delete" and self.deletes == "ignore"):
                     changes.append(self._formed(kept, database, table))
+        return has_ddl
 
     def _truncate(self, change: Change, database: str, table: str) -> Change | None:
         if self.deletes == "ignore":
@@ -70,17 +76,15 @@ class RowRules:
         if self.deletes == "mark":
             raise RuleFault(
                 "TRUNCATE names no rows that could be marked (deletes: mark); of the built-in handlers "
-                "sql can "
-                "mark them: set deletes there, or deletes: apply"
+                "sql can mark them: set deletes there, or deletes: apply"
             )
-        return _changed(
-            change, sql=None if change.sql is None else f"TRUNCATE TABLE {quoted(database, table)}"
-        )
+        sql = None if change.sql is None else f"TRUNCATE TABLE {quoted(database, table)}"
+        return _changed(change, "truncate", None, None, change.key_columns, change.types, sql)
 
     def _formed(self, change: Change, database: str, table: str) -> Change:
-        if not self._has_columns and self.deletes != "mark":
-            return change if change.sql is None else _changed(change)
         before, after, types, key = change.before, change.after, change.types, change.key_columns
+        if not self._has_columns and self.deletes != "mark":
+            return change if change.sql is None else _changed(change, change.op, before, after, key, types)
         plans = self.plans
         if self._has_columns:
             if before is not None:
@@ -95,7 +99,7 @@ class RowRules:
             types = self._types_of(types)
         if self.deletes == "mark":
             return self._marked(change, before, after, key, types)
-        return _changed(change, before=before, after=after, key=key, types=types)
+        return _changed(change, change.op, before, after, key, types)
 
     def _with_added(
         self, change: Change, before: Row | None, after: Row | None, database: str, table: str
@@ -104,8 +108,8 @@ class RowRules:
             if not change.key_columns and not added.is_constant:
                 raise RuleFault(
                     f"columns.add: {name} differs between changes of a row, and the table has no primary "
-                    "key: "
-                    "its rows are found by all their columns; add only {value: ...}, database or table"
+                    "key: its rows are found by all their columns; add only {value: ...}, database or "
+                    "table"
                 )
             value = added.value(change, database, table)
             if after is not None:
@@ -129,13 +133,11 @@ class RowRules:
                 raise _taken(column)
         unmarked = None if before is None else {**before, column: None}
         if change.op != "delete":
-            return _changed(
-                change, before=unmarked, after={**(after or {}), column: None}, key=key, types=types
-            )
+            return _changed(change, change.op, unmarked, {**(after or {}), column: None}, key, types)
         # A source may send null for what it does not know of a deleted row: all but its key may be meant.
         known = {name: value for name, value in (before or {}).items() if value is not None}
         known[column] = time_of(change.source_time_ms)
-        return _changed(change, op="update", before=unmarked, after=known, key=key, types=types)
+        return _changed(change, "update", unmarked, known, key, types)
 
     def _types_of(self, types: Mapping[str, str]) -> Mapping[str, str]:
         known = self._types.get(id(types))
@@ -148,7 +150,8 @@ class RowRules:
             made[self.deleted_column] = DELETED_TYPE
         if len(self._types) >= _MOST_TYPES:
             self._types.clear()
-        if self._table is not None and not self._types:
+        if self._table is not None and not self._has_told:
+            self._has_told = True
             self._tell_unknown(types)
         # Of two threads that come at once both get the same.
         return self._types.setdefault(id(types), (types, made))[1]
@@ -168,19 +171,27 @@ def _taken(column: str) -> RuleFault:
     return RuleFault(f"the table has a column {column} itself; set deleted_column to a name that it has not")
 
 
-def _changed(change: Change, **by: Any) -> Change:
-    """The change with other rows, and without a statement's text."""
+def _changed(  # noqa: PLR0917 - of one call for each change: keywords cost a tenth
+    change: Change,
+    op: Operation,
+    before: Row | None,
+    after: Row | None,
+    key: tuple[str, ...] | None,
+    types: Mapping[str, str] | None,
+    sql: str | None = None,
+) -> Change:
+    """The change with other rows, and with no statement's text but the one that is given."""
     return Change(
-        by.get("op", change.op),
-        by.get("before", change.before),
-        by.get("after", change.after),
-        by.get("key", change.key_columns),
-        by.get("sql"),
+        op,
+        before,
+        after,
+        key,
+        sql,
         change.source_time_ms,
         change.topic,
         change.partition,
         change.offset,
         change.index,
         change.transaction,
-        by.get("types", change.types),
+        types,
     )

@@ -126,8 +126,7 @@ class TableRule(Section):
                 if entry.type == "sql" and "deletes" in entry.options:
                     raise ValueError(
                         "deletes is set for the table, and for its handler sql as well: the table's is "
-                        "for all "
-                        "handlers; remove one of the two"
+                        "for all handlers; remove one of the two"
                     )
         return self
 

@@ -179,8 +179,8 @@ class Check:
         changed = [name for name in missing if name.lower() in map(str.lower, leaves_as.changed)]
         if changed:
             raise TooDifferent(
-                f"the column rules mask or cast the key column {changed[0]}: rows cannot be found on "
-                "both sides"
+                f"the column rules mask or cast the key column {changed[0]}: rows cannot be found on both "
+                "sides"
             )
         if missing:
             raise TooDifferent(f"the key column {missing[0]} is not on both sides")

@@ -128,9 +128,8 @@ def _checked(job: _Job, lake: Lake, found: Found) -> Check:
     rules = None if rule is None else rule.row_rules
     if rules is not None and (rules.filter is not None or rules.deletes != "apply"):
         raise TooDifferent(
-            "its rule has a filter, or deletes that are not applied: the replica is not meant to hold "
-            "the source's "
-            "rows, and is not compared"
+            "its rule has a filter, or deletes that are not applied: the replica is not meant to hold the "
+            "source's rows, and is not compared"
         )
     plans = None if rules is None else rules.plans
     for attempt in range(1, _ATTEMPTS + 1):

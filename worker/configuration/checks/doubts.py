@@ -31,8 +31,8 @@ def doubts(configuration: Configuration) -> Iterator[str]:
     reason = single_worker(configuration)
     if reason is not None:
         yield (
-            f"{reason}: run one worker at any moment (in Kubernetes replicas: 1 and the strategy Recreate; a "
-            f"rolling update runs two for a while)"
+            f"{reason}: run one worker at any moment (in Kubernetes replicas: 1 and the strategy Recreate; "
+            "a rolling update runs two for a while)"
         )
 
 
@@ -60,7 +60,7 @@ def _words_of_sql(number: int, rule: TableRule) -> Iterator[str]:
     if "%" in rule.match and not rule.match.startswith("/"):
         yield (
             f"tables[{number}].match ({rule.match}): % is a character as any other in a glob; * stands for "
-            f"any characters"
+            "any characters"
         )
 
 
@@ -70,7 +70,7 @@ def _twins(number: int, rule: TableRule) -> Iterator[str]:
         if names.count(name) > 1:
             yield (
                 f"tables[{number}]: {names.count(name)} handlers are called {name}: metrics show them as "
-                f"one, and a dead letter of one is replayed to all; give each a name of its own"
+                "one, and a dead letter of one is replayed to all; give each a name of its own"
             )
 
 
@@ -92,10 +92,8 @@ def _in_dead_letters(number: int, rule: TableRule, configuration: Configuration)
     if "dead_letter" in (rule.on_failure, configuration.on_undecodable):
         yield (
             f"tables[{number}] ({rule.match}) keeps columns or rows back, and its dead letters hold the "
-            "source's "
-            f"records, with all of them: let only those read {letters.topic} who may read the source's "
-            "topics, or "
-            f"set on_failure and on_undecodable to halt or skip"
+            f"source's records, with all of them: let only those read {letters.topic} who may read the "
+            "source's topics, or set on_failure and on_undecodable to halt or skip"
         )
 
 
@@ -109,8 +107,8 @@ def _unfilled(number: int, rule: TableRule, configuration: Configuration) -> Ite
         )
     if lanes.max_bytes < batch.max_bytes:
         yield (
-            f"tables[{number}].batch.max_bytes ({format_size(batch.max_bytes)}) is more than all lanes hold "
-            f"(lanes.max_bytes, {format_size(lanes.max_bytes)}): a batch never fills{waits}"
+            f"tables[{number}].batch.max_bytes ({format_size(batch.max_bytes)}) is more than all lanes "
+            f"hold (lanes.max_bytes, {format_size(lanes.max_bytes)}): a batch never fills{waits}"
         )
 
 
@@ -125,8 +123,8 @@ def _unreachable_warehouse(configuration: Configuration) -> Iterator[str]:
     where = "the Connect server" if remote else f"the executors of {master}"
     if remote or not master.startswith("local"):
         yield (
-            f"spark.warehouse ({spark.get('warehouse', 'lake')}) is a folder: {where} must have it at "
-            f"the same path, as on a volume that all mount; or give it a place that all reach, as hdfs://..."
+            f"spark.warehouse ({spark.get('warehouse', 'lake')}) is a folder: {where} must have it at the "
+            "same path, as on a volume that all mount; or give it a place that all reach, as hdfs://..."
         )
 
 
