@@ -199,3 +199,18 @@ def test_marked_rows_stay_with_their_mark_until_they_come_again(steps: list[tupl
         assert set(target.rows) == ever
         for number, row in target.rows.items():
             assert (row["gone_at"] is None) is (number in source.rows)
+
+
+@given(old=STATES, new=STATES, images=st.sampled_from(("whole", "none", "nulls")))
+def test_a_row_that_enters_the_filter_leaves_nothing_of_what_it_was(
+    old: str | None, new: str | None, images: str
+) -> None:
+    """Nor does a row that was never taken, but for its key."""
+    rule = rule_of(filter="state = 'paid'")
+    source = Source(images)
+    told = [*source.put(1, old), *source.put(1, new), *source.drop(1)]
+    first, second = ({f"{HIDDEN}{count}"} for count in (1, 2))
+    left = "".join(line(change, "shop", "users").decode() for change in ruled(rule, changes_of(*told)))
+    for values, state in ((first, old), (second, new)):
+        if state != "paid":
+            assert not any(value in left for value in values)

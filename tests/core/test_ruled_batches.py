@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from building import TOPIC, Scripted, assignment, chunk, configuration, record, runs_of, work
+from building import TOPIC, Scripted, assignment, chunk, configuration, ddl, record, runs_of, work
 
 from handlers import Change
 from worker.attempts.bound_handler import BoundHandler
@@ -125,3 +125,17 @@ def test_a_batch_that_nothing_is_done_of_goes_on_by_the_rules_as_they_are_now() 
     made.unit.table = table()
     rebind(made)
     assert made.runs == [run]
+
+
+def test_a_statement_leaves_under_the_rules_too() -> None:
+    rules = table(columns={"exclude": ["x"], "rename": {"y": "z"}})
+    statements = [
+        ddl(0),  # ALTER TABLE orders ADD x int
+        record(1, isDdl=True, type="ALTER", sql="ALTER TABLE orders ADD y int COMMENT 'hidden-1'", data=None),
+    ]
+    left = []
+    for each in statements:
+        made = work(Unit(rules, 0), chunk(assignment(), [each], alone=True))
+        assert made.decode(refuse) is None
+        left += [change.sql for change in made.changes or ()]
+    assert left == ["ALTER TABLE `shop`.`orders` ADD COLUMN `z` int"]
