@@ -30,13 +30,15 @@ __all__ = [
 DATA = Path(__file__).parent / "data"
 STREAMS = {
     "canal": "canal-flat",
+    "canal-packets": "canal-packets",
     "debezium-schemas": "debezium-mysql-schemas",
     "debezium-plain": "debezium-mysql-plain",
     "debezium-strings": "debezium-mysql-strings",
     "debezium-unwrap": "debezium-mysql-unwrap",
     "maxwell": "maxwell",
 }
-"""Name -> file. Partitions are merged by record time; only the order inside a partition is the source's."""
+"""Name -> file. Partitions are merged by record time; only the order inside a partition is the source's. The
+packets are the flat messages, as Canal's own classes write them: see data/canal_packets/make.py."""
 POSTGRES_STREAMS = {
     "postgres-schemas": "debezium-postgres-schemas",
     "postgres-plain": "debezium-postgres-plain",

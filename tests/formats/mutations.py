@@ -16,7 +16,7 @@ from handlers.sharding import shard_of
 from worker.formats.canal.format import Canal
 from worker.formats.debezium.format import Debezium
 from worker.formats.dts.format import DTS
-from worker.formats.interface import Format, SeparateDDL, UndecodableRecord
+from worker.formats.interface import Apart, Format, SeparateDDL, UndecodableRecord
 from worker.formats.maxwell.format import Maxwell
 from worker.formats.own_json.format import Json
 from worker.formats.own_json.layout import JsonLayout
@@ -26,6 +26,7 @@ __all__ = ["MOST_GROWTH", "STREAMS", "mutated", "originals", "reader", "try_out"
 
 STREAMS = {
     "canal": "canal",
+    "canal-packets": "canal",
     "debezium-plain": "debezium",
     "debezium-schemas": "debezium",
     "debezium-strings": "debezium",
@@ -153,10 +154,12 @@ def try_out(format_: Format, record: CapturedRecord) -> int:
     except Exception:
         pass
     try:
-        format_.explain(record)
+        found = format_.explain(record)
         format_.source_time_ms(record)
         if isinstance(format_, SeparateDDL):
             format_.log_position(record)
+        if isinstance(found, Apart):
+            return sum(try_out(format_, replace(record, value_=part)) for _, part in found.parts)
         format_.decode(record, changes)
     except UndecodableRecord:
         assert not changes, "something was appended all the same"

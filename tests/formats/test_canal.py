@@ -271,3 +271,14 @@ def test_a_later_row_that_is_undecodable_takes_the_whole_message_with_it(canal: 
 def test_ddl_with_rows_or_without_its_statement_is_refused(fields: dict[str, Any], what: str) -> None:
     with pytest.raises(UndecodableRecord, match=what):
         Canal().decode(message(isDdl=True, type="ALTER", **fields), [])
+
+
+@pytest.mark.parametrize("part", [{"onlyHandleKey": True}, {"claimCheckLocation": "s3://b/0001.json"}])
+def test_a_row_of_which_ticdc_sent_the_key_alone_is_refused(canal: Canal, part: dict[str, Any]) -> None:
+    whole = decode(message(_tidb={"commitTs": 429918007904436226}), format_=canal)
+    assert [change.op for change in whole] == ["insert"]
+    with pytest.raises(UndecodableRecord, match="large-message-handle-option=none"):
+        decode(message(_tidb=part), format_=canal)
+    # Which row it was that went, the key tells.
+    (gone,) = decode(message(type="DELETE", data=[{"id": "7"}], _tidb=part), format_=canal)
+    assert (gone.op, gone.before) == ("delete", {"id": 7})

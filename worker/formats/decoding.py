@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from handlers import Change
 from handlers.logs import get_logger
-from worker.formats.interface import Format, LogPosition, Record, Route, SeparateDDL, Skip, UndecodableRecord
+from worker.formats.interface import (
+    Apart,
+    Format,
+    LogPosition,
+    Record,
+    Route,
+    SeparateDDL,
+    Skip,
+    UndecodableRecord,
+)
 from worker.formats.times import has_calendar
 
 __all__ = [
@@ -40,7 +49,7 @@ def fault_of(error: Exception, record: Record) -> UndecodableRecord:
     return UndecodableRecord(f"{type(error).__name__} at {place}: {error}")
 
 
-def explained(format_: Format, record: Record) -> Route | Skip:
+def explained(format_: Format, record: Record) -> Route | Skip | Apart:
     """`format_.explain`, total: raises UndecodableRecord and nothing else."""
     try:
         return format_.explain(record)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from handlers import Change
 
-__all__ = ["Format", "LogPosition", "Record", "Route", "SeparateDDL", "Skip", "UndecodableRecord"]
+__all__ = [
+    "Apart",
+    "Format",
+    "LogPosition",
+    "PlainRoute",
+    "Record",
+    "Route",
+    "SeparateDDL",
+    "Skip",
+    "UndecodableRecord",
+]
 
 
 class Record(Protocol):
@@ -43,6 +53,24 @@ class Route(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class PlainRoute:
+    """A route, and nothing else."""
+
+    database: str
+    table: str
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A record that holds changes of several tables, or statements among rows: it has to be taken apart."""
+
+    parts: Sequence[tuple[Route, bytes]]
+    """In source order, each the value of a record that would hold just that; several may be of one table,
+    with a statement between them. No change of the record has the same index in two of them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Skip:
     """A record that holds no change of any table; its offset counts as finished."""
 
@@ -60,12 +88,13 @@ class Format(Protocol):
     """The hot path: value -> route. Raises anything for a value it cannot route; then `explain` decides.
     A route with an empty database or table name goes to `explain` too."""
 
-    def explain(self, record: Record) -> Route | Skip:
-        """The slow path: route or skip one record. Raises UndecodableRecord."""
+    def explain(self, record: Record) -> Route | Skip | Apart:
+        """The slow path: route, skip or take apart one record. Raises UndecodableRecord."""
         ...
 
     def decode(self, record: Record, into: list[Change]) -> None:
-        """Append the record's changes, in source order; nothing for a record without rows.
+        """Append the record's changes, in source order; nothing for a record without rows. Of a record that
+        is to be taken apart this is asked for its parts.
 
         Raises UndecodableRecord, and then has appended nothing."""
         ...

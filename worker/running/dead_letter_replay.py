@@ -24,7 +24,7 @@ from worker.dead_letters.record import DeadLetter
 from worker.fetching.ddl_history import DDLHistory
 from worker.formats.choice import FormatChoice, NoFormatError
 from worker.formats.decoding import decoded, explained
-from worker.formats.interface import Skip, UndecodableRecord
+from worker.formats.interface import Apart, Skip, UndecodableRecord
 from worker.running.handlers.plan import handles
 
 __all__ = ["Plan", "Reader", "Replay", "ReplayFault", "by_failure", "in_order", "replayed_topic"]
@@ -92,6 +92,12 @@ class Reader:
             route = explained(format_, record)
             if isinstance(route, Skip):
                 return Plan(letter, "", letter.table or "", (), skipped=route.reason)
+            if isinstance(route, Apart):
+                tables = dict.fromkeys(f"{own.database}.{own.table}" for own, _ in route.parts)
+                raise ReplayFault(
+                    f"its record holds changes of several tables ({', '.join(tables)}), as it could not be "
+                    "taken apart when it was set aside: have it read again from its topic"
+                )
             decoded(format_, record, found)
         except NoFormatError as error:
             raise ReplayFault(str(error)) from None

@@ -15,6 +15,7 @@ from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, TopicPartition
 from worker.formats.interface import Format, Record
 from worker.formats.source_times import SourceTimes
+from worker.units.apart.piece_order import PieceOrder
 
 __all__ = ["Assignment", "Assignments", "with_earlier"]
 
@@ -47,6 +48,7 @@ class Assignment:
         "mark",
         "on_disk",
         "partition",
+        "piece_order",
         "start",
         "times",
         "topic_id",
@@ -94,6 +96,8 @@ class Assignment:
         """The partition's end as last told by the broker."""
         self.consumed = 0
         self.times = SourceTimes(format_)
+        self.piece_order: PieceOrder | None = None
+        """Of records that were taken apart, from the first one on. The fetcher's own."""
         self.journaled: int | None = None
         """The position that the journal was last given."""
         self.closed = False

@@ -9,8 +9,8 @@ from confluent_kafka import Message
 
 if TYPE_CHECKING:
     from handlers import Change
-    from offsets.run import Run
     from worker.formats.interface import Record
+    from worker.units.apart.piece_order import AnyRun
     from worker.units.assigned_partition import Assignment
     from worker.units.barrier import Barrier
 
@@ -36,7 +36,9 @@ class Chunk:
     ends: Sequence[int] = ()
     """For each record, how many of `changes` come up to its end."""
 
-    def __init__(self, assignment: Assignment, run: Run, messages: list[Record], alone: bool = False) -> None:
+    def __init__(
+        self, assignment: Assignment, run: AnyRun, messages: list[Record], alone: bool = False
+    ) -> None:
         self.assignment = assignment
         self.run = run
         self.messages = messages

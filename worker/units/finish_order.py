@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from offsets.run import Run
     from worker.formats.interface import Record
+    from worker.units.apart.piece_order import AnyRun
     from worker.units.assigned_partition import Assignment
     from worker.units.chunk import Chunk
 
@@ -44,7 +44,7 @@ class _Held(NamedTuple):
     """Offsets that a shard has done."""
 
     assignment: Assignment
-    run: Run
+    run: AnyRun
     offsets: list[int]
 
 

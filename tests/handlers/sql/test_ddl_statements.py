@@ -235,7 +235,7 @@ def test_an_error_says_where_a_statement_cannot_be_read(sql: str, where: str) ->
 
 def captured_statements() -> Iterator[tuple[str, str]]:
     """(database, statement) of every DDL record of every stream, also those of the tools' own tables."""
-    for stream in STREAMS:
+    for stream in set(STREAMS) - {"canal-packets"}:  # the same statements once more, not in JSON
         for record in records(stream):
             value: Any = json.loads(record.value() or b"null")
             body = value.get("payload", value) if isinstance(value, dict) else {}

@@ -1,13 +1,15 @@
-"""Canal's flat messages: JSON with all values as text, several rows in a message.
+"""Canal's messages: flat ones, JSON with all values as text and several rows in a message; or packets.
 
-The shape is Alibaba Canal's `FlatMessage`, which it writes with `canal.mq.flatMessage = true`:
+The shape of flat ones is Alibaba Canal's `FlatMessage`, which it writes with `canal.mq.flatMessage = true`:
 https://github.com/alibaba/canal/wiki/Canal-Kafka-RocketMQ-QuickStart
+Without, it writes protobuf: see `worker.formats.canal.packets`. The first byte tells which of both it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,11 +21,16 @@ from worker.formats.canal.rows import (
     Message,
     Row,
     RowShape,
+    TiDB,
     read_shape,
 )
-from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import Apart, Record, Route, Skip, UndecodableRecord
 from worker.formats.row_struct import Shapes
+from worker.formats.strangers import hint_at
 from worker.formats.times import Milliseconds
+
+if TYPE_CHECKING:
+    from worker.formats.canal.packets.rows import Packets
 
 __all__ = ["Canal", "CanalRoute"]
 
@@ -32,7 +39,13 @@ _SKIPPED_TYPES: Mapping[str, str] = {
     "TRANSACTIONBEGIN": "transaction",
     "TRANSACTIONEND": "transaction",
     "MHEARTBEAT": "heartbeat",
+    "TIDB_WATERMARK": "watermark",
 }
+_OPEN_PROTOCOL = bytes((0, 0, 0, 0, 0, 0, 0, 1))
+"""What the keys of TiCDC's open protocol begin with: its version."""
+
+_PACKET = b"\x08\x10\x18"
+"""What a packet may begin with: the tag of one of its first fields. JSON begins with none of them."""
 
 _Images = tuple[Operation, Row | None, Row | None]
 """What happened to a row, how it was before, how it is after."""
@@ -66,7 +79,7 @@ _read_time = msgspec.json.Decoder(_Time, strict=False).decode
 
 
 class Canal:
-    """Canal flat messages. One object serves all threads."""
+    """Canal's messages. One object serves all threads."""
 
     name = "canal"
 
@@ -77,18 +90,34 @@ class Canal:
         self._shapes = Shapes[bytes, RowShape]()
         self._recent: RowShape | None = None
 
-    def explain(self, record: Record) -> Route | Skip:
-        """Route or skip a record that `route` refused, or whose database or table is empty."""
+    @cached_property
+    def _packets(self) -> Packets:
+        from worker.formats.canal.packets.rows import Packets  # noqa: PLC0415 - who reads JSON needs no protobuf
+
+        return Packets()
+
+    def explain(self, record: Record) -> Route | Skip | Apart:
+        """Route, skip or take apart a record that `route` refused, or whose database or table is empty."""
         value = record.value()
         if value is None:
             return Skip("tombstone")
+        if value and value[0] in _PACKET:
+            return self._packets.explain(value)
         try:
             message = _read_envelope(value)
         except DECODE_ERRORS as error:
+            if (record.key() or b"").startswith(_OPEN_PROTOCOL):
+                raise UndecodableRecord(
+                    "a record of TiCDC's open protocol: set protocol=canal-json in the changefeed's sink-uri"
+                ) from None
             raise _undecodable(value, error) from None
         if message.type in _SKIPPED_TYPES:
             return Skip(_SKIPPED_TYPES[message.type])
+        if message.type == "QUERY" and message.table and not message.is_ddl:
+            return Skip("query")  # the text of a statement whose rows come by themselves
         if not message.table:
+            if hint := hint_at(value, "canal"):
+                raise UndecodableRecord(f"no Canal message{hint}")
             return Skip("database_ddl" if message.is_ddl else "transaction")
         # Of some DDL Canal keeps the database's name as it was written, backticks and all.
         database = (message.database or "").strip("`")
@@ -98,8 +127,11 @@ class Canal:
 
     def source_time_ms(self, record: Record) -> int | None:
         """The time of the record's first binlog event, `es`."""
+        value = record.value() or b""
+        if value and value[0] in _PACKET:
+            return self._packets.source_time_ms(value)
         try:
-            return _read_time(record.value() or b"").es
+            return _read_time(value).es
         except DECODE_ERRORS:
             return None
 
@@ -108,6 +140,9 @@ class Canal:
         statement."""
         value = record.value()
         if value is None:
+            return
+        if value and value[0] in _PACKET:
+            into.extend(self._packets.changes(value, record))
             return
         # Most messages have the shape of the one before: then its decoder does all the work in one pass.
         shape = self._recent
@@ -124,12 +159,10 @@ class Canal:
                 shape, message, rows = self._read(value)
             except DECODE_ERRORS as error:
                 raise _undecodable(value, error) from None
+        if message.tidb is not None:
+            _refuse_part(message.tidb, message.type)
         if message.is_ddl:
-            if rows or not (message.type == "TRUNCATE" or (message.sql or "").strip()):
-                raise UndecodableRecord(
-                    "no Canal message: `isDdl` is true, and it holds " + ("rows" if rows else "no `sql`")
-                )
-            into.append(_statement(message, record))
+            into.append(_statement(message, rows, record))
         elif rows:
             if len(rows) == 1 and message.type == "INSERT":  # as most are
                 into.append(
@@ -161,6 +194,17 @@ class Canal:
         message, rows = shape.read(value)
         self._recent = shape if shape.is_fast else None
         return shape, message, rows
+
+
+def _refuse_part(tidb: TiDB, type_: str) -> None:
+    """Raises UndecodableRecord for a row of which TiCDC sends no more than the key, because it is large."""
+    if type_ == "DELETE" or not (tidb.only_handle_key or tidb.claim_check_location):
+        return
+    raise UndecodableRecord(
+        "TiCDC sent the row's key alone, for the row is larger than its max-message-bytes: raise that, and "
+        "the topic's max.message.bytes, with large-message-handle-option=none in the changefeed; its "
+        "handle-key-only and claim-check are not read"
+    )
 
 
 def _changes(rows: list[Row], message: Message[Any], shape: RowShape, record: Record) -> Iterable[Change]:
@@ -206,7 +250,11 @@ def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterabl
     return images
 
 
-def _statement(message: Message[Any], record: Record) -> Change:
+def _statement(message: Message[Any], rows: list[Row] | None, record: Record) -> Change:
+    if rows or not (message.type == "TRUNCATE" or (message.sql or "").strip()):
+        raise UndecodableRecord(
+            "no Canal message: `isDdl` is true, and it holds " + ("rows" if rows else "no `sql`")
+        )
     return Change(
         op="truncate" if message.type == "TRUNCATE" else "ddl",
         before=None,
@@ -228,9 +276,7 @@ def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
     if not start:
         return UndecodableRecord("no Canal message: the value is empty")
     if not start.startswith((b"{", b"[", b'"')) and any(byte < 0x20 or byte > 0x7E for byte in start):
-        return UndecodableRecord(
-            "no JSON but binary data (byte 0); if Canal wrote it as protobuf, set canal.mq.flatMessage = true"
-        )
+        return UndecodableRecord("neither JSON nor a packet of Canal but other binary data (byte 0)")
     if isinstance(error, RecursionError):
         return UndecodableRecord("no Canal message: the JSON is nested too deeply")
-    return UndecodableRecord(f"no Canal message: {error}")
+    return UndecodableRecord(f"no Canal message: {error}{hint_at(value, 'canal')}")

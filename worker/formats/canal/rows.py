@@ -20,7 +20,7 @@ from worker.formats.interface import UndecodableRecord
 from worker.formats.row_struct import Row, RowStruct, StructColumn
 from worker.formats.times import Milliseconds
 
-__all__ = ["DECODE_ERRORS", "REFUSALS", "Message", "Row", "RowShape", "read_shape"]
+__all__ = ["DECODE_ERRORS", "REFUSALS", "Message", "Row", "RowShape", "TiDB", "read_shape", "shortened"]
 
 Rows = TypeVar("Rows")
 
@@ -39,6 +39,13 @@ _MESSAGES_BEFORE_DECODER = 64
 _MESSAGES_AFTER_REFUSAL = 10_000
 
 
+class TiDB(msgspec.Struct, gc=False):
+    """What TiCDC adds to a message with `enable-tidb-extension`, as far as it matters."""
+
+    only_handle_key: bool = msgspec.field(name="onlyHandleKey", default=False)
+    claim_check_location: str = msgspec.field(name="claimCheckLocation", default="")
+
+
 class Message(msgspec.Struct, Generic[Rows], gc=False):
     """The fields that changes are made of; the others are never decoded."""
 
@@ -51,6 +58,7 @@ class Message(msgspec.Struct, Generic[Rows], gc=False):
     is_ddl: bool = msgspec.field(name="isDdl", default=False)
     sql: str | None = None
     gtid: str | None = None
+    tidb: TiDB | None = msgspec.field(name="_tidb", default=None)
 
 
 class _ShapeFields(msgspec.Struct, gc=False):
@@ -165,9 +173,9 @@ class RowShape:
                 try:
                     row[column] = converter.read(text)
                 except (ValueError, ArithmeticError) as error:
-                    type_text = _shortened((self.types or {})[column])
+                    type_text = shortened((self.types or {})[column])
                     raise UndecodableRecord(
-                        f"column {column!r} of type {type_text} holds {_shortened(repr(text))}: {error}"
+                        f"column {column!r} of type {type_text} holds {shortened(repr(text))}: {error}"
                     ) from None
             elif text is not value:
                 row[column] = text
@@ -203,8 +211,9 @@ def _refuse_null(text: bytes) -> None:
 def _text_of(column: str, value: object) -> str:
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return str(value)
-    raise UndecodableRecord(f"column {column!r} holds {_shortened(repr(value))}, not text")
+    raise UndecodableRecord(f"column {column!r} holds {shortened(repr(value))}, not text")
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """For an error."""
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."

@@ -15,6 +15,7 @@ import msgspec
 from handlers.api import Operation
 from worker.formats.debezium.source import DECODE_ERRORS, POSTGRESQL, Row, Source, refuse_others
 from worker.formats.interface import Record, UndecodableRecord
+from worker.formats.strangers import hint_of
 from worker.formats.times import has_calendar
 
 if TYPE_CHECKING:
@@ -167,10 +168,9 @@ def _header(value: bytes) -> Any:
 
 
 def _unknown(values: Row) -> str:
-    if "isDdl" in values or "mysqlType" in values:
-        return "no Debezium record but one of Canal: set `format: canal` for its topic"
-    if "database" in values and ("data" in values or "def" in values):
-        return "no Debezium record but one of Maxwell: set `format: maxwell` for its topic"
+    hint = hint_of(values, "debezium")
+    if hint is not None:
+        return f"no Debezium record; {hint}"
     if "before" in values or "after" in values:
         return "no Debezium record: before or after, but no `source` and `op`"
     return f"no Debezium record; if its transform ExtractNewRecordState wrote it, {_HINT}"

@@ -21,6 +21,15 @@ __all__ = ["DebeziumRoute", "Router", "undecodable"]
 _ROWS = ("c", "u", "d", "r")
 _HEARTBEATS = "__debezium-heartbeat"
 _AVRO_HEAD = 5
+_NOTIFICATION = frozenset(("id", "aggregate_type", "type", "additional_data"))
+"""The members of the records in `notification.sink.topic.name`."""
+_SIGNALS = frozenset(
+    (
+        *("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"),
+        *("log", "schema-changes", "set-binlog-position"),
+    )
+)
+"""What the records in `signal.kafka.topic` ask for."""
 
 
 class DebeziumRoute(msgspec.Struct, gc=False):
@@ -126,6 +135,10 @@ class Router:
             return Skip("transaction")
         if record.topic().startswith(_HEARTBEATS) or values.keys() == {"ts_ms"}:
             return Skip("heartbeat")
+        if _NOTIFICATION <= values.keys() <= _NOTIFICATION | {"timestamp"} and not record.headers():
+            return Skip("notification")
+        if {"type", "data"} <= values.keys() <= {"id", "type", "data"} and str(values["type"]) in _SIGNALS:
+            return Skip("signal")
         return flat_record(record, values, self._settings)
 
 

@@ -61,12 +61,24 @@ class Source(SourceLogPosition, gc=False):
     gtid: str | None = None
 
 
+_BY_LAYOUT = ("sqlserver", "oracle", "db2", "informix", "vitess", "spanner", "ibmi", "cockroachdb", "TiCDC")
+"""Connectors whose records have rows, that format: json can read."""
+_ADVICE = {
+    "mongodb": "its documents are no rows: have the transform ExtractNewDocumentState make rows of them, and "
+    "describe those (format: json)",
+    **dict.fromkeys(
+        _BY_LAYOUT, "describe its records with format: json, for which docs/formats.md has a layout"
+    ),
+}
+_OTHER_ADVICE = "describe its records (format: json)"
+
+
 def refuse_others(connector: str) -> None:
     """Raises UndecodableRecord for a connector whose records were never tested: their types differ."""
     if connector and connector not in (*MYSQL, POSTGRESQL):
         raise UndecodableRecord(
             f"a record of Debezium's connector {connector[:40]!r}: those of mysql, mariadb and postgresql "
-            "are read; leave its topics out of kafka.topics, or describe its records (format: json)"
+            f"are read; leave its topics out of kafka.topics, or {_ADVICE.get(connector, _OTHER_ADVICE)}"
         )
 
 

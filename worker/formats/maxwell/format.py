@@ -24,6 +24,7 @@ from worker.formats.maxwell.history import (
 from worker.formats.maxwell.rows import DECODE_ERRORS, Header, Message, Row, RowShape
 from worker.formats.maxwell.tables import statement_for
 from worker.formats.row_struct import Shapes
+from worker.formats.strangers import hint_at
 from worker.formats.table_history import TableDefinition
 
 __all__ = ["Maxwell", "MaxwellRoute"]
@@ -104,7 +105,8 @@ class Maxwell:
         except DECODE_ERRORS as error:
             raise _undecodable(value, error) from None
         if header.type not in ROW_TYPES:
-            raise UndecodableRecord(f"no Maxwell record: type {header.type!r}")
+            hint = hint_at(value, "maxwell")
+            raise UndecodableRecord(f"no Maxwell record: type {header.type!r}{hint}")
         if not header.database or not header.table:
             raise UndecodableRecord("no Maxwell record: a row without a database and a table")
         return MaxwellRoute(header.database, header.table, cast(Any, header.type))
@@ -242,4 +244,4 @@ def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
             return UndecodableRecord("the record is encrypted; set Maxwell's encrypt = none")
     except DECODE_ERRORS:
         pass
-    return UndecodableRecord(f"no Maxwell record: {error}")
+    return UndecodableRecord(f"no Maxwell record: {error}{hint_at(value, 'maxwell')}")

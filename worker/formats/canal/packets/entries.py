@@ -1,0 +1,160 @@
+"""The entries of a packet: where each belongs, and a packet taken apart by its tables.
+
+A packet holds what Canal read at once, of whichever tables its topic and partition are for: rows of several
+tables, statements between them, marks of transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from handlers.api import Operation
+from worker.formats.canal.packets.messages import DecodeError, Entry, Messages, Packet, RowChange
+from worker.formats.interface import Apart, PlainRoute, Route, Skip, UndecodableRecord
+
+__all__ = [
+    "ROW_EVENTS",
+    "Content",
+    "explain",
+    "place_of",
+    "read_content",
+    "read_entry",
+    "row_change",
+]
+
+_MESSAGES = 7
+"""The type of packet that holds changes."""
+_UNCOMPRESSED = (0, 1)
+_ROWS = (0, 2)
+"""Entry types: not said, ROWDATA."""
+_ENTRIES_WITHOUT_ROWS = {1: "transaction", 3: "transaction", 4: "heartbeat", 5: "transaction"}
+"""Entry type (TRANSACTIONBEGIN, TRANSACTIONEND, HEARTBEAT, GTIDLOG) -> why it is skipped."""
+ROW_EVENTS: Mapping[int, Operation] = {1: "insert", 2: "update", 3: "delete"}
+"""Event type -> operation."""
+_EVENTS_WITHOUT_ROWS = {12: "transaction", 13: "transaction", 14: "transaction", 15: "heartbeat"}
+"""Event type (GTID, XACOMMIT, XAROLLBACK, MHEARTBEAT) -> why it is skipped."""
+_QUERY = 7
+_MOST_INDEX = 2**31 - 1
+"""Of a change: targets keep it in 32 bits."""
+
+
+class Content(NamedTuple):
+    """What a packet holds."""
+
+    entries: Sequence[bytes]
+    first_index: Sequence[int]
+    """Of each entry: what its first change has for an index."""
+
+
+def read_content(value: bytes) -> Content:
+    """Raises UndecodableRecord.
+
+    Changes count on from the bytes of the entries before theirs, which no entry has fewer of than changes. So
+    that is known without reading those, and a change has one index, taken apart or not.
+    """
+    try:
+        packet = Packet.FromString(value)
+        if packet.type != _MESSAGES:
+            raise UndecodableRecord(f"a packet of Canal of type {packet.type}, not MESSAGES ({_MESSAGES})")
+        if packet.compression not in _UNCOMPRESSED:
+            raise UndecodableRecord(
+                f"a packet of Canal with compression {packet.compression}, which Canal's own clients do not "
+                "read from Kafka either; use the producer's: kafka.compression.type"
+            )
+        body = Messages.FromString(packet.body)
+    except DecodeError as error:
+        raise UndecodableRecord(f"no packet of Canal: {error}") from None
+    entries = list(body.messages)
+    told = list(body.first_index)
+    first_index = told or list(accumulate(map(len, entries), initial=0))[:-1]
+    if len(first_index) != len(entries) or (entries and first_index[-1] + len(entries[-1]) > _MOST_INDEX):
+        raise UndecodableRecord("no packet of Canal: not one index for each of its entries")
+    return Content(entries, first_index)
+
+
+def read_entry(data: bytes) -> Any:
+    """Raises UndecodableRecord."""
+    try:
+        return Entry.FromString(data)
+    except DecodeError as error:
+        raise UndecodableRecord(f"no packet of Canal: an entry of it: {error}") from None
+
+
+def row_change(entry: Any) -> Any:
+    """Raises UndecodableRecord."""
+    try:
+        return RowChange.FromString(entry.store_value)
+    except DecodeError as error:
+        raise UndecodableRecord(f"no packet of Canal: the rows of an entry: {error}") from None
+
+
+def explain(value: bytes) -> Route | Skip | Apart:
+    """Where the packet belongs. Raises UndecodableRecord."""
+    content = read_content(value)
+    parts: list[tuple[PlainRoute, list[int]]] = []
+    open_parts: dict[tuple[str, str], list[int]] = {}
+    reasons: dict[str, None] = {}
+    for place, data in enumerate(content.entries):
+        found = place_of(read_entry(data))
+        if isinstance(found, Skip):
+            reasons[found.reason] = None
+        elif found.alone:
+            # Behind it nothing joins what came before it: it may be about other tables, too.
+            parts.append((found, [place]))
+            open_parts.clear()
+        else:
+            table = found.database, found.table
+            places = open_parts.get(table)
+            if places is None:
+                places = open_parts[table] = []
+                parts.append((found, places))
+            places.append(place)
+    if not parts:
+        return Skip(next((reason for reason in reasons if reason != "transaction"), "transaction"))
+    if len(parts) == 1:
+        return parts[0][0]
+    return Apart([(route, _packet(content, places)) for route, places in parts])
+
+
+def _table_of(header: Any) -> tuple[str, str] | None:
+    """(database, table) of an entry; None: it has none. Raises UndecodableRecord."""
+    if not header.table_name:
+        return None
+    # Of some DDL Canal keeps the database's name as it was written, backticks and all.
+    database = header.schema_name.strip("`")
+    if not database:
+        raise UndecodableRecord(f"no packet of Canal: table {header.table_name!r} without a database")
+    return database, header.table_name
+
+
+def place_of(entry: Any) -> PlainRoute | Skip:
+    """Raises UndecodableRecord."""
+    header = entry.header
+    event = header.event_type
+    reason = _ENTRIES_WITHOUT_ROWS.get(entry.entry_type) or _EVENTS_WITHOUT_ROWS.get(event)
+    if reason is not None:
+        return Skip(reason)
+    if entry.entry_type not in _ROWS:
+        raise UndecodableRecord(f"no packet of Canal: an entry of type {entry.entry_type}")
+    if event in ROW_EVENTS:
+        table = _table_of(header)
+        return Skip("transaction") if table is None else PlainRoute(*table)
+    is_ddl = row_change(entry).is_ddl
+    if event == _QUERY and header.table_name and not is_ddl:
+        return Skip("query")  # the text of a statement whose rows come by themselves
+    table = _table_of(header)
+    if table is None:
+        return Skip("database_ddl" if is_ddl else "transaction")
+    return PlainRoute(*table, is_ddl)
+
+
+def _packet(content: Content, places: Sequence[int]) -> bytes:
+    """A packet with these entries alone, whose changes have the index that they have in the whole one."""
+    body = Messages(
+        messages=[content.entries[place] for place in places],
+        first_index=[content.first_index[place] for place in places],
+    )
+    data: bytes = Packet(type=_MESSAGES, body=body.SerializeToString()).SerializeToString()
+    return data

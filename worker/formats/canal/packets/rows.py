@@ -1,0 +1,175 @@
+"""The changes of packets: rows as lists of columns, each with its name, type and text.
+
+The types come with every column, and nearly always they are those of the entry before. So each shape (names,
+types, key) is looked up once an entry, and each of its rows is read with what is known of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from handlers import Change
+from handlers.api import Operation
+from handlers.mysql.values import converter_of
+from worker.formats.canal.packets.entries import (
+    ROW_EVENTS,
+    explain,
+    place_of,
+    read_content,
+    read_entry,
+    row_change,
+)
+from worker.formats.canal.rows import shortened
+from worker.formats.interface import Apart, Record, Route, Skip, UndecodableRecord
+from worker.formats.row_struct import Row, Shapes
+from worker.formats.times import has_calendar
+
+__all__ = ["Packets"]
+
+_TRUNCATE = 8
+_ShapeKey = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+"""Names, types, names of the key."""
+_Images = tuple[Operation, Row | None, Row | None]
+"""What happened to a row, how it was before, how it is after."""
+
+
+class _Shape:
+    """How the rows of one shape are read. Never changed."""
+
+    __slots__ = ("columns", "key", "key_columns", "names", "types")
+
+    def __init__(self, names: tuple[str, ...], types: tuple[str, ...], key: tuple[str, ...]) -> None:
+        self.names = names
+        self.types = dict(zip(names, types, strict=True)) or None
+        self.key_columns = key or None
+        self.key = frozenset(key)
+        self.columns: dict[str, tuple[str, Callable[[str], Any] | None]] = {}
+        """Name -> the same name, for all rows to share, and what reads its text; None: it stays text."""
+        for name, type_text in zip(names, types, strict=True):
+            converter = converter_of(type_text)
+            self.columns[name] = name, None if converter is None else converter.read
+
+    def row(self, columns: Any) -> Row:
+        """Raises UndecodableRecord."""
+        row: Row = {}
+        known = self.columns.get
+        for column in columns:
+            found = known(column.name)
+            if found is None:
+                raise UndecodableRecord(
+                    f"no packet of Canal: column {shortened(column.name)!r} is in one row of an entry, and "
+                    "not in the first"
+                )
+            name, read = found
+            try:
+                row[name] = None if column.is_null else column.value if read is None else read(column.value)
+            except (ValueError, ArithmeticError) as error:
+                text = shortened((self.types or {})[name])
+                raise UndecodableRecord(
+                    f"column {name!r} of type {text} holds {shortened(repr(column.value))}: {error}"
+                ) from None
+        return row
+
+
+class Packets:
+    """Reads packets. Threads share it without a lock."""
+
+    def __init__(self) -> None:
+        self._shapes = Shapes[_ShapeKey, _Shape]()
+
+    def explain(self, value: bytes) -> Route | Skip | Apart:
+        """Where the packet belongs. Raises UndecodableRecord."""
+        return explain(value)
+
+    def source_time_ms(self, value: bytes) -> int | None:
+        """When the packet's first entry happened; None if it has none, or is broken."""
+        try:
+            entries = read_content(value).entries
+            return read_entry(entries[0]).header.execute_time if entries else None
+        except UndecodableRecord:
+            return None
+
+    def changes(self, value: bytes, record: Record) -> list[Change]:
+        """Of a packet whose changes are all of one table, in order. Raises UndecodableRecord."""
+        found: list[Change] = []
+        tables: dict[tuple[str, str], None] = {}
+        content = read_content(value)
+        for data, first_index in zip(content.entries, content.first_index, strict=True):
+            entry = read_entry(data)
+            place = place_of(entry)
+            if not isinstance(place, Skip):
+                tables[place.database, place.table] = None
+                change = row_change(entry)
+                if change.is_ddl is not place.alone:
+                    raise UndecodableRecord(
+                        "no packet of Canal: its header and `isDdl` contradict each other"
+                    )
+                found += self._of_entry(entry.header, change, record, first_index)
+        if len(tables) > 1:  # whoever asks takes it apart first
+            told = ", ".join(map(".".join, tables))
+            raise UndecodableRecord(f"a packet with changes of several tables: {told}")
+        return found
+
+    def _of_entry(self, header: Any, change: Any, record: Record, first_index: int) -> list[Change]:
+        time_ms, gtid = header.execute_time, header.gtid or None
+        if not has_calendar(time_ms):
+            raise UndecodableRecord(f"its time, {time_ms} ms, is outside of the years 1 to 9999")
+        key = types = None
+        images: Iterable[_Images]
+        sql: str | None = None
+        if change.is_ddl:
+            is_truncate, sql = change.event_type == _TRUNCATE, change.sql
+            if change.row_datas or not (is_truncate or sql.strip()):
+                what = "rows" if change.row_datas else "no `sql`"
+                raise UndecodableRecord(f"no packet of Canal: `isDdl` is true, and it holds {what}")
+            images = [("truncate" if is_truncate else "ddl", None, None)]
+        elif not change.row_datas:
+            return []
+        else:
+            op = ROW_EVENTS.get(change.event_type)
+            if op is None:
+                raise UndecodableRecord(f"no packet of Canal: rows, but event type {change.event_type}")
+            shape = self._shape(change.row_datas[0], op)
+            key, types = shape.key_columns, shape.types
+            images = _images(op, change.row_datas, shape)
+        topic, partition, offset = record.topic(), record.partition(), record.offset()
+        return [
+            Change(op, before, after, key, sql, time_ms, topic, partition, offset, index, gtid, types)
+            for index, (op, before, after) in enumerate(images, first_index)
+        ]
+
+    def _shape(self, row: Any, op: Operation) -> _Shape:
+        columns = row.before_columns if op == "delete" else row.after_columns
+        names = tuple([column.name for column in columns])
+        types = tuple([column.mysql_type for column in columns])
+        key = tuple([column.name for column in columns if column.is_key])
+        shape = self._shapes.get((names, types, key))
+        if shape is None:
+            shape = _Shape(names, types, key)
+            self._shapes.add((names, types, key), shape, len(names))
+        return shape
+
+
+def _images(op: Operation, rows: Any, shape: _Shape) -> Iterable[_Images]:
+    if op == "insert":
+        return [(op, None, after) for row in rows if (after := shape.row(row.after_columns))]
+    if op == "delete":
+        return [(op, before, None) for row in rows if (before := shape.row(row.before_columns))]
+    return [image for row in rows for image in _update(row, shape)]
+
+
+def _update(row: Any, shape: _Shape) -> Iterable[_Images]:
+    """As of flat messages: of the row before, the columns that changed count; the key, too, when it did: then
+    the row of the old key goes, and one of the new key comes."""
+    after = shape.row(row.after_columns)
+    if not after:
+        raise UndecodableRecord("no packet of Canal: an update without the row after it")
+    if not row.before_columns:  # the source did not log what was there before
+        return [("update", None, after)]
+    changed = {column.name for column in row.after_columns if column.updated}
+    old = shape.row([column for column in row.before_columns if column.name in changed])
+    key = shape.key
+    if key.isdisjoint(old) or all(old[column] == after.get(column) for column in key & old.keys()):
+        return [("update", {**after, **old}, after)]
+    return [("delete", {**after, **old}, None), ("insert", None, after)]

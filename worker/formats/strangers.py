@@ -1,0 +1,82 @@
+"""Records of other writers than a topic's format expects: whose they seem to be, and what to do.
+
+Asked only about a record that is refused anyway, so a guess hits no good one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from worker.formats.json_values import number
+
+__all__ = ["hint_at", "hint_of"]
+
+_LAYOUT = "describe its records with format: json, for which docs/formats.md has a layout"
+_read = msgspec.json.Decoder(float_hook=number).decode
+
+
+def _has(*names: str) -> Callable[[Mapping[str, Any]], bool]:
+    wanted = frozenset(names)
+    return lambda values: wanted <= values.keys()
+
+
+_KNOWN: tuple[tuple[str, Callable[[Mapping[str, Any]], bool], str], ...] = (
+    (
+        "",
+        _has("specversion", "type", "source", "id"),
+        "it is a CloudEvents envelope: set the connector's value.converter to "
+        f"org.apache.kafka.connect.json.JsonConverter, or {_LAYOUT}",
+    ),
+    ("", _has("op_type", "op_ts", "table"), f"it is a record of Oracle GoldenGate: {_LAYOUT}"),
+    (
+        "",
+        _has("commitTs", "version", "type"),
+        "it is a record of TiCDC's simple protocol: set protocol=canal-json, and format: canal",
+    ),
+    (
+        "canal",
+        lambda values: "isDdl" in values or "mysqlType" in values,
+        "it is one of Canal: set `format: canal` for its topic",
+    ),
+    (
+        "maxwell",
+        lambda values: (
+            "database" in values and ("data" in values or "def" in values) and "isDdl" not in values
+        ),
+        "it is one of Maxwell: set `format: maxwell` for its topic",
+    ),
+    (
+        "debezium",
+        lambda values: isinstance(values.get("source"), dict) and ("op" in values or "ddl" in values),
+        "it is one of Debezium: set `format: debezium` for its topic",
+    ),
+    (
+        "",
+        _has("operationType", "ns", "documentKey"),
+        "it is a change-stream event of MongoDB's own connector: its documents are no rows, and are not read",
+    ),
+)
+"""(format, what tells its records, what to do); no format: of a writer that none reads."""
+
+
+def hint_of(values: Mapping[str, Any], expected: str) -> str | None:
+    """What a JSON object that is no record of the format `expected` is; None: that is not known."""
+    payload = values.get("payload")
+    if isinstance(payload, dict) and "schema" in values:
+        values = payload
+    found = [(name, hint) for name, tells, hint in _KNOWN if tells(values)]
+    # What has the marks of its own format, too, is of that.
+    return None if not found or any(name == expected for name, _ in found) else found[0][1]
+
+
+def hint_at(value: bytes, expected: str) -> str:
+    """The same for a record's value, to be put behind an error: `; it is ...`, or nothing."""
+    try:
+        values = _read(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    hint = hint_of(values, expected) if isinstance(values, dict) else None
+    return "" if hint is None else f"; {hint}"

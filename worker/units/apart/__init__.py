@@ -1,0 +1,1 @@
+"""Records that were taken apart because they hold changes of several tables."""
