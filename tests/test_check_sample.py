@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from canal_packets import ddl, packet, row, rows
 from captured import records
 from typer.testing import CliRunner
 
@@ -135,3 +136,16 @@ def test_the_format_that_a_record_has_is_named_where_another_one_is_configured(c
     assert "it can be read" not in other
     again = check(INSERT, format="debezium")
     assert "; it can be read as canal: is that the format?" in again.output
+
+
+def test_of_a_packet_of_several_tables_each_ones_changes_are_shown(check: Any) -> None:
+    rows_of = [
+        rows(table, row({"id": "7"}), database=database) for database, table in (("shop", "a"), ("x", "b"))
+    ]
+    value = packet(*rows_of, ddl("a", "ALTER TABLE a ADD x int"))
+    result = check({"value": {"base64": base64.b64encode(value).decode()}})
+    assert "offset 0: shop.a → lane " in result.output
+    assert '"after":{"id":7}' in result.output
+    assert "offset 0: x.b: no rule matches it, skipped" in result.output
+    assert "alone in its batch" in result.output
+    assert "1 records: 1 decoded" in result.output

@@ -11,14 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 from building import configuration
+from canal_packets import packet, row, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handlers import Batch, Handler, HandlerContext, PartialFailure, StopWorker
+from handlers import Batch, Change, Handler, HandlerContext, PartialFailure, StopWorker
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.configuration import Configuration
 from worker.dead_letters.record import DeadLetter
 from worker.dead_letters.topic import with_offset
+from worker.formats.canal.format import Canal
+from worker.formats.interface import Apart
 from worker.running.dead_letter_replay import (
     Reader,
     Replay,
@@ -320,3 +323,17 @@ def test_what_was_replayed_is_kept_as_a_position_and_ranges_ahead_of_it(
         edges = [known.offset, *(edge for each in known.ahead for edge in each)]
         assert all(low < high for low, high in itertools.pairwise(edges)), "as a commit wants them"
         assert all(isinstance(each, OffsetRange) for each in known.ahead)
+
+
+def test_a_letter_of_a_packet_holds_the_part_of_its_table_and_its_row_is_found_in_it() -> None:
+    rows_of_a = [row({"id": str(number)}, types={"id": "bigint"}) for number in (5, 6)]
+    value = packet(rows("b", row({"id": "4"}, types={"id": "bigint"})), rows("a", *rows_of_a))
+    whole = Canal().explain(letter(1, value).original())
+    assert isinstance(whole, Apart)
+    of_a = whole.parts[1][1]
+    found: list[Change] = []
+    Canal().decode(letter(1, of_a).original(), found)
+    plan = Reader(noting("h")).plan(letter(1, of_a, index=found[1].index, table="shop.a"))
+    assert (plan.table, [change.after for change in plan.changes]) == ("shop.a", [{"id": 6}])
+    with pytest.raises(ReplayFault, match=r"several tables \(shop\.b, shop\.a\)"):
+        Reader(noting("h")).plan(letter(1, value))

@@ -130,7 +130,10 @@ def _another_format(format_: Format, record: SampleRecord) -> str | None:
         other = registry.get(name)
         changes: list[Change] = []
         try:
-            if not isinstance(explained(other, record), Skip):
+            found = explained(other, record)
+            if isinstance(found, Apart):
+                return name
+            if not isinstance(found, Skip):
                 decoded(other, record, changes)
         except UndecodableRecord:
             continue
