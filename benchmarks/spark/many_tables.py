@@ -23,6 +23,8 @@ __all__ = ["run"]
 
 _SIZES = "BINLANE_BENCH_TABLES"
 """In the environment: other numbers of tables, as in 100,4000."""
+_SHARED = "BINLANE_BENCH_SHARED"
+"""In the environment: another `shared_segments` than 1s; 0s: each batch is a file of its own."""
 _LIMIT_SECONDS = 900
 _LOOK_SECONDS = 0.5
 _LOOK_SECONDS_A_TABLE = 0.0002
@@ -41,7 +43,14 @@ def _replicas(**merge: str) -> dict[str, Any]:
     """All tables as replicas; a worker that is told to stop merges nothing more."""
     return {
         **REPLICA,
-        "handlers": [{"type": "spark", "mode": "replica", "merge": {"at_close": "0s", **merge}}],
+        "handlers": [
+            {
+                "type": "spark",
+                "mode": "replica",
+                "shared_segments": os.environ.get(_SHARED, "1s"),
+                "merge": {"at_close": "0s", **merge},
+            }
+        ],
     }
 
 

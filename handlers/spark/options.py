@@ -116,6 +116,11 @@ class SparkOptions(BaseModel):
     upkeep: UpkeepOptions = Field(
         default_factory=lambda: UpkeepOptions.model_validate({}), description="Housekeeping."
     )
+    shared_segments: Duration = duration(
+        "0s",
+        "So often batches of few rows are put together, in one file for all tables: for thousands of "
+        "tables, and where requests are counted. 0s: each batch at once, in a file of its own.",
+    )
     partition_by: list[str] = Field([], description="Columns that a new table is partitioned by.")
     properties: dict[str, str | int | float | bool] = Field(
         {}, description="Table properties of a new table, such as delta.enableDeletionVectors."

@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from handlers import Handler, PartialFailure, Rejected, StopWorker, TargetUnavailable
+from handlers.asking_again import AskAgain
 from worker.attempts.backoff import backoff, seconds_to_wait, text_of
 from worker.attempts.bound_handler import BoundHandler
 from worker.attempts.circuit import Circuit
@@ -140,6 +141,8 @@ class HandlerRun:
         random: Callable[[], float],
     ) -> Step | None:
         """What follows from a call up to `end`. None: go on."""
+        if isinstance(raised, AskAgain):
+            return self._ask_again(raised, watch)
         error, known = raised, False
         if isinstance(raised, PartialFailure):
             known = self._advance(end, raised)
@@ -165,6 +168,13 @@ class HandlerRun:
         if known and isinstance(raised, PartialFailure) and raised.done:
             self.attempt = 0
         return self._after_failure(work, end, error, random)
+
+    def _ask_again(self, raised: AskAgain, watch: Watch[Work]) -> Step:
+        down = self.circuit.answered(self.turn)
+        if down is not None:
+            watch.target_up(self.name, down)
+        self.error, self.delay = None, raised.seconds
+        return Step.ASK_AGAIN
 
     def _advance(self, end: int, raised: PartialFailure) -> bool:
         """Count what a partial failure says is done. False: it says what cannot be."""

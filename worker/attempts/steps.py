@@ -20,6 +20,8 @@ class Step(Enum):
     """The target (or the dead-letter topic) is down: again after `delay` seconds, no attempt used up."""
     HALT = "halt"
     """The change at `done` failed for good, and the table's rule says halt."""
+    ASK_AGAIN = "ask again"
+    """Taken, and to be known after `delay` seconds: nothing has failed."""
     STOPPED = "stopped"
     """Not done, because the work was called off."""
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.read.inspection import columns_of, head_of, shown_sql
 from handlers.spark.read.inventory import Facts, Found, facts_of
+from handlers.spark.read.shared import Shared
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.runtime.errors import told
 from handlers.spark.table_ref import quoted
@@ -51,8 +52,9 @@ def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, vi
             found = [(lake, table) for lake in lakes for table in lake.tables(chosen)]
             if views:
                 return _print_views(found)
+            shared = {id(lake): Shared(lake.files) for lake, _ in found}
             with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tables") as pool:
-                facts = list(pool.map(_facts, found))
+                facts = list(pool.map(lambda each: _facts(each[0], each[1], shared[id(each[0])]), found))
     except (OSError, BrokenLog, RuntimeError, PySparkException) as error:
         text = told(error) if isinstance(error, PySparkException) else str(error)
         print(clean(f"binlane tables: {' '.join(text.split())}"), file=sys.stderr)
@@ -66,9 +68,8 @@ def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, vi
     return 1 if any(each.unread for each in facts) else 0
 
 
-def _facts(each: tuple[Lake, Found]) -> Facts:
-    lake, found = each
-    return facts_of(lake.spark.session, lake.files, found, lake.entry.name)
+def _facts(lake: Lake, found: Found, shared: Shared) -> Facts:
+    return facts_of(lake.spark.session, lake.files, found, lake.entry.name, shared)
 
 
 # ---- views

@@ -236,6 +236,8 @@ def _state(unit: Unit) -> TableState:
         return "blocked"
     if unit.error and unit.state in (UnitState.READY, UnitState.RUNNING):
         return "retrying"
+    if unit.state is UnitState.BACKOFF and not unit.error:
+        return "running"  # its handler is to be asked again
     return _STATES[unit.state]
 
 

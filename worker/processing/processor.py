@@ -251,6 +251,7 @@ class Processor(threading.Thread):
         halted = next((run for run, step in outcomes if step is Step.HALT), None)
         failing = [run for run, step in outcomes if step is Step.RETRY]
         blocked = [run for run, step in outcomes if step is Step.BLOCKED]
+        under_way = [run for run, step in outcomes if step is Step.ASK_AGAIN]
         if halted is not None:
             unit.failed_batches += 1
             self._halt(work, origin_of(work, halted.done), f"{_words(halted)} (handler {halted.name})")
@@ -263,6 +264,8 @@ class Processor(threading.Thread):
         elif blocked:
             reason = f"{_words(blocked[0])} (handler {blocked[0].name})"
             self._give_back(work, min(run.delay for run in blocked), reason, blocked=True)
+        elif under_way:
+            self._give_back(work, min(run.delay for run in under_way), None, blocked=False)
         else:  # called off, or to go on at once
             self._give_back(work, 0.0, unit.error, blocked=unit.blocked)
 

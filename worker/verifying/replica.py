@@ -10,8 +10,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, DataType, StructType, TimestampType
 
-from handlers.spark.read.inspection import columns_of, head_of, newest_sql
+from handlers.spark.read.inspection import columns_of, head_of
 from handlers.spark.read.inventory import Found
+from handlers.spark.read.newest import newest_frame
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.table_ref import quoted
 from worker.verifying.source import Row
@@ -88,9 +89,7 @@ class Replica:
         ref = self._found.ref
         if self._with_waiting:
             try:
-                return session.sql(
-                    newest_sql(session, self._lake.files, ref, self._lake.entry.options.prefix)
-                )
+                return newest_frame(session, self._lake.files, ref, self._lake.entry.options.prefix)
             except NothingToSee:
                 pass  # only what is merged can be seen
         if columns_of(session, ref) is None:

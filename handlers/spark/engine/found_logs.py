@@ -97,7 +97,10 @@ class FoundLogs:
         head = None if end is None else end.head
         if head is None or not current.isdisjoint(head.marks.known):
             return False
-        until = head.segment.written_ms / 1000 + _ABANDONED
+        last_put = head.segment.written_ms
+        if head.stream is not None:  # whoever has it may put packs alone
+            last_put = max(last_put, self._tables.world.packs.streams.newest_ms(head.stream))
+        until = last_put / 1000 + _ABANDONED
         if now < until:
             self._foreign[folder] = min(until, now + _ABANDONED), current
         return now < until

@@ -18,6 +18,7 @@ from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.tables import Tables
 from handlers.spark.locations import Locations
+from handlers.spark.log.owner import Owner
 from handlers.spark.log.store_choice import default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
 from handlers.spark.options import SparkOptions
@@ -83,6 +84,8 @@ class Lake:
                 raise
             # The store is away: it is proven before the first put, and batches wait for that.
         self._runs = True
+        if self._world.packs.writer is not None and self._world.applier is not None:
+            self._world.packs.writer.start()
         if self._world.applier is not None and self._world.context.partitions is not None:
             self._search.start()
         self._spark.tell(self._go_on)
@@ -141,7 +144,8 @@ class Lake:
             with self._merging:
                 self._closed = True
             if self._runs and self._world.applier is not None:
-                others = (self._search, self._keeper)
+                writer = self._world.packs.writer
+                others = (self._search, self._keeper, *(() if writer is None else (writer,)))
                 end = time.monotonic() + _UPKEEP_SECONDS
                 for each in others:
                     each.end()
@@ -186,8 +190,8 @@ class Lake:
             )
         return {"spark": self._spark.status(), "tables": tables}
 
-    def _look_at(self, log_folder: str) -> None:
-        self._search.add(log_folder)
+    def _look_at(self, log_folder: str, owner: Owner | None = None) -> None:
+        self._search.add(log_folder, owner)
 
     def _look_after(self, sink: TableSink) -> None:
         self._keeper.look_after(sink)

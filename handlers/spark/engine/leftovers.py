@@ -64,7 +64,8 @@ class Search(Background):
         self._turn = threading.Lock()  # one round at a time
         self._folders = [logs]  # to be looked into
         self._find_at = 0.0  # monotonic
-        self._added: set[str] = set()  # by any thread
+        self._added: set[str] = set()  # by any thread, as the next
+        self._told: dict[str, Owner] = {}
         self._owners: dict[str, Owner | None] = {}  # by the log's folder; None: not read yet
         # When each log is looked at next (monotonic), and the same in order, with times that hold no more.
         self._due: dict[str, float] = {}
@@ -105,14 +106,19 @@ class Search(Background):
                 if self._due.get(folder) == due:
                     self._look_at(folder, now, anew=False)
 
-    def add(self, log_folder: str) -> None:
-        """A log to look at from now on: one that is signed, or that nobody serves any more. Any thread."""
+    def add(self, log_folder: str, owner: Owner | None = None) -> None:
+        """A log to look at from now on: one that is signed, or that nobody serves any more. `owner`: whose it
+        is, if that is known. Any thread."""
+        if owner is not None:
+            self._told[log_folder] = owner
         self._added.add(log_folder)
 
     def _take_added(self, now: float) -> None:
         while self._added:
             folder = self._added.pop()
-            self._owners.setdefault(folder, None)
+            told = self._told.pop(folder, None)
+            if self._owners.get(folder) is None:
+                self._owners[folder] = told
             if self._due.get(folder, math.inf) > now + _TURN:
                 self._plan(folder, now + _TURN)
 

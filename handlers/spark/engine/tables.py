@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from handlers.api import HandlerContext
@@ -16,6 +17,7 @@ from handlers.progress.topic_ids import KnownIds
 from handlers.spark.delta import applier_for
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.engine.owners import Owners
+from handlers.spark.engine.packs import Packs
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
@@ -35,6 +37,12 @@ _owners: Owners[TableSink] = Owners()
 _whose: WeakKeyDictionary[TableSink, Owner] = WeakKeyDictionary()
 
 
+class LookAt(Protocol):
+    """See Tables."""
+
+    def __call__(self, log_folder: str, owner: Owner | None = None) -> None: ...
+
+
 class Tables:
     """Any thread may call any method."""
 
@@ -46,7 +54,7 @@ class Tables:
         locations: Locations,
         *,
         offer: Callable[[TableSink], None],
-        look_at: Callable[[str], None],
+        look_at: LookAt,
         look_after: Callable[[TableSink], None],
     ) -> None:
         """`offer` is told of a table in which something waits; `look_at`, of the folder of a log that is to
@@ -59,6 +67,7 @@ class Tables:
             spark=spark,
             locations=locations,
             files=files,
+            packs=Packs(files, locations.logs, every=_every(options, context)),
             applier=applier_for(options),
             without_spark=WithoutSpark(options, files, makes_tables=not has_table_defaults(spark.section)),
             overrides={name: override(text) for name, text in options.columns.items()},
@@ -163,7 +172,8 @@ class Tables:
         locations = self.world.locations
         signed = locations.signed_folder(locations.ref(sink.database, sink.table))
         found = sign(files, signed, _whose[sink])
-        self._look_at(folder)  # not before: a log without an owner's name is forgotten
+        # Not before: a log without an owner's name is forgotten.
+        self._look_at(folder, _whose[sink] if found is None else found)
         if found is None or found.prefix is None:
             self.check_prefix(folder)
 
@@ -242,3 +252,8 @@ class Tables:
         sink = _owners.of(self.world.locations.ref(database, table).log_folder)
         if sink is not None:
             sink.forget()
+
+
+def _every(options: SparkOptions, context: HandlerContext) -> float:
+    """Seconds between two packs; 0: none, as in a command, which hands over no batch twice."""
+    return options.shared_segments if context.partitions is not None else 0.0

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from handlers.api import Rejected
 from handlers.spark.locations import PENDING
+from handlers.spark.log.packs.pack_folder import SHARED, is_stream
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 
@@ -94,6 +95,8 @@ def look_in(files: Files, here: str, root: str) -> tuple[bool, Sequence[str]]:
     names = sorted(entry.name for entry in entries if entry.is_folder)
     if here == f"{root}/{_DDL}":  # there may be a database of this name, too
         names = [name for name in names if _PROGRESS.fullmatch(name) is None]
+    if here == f"{root}/{SHARED}":  # the same
+        names = [name for name in names if not is_stream(name)]
     return False, [f"{here}/{name}" for name in names]
 
 

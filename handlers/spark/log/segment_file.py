@@ -18,11 +18,14 @@ from handlers.spark.log.marks import Marks, UnreadableMarks
 from handlers.spark.log.statement import Statement
 from handlers.spark.log.stores.interface import Files, FilesError
 
-__all__ = ["RESTORE", "BrokenLog", "Head", "Segment", "encoded", "missing", "read_head"]
+__all__ = ["RESTORE", "BrokenLog", "Head", "Segment", "encoded", "missing", "read_head", "source_times"]
 
 _VERSION = 1
 _WITH_STATEMENTS = 2
 """Of statements, and of what is behind them: an earlier release would take neither for what it is."""
+_GOES_ON = 3
+"""Of what the log goes on behind in packs: an earlier release would not see that."""
+_VERSIONS = (_VERSION, _WITH_STATEMENTS, _GOES_ON)
 _FOOTER = b"binlane"
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What Arrow raises for bytes that are not what they should be."""
@@ -85,6 +88,8 @@ class Head:
     """The table's key columns; empty without a key."""
     is_behind: bool = False
     """Whether what is put next is behind a statement that may not be followed yet: see SegmentLog."""
+    stream: str | None = None
+    """The stream of packs that may hold what comes next: see handlers.spark.log.packs. None: nothing does."""
 
 
 class _Footer(msgspec.Struct):
@@ -99,6 +104,7 @@ class _Footer(msgspec.Struct):
     written_ms: int
     statement: Statement | None = None
     is_behind: bool = False
+    stream: str | None = None
 
 
 def encoded(
@@ -112,14 +118,16 @@ def encoded(
     written_ms: int,
     statement: Statement | None = None,
     is_behind: bool = False,
+    stream: str | None = None,
 ) -> tuple[pa.Buffer, Head]:
     """A segment's file. The table's second column is the rows' source time, as in every segment."""
-    first, last = _source_times(table)
+    first, last = source_times(table)
     written = msgspec.Raw(marks.to_json().encode())
-    version = _WITH_STATEMENTS if is_behind else _VERSION
+    version = _GOES_ON if stream is not None else _WITH_STATEMENTS if is_behind else _VERSION
     rows = table.num_rows
     footer = _Footer(
-        version, number, written, key, rows, first, last, partial, written_ms, statement, is_behind
+        *(version, number, written, key, rows, first, last, partial, written_ms, statement, is_behind),
+        stream,
     )
     schema = table.schema.remove_metadata()
     sink = pa.BufferOutputStream()
@@ -128,7 +136,7 @@ def encoded(
         # Not as the schema's metadata, which Arrow would write a second time, in base64.
         writer.add_key_value_metadata({_FOOTER: msgspec.json.encode(footer)})
     data = sink.getvalue()
-    return data, Head(_segment(footer, path, data.size, schema), marks, schema, key, is_behind)
+    return data, Head(_segment(footer, path, data.size, schema), marks, schema, key, is_behind, stream)
 
 
 def read_head(files: Files, path: str, number: int, size: int) -> Head:
@@ -139,10 +147,10 @@ def read_head(files: Files, path: str, number: int, size: int) -> Head:
         raise BrokenLog(f"{path} was not written by binlane: move it out of the folder")
     try:
         version = msgspec.json.decode(text, type=dict[str, msgspec.Raw])["version"]
-        if bytes(version) not in (b"%d" % _VERSION, b"%d" % _WITH_STATEMENTS):
+        if bytes(version) not in [b"%d" % each for each in _VERSIONS]:
             raise BrokenLog(
                 f"{path} has version {bytes(version).decode()} of the log's format, and this binlane knows "
-                f"versions up to {_WITH_STATEMENTS}: run the release that wrote it, or a later one"
+                f"versions up to {max(_VERSIONS)}: run the release that wrote it, or a later one"
             )
         footer = msgspec.json.decode(text, type=_Footer)
         marks = Marks.from_json(bytes(footer.marks))
@@ -158,7 +166,8 @@ def read_head(files: Files, path: str, number: int, size: int) -> Head:
             f"{path} was written as segment {footer.number}: somebody gave it another name. Give it its own "
             f"back, or move it out of the folder"
         )
-    return Head(_segment(footer, path, size, schema), marks, schema, footer.key, footer.is_behind)
+    segment = _segment(footer, path, size, schema)
+    return Head(segment, marks, schema, footer.key, footer.is_behind, footer.stream)
 
 
 def _metadata(files: Files, path: str) -> pq.FileMetaData:
@@ -196,7 +205,8 @@ def _segment(footer: _Footer, path: str, size: int, schema: pa.Schema) -> Segmen
     )
 
 
-def _source_times(table: pa.Table) -> tuple[int | None, int | None]:
+def source_times(table: pa.Table) -> tuple[int | None, int | None]:
+    """The earliest and the latest of the rows, milliseconds since 1970."""
     if not table.num_rows:
         return None, None
     # As numbers: a time may be beyond what Python's datetime holds.

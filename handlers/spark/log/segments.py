@@ -106,6 +106,12 @@ class SegmentLog:
         return head is not None and head.is_behind
 
     @property
+    def stream(self) -> str | None:
+        """The stream of packs in which the log may go on behind its last segment; None: it does not."""
+        head = self._head
+        return None if head is None else head.stream
+
+    @property
     def has_rows_last(self) -> bool:
         """Whether the last segment has rows; an empty log has none."""
         head = self._head
@@ -207,6 +213,7 @@ class SegmentLog:
         partial: bool = False,
         statement: Statement | None = None,
         shows: bool = False,
+        stream: str | None = None,
     ) -> Segment:
         """Put the next segment; when this returns, it is durable and in the log.
 
@@ -214,8 +221,9 @@ class SegmentLog:
         table's, once these rows are applied, complete. `statement`: is to be followed when all before it is
         merged; what is put behind it is hidden. `shows`: all statements are followed, and views may read this
         segment and those that are put behind it; what was hidden before it and is not merged is shown already
-        (see `show`). Raises SegmentTaken: nothing was put, or what was put is in the log already, as `load`
-        will show. Raises what the store raises: the same holds then.
+        (see `show`). `stream`: the log may go on behind it in these packs. Raises SegmentTaken: nothing was
+        put, or what was put is in the log already, as `load` will show. Raises what the store raises: the
+        same holds then.
         """
         number = self.last + 1
         is_hidden = self.is_behind
@@ -230,6 +238,7 @@ class SegmentLog:
             written_ms=self._now(),
             statement=statement,
             is_behind=statement is not None or (is_hidden and not shows),
+            stream=stream,
         )
         try:
             self._folder.put(number, data, hidden=is_hidden)

@@ -20,7 +20,8 @@ from handlers.spark.locations import LOGS, PENDING
 from handlers.spark.log.owner import logs_below
 from handlers.spark.log.store_choice import files_for
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.read.inspection import AnySpark, columns_of, head_of, newest_sql, shown_sql
+from handlers.spark.read.inspection import AnySpark, columns_of, head_of, shown_sql
+from handlers.spark.read.newest import newest_frame
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.table_ref import TableRef, path_safe, quoted
 
@@ -51,7 +52,7 @@ def current(spark: SparkSession, table: str, *, log: str | None = None, prefix: 
         folder = log or _log_in_warehouse(spark, parts)
         ref = TableRef(".".join(map(quoted, parts)), None, f"{folder.rstrip('/')}/{PENDING}")
         files = files_for(ref.log_folder, AnySpark(spark))
-    return spark.sql(newest_sql(spark, files, ref, prefix))
+    return newest_frame(spark, files, ref, prefix)
 
 
 def create_views(

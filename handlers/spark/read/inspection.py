@@ -141,8 +141,11 @@ def version_of(session: SparkSession, ref: TableRef) -> int:
     return int(row["version"])
 
 
-def newest_sql(session: SparkSession, files: Files, ref: TableRef, prefix: str) -> str:
-    """The query of the table as of its newest segment, made of one version of the Delta table.
+def newest_sql(
+    session: SparkSession, files: Files, ref: TableRef, prefix: str, *, shared: str | None = None
+) -> str:
+    """The query of the table as of its newest segment, made of one version of the Delta table. `shared`: see
+    `view_sql`.
 
     So it goes on to be right, as long as the segments that it names are kept. Raises NothingToSee, and
     LookupError when there is neither table nor log.
@@ -156,7 +159,7 @@ def newest_sql(session: SparkSession, files: Files, ref: TableRef, prefix: str) 
             if columns is None:
                 raise LookupError(f"there is neither a table {ref} nor a log of it in {ref.log_folder}")
             return f"SELECT * FROM {ref.sql} VERSION AS OF {version}"
-        sql = shown_sql(files, ref, head, prefix, columns, version=version, beyond=merged)
+        sql = shown_sql(files, ref, head, prefix, columns, version=version, beyond=merged, shared=shared)
         # Whoever merged since may have removed segments that this version does not hold yet.
         if version is None or version_of(session, ref) == version:
             return sql
@@ -172,6 +175,7 @@ def shown_sql(
     *,
     version: int | None = None,
     beyond: int = 0,
+    shared: str | None = None,
 ) -> str:
     """`view_sql` of a table whose log ends with `head`, as far as views read it. Raises NothingToSee."""
     mode = mode_of(head.schema, prefix)
@@ -180,7 +184,15 @@ def shown_sql(
         after = shape_of_log(*head.segment.after, mode=mode, prefix=prefix)
         if ToldHeld(files, ref.log_folder).look().followed >= head.segment.number:
             shape = _without_gone(ref, shape, after, is_kept=version is None)
-    return view_sql(ref, shape, mode=mode, prefix=prefix, columns=columns, version=version, beyond=beyond)
+    return view_sql(
+        *(ref, shape),
+        mode=mode,
+        prefix=prefix,
+        columns=columns,
+        version=version,
+        beyond=beyond,
+        shared=shared,
+    )
 
 
 def _without_gone(ref: TableRef, shape: Shape, after: Shape, *, is_kept: bool) -> Shape:

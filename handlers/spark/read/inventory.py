@@ -12,11 +12,14 @@ from pyspark.sql import SparkSession
 from handlers.spark.delta.commits.held_segments import last_note, merged_segment
 from handlers.spark.locations import Locations
 from handlers.spark.log.last_seen_table import ToldHeld
+from handlers.spark.log.marks import Marks
 from handlers.spark.log.owner import Owner, fits, logs_below
+from handlers.spark.log.packs.pack_file import Piece
 from handlers.spark.log.segment_file import BrokenLog, Head, Segment
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
 from handlers.spark.read.inspection import columns_of, head_of, log_of, version_of
+from handlers.spark.read.shared import Shared
 from handlers.spark.read.view import Columns, folder_sql
 from handlers.spark.runtime.errors import told
 from handlers.spark.table_ref import TableRef, path_of
@@ -94,12 +97,15 @@ def found_tables(files: Files, locations: Locations, options: SparkOptions) -> I
             yield Found(database, table, locations.ref(database, table), options.mode)
 
 
-def facts_of(session: SparkSession, files: Files, found: Found, handler: str) -> Facts:
-    """Everything about one table. Whatever cannot be read is told in `problems`."""
+def facts_of(
+    session: SparkSession, files: Files, found: Found, handler: str, shared: Shared | None = None
+) -> Facts:
+    """Everything about one table. Whatever cannot be read is told in `problems`. `shared`: to look at packs
+    once for several tables."""
     facts = Facts(found.name, handler, found.mode, str(found.ref))
     try:
         facts, merged, columns = _with_table(session, found, facts)
-        facts = _with_log(files, found, facts, merged)
+        facts = _with_log(files, found, facts, merged, shared or Shared(files))
         head = head_of(files, found.ref.log_folder)
         if head is not None and columns is not None:
             facts = _noting(facts, _missing_columns(head, columns))
@@ -138,7 +144,7 @@ def _with_table(session: SparkSession, found: Found, facts: Facts) -> tuple[Fact
     return facts, merged, columns
 
 
-def _with_log(files: Files, found: Found, facts: Facts, merged: int) -> Facts:
+def _with_log(files: Files, found: Found, facts: Facts, merged: int, shared: Shared) -> Facts:
     is_table = found.ref.path == found.ref.log_folder
     heads = log_of(files, found.ref.log_folder, after=merged).heads
     if not heads:
@@ -159,7 +165,26 @@ def _with_log(files: Files, found: Found, facts: Facts, merged: int) -> Facts:
     rows = sum(segment.rows for segment in segments)
     if facts.rows is None and not segments:
         facts = _noting(facts, "there is no table: the source dropped or renamed it, or it is still empty")
-    return replace(facts, waiting_segments=len(segments), waiting_rows=rows, waiting_bytes=size)
+    facts = replace(facts, waiting_segments=len(segments), waiting_rows=rows, waiting_bytes=size)
+    return _with_packs(facts, shared.pieces(found.ref.log_folder, heads[-1]))
+
+
+def _with_packs(facts: Facts, pieces: Sequence[Piece]) -> Facts:
+    """With what is behind the last segment in packs."""
+    if not pieces:
+        return facts
+    offsets: dict[str, dict[int, int]] = {}
+    for (topic, partition), (offset, _) in sorted(Marks.from_json(pieces[-1].marks).highest().items()):
+        offsets.setdefault(topic, {})[partition] = offset
+    times = [each.last_source_ms for each in pieces if each.last_source_ms is not None]
+    return replace(
+        facts,
+        offsets=offsets,
+        waiting_segments=facts.waiting_segments + len(pieces),
+        waiting_rows=facts.waiting_rows + sum(each.rows for each in pieces),
+        waiting_bytes=facts.waiting_bytes + sum(each.size for each in pieces),
+        source_time_ms=max([*times, *filter(None, [facts.source_time_ms])], default=None),
+    )
 
 
 def _with_statements(files: Files, found: Found, facts: Facts, heads: Sequence[Head]) -> Facts:

@@ -33,6 +33,8 @@ Columns = Mapping[str, Sequence[str]]
 _GLOB = re.compile(r"([{}\[\]*?\\])")
 _RETIRED = "1980-01-01"
 """Of an earlier time are segments that will be removed: see Files.retire."""
+_LAST = 2**63 - 1
+"""Greater than any segment's number."""
 _IDENTITY = ("topic", "partition", "offset", "index")
 """These columns name a change, with its time: where a topic was made anew, its offsets began anew."""
 
@@ -50,12 +52,14 @@ def view_sql(
     columns: Columns | None,
     version: int | None = None,
     beyond: int = 0,
+    shared: str | None = None,
 ) -> str:
     """The body of a view of a table and its segments; a persistent, a temporary one, or for `spark.sql`.
 
     `shape`: of the last segment's rows. `columns`: the Spark table's; None while there is none. `version`: of
     the Delta table; None: whichever is newest when the view is asked. `beyond`: the last segment that this
-    version holds: no file up to it is opened, so that none is missed when it is removed.
+    version holds: no file up to it is opened, so that none is missed when it is removed. `shared`: a view
+    with the rows behind the last segment, of each key one.
 
     A replica's rows are those of the table whose key no segment has, and of each key in the segments the
     last row unless it was deleted. Where the last one does not carry all columns, the table's row stands
@@ -74,7 +78,7 @@ def view_sql(
         if columns is None:
             raise NothingToSee(f"{ref} has no rows yet: what it received was not brought into it so far")
         return f"SELECT {_list(columns)} FROM {table}"
-    return builder(_Parts(ref, None if columns is None else table, shape, prefix, columns, beyond))
+    return builder(_Parts(ref, None if columns is None else table, shape, prefix, columns, beyond, shared))
 
 
 def folder_sql(folder: str) -> str:
@@ -89,6 +93,7 @@ class _Parts(NamedTuple):
     prefix: str
     columns: Columns | None
     beyond: int
+    shared: str | None
 
     @property
     def waiting(self) -> str:
@@ -98,6 +103,10 @@ class _Parts(NamedTuple):
         if self.beyond:
             return f"{folder} WHERE _metadata.file_name > '{self.beyond:020d}.parquet'"
         return f"{folder} WHERE _metadata.file_modification_time > timestamp '{_RETIRED}'"
+
+    def behind(self, columns: str) -> str:
+        """These, of the rows behind the last segment."""
+        return "" if self.shared is None else f" UNION ALL SELECT {columns} FROM {quoted(self.shared)}"
 
     def name(self, suffix: str) -> str:
         """A column that binlane adds."""
@@ -115,9 +124,14 @@ def _replica(parts: _Parts) -> str:
     _refuse_taken(own, parts.prefix)
     others = [quoted(name) for name in own if name not in key]
     are_there = "".join(f" AND {quoted(name)} IS NOT NULL" for name in key)
+    there = "*"
+    behind = ""
+    if parts.shared is not None:
+        there = _list(log_schema(parts.shape, mode="replica", prefix=parts.prefix).names)
+        behind = parts.behind(f"{there}, {_LAST} AS {number}")
     newest = (
-        f"received AS (SELECT *, bigint(left(_metadata.file_name, 20)) AS {number} "
-        f"FROM {parts.waiting}{are_there}),\n"
+        f"received AS (SELECT {there}, bigint(left(_metadata.file_name, 20)) AS {number} "
+        f"FROM {parts.waiting}{are_there}{behind}),\n"
         f"newest AS (SELECT {_list(key)}, max_by(struct({', '.join([op, absent, *others])}), {number}) "
         f"AS {row} FROM received GROUP BY {_list(key)})"
     )
@@ -140,15 +154,17 @@ def _replica(parts: _Parts) -> str:
 
 
 def _changelog(parts: _Parts) -> str:
-    if parts.table is None or parts.columns is None:
-        return f"SELECT * FROM {parts.waiting}"
     own = log_schema(parts.shape, mode="changelog", prefix=parts.prefix).names
+    if parts.table is None or parts.columns is None:
+        columns = "*" if parts.shared is None else _list(own)
+        return f"SELECT {columns} FROM {parts.waiting}{parts.behind(columns)}"
     identity = [f"{parts.prefix}{name}" for name in _IDENTITY]
     time = parts.name("source_time")
     of_table, of_segments = _aligned(list(parts.columns), own, _of("t"), _of("received"))
     received = [_before(parts) if name == f"{parts.prefix}before" else quoted(name) for name in own]
+    columns = ", ".join(received)
     return (
-        f"WITH received AS (SELECT {', '.join(received)} FROM {parts.waiting})\n"
+        f"WITH received AS (SELECT {columns} FROM {parts.waiting}{parts.behind(columns)})\n"
         f"SELECT {of_table} FROM {parts.table} AS t LEFT ANTI JOIN received AS k "
         f"ON {_equal(identity)} AND t.{time} <=> k.{time}\n"
         f"UNION ALL\nSELECT {of_segments} FROM received"

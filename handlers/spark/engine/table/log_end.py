@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial as with_first
+from typing import Any
 
 import pyarrow as pa
 
@@ -10,6 +12,7 @@ from handlers.api import Change
 from handlers.spark.delta.commits.exactly_once import check_goes_on
 from handlers.spark.engine.table.foreseen import SeenTable
 from handlers.spark.engine.table.merges import Merges
+from handlers.spark.engine.table.shared_tail import SharedTail
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.last_seen_table import Held, Told
 from handlers.spark.log.marks import Marks
@@ -41,6 +44,8 @@ class LogEnd:
         """Whether what the log holds is known."""
         self.is_fitted = False
         """Whether the table was seen to hold the shape."""
+        self.tail = SharedTail(log, work.packs, work.options.mode)
+        """What comes behind the last segment in packs."""
         self._work = work
         self._log = log
         self._merges = merges
@@ -52,13 +57,21 @@ class LogEnd:
         self._is_sure = True  # that what waits leads to the shape
 
     def put(self, rows: pa.Table, shape: Shape, marks: Marks, *, partial: bool = False) -> None:
-        """Put the next segment, when the table holds what has to be in it before.
+        """Put the next segment, when the table holds what has to be in it before; or add few rows to the next
+        pack, and then `tail.ticket` tells when they are durable.
 
         Behind a statement that is not followed yet, rows of the shape that it leads to wait for nothing.
         Raises Rejected, LogFailure, SegmentTaken, and what Spark or the file system raises."""
         is_other = shape != self.shape
         most = self._work.options.merge.max_waiting
         is_free = self._is_sure and not is_other and not partial
+        if is_free and self._may_share() and self.tail.takes(rows, shape):
+            if self.tail.is_full:
+                self.flush()
+            self.tail.put(rows, marks)
+            self._offer()
+            return
+        self.flush()
         if not self.show() and not (is_free and self._unmerged.waiting().bytes <= most):
             self._catch_up()
         if self._work.merges and not self._log.is_behind:
@@ -70,13 +83,36 @@ class LogEnd:
             if is_new:
                 self._merges.seen = self._work.fit(shape, is_first=self._log.last == 0)
                 self.is_fitted = True
-        segment = self._log.append(rows, marks, key=shape.key, partial=partial)
+        stream = None
+        if self._work.merges and rows.num_rows and not partial and not self._log.is_behind:
+            stream = self.tail.stream_for(shape)
+        segment = self._append(rows, marks, shape, partial=partial, stream=stream)
         self.shape = shape
         if self._work.merges:
             self._unmerged.add(segment, shape)
             self._offer()
             if is_other:
                 self._merges.remove(segment.number - 1)
+
+    def _may_share(self) -> bool:
+        """Whether rows of the same shape wait for nothing."""
+        if not self._work.merges or not self.is_fitted or self._log.is_behind or self._unmerged.has_partial:
+            return False
+        return self._unmerged.waiting().bytes <= self._work.options.merge.max_waiting
+
+    def flush(self) -> None:
+        """Put what is in packs as the next segment. Raises SegmentTaken, and what the file system raises."""
+        shape = self.shape
+        if shape is not None:
+            self.tail.flush(shape, with_first(self._append_shared, shape))
+
+    def _append(self, rows: pa.Table, marks: Marks, shape: Shape, **more: Any) -> Segment:
+        return self.tail.append(lambda: self._log.append(rows, marks, key=shape.key, **more))
+
+    def _append_shared(self, shape: Shape, rows: pa.Table, marks: Marks) -> Segment:
+        segment = self._log.append(rows, marks, key=shape.key, stream=self.tail.stream_for(shape))
+        self._unmerged.add(segment, shape)
+        return segment
 
     def put_statement(self, change: Change, topics: Sequence[str], marks: Marks) -> bool:
         """Put a statement, to be followed when all before it is merged; False: that cannot be done without a
@@ -91,10 +127,11 @@ class LogEnd:
         statement = foreseen.statement(change, before, topics)
         if statement is None:
             return False
+        self.flush()
         if self._unmerged.waiting().bytes > self._work.options.merge.max_waiting:
             self._merges.merge()
         rows = self._work.no_rows(before)
-        segment = self._log.append(rows, marks, key=before.key, statement=statement)
+        segment = self._append(rows, marks, before, statement=statement)
         self.shape = self._shape_after(segment)
         self._put_here[segment.number] = before, self.shape
         self._unmerged.add(segment, self.shape)
@@ -131,7 +168,7 @@ class LogEnd:
         last = next((each.number for each in waiting if each.rows), self._log.last + 1) - 1
         self._log.show(last, self._log.last)
         rows = self._work.no_rows(self.shape)
-        mark = self._log.append(rows, self._log.marks, key=self.shape.key, shows=True)
+        mark = self._append(rows, self._log.marks, self.shape, shows=True)
         self._unmerged.add(mark, self.shape)
         self.is_fitted = self._merges.fits
         self._is_sure = True
@@ -152,7 +189,7 @@ class LogEnd:
 
     def put_mark(self, shape: Shape, marks: Marks) -> None:
         """Put a segment without rows, when nothing waits. Raises as `put`."""
-        segment = self._log.append(self._work.no_rows(shape), marks, key=shape.key, shows=True)
+        segment = self._append(self._work.no_rows(shape), marks, shape, shows=True)
         self.shape = shape
         self._unmerged.add(segment, shape)
         self._merges.remove(segment.number - 1)
@@ -161,6 +198,7 @@ class LogEnd:
         """Bring all that waits into the table, and put a mark. Raises as `put`."""
         self.is_loaded = self.is_loaded and self.shape is not None  # nothing can be put: look instead
         self.load_once()
+        self.flush()
         self._merges.merge()
         if self.shape is not None:
             self.put_mark(self.shape, self._log.marks)
@@ -169,6 +207,7 @@ class LogEnd:
         """Look what the log and the table hold, if that is not known.
 
         Raises BrokenLog, and what Spark or the file system raises."""
+        self.is_loaded = self.is_loaded and not self.tail.is_lost
         if not self.is_loaded:
             self._sign()
             self._load()
@@ -180,7 +219,8 @@ class LogEnd:
         told = self._work.told_held.look() if self._work.merges else Told()
         held = self._work.held() if self._work.merges else Held()
         self._log.load()
-        self._log.marks.teach(self._work.known_ids)
+        self.tail.load()
+        self.tail.marks.teach(self._work.known_ids)
         # Rows were put when the table was seen to hold them, and nobody waits for it to be seen again: that
         # takes Spark, and a worker that was killed is to take batches again at once.
         self.is_fitted = self._log.has_rows_last
@@ -203,9 +243,9 @@ class LogEnd:
             self._is_sure = all(self._is_foreseen(each, after) for each, after in waiting)
             if self.is_fitted or any(each.rows for each, _ in waiting):
                 self._merges.fit_first()
-            if self._unmerged.waiting().rows:
-                self._offer()
         self.is_loaded = True
+        if self._work.merges and self.tail.with_waiting(self._unmerged.waiting()).rows:
+            self._offer()
 
     def _is_foreseen(self, segment: Segment, after: Shape) -> bool:
         """Whether a statement leads to what whoever put it foresaw: its kind may be switched off by now."""

@@ -130,12 +130,16 @@ class Merges:
                     else:
                         break
             except Exception as error:
-                told = self._work.explained(error, self._received())
-                self.faults += 1
-                self.own_faults += not isinstance(told, TargetUnavailable)
-                self.fault = str(told)
-                raise told from error
+                raise self.failed(error) from error
             self._good()
+
+    def failed(self, error: Exception) -> Exception:
+        """What waits was not brought in: the error to be told."""
+        told = self._work.explained(error, self._received())
+        self.faults += 1
+        self.own_faults += not isinstance(told, TargetUnavailable)
+        self.fault = str(told)
+        return told
 
     def _good(self) -> None:
         self.faults = self.own_faults = 0

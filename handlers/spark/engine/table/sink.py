@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from handlers.api import Batch, Change, PartialFailure, Rejected, TargetUnavailable
 from handlers.options.templates import place_of
 from handlers.progress.topic_ids import MadeAnew
+from handlers.spark.engine.handed import Handed
 from handlers.spark.engine.table.failures import LogFailure
 from handlers.spark.engine.table.log_end import LogEnd
 from handlers.spark.engine.table.merges import Merges
@@ -54,6 +55,7 @@ class TableSink:
         self._work = work
         self._log = log
         self._forget = forget
+        self._handed = Handed()
         self._taking = threading.Lock()  # guards the end of the log: one batch after the other
         self._merges = Merges(self.name, work, log, changed=lambda: look_after(self))
         self._unmerged = self._merges.unmerged
@@ -73,12 +75,13 @@ class TableSink:
 
     @property
     def waiting(self) -> Waiting:
-        return self._unmerged.waiting()
+        waiting = self._unmerged.waiting()
+        return self._end.tail.with_waiting(waiting) if self._end.is_loaded else waiting
 
     @property
     def last_put(self) -> float:
         """When something was last put, seconds since 1970; 0: nothing was, as far as this worker knows."""
-        return self._log.last_put
+        return max(self._log.last_put, self._end.tail.last_put)
 
     @property
     def views_wait(self) -> bool:
@@ -105,9 +108,13 @@ class TableSink:
     def take(self, batch: Batch) -> None:
         """Put what the log does not hold of the batch; returns when that is durable.
 
-        Raises Rejected, PartialFailure, StopWorker, and what Spark or the file system raises.
+        Raises AskAgain where it is in a pack that is not put yet; Rejected, PartialFailure, StopWorker, and
+        what Spark or the file system raises.
         """
-        self._until_put(lambda: self._take(batch))
+        if not self._handed.is_durable(batch):
+            self._until_put(lambda: self._take(batch))
+            if (ticket := self._end.tail.ticket) is not None:
+                self._handed.wait(batch, ticket)
 
     def _until_put(self, put: Callable[[], None]) -> None:
         """`put` looks first what the log holds, if that is not known."""
@@ -163,7 +170,7 @@ class TableSink:
     @property
     def partitions(self) -> Collection[tuple[str, int]]:
         """Whose records the table holds, as far as this worker knows."""
-        return self._log.marks.known.keys()
+        return self._end.tail.marks.known.keys()
 
     def leaves(self) -> None:
         """DDL is about to drop the table, or to rename it, or another one to its name."""
@@ -183,7 +190,7 @@ class TableSink:
             self._end.load_once()
             if self._merges.own_faults >= _FAULTS:
                 self._merges.merge()  # raises what is wrong, if it still is
-            seen, anew = self._log.marks.followed(batch.changes, batch.topic_ids, self._work.known_ids)
+            seen, anew = self._end.tail.marks.followed(batch.changes, batch.topic_ids, self._work.known_ids)
             changes, places = seen.beyond(batch.changes, batch.shard)
             for piece in self._work.pieces(changes, self._end.shape):
                 seen = seen.advanced(changes[piece.start : piece.stop], batch.shard)
@@ -200,7 +207,7 @@ class TableSink:
             raise
         except Exception as error:
             told = self._told(error, changes, places, done)
-            if done:
+            if done and self._end.tail.ticket is None:
                 self._work.tell_passed_over(places[done - 1] + 1 - done, anew)
                 raise PartialFailure(places[done - 1] + 1, told) from error
             raise told from error
@@ -259,11 +266,26 @@ class TableSink:
     def merge(self) -> None:
         """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
         try:
+            self._flush()
             self._merges.merge()
         finally:  # a statement may be followed, and what is behind it not be brought in
             if self._log.is_behind:
                 with self._taking:
                     self._show()
+
+    def _flush(self) -> None:
+        """Put what waits in packs as a segment: that is what is merged."""
+        if not self._end.tail.has_pieces:
+            return
+        with self._taking:
+            if not self._end.is_loaded or self._end.tail.is_lost:
+                return  # another worker has the table, or its next batch looks what is there
+            try:
+                self._end.flush()
+            except SegmentTaken:
+                self._end.is_loaded = False  # another worker writes this log, too
+            except Exception as error:
+                raise self._merges.failed(error) from error
 
     def _show(self) -> None:
         """Let views read on behind statements that are followed."""

@@ -50,6 +50,7 @@ class TableWork:
         self.ref: TableRef = world.locations.ref_to_write(database, table)
         self.options = world.options
         self.known_ids = world.known_ids
+        self.packs = world.packs
         self.ddl_lock: DDLLock = ddl_lock_of(world.locations.logs)
         self.told_held = ToldHeld(world.files, self.ref.log_folder)
         self.upkeep_times = UpkeepTimes(world.files, self.ref.log_folder)

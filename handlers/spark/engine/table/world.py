@@ -14,6 +14,7 @@ from handlers.progress.passing_over import PassingOver
 from handlers.progress.topic_ids import KnownIds
 from handlers.spark.delta import Applier
 from handlers.spark.delta.without_spark import WithoutSpark
+from handlers.spark.engine.packs import Packs
 from handlers.spark.locations import Locations
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
@@ -31,6 +32,7 @@ class World:
     spark: SharedSpark
     locations: Locations
     files: Files
+    packs: Packs
     applier: Applier | None
     """None: segments are the table itself."""
     without_spark: WithoutSpark

@@ -1,0 +1,263 @@
+"""The stream of packs that this worker puts: the small batches of all its tables, one file a cycle."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from handlers.logs import get_logger
+from handlers.spark.engine.background import Background
+from handlers.spark.log.packs.pack_file import Index, Piece, encoded
+from handlers.spark.log.packs.pack_folder import PackFolder, StreamEnded
+from handlers.spark.log.stores.interface import Files
+
+__all__ = ["PackWriter", "Pending", "Ticket"]
+
+_MOST_BYTES = 16 * 2**20
+"""Of a pack: one that is as large is put at once."""
+_IN_MEMORY = 32 * 2**20
+"""Bytes of pieces that are kept, to be brought into their logs without being read again."""
+_REMOVE_EVERY = 60.0
+"""Seconds."""
+_SOON = 0.05
+"""Seconds until a pack that takes longer than the one before is asked for again."""
+
+_log = get_logger("spark")
+
+
+class Ticket:
+    """Tells of one pack. Any thread."""
+
+    __slots__ = ("_clock", "due", "is_durable")
+
+    def __init__(self, due: float, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.is_durable: bool | None = None
+        """None: it is not known yet; False: perhaps not, and the stream is over."""
+        self.due = due
+        """When it is known, probably (seconds by the clock)."""
+
+    def wait(self) -> float:
+        """Seconds until it is worth asking."""
+        return max(self.due - self._clock(), _SOON)
+
+
+class Pending:
+    """A piece that this worker has made. Where it is is known once its ticket says that it is durable."""
+
+    __slots__ = ("begin", "body", "checksum", "is_needed", "number", "size", "ticket")
+
+    def __init__(self, body: bytes, ticket: Ticket) -> None:
+        self.body: bytes | None = body
+        """None: it has to be read."""
+        self.ticket = ticket
+        self.is_needed = True
+        """Its rows are not in their log yet."""
+        self.number = 0
+        self.begin = 0
+        self.size = len(body)
+        self.checksum = 0
+
+
+class _Pack:
+    """What the next pack will hold. Guarded by the writer's lock until it is put."""
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+        self.bytes = 0
+        self.pieces: list[tuple[Pending, Piece]] = []
+
+
+class PackWriter(Background):
+    """One thread, `spark-packs`, from `start` to `end`. Any thread may call any method.
+
+    A stream ends when a put fails, for whatever reason: what was put, if it was, is found as what another
+    worker has left is found, and what follows goes into a new stream.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        logs: str,
+        *,
+        every: float,
+        clock: Callable[[], float] = time.monotonic,
+        look_through: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`logs`: the folder of all logs; `every`: seconds from one put to the next, at least.
+        `look_through` is called once an hour."""
+        super().__init__("spark-packs")
+        self._files = files
+        self._logs = logs
+        self._every = every
+        self._clock = clock
+        self._look_through = look_through
+        self._changed = threading.Condition()  # guards all below
+        self._stream: str | None = None
+        self._number = 0  # of the last pack that was put
+        self._pack: _Pack | None = None
+        self._began = -every  # when the last put did
+        self._took = 0.0  # seconds
+        self._needed: dict[int, int] = {}  # by a pack's number: the pieces that are not in their logs yet
+        self._kept: deque[Pending] = deque()  # with their bodies, oldest first
+        self._kept_bytes = 0
+
+    def stream(self) -> str:
+        """The one that takes pieces now."""
+        with self._changed:
+            if self._stream is None:
+                self._stream, self._number = uuid.uuid4().hex, 0
+            return self._stream
+
+    def is_open(self, stream: str) -> bool:
+        """Whether this is the one that takes pieces."""
+        return self._stream == stream
+
+    def give_up(self, stream: str) -> None:
+        """Put nothing more into it: somebody is about to end it."""
+        with self._changed:
+            if self._stream == stream:
+                self._over()
+
+    def add(self, stream: str, piece: Piece, body: bytes) -> Pending | None:
+        """A piece of the next pack; None: the stream is over. `piece`: without its place in the file."""
+        with self._changed:
+            if self._stream != stream:
+                return None
+            if self._pack is None:
+                due = max(self._clock(), self._began + self._every) + self._took
+                self._pack = _Pack(Ticket(due, self._clock))
+                self._changed.notify()
+            pack = self._pack
+            pending = Pending(body, pack.ticket)
+            pack.pieces.append((pending, piece))
+            pack.bytes += len(body)
+            if pack.bytes >= _MOST_BYTES:
+                self._changed.notify()
+            return pending
+
+    def through(self, stream: str, pieces: Iterable[Pending]) -> None:
+        """What these hold is in their log."""
+        with self._changed:
+            for piece in pieces:
+                piece.is_needed = False
+                if self._stream == stream and piece.number in self._needed and piece.ticket.is_durable:
+                    self._needed[piece.number] -= 1
+
+    def put(self) -> bool:
+        """Put what waits, now; whether something did."""
+        with self._changed:
+            pack, self._pack = self._pack, None
+            stream, number = self._stream, self._number + 1
+            self._began = self._clock()
+        if pack is None or stream is None:
+            return False
+        try:
+            self._put(stream, number, pack)
+        except BaseException as error:
+            with self._changed:
+                pack.ticket.is_durable = False
+                if self._stream == stream:
+                    self._over()
+            if not isinstance(error, Exception):
+                raise
+            if not isinstance(error, StreamEnded):
+                _log.warning("spark_pack_not_put", stream=stream, number=number, error=str(error))
+        return True
+
+    def _put(self, stream: str, number: int, pack: _Pack) -> None:
+        begin, pieces = 0, []
+        for pending, piece in pack.pieces:
+            body = pending.body or b""
+            pending.number, pending.begin, pending.checksum = number, begin, zlib.crc32(body)
+            pieces.append(
+                Piece(
+                    *(piece.log, piece.after, piece.place, begin, pending.size, pending.checksum, piece.rows),
+                    *(piece.written_ms, piece.first_source_ms, piece.last_source_ms, piece.marks),
+                )
+            )
+            begin += pending.size
+        data = encoded(
+            Index(stream, number, tuple(pieces)), [pending.body or b"" for pending, _ in pack.pieces]
+        )
+        began = self._clock()
+        PackFolder(self._files, self._logs, stream).put(number, data)
+        with self._changed:
+            self._took = self._clock() - began
+            if self._stream != stream:  # it was given up meanwhile: who did so reads what is in it
+                pack.ticket.is_durable = False
+                return
+            self._number = number
+            self._needed[number] = sum(pending.is_needed for pending, _ in pack.pieces)
+            pack.ticket.is_durable = True
+            for pending, _ in pack.pieces:
+                self._kept.append(pending)
+                self._kept_bytes += pending.size
+            while self._kept_bytes > _IN_MEMORY:
+                oldest = self._kept.popleft()
+                self._kept_bytes -= oldest.size
+                oldest.body = None
+
+    def remove(self) -> None:
+        """Remove packs all of whose pieces are in their logs, but never the last one. Raises what the store
+        raises; the next call tries again."""
+        with self._changed:
+            stream, last = self._stream, self._number
+            numbers = [number for number, left in self._needed.items() if left <= 0 and number < last]
+        if stream is None or not numbers:
+            return
+        PackFolder(self._files, self._logs, stream).remove(numbers)
+        with self._changed:
+            if self._stream == stream:
+                for number in numbers:
+                    self._needed.pop(number, None)
+
+    def _over(self) -> None:
+        """Under the lock."""
+        self._stream = None
+        if self._pack is not None:
+            self._pack.ticket.is_durable = False
+            self._pack = None
+        self._needed = {}
+        self._kept.clear()
+        self._kept_bytes = 0
+
+    def end(self) -> None:
+        super().end()
+        with self._changed:
+            self._changed.notify()
+
+    def _run(self) -> None:
+        remove_at = look_at = self._clock() + _REMOVE_EVERY
+        while not self._stopped.is_set():
+            self._await_turn(remove_at)
+            self.put()
+            if (now := self._clock()) >= remove_at:
+                remove_at = now + _REMOVE_EVERY
+                self._try("remove", self.remove)
+            if now >= look_at:
+                look_at = now + 60 * _REMOVE_EVERY
+                self._try("look_through", self._look_through)
+        self.put()  # its batches are not asked for again, and need not be done again
+
+    def _await_turn(self, until: float) -> None:
+        """Until a pack is to be put, or `until` (by the clock)."""
+        with self._changed:
+            while not self._stopped.is_set():
+                now = self._clock()
+                due = until
+                if self._pack is not None:
+                    due = now if self._pack.bytes >= _MOST_BYTES else self._began + self._every
+                if due <= now:
+                    return
+                self._changed.wait(due - now)
+
+    def _try(self, what: str, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except Exception as error:
+            _log.warning("spark_packs_not_removed", what=what, error=str(error))

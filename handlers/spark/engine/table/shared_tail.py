@@ -1,0 +1,223 @@
+"""What comes behind the last segment of one table's log in packs, which it shares with other tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from handlers.spark.delta.arrow_rows import are_plain, newest_of
+from handlers.spark.engine.pack_writer import Pending, Ticket
+from handlers.spark.engine.packs import Packs
+from handlers.spark.engine.table.waiting import Waiting
+from handlers.spark.log.marks import Marks
+from handlers.spark.log.packs.pack_file import Piece, body_of, read_piece, rows_of
+from handlers.spark.log.packs.pack_folder import PackFolder
+from handlers.spark.log.packs.streams import Found
+from handlers.spark.log.segment_file import BrokenLog, Segment, missing, source_times
+from handlers.spark.log.segments import SegmentLog, SegmentTaken
+from handlers.spark.rows.shape import Shape
+
+__all__ = ["SharedTail"]
+
+_FEW_BYTES = 64 * 2**10
+"""Of the rows of one batch in memory: what has more is a segment of its own."""
+_MOST_PIECES = 128
+_MOST_BYTES = 4 * 2**20
+"""So much of one table is in packs at most; it becomes a segment of its own then."""
+
+
+class SharedTail:
+    """The pieces behind the last segment, in order. The caller holds the table's lock (see TableSink).
+
+    The last segment names the stream of packs in which its log may go on; only the worker that puts this
+    stream adds to it, and nobody puts the next segment but that worker, or one that has ended the stream
+    before. The next segment holds all that the pieces do: with it they are out of date.
+    """
+
+    def __init__(self, log: SegmentLog, packs: Packs, mode: str) -> None:
+        self._log = log
+        self._packs = packs
+        self._mode = mode
+        self._after = 0  # the segment that all below is about
+        self._stream: str | None = None
+        # Whether the log may have got another segment: a put whose answer was lost may be there.
+        self._is_unsure = False
+        self._pieces: list[Pending | Found] = []
+        self._marks: Marks | None = None
+        self._rows = self._bytes = 0
+        self._first_put = self._last_put = 0.0
+        self._schema: tuple[pa.Schema, bytes] | None = None
+
+    @property
+    def marks(self) -> Marks:
+        """The table's, with all that is here, and perhaps not durable yet (see `ticket`)."""
+        return self._log.marks if self._marks is None else self._marks
+
+    @property
+    def last_put(self) -> float:
+        """Seconds since 1970; 0: nothing is here."""
+        return self._last_put
+
+    @property
+    def ticket(self) -> Ticket | None:
+        """Of the pack that holds the last piece; None: all is durable."""
+        last = self._pieces[-1] if self._pieces else None
+        return last.ticket if isinstance(last, Pending) and not last.ticket.is_durable else None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether pieces may not be in the stream: the log is to be loaded."""
+        ticket = self.ticket
+        return ticket is not None and ticket.is_durable is False
+
+    def with_waiting(self, waiting: Waiting) -> Waiting:
+        """What waits in segments, and what does here."""
+        if not self._pieces:
+            return waiting
+        since = self._first_put if waiting.since is None else min(waiting.since, self._first_put)
+        return Waiting(
+            waiting.segments + len(self._pieces),
+            waiting.rows + self._rows,
+            waiting.bytes + self._bytes,
+            since,
+            waiting.is_urgent,
+        )
+
+    # ---- which stream
+
+    def stream_for(self, shape: Shape) -> str | None:
+        """The stream that the next segment, of rows of this shape, is to name; None: none."""
+        writer = self._packs.writer
+        is_for_it = self._mode == "changelog" or (self._mode == "replica" and are_plain(shape))
+        return writer.stream() if writer is not None and is_for_it else None
+
+    def takes(self, rows: pa.Table, shape: Shape) -> bool:
+        """Whether these rows, of the last segment's shape, may be put here: they are few, and that segment
+        says that the log may go on in this worker's stream."""
+        writer, stream = self._packs.writer, self._log.stream
+        if writer is None or stream is None or stream != self._stream or self._after != self._log.last:
+            return False
+        if self._is_unsure or self.is_lost or not writer.is_open(stream) or rows.nbytes > _FEW_BYTES:
+            return False
+        return not any(rows.column(name).null_count for name in shape.key)
+
+    @property
+    def has_pieces(self) -> bool:
+        return bool(self._pieces)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._pieces) >= _MOST_PIECES or self._bytes >= _MOST_BYTES
+
+    # ---- changes
+
+    def put(self, rows: pa.Table, marks: Marks) -> None:
+        """Add rows, which `takes` lets pass, to the next pack: see `ticket`. Raises SegmentTaken."""
+        writer = self._packs.writer
+        assert writer is not None
+        assert self._stream is not None
+        if self._schema is None or not self._schema[0].equals(rows.schema):
+            self._schema = rows.schema, rows.schema.serialize().to_pybytes()
+        body = body_of(rows, self._schema[1])
+        now = time.time()
+        piece = Piece(
+            *(self._packs.name_of(self._log.folder), self._after, len(self._pieces) + 1, 0, len(body), 0),
+            *(rows.num_rows, int(now * 1000), *source_times(rows), marks.to_json()),
+        )
+        pending = writer.add(self._stream, piece, body)
+        if pending is None:
+            raise SegmentTaken(self._log.folder)
+        self._add(pending, piece, marks)
+
+    def flush(self, shape: Shape, append: Callable[[pa.Table, Marks], Segment]) -> None:
+        """Put all that is here as the next segment; `append` does. `shape`: of the last one. Raises
+        SegmentTaken, BrokenLog, and what the store raises."""
+        if not self._pieces:
+            return
+        if self.is_lost:
+            raise SegmentTaken(self._log.folder)
+        rows, marks = self._all_rows(shape), self.marks
+        self.append(lambda: append(rows, marks))
+
+    def append(self, append: Callable[[], Segment]) -> Segment:
+        """Put the log's next segment, which `append` does: nothing is behind it yet. Raises what it does."""
+        self._is_unsure = True
+        segment = append()
+        self._is_unsure = False
+        self._begin()
+        return segment
+
+    def _begin(self) -> None:
+        before, stream, has_moved = self._pieces, self._stream, self._after != self._log.last
+        self._pieces, self._marks = [], None
+        self._rows = self._bytes = 0
+        self._first_put = self._last_put = 0.0
+        self._after, self._stream = self._log.last, self._log.stream
+        if stream is None or not before or not has_moved:
+            return
+        pending = [piece for piece in before if isinstance(piece, Pending)]
+        if pending and self._packs.writer is not None:
+            self._packs.writer.through(stream, pending)
+        if len(pending) < len(before):
+            self._packs.through(stream, self._log.folder)
+
+    def load(self) -> None:
+        """The log was loaded: find what is behind its last segment. Raises SegmentTaken, BrokenLog, and what
+        the store raises."""
+        stream, writer = self._log.stream, self._packs.writer
+        is_known = stream is not None and stream == self._stream and self._after == self._log.last
+        if is_known and writer is not None and stream is not None and writer.is_open(stream):
+            self._is_unsure = False
+            return
+        self._begin()
+        if stream is None:
+            self._is_unsure = False
+            return
+        try:
+            found = self._packs.pieces_of(stream, self._log.folder, self._log.last)
+        except BrokenLog:
+            if self._log.has_grown():  # and its pieces were removed
+                raise SegmentTaken(self._log.folder) from None
+            raise
+        for each in found:
+            self._add(each, each[1], Marks.from_json(each[1].marks))
+        self._is_unsure = False
+        if not found:
+            self._packs.through(stream, self._log.folder)
+
+    def _add(self, held: Pending | Found, piece: Piece, marks: Marks) -> None:
+        self._pieces.append(held)
+        self._marks = marks
+        self._rows += piece.rows
+        self._bytes += piece.size
+        self._last_put = piece.written_ms / 1000
+        self._first_put = self._first_put or self._last_put
+
+    def _all_rows(self, shape: Shape) -> pa.Table:
+        """In one table; of a replica, of each key the last row, as in every segment."""
+        rows = pa.concat_tables([rows_of(self._body(piece)) for piece in self._pieces])
+        if self._mode != "replica" or len(self._pieces) == 1:
+            return rows
+        newest = newest_of(rows, shape.key)
+        assert newest is not None  # see `takes`
+        return newest
+
+    def _body(self, held: Pending | Found) -> bytes:
+        assert self._stream is not None
+        if isinstance(held, Pending):
+            body = held.body  # once: it may be let go of at any moment
+            if body is not None:
+                return body
+            number, where = held.number, (held.begin, held.size, held.checksum)
+        else:
+            number, where = held[0], (held[1].begin, held[1].size, held[1].checksum)
+        path = PackFolder(self._packs.files, self._packs.logs, self._stream).place(number)
+        try:
+            return read_piece(self._packs.files, path, *where)
+        except FileNotFoundError:
+            if isinstance(held, Pending):
+                raise BrokenLog(missing(path)) from None
+            self._packs.streams.forget(self._stream)  # another worker may have brought it into the log
+            raise SegmentTaken(self._log.folder) from None

@@ -1,0 +1,136 @@
+"""One pack as a file: pieces, each the rows of one table as an Arrow stream, and behind them an index.
+
+A piece says which log it continues, behind which segment, and as the how many-th: so it is known to be out
+of date when the log has got its next segment, and known to be missed when a later one is there.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+
+from handlers.spark.log.segment_file import RESTORE, BrokenLog
+from handlers.spark.log.stores.interface import Files
+
+__all__ = ["Index", "Piece", "body_of", "encoded", "read_index", "read_piece", "rows_of"]
+
+_VERSION = 1
+_MAGIC = b"binlane pack"
+_TAIL = struct.Struct("<QIB12s")
+"""The index's bytes, its checksum, the version, and what the file is."""
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """Rows of one batch, or a part of one, in a pack."""
+
+    log: str
+    """Of its table, below the folder of all logs."""
+    after: int
+    """The segment of that log that it is behind."""
+    place: int
+    """From 1: its place among the pieces behind that segment."""
+    begin: int
+    """Where it begins in the file."""
+    size: int
+    """Bytes."""
+    checksum: int
+    rows: int
+    written_ms: int
+    first_source_ms: int | None
+    last_source_ms: int | None
+    marks: str
+    """The table's, once this piece is applied, complete."""
+
+
+class Index(msgspec.Struct, frozen=True):
+    """What a pack holds."""
+
+    stream: str
+    number: int
+    pieces: tuple[Piece, ...] = ()
+    is_end: bool = False
+    """The stream ends here: nothing is ever put behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    size: int
+    checksum: int
+    version: int
+
+
+def body_of(rows: pa.Table, schema: bytes) -> bytes:
+    """The rows as an Arrow stream. `schema`: theirs, as Arrow writes it (`rows.schema.serialize()`)."""
+    batches = rows.combine_chunks().to_batches()
+    return b"".join([schema, *(memoryview(each.serialize()) for each in batches), _END_OF_STREAM])
+
+
+def rows_of(body: bytes) -> pa.Table:
+    with pa.ipc.open_stream(body) as stream:
+        return stream.read_all()
+
+
+def encoded(index: Index, bodies: Sequence[bytes]) -> bytes:
+    """The file; each piece of the index says where its body is."""
+    told = msgspec.msgpack.encode(index)
+    tail = _TAIL.pack(len(told), zlib.crc32(told), _VERSION, _MAGIC)
+    return b"".join([*bodies, told, tail])
+
+
+def read_index(files: Files, path: str, stream: str, number: int) -> Index:
+    """Raises BrokenLog for a file that is no such pack, and what the store raises."""
+    with files.open(path) as file:
+        size = file.size()
+        found = _tail(path, _at(file, max(0, size - _TAIL.size), min(size, _TAIL.size)))
+        begin = size - _TAIL.size - found.size
+        told = _at(file, begin, found.size) if begin >= 0 else b""
+    if zlib.crc32(told) != found.checksum or len(told) != found.size:
+        raise BrokenLog(_damaged(path))
+    try:
+        index = msgspec.msgpack.decode(told, type=Index)
+    except msgspec.MsgspecError as error:
+        raise BrokenLog(f"{_damaged(path)} ({error})") from None
+    if (index.stream, index.number) != (stream, number):
+        raise BrokenLog(
+            f"{path} was written as number {index.number} of {index.stream}: somebody gave it another name. "
+            f"Give it its own back"
+        )
+    return index
+
+
+def read_piece(files: Files, path: str, begin: int, size: int, checksum: int) -> bytes:
+    """A piece's body. Raises BrokenLog, FileNotFoundError, and what the store raises."""
+    with files.open(path) as file:
+        body = _at(file, begin, size)
+    if len(body) != size or zlib.crc32(body) != checksum:
+        raise BrokenLog(_damaged(path))
+    return body
+
+
+def _at(file: pa.NativeFile, begin: int, size: int) -> bytes:
+    file.seek(begin)
+    return bytes(file.read(size))
+
+
+def _tail(path: str, told: bytes) -> _Found:
+    if len(told) < _TAIL.size:
+        raise BrokenLog(_damaged(path))
+    size, checksum, version, magic = _TAIL.unpack(told)
+    if magic != _MAGIC:
+        raise BrokenLog(_damaged(path))
+    if version != _VERSION:
+        raise BrokenLog(
+            f"{path} has version {version} of packs, and this binlane knows version {_VERSION}: run the "
+            f"release that wrote it, or a later one"
+        )
+    return _Found(size, checksum, version)
+
+
+def _damaged(path: str) -> str:
+    return f"{path} is no whole pack of binlane's, and packs are put whole: {RESTORE}"
