@@ -85,7 +85,8 @@ def _show(
         _print(console, record, Text(f"undecodable as {format_.name}: {fault}{hint}", style="red"))
         return "undecodable"
     results = {
-        _show_changes(configuration, route, changes, record, console, review) for route, changes in told
+        _show_changes(configuration, route, changes, record, console=console, review=review)
+        for route, changes in told
     }
     return next((result for result in ("refused", "decoded") if result in results), "unmatched")
 
@@ -95,6 +96,7 @@ def _show_changes(
     route: Route,
     changes: list[Change],
     record: SampleRecord,
+    *,
     console: Console,
     review: Review,
 ) -> str:

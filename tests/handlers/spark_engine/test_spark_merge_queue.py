@@ -119,7 +119,7 @@ def test_the_next_is_the_one_that_waits_longest_whatever_was_offered_before(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = time.monotonic
-    started = clock() - 60 if seed % 2 else 0.0  # a minute ago: rows have waited for longer than the machine runs
+    started = clock() - 60 if seed % 2 else 0.0  # rows may have waited for longer than the machine runs
     monkeypatch.setattr(time, "monotonic", lambda: clock() - started)
     chance = random.Random(seed)
     tables = queue(threads=3, max_rows=100)
