@@ -211,6 +211,25 @@ def test_few_records_of_a_batch_and_of_a_second_have_traces_of_their_own(
     assert dropped(tracing, "too_many") == 250 - own
 
 
+def test_a_record_that_is_finished_ahead_waits_for_what_is_before_it(
+    traced: Callable[..., Tracing], collector: Collector
+) -> None:
+    tracing = traced()
+    stage = Stage()
+    failing = unit("orders", Scripted(raising(ValueError("not yet"))), retry={"initial_delay": 60.0})
+    ahead = unit("stock")
+    offer(stage, failing, [0])
+    offer(stage, ahead, [1])
+    stage.run(until=lambda: ahead.finished_records and failing.state is UnitState.BACKOFF)
+    commit(stage, tracing)
+    told(collector, tracing)
+    outcomes = {
+        each.attributes["messaging.kafka.offset"]: each.attributes["binlane.outcome"]
+        for each in collector.spans("process cdc.shop")
+    }
+    assert outcomes == {0: "not_committed", 1: "not_committed"}
+
+
 def dropped(tracing: Tracing, reason: str) -> float:
     value = tracing._metrics.registry.get_sample_value("binlane_spans_dropped_total", {"reason": reason})
     assert value is not None

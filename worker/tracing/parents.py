@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
 from worker.formats.interface import Record
 
-__all__ = ["TRACEPARENT", "TRACESTATE", "headers_of", "parent_in", "told"]
+__all__ = ["TRACEPARENT", "TRACESTATE", "headers_of", "is_sampled", "parent_in", "place_of", "told"]
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
+
+Headers = Sequence[tuple[str, bytes | None]]
 
 _FORM = re.compile("([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _KNOWN_FLAGS = 0b11
 """Sampled, and random."""
+_FLAGS, _AFTER_FLAGS = 54, 55
+"""Where the last digit of the flags stands."""
+_SAMPLED = frozenset(bytes([digit]) for digit in b"13579bdf")
 _LONGEST_STATE = 512
 """Characters of a `tracestate` that have to be passed on."""
 
@@ -28,6 +33,19 @@ def headers_of(record: Record) -> dict[str, str]:
         if value and (name == TRACEPARENT or (name == TRACESTATE and len(value) <= _LONGEST_STATE)):
             found[name] = value.decode("ascii", "replace")
     return found if parent_in(found) is not None else {}
+
+
+def is_sampled(headers: Headers) -> bool:
+    """Whether the producer chose its trace, as far as can be seen without reading it."""
+    for name, value in headers:
+        if name == TRACEPARENT:
+            return value is not None and value[_FLAGS:_AFTER_FLAGS] in _SAMPLED
+    return False
+
+
+def place_of(record: Record) -> tuple[str, int, int]:
+    """Topic, partition, offset."""
+    return record.topic(), record.partition(), record.offset()
 
 
 def parent_in(headers: Mapping[str, str]) -> SpanContext | None:

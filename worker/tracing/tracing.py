@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext
@@ -17,9 +17,9 @@ from worker.observing.metrics import Metrics
 from worker.tracing.attributes import of_record
 from worker.tracing.batches import BatchTrace
 from worker.tracing.fetch_times import FetchTimes
-from worker.tracing.parents import headers_of, parent_in
+from worker.tracing.parents import headers_of, is_sampled, parent_in, place_of
 from worker.tracing.provider import Spans
-from worker.tracing.records import Fault, RecordTrace
+from worker.tracing.records import Fault, Place, RecordTrace
 from worker.tracing.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ class Tracing:
     def _begun(self, work: Work) -> BatchTrace:
         taken = time.time_ns()
         context, sampled = self._spans.choose()
-        found = self._found(work, sampled=sampled)
+        known = {own.place: own for chunk in work.chunks for own in self._waiting.of(chunk)}
+        chosen, links = self._found(work, known, sampled=sampled)
         fetched = taken
         if sampled and work.chunks[0].messages:
             first = work.chunks[0]
@@ -97,16 +98,23 @@ class Tracing:
             table=work.unit.table.label,
             group=self._group,
             begun=fetched,
-            parents=[parent for _, _, parent in found[:_MOST_LINKS]],
+            parents=links,
             fault=self.fault,
         )
         batch.queued(fetched, taken)
-        for chunk in work.chunks:
-            for own in self._waiting.of(chunk):
-                batch.records[own.place] = own
-        table, link = work.unit.table.label, batch.context if sampled else None
-        for assignment, record, parent in found:
-            self._go_on(batch, assignment, record, parent, table=table, taken=taken, link=link)
+        batch.records |= known
+        for assignment, record, parent in chosen:
+            own = RecordTrace(
+                self._spans.tracer,
+                parent,
+                of_record(record, work.unit.table.label, self._group),
+                place=place_of(record),
+                fetched=self.fetch_times.of(assignment, record.offset(), taken),
+                taken=taken,
+                batch=batch.context if sampled else None,
+            )
+            batch.records[own.place] = own
+            self._waiting.add(assignment, record.offset(), own)
         return batch
 
     def finished(self, batch: BatchTrace) -> None:
@@ -143,47 +151,42 @@ class Tracing:
         """What is told of an error."""
         return Fault(type(error).__name__, self._redact(text_of(error)))
 
-    def _found(self, work: Work, *, sampled: bool) -> list[tuple[Assignment, Record, SpanContext]]:
-        """The batch's records whose producers began a trace. Headers are read only where that is wanted."""
+    def _found(
+        self, work: Work, known: Container[Place], *, sampled: bool
+    ) -> tuple[list[tuple[Assignment, Record, SpanContext]], list[SpanContext]]:
+        """The batch's records whose traces are gone on with, and what its span is linked to.
+
+        `known`: those that have one already. Headers are read only while something may come of it: 0.5 us a
+        record."""
+        chosen: list[tuple[Assignment, Record, SpanContext]] = []
+        links: list[SpanContext] = []
+        too_many = 0
         if not sampled and not self._budget.left:
-            return []
-        found = []
+            return chosen, links
         for chunk in work.chunks:
             for record in chunk.messages:
-                headers: Any = record.headers()
-                if headers and (parent := parent_in(headers_of(record))) is not None:
-                    found.append((chunk.assignment, record, parent))
-        return found
-
-    def _go_on(
-        self,
-        batch: BatchTrace,
-        assignment: Assignment,
-        record: Record,
-        parent: SpanContext,
-        *,
-        table: str,
-        taken: int,
-        link: SpanContext | None,
-    ) -> None:
-        """Go on with the trace of a record whose producer has chosen it, if there is room for it."""
-        place = (record.topic(), record.partition(), record.offset())
-        if not parent.trace_flags.sampled or place in batch.records:
-            return
-        if len(batch.records) >= _MOST_RECORDS or self._waiting.full or not self._budget.take():
-            self._metrics.spans_dropped("too_many")
-            return
-        own = RecordTrace(
-            self._spans.tracer,
-            parent,
-            of_record(record, table, self._group),
-            place=place,
-            fetched=self.fetch_times.of(assignment, place[2], taken),
-            taken=taken,
-            batch=link,
-        )
-        batch.records[place] = own
-        self._waiting.add(assignment, place[2], own)
+                headers = record.headers()
+                if not headers:
+                    continue
+                wanted = is_sampled(headers)
+                if not wanted and (not sampled or len(links) >= _MOST_LINKS):
+                    continue
+                full = len(chosen) >= _MOST_RECORDS or self._waiting.full
+                if wanted and (full or not self._budget.left):
+                    too_many += 1
+                    if not sampled or len(links) >= _MOST_LINKS:
+                        continue
+                    wanted = False
+                parent = parent_in(headers_of(record))
+                if parent is None:
+                    continue
+                if sampled and len(links) < _MOST_LINKS:
+                    links.append(parent)
+                if wanted and place_of(record) not in known and self._budget.take():
+                    chosen.append((chunk.assignment, record, parent))
+        if too_many:
+            self._metrics.spans_dropped("too_many", too_many)
+        return chosen, links
 
 
 class _Budget:
