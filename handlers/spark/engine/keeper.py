@@ -25,6 +25,8 @@ _WHAT = ("optimize", "vacuum")
 
 _FIRST = 3600.0
 """Seconds within which a table is first looked at, or sooner where upkeep is to be done more often."""
+_UNCHANGED = 24 * 3600.0
+"""The same, of a table into which this worker has merged nothing: each look costs a store requests."""
 
 _MERGED_BY_THEN = 3600.0
 """Seconds: what was put is merged so much later at most, or the table is looked at as long as it is not."""
@@ -48,7 +50,8 @@ class Keeper(Background):
         self._tidying: set[TableSink] = set()
         self._due: dict[tuple[TableSink, str], float] = {}  # seconds since 1970
         # When each table is looked after next, seconds since 1970, in order.
-        self._known: set[TableSink] = set()
+        self._known: dict[TableSink, float] = {}  # an entry of the next with another time holds no more
+        self._unchanged: set[TableSink] = set()  # of these, those into which nothing was merged here
         self._order: list[tuple[float, int, TableSink]] = []
         self._count = itertools.count()  # of tables that are due at once, the first comes first
 
@@ -65,24 +68,32 @@ class Keeper(Background):
         while self._told:
             sink = self._told.popleft()
             self._tidying.add(sink)
-            if sink not in self._known:
-                self._known.add(sink)
-                self._plan(sink, now + random.random() * self._first_within())
+            is_unchanged = sink.merged_source_ms is None
+            if sink not in self._known or (sink in self._unchanged and not is_unchanged):
+                (self._unchanged.add if is_unchanged else self._unchanged.discard)(sink)
+                within = self._first_within()
+                self._plan(
+                    sink, now + random.random() * (max(within, _UNCHANGED) if is_unchanged else within)
+                )
         for sink in list(self._tidying):
             self._try(sink, "tidy", partial(sink.tidy, time.monotonic()))
             if not sink.has_to_tidy:
                 self._tidying.discard(sink)
         while self._order and self._order[0][0] <= now and not self._stopped.is_set():
-            _, _, sink = heapq.heappop(self._order)
+            due, _, sink = heapq.heappop(self._order)
+            if self._known.get(sink) != due:
+                continue
+            self._unchanged.discard(sink)
             if self._serves(sink):
                 self._look_after(sink, now)
                 self._plan(sink, min(self._due.get((sink, what), now + _FIRST) for what in _WHAT))
             else:
-                self._known.discard(sink)
+                self._known.pop(sink, None)
                 for what in _WHAT:
                     self._due.pop((sink, what), None)
 
     def _plan(self, sink: TableSink, due: float) -> None:
+        self._known[sink] = due
         heapq.heappush(self._order, (due, next(self._count), sink))
 
     def _first_within(self) -> float:

@@ -153,6 +153,7 @@ def test_a_table_is_looked_after_when_it_is_due_as_long_as_it_is_served(
 ) -> None:
     quiet.take(change(0, {"id": 0, "name": "a"}))
     sink, began = quiet.sink(), time.time()
+    sink.merge()
     served = {sink}
     keeper = Keeper(UpkeepOptions(), served.__contains__)
     looks: list[float] = []
@@ -174,6 +175,31 @@ def test_a_table_is_looked_after_when_it_is_due_as_long_as_it_is_served(
     served.add(sink)
     keeper.look_after(sink)
     assert turns(60 * 48, 60 * 50) >= 1
+
+
+def test_a_table_into_which_nothing_was_merged_yet_is_first_looked_at_within_a_day(
+    quiet: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of them would ask a store for their times all the first hour."""
+    monkeypatch.setattr("random.random", lambda: 0.5)
+    quiet.take(change(0, {"id": 0, "name": "a"}))
+    sink, began = quiet.sink(), time.time()
+    keeper = Keeper(UpkeepOptions(), lambda _: True)
+    looks: list[float] = []
+    monkeypatch.setattr(keeper, "_look_after", lambda sink, now: looks.append(now))
+    keeper.look_after(sink)
+    for hour in range(12):
+        keeper.turn(began + hour * HOUR)
+    assert not looks
+    keeper.turn(began + 12.1 * HOUR)
+    assert len(looks) == 1
+    sink.merge()
+    again = Keeper(UpkeepOptions(), lambda _: True)
+    monkeypatch.setattr(again, "_look_after", lambda sink, now: looks.append(now))
+    again.look_after(sink)
+    again.turn(began)
+    again.turn(began + 0.6 * HOUR)
+    assert len(looks) == 2
 
 
 def test_a_worker_that_is_started_anew_leaves_tables_alone_in_which_nothing_has_happened_since(

@@ -135,9 +135,8 @@ class _Run:
         self.last = last
 
 
-@pytest.mark.parametrize("mode", ["changelog", "replica"])
-def test_each_change_is_in_its_table_once_and_in_order_whatever_ends_where(mode: str) -> None:
-    for seed in range(120):
+def _check(seeds: range, mode: str) -> None:
+    for seed in seeds:
         run = _Run(seed, mode)
         for _ in range(60):
             run.step()
@@ -148,3 +147,14 @@ def test_each_change_is_in_its_table_once_and_in_order_whatever_ends_where(mode:
             else:
                 newest = {change.after["id"]: change.after["name"] for change in changes if change.after}
                 assert run.lake.rows[table] == newest, f"seed {seed}"
+
+
+@pytest.mark.parametrize("mode", ["changelog", "replica"])
+def test_each_change_is_in_its_table_once_and_in_order_whatever_ends_where(mode: str) -> None:
+    _check(range(10), mode)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", ["changelog", "replica"])
+def test_each_change_is_in_its_table_once_in_hundreds_of_runs(mode: str) -> None:
+    _check(range(10, 500), mode)
