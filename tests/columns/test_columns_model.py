@@ -3,11 +3,12 @@ what the rules say of the source's rows, and nothing else ever leaves."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ruling import SECRET, changes_of, hashed, rule_of, ruled
 
@@ -151,6 +152,22 @@ STEPS = st.one_of(
 )
 
 
+LIFE: list[tuple[Any, ...]] = [
+    # Taken, changed, not any more, again, under another key, gone; never taken, gone.
+    *(("put", 1, state) for state in ("paid", "paid", "draft", "gone", None, "paid")),
+    *(("move", 1, 2), ("put", 3, "draft"), ("snapshot",), ("drop", 2), ("put", 2, "draft"), ("drop", 3)),
+    *(("put", 4, "paid"), ("truncate",), ("put", 4, "paid")),
+]
+
+
+def examples(test: Any) -> Any:
+    """The life of a row, under all that can be combined."""
+    for columns, filter_, images in itertools.product(COLUMN_RULES, FILTERS, ("whole", "none", "nulls")):
+        test = example(steps=LIFE, columns=columns, filter_=filter_, images=images, deletes="apply")(test)
+    return test
+
+
+@examples
 @given(
     steps=st.lists(STEPS, max_size=25),
     columns=st.sampled_from(COLUMN_RULES),
