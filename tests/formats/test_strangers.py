@@ -141,3 +141,8 @@ def test_a_row_that_looks_like_a_notification_stays_a_row() -> None:
     headers = [(name, text.encode()) for name, text in told.items()]
     record = replace(sent(json.dumps(NOTIFICATION).encode()), headers_=headers)
     assert not isinstance(Debezium().explain(record), Skip)
+
+
+def test_a_record_with_the_marks_of_its_own_format_is_none_of_anothers() -> None:
+    of_canal = message(isDdl=True, data=None, table="", type="QUERY", version=1, commitTs=7)
+    assert Canal().explain(of_canal) == Skip("database_ddl")
