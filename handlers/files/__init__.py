@@ -1,4 +1,4 @@
-"""The `files` handler: changes as JSON lines, in files that a loader takes as they are finished."""
+"""The `files` handler: changes as JSON lines or as Parquet, in files that a loader takes as they appear."""
 
 from handlers.files.handler import FilesHandler
 

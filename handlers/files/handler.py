@@ -1,4 +1,4 @@
-"""The `files` handler: JSON lines for each table, in files that a loader can take as they appear."""
+"""The `files` handler: changes as JSON lines or as Parquet, in files that a loader takes as they appear."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import errno
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any, ClassVar, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from handlers.api import Batch, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.change_json import line
+from handlers.files.options import FilesOptions
 from handlers.files.table_file import TableFile, recover, safe_name
 from handlers.logs import get_logger
 from handlers.options.templates import place_of
-from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 
-__all__ = ["FilesHandler", "FilesOptions"]
+if TYPE_CHECKING:
+    from handlers.files.parquet.writing import ParquetFiles
+
+__all__ = ["FilesHandler"]
 
 _MAX_OPEN = 256
 
@@ -33,23 +34,9 @@ _DISK = frozenset(
 log = get_logger("handlers.files")
 
 
-class FilesOptions(BaseModel):
-    """The keys of a `type: files` entry."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    directory: str = Field(
-        min_length=1, description="Where the files go, relative to the configuration file's folder."
-    )
-    rotate_bytes: PositiveSize = size("64MiB", "A file that has this size on disk is finished.")
-    rotate_every: PositiveDuration = duration(
-        "10m", "A file of this age is finished, also when its table is idle."
-    )
-    compress: Literal["none", "gzip"] = Field("none", description="gzip: one member for each batch.")
-
-
 class FilesHandler(Handler):
-    """Appends each change as a line to `<directory>/<database>/<table>/<time>.jsonl`.
+    """Appends each change as a line to `<directory>/<database>/<table>/<time>.jsonl`, or puts each batch as a
+    file of Parquet (`handlers.files.parquet`).
 
     Batches of different tables are written side by side: only the list of tables has a common lock.
     """
@@ -64,11 +51,15 @@ class FilesHandler(Handler):
         self._files: dict[tuple[str, str], TableFile] = {}
         self._open: OrderedDict[TableFile, None] = OrderedDict()  # the least recently used first
         self._rotation: _Rotation | None = None
+        self._parquet = _parquet(self._options) if self._options.format == "parquet" else None
         self.clock: Callable[[], float] = time.time
         """Seconds since 1970."""
 
     def open(self, context: HandlerContext) -> None:
         """Finish what a crashed worker left. Raises OSError."""
+        if self._parquet is not None:
+            self._parquet.open(context)
+            return
         self._directory = context.folder / self._options.directory
         self._directory.mkdir(parents=True, exist_ok=True)
         for path in recover(self._directory):
@@ -80,9 +71,13 @@ class FilesHandler(Handler):
     def handle(self, batch: Batch) -> None:
         """Returns when the batch is on disk.
 
-        Raises Rejected for a value without a form in JSON, TargetUnavailable for a disk that is full or out
-        of order, OSError for anything else that the system refuses (a missing right).
+        Raises Rejected for a value without a form in JSON, or that does not fit its column of Parquet;
+        TargetUnavailable for a disk that is full or out of order, and a store that is away; OSError for
+        anything else that the system or the store refuses (a missing right).
         """
+        if self._parquet is not None:
+            self._parquet.handle(batch)
+            return
         lines = b"".join(_lines(batch))
         if not lines:
             return
@@ -104,6 +99,11 @@ class FilesHandler(Handler):
         for file in files:
             self._finish(file, opened_before=self.clock() - self._options.rotate_every)
 
+    def release(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Another worker goes on with their files."""
+        if self._parquet is not None:
+            self._parquet.release(partitions)
+
     def close(self) -> None:
         """Finish every file. Raises OSError for one that could not be renamed, after the others."""
         if self._rotation is not None:
@@ -119,6 +119,9 @@ class FilesHandler(Handler):
 
     def check(self, context: HandlerContext) -> None:
         """Write to the directory, or to where it would be made, leaving nothing behind. Raises OSError."""
+        if self._parquet is not None:
+            self._parquet.check(context)
+            return
         directory = (context.folder / self._options.directory).absolute()
         existing = next(path for path in (directory, *directory.parents) if path.exists())
         with tempfile.TemporaryFile(dir=existing) as file:
@@ -150,6 +153,12 @@ class FilesHandler(Handler):
             log.warning("file_not_finished", error=str(error))
             return False
         return True
+
+
+def _parquet(options: FilesOptions) -> ParquetFiles:
+    from handlers.files.parquet.writing import ParquetFiles  # noqa: PLC0415 (Arrow, for whoever asks for it)
+
+    return ParquetFiles(options.directory, options.prefix, options.topic_again)
 
 
 def _lines(batch: Batch) -> Iterator[bytes]:

@@ -40,6 +40,8 @@ class S3Server:
         """So many puts are done, and then answered with an error of the server."""
         self.conflicts = 0
         """So many puts are not done, and answered as S3 does when two meet: 409."""
+        self.is_away = False
+        """Answers nothing but 503."""
         self.puts: list[str] = []
         """The path of each, as it came."""
 
@@ -88,6 +90,9 @@ class S3Server:
 
     def _serve(self, environ: dict[str, Any], respond: Callable[..., Any]) -> Iterable[bytes]:
         with self._lock:
+            if self.is_away:
+                environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+                return _answered(respond, "503 Slow Down")
             is_put = environ["REQUEST_METHOD"] == "PUT" and "HTTP_X_AMZ_COPY_SOURCE" not in environ
             if is_put:
                 self.puts.append(environ["PATH_INFO"])

@@ -21,7 +21,7 @@ class StoreOverwrites(FilesError):
         super().__init__(
             f"{folder}: of two puts of one file, each on condition that nothing is there, this store took "
             f"both (S3 names the condition If-None-Match: *). Of two workers one would overwrite what the "
-            f"other has acknowledged. Give spark.warehouse a store that keeps the condition (Amazon S3, "
+            f"other has acknowledged. Take a store that keeps the condition (Amazon S3, "
             f"Azure and Google Cloud Storage do; others in newer versions), HDFS, or a mounted volume"
         )
 

@@ -69,9 +69,9 @@ class ObjectFiles:
             )
         except (BaseError, ValueError) as error:
             raise FilesError(
-                f"cannot reach {uri}: {_first_line(error)}; with Spark Connect the warehouse is a folder "
-                "that is mounted here, or of scheme s3a, gs or abfss, with credentials in the worker's "
-                "environment"
+                f"cannot reach {uri}: {_first_line(error)}; such a place (with Spark Connect the warehouse, "
+                "too) is a folder that is mounted here, or of scheme s3a, gs or abfss, with credentials in "
+                "the worker's environment"
             ) from None
         self._proof = Proof(self._put, self.read, self.delete)
 

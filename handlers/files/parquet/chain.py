@@ -1,0 +1,183 @@
+"""The files of one source in order: each begins where the one before it ends, and its name says where.
+
+A source is a partition of a topic, as far as one table's changes come from it; with `order_by: row` each
+shard is one for itself. Its files are
+`<table>/source=<topic>-<partition>/hour=<hour>/<generation>-<offset>-<index>.parquet`: of the place behind
+the last change of the file before, and of the hour in which the source made the file's first change (never
+an earlier one than that of the file before). Both follow from the files that are there and from the changes
+alone. So two workers that hold the same changes, one of which has lost the partition and does not know it
+yet, want the same name; the store gives it to one of them, whatever their batches look like, and the other
+reads from that file's footer how far it goes.
+
+A topic that was made anew begins at offset 0 again: then the generation is one more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from handlers.files.table_file import safe_name
+from handlers.progress.marks import BEFORE_ALL, WHOLE, Place
+from handlers.progress.topic_ids import TopicId
+from handlers.spark.log.stores.interface import Files
+
+__all__ = ["BrokenFile", "Chain", "Source", "encoded", "find", "sources_below"]
+
+_VERSION = 1
+_FOOTER = b"binlane"
+_HOUR = re.compile(r"hour=(\d{4,5}-\d\d-\d\d-\d\d)")
+_NAME = re.compile(r"(\d{4,})-(\d{20})-(\d{6,})\.parquet")
+_UNREADABLE = (pa.ArrowException, OSError, msgspec.MsgspecError)
+
+
+class BrokenFile(RuntimeError):
+    """The newest file of a source is not what this handler writes; the message says what to do."""
+
+
+class Source(NamedTuple):
+    """Where changes of a table come from."""
+
+    topic: str
+    partition: int
+    shard: int
+    """WHOLE, but for batches of one shard."""
+
+    @property
+    def folder(self) -> str:
+        shard = "" if self.shard == WHOLE else f"-s{self.shard}"
+        return f"source={safe_name(self.topic)}-{self.partition}{shard}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """How far the files of a source go."""
+
+    folder: str
+    """Of the source, below its table's."""
+    last: Place = BEFORE_ALL
+    """Of the last change that a file has."""
+    hour: str = ""
+    """Of the newest file; empty: there is none."""
+    generation: int = 0
+    topic_id: TopicId = field(default_factory=TopicId)
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([]), repr=False)
+    """Of the newest file."""
+    key: tuple[str, ...] = ()
+    """The key columns of its rows."""
+    newest: str = ""
+    """The path of the newest file; empty: there is none."""
+
+    def path(self, source_time_ms: int) -> tuple[str, str]:
+        """Of the next file, whose first change was made then: its hour, and its path."""
+        hour = max(self.hour, _hour(source_time_ms))
+        offset, index = (0, 0) if self.last == BEFORE_ALL else (self.last[0], self.last[1] + 1)
+        return hour, f"{self.folder}/hour={hour}/{self.generation:04d}-{offset:020d}-{index:06d}.parquet"
+
+    def grown(self, path: str, last: Place, hour: str, schema: pa.Schema, key: tuple[str, ...]) -> Chain:
+        """As it is with one more file."""
+        return replace(self, newest=path, last=last, hour=hour, schema=schema, key=key)
+
+    def begun_anew(self, topic_id: TopicId) -> Chain:
+        """Of the topic that took the place of ours."""
+        return replace(self, last=BEFORE_ALL, generation=self.generation + 1, topic_id=topic_id)
+
+
+class _Footer(msgspec.Struct):
+    version: int
+    last: Place
+    generation: int
+    topic_id: str | None
+    former_topic_ids: tuple[str, ...]
+    key: tuple[str, ...]
+
+
+def encoded(rows: pa.Table, chain: Chain) -> pa.Buffer:
+    """A file with these rows; `chain`: as it is with it."""
+    footer = _Footer(_VERSION, chain.last, chain.generation, *chain.topic_id, chain.key)
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, rows.schema, compression="zstd") as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({_FOOTER: msgspec.json.encode(footer)})
+    return sink.getvalue()
+
+
+def find(files: Files, table: str, source: Source) -> Chain:
+    """The source's chain as the store has it: two lists and one footer, however many files there are.
+
+    `table`: the folder of its table. Raises BrokenFile, and what the store raises.
+    """
+    folder = f"{table}/{source.folder}"
+    hours = [found[1] for entry in files.list(folder) if (found := _HOUR.fullmatch(entry.name))]
+    for hour in sorted(hours, reverse=True):
+        names = [entry.name for entry in files.list(f"{folder}/hour={hour}") if _NAME.fullmatch(entry.name)]
+        if names:  # a crash may leave an empty folder
+            return _read(files, folder, hour, max(names, key=_order))
+    return Chain(folder)
+
+
+def sources_below(files: Files, table: str, topic: str, partition: int) -> list[Source]:
+    """Of all shards of a partition that have files."""
+    whole = Source(topic, partition, WHOLE).folder
+    shards = re.compile(re.escape(whole) + r"-s(\d+)")
+    return [
+        Source(topic, partition, int(found[1]))
+        for entry in files.list(table)
+        if (found := shards.fullmatch(entry.name))
+    ]
+
+
+def _order(name: str) -> tuple[int, ...]:
+    found = _NAME.fullmatch(name)
+    return tuple(map(int, found.groups())) if found else ()
+
+
+def _read(files: Files, folder: str, hour: str, name: str) -> Chain:
+    path = f"{folder}/hour={hour}/{name}"
+    try:
+        with files.open(path) as file:
+            metadata = pq.read_metadata(file)
+        schema = metadata.schema.to_arrow_schema().remove_metadata()
+        texts: Mapping[bytes, bytes] = metadata.metadata or {}
+        footer = msgspec.json.decode(texts.get(_FOOTER, b"{}"), type=_Footer)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if not isinstance(error, pa.ArrowException):
+            raise
+        raise _broken(path) from error
+    except _UNREADABLE as error:
+        raise _broken(path) from error
+    if footer.version != _VERSION:
+        raise BrokenFile(
+            f"{path} has version {footer.version} of this handler's files, and this binlane knows version "
+            f"{_VERSION}: run the release that wrote it, or a later one"
+        )
+    topic_id = TopicId(footer.topic_id, footer.former_topic_ids)
+    return Chain(folder, footer.last, hour, footer.generation, topic_id, schema, footer.key, path)
+
+
+def _broken(path: str) -> BrokenFile:
+    return BrokenFile(
+        f"{path} does not tell how far its changes go: it is damaged, or something else wrote it. Restore "
+        f"it, or move it away if its changes may come again"
+    )
+
+
+def _hour(source_time_ms: int) -> str:
+    """In UTC.
+
+    >>> _hour(1_763_000_000_000)
+    '2025-11-13-02'
+    """
+    try:
+        return f"{datetime.fromtimestamp(source_time_ms // 1000, UTC):%Y-%m-%d-%H}"
+    except (ValueError, OverflowError):
+        return "1970-01-01-00"

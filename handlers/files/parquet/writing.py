@@ -1,0 +1,238 @@
+"""Batches into files of Parquet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+
+from handlers.api import Batch, Change, HandlerContext, Rejected, TargetUnavailable
+from handlers.files.parquet.chain import Chain, Source, encoded, find, sources_below
+from handlers.files.table_file import safe_name
+from handlers.logs import get_logger
+from handlers.progress.marks import WHOLE, Partition, Place, beyond
+from handlers.progress.passing_over import PassingOver
+from handlers.progress.topic_ids import KnownIds, of_former
+from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError, scheme_of
+from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.rows.pieces import AlonePiece, Piece, pieces, shape_of_log
+from handlers.spark.rows.shape import Shape
+
+__all__ = ["ParquetFiles"]
+
+log = get_logger("handlers.files")
+
+_ROUNDS = 20
+"""Of one batch: each finds another file that somebody else has written meanwhile."""
+_MODE: Literal["changelog"] = "changelog"
+
+
+@dataclass(slots=True)
+class _Table:
+    """What is known of one table's files."""
+
+    folder: str
+    chains: dict[Source, Chain] = field(default_factory=dict)
+    looked_for_shards: set[Partition] = field(default_factory=set)
+
+
+class ParquetFiles:
+    """Any thread; batches of one table, or of one shard of it, come one after the other."""
+
+    def __init__(self, directory: str, prefix: str, topic_again: Mapping[str, Collection[str]]) -> None:
+        """`directory`: a folder, or the URI of a place in an object store; `prefix`: of added columns;
+        `topic_again`: as for KnownIds."""
+        self._directory = directory.rstrip("/")
+        self._prefix = prefix
+        self._known_ids = KnownIds(topic_again)
+        self._lock = threading.Lock()  # guards _tables and what is in them
+        self._tables: dict[str, _Table] = {}
+        self._files: Files | None = None
+        self._passing_over: PassingOver | None = None
+        self._context: HandlerContext | None = None
+
+    def open(self, context: HandlerContext) -> None:
+        """Raises FilesError for a store that cannot be used."""
+        self._context = context
+        self._passing_over = PassingOver(context, log)
+        self._directory, self._files = _store(self._directory, context.folder)
+
+    def check(self, context: HandlerContext) -> None:
+        """Put a hidden file, and remove it. Raises FilesError, or OSError."""
+        directory, files = _store(self._directory, context.folder)
+        files.prove(directory)
+
+    def release(self, partitions: Collection[Partition]) -> None:
+        """Another worker goes on with their files."""
+        left = set(partitions)
+        with self._lock:
+            for table in self._tables.values():
+                table.looked_for_shards -= left
+                for source in [each for each in table.chains if each[:2] in left]:
+                    del table.chains[source]
+
+    def handle(self, batch: Batch) -> None:
+        """Returns when all changes of the batch are in files.
+
+        Raises Rejected, TargetUnavailable, FormerTopic, BrokenFile and FilesError.
+        """
+        try:
+            self._handle(batch)
+        except FilesError as error:
+            if error.is_outage:
+                raise TargetUnavailable(str(error)) from error
+            raise
+
+    def _handle(self, batch: Batch) -> None:
+        table = self._table(batch)
+        counts: dict[Partition, int] = {}
+        for topic, partition in dict.fromkeys((one.topic, one.partition) for one in batch.changes):
+            places = [
+                place
+                for place, one in enumerate(batch.changes)
+                if one.partition == partition and one.topic == topic
+            ]
+            counts[topic, partition] = self._of_partition(table, batch, (topic, partition), places)
+        if self._passing_over is not None:
+            self._passing_over.passed_over(batch.table, len(batch.changes) - sum(counts.values()))
+
+    def _of_partition(self, table: _Table, batch: Batch, partition: Partition, places: Sequence[int]) -> int:
+        """How many of its changes were put."""
+        put = 0
+        for _ in range(_ROUNDS):
+            own, known = self._known(table, batch, partition)
+            changes = [batch.changes[place] for place in places]
+            pending, at = beyond(changes, {partition: known}, own.shard)
+            if not pending:
+                return put
+            made = self._pieces(table, own, batch, pending, [places[one] for one in at])
+            for piece in made:
+                try:
+                    self._put(table, own, piece, pending)
+                except AlreadyThere as there:
+                    log.info("file_is_another_workers", table=batch.table, path=there.path)
+                    self._forget(table, own)
+                    break
+                put += piece.stop - piece.start
+            else:
+                self._forget_if_lost(table, own)
+                return put
+        raise FilesError(
+            f"{table.folder}: another worker writes the same changes all the time; do two workers have the "
+            f"same group and name?"
+        )
+
+    # ---- what there is
+
+    def _known(self, table: _Table, batch: Batch, partition: Partition) -> tuple[Source, dict[int, Place]]:
+        """The source that the batch's changes of the partition are from, and the marks of all its shards."""
+        own = Source(*partition, WHOLE if batch.shard is None else batch.shard)
+        whole = own._replace(shard=WHOLE)
+        sources = [own] if own == whole else [whole, own]
+        if own == whole and partition not in table.looked_for_shards:
+            sources += sources_below(self._store(), table.folder, *partition)
+            with self._lock:
+                table.looked_for_shards.add(partition)
+        with self._lock:
+            chains = {each: one for each, one in table.chains.items() if each[:2] == partition}
+        for source in sources:
+            if source not in chains:
+                chains[source] = find(self._store(), table.folder, source)
+        ids = [one.topic_id for one in chains.values() if one.hour]
+        now = self._known_ids.followed(ids, partition, batch.topic_ids.get(partition[0]))
+        if self._passing_over is not None:
+            self._passing_over.made_anew(batch.table, of_former({partition: ids}, {partition: now}))
+        for source, one in chains.items():
+            if not now.covers(one.topic_id):
+                chains[source] = one.begun_anew(now)
+            elif one.topic_id != now:
+                chains[source] = replace(one, topic_id=now)
+        with self._lock:
+            table.chains.update(chains)
+        return own, {source.shard: one.last for source, one in chains.items()}
+
+    def _table(self, batch: Batch) -> _Table:
+        with self._lock:
+            known = self._tables.get(batch.table)
+            if known is None:
+                folder = f"{self._directory}/{safe_name(batch.database)}/{safe_name(batch.name)}"
+                known = self._tables[batch.table] = _Table(folder)
+            return known
+
+    def _forget(self, table: _Table, source: Source) -> None:
+        with self._lock:
+            table.chains.pop(source, None)
+
+    def _forget_if_lost(self, table: _Table, source: Source) -> None:
+        """A batch of a partition that has left meanwhile is not to leave behind what soon is outdated."""
+        context = self._context
+        if context is None or context.partitions is None or source[:2] in context.partitions():
+            return
+        self.release([source[:2]])
+
+    def _store(self) -> Files:
+        if self._files is None:
+            raise RuntimeError("handle was called before open")
+        return self._files
+
+    # ---- what is put
+
+    def _pieces(
+        self, table: _Table, own: Source, batch: Batch, pending: Sequence[Change], at: Sequence[int]
+    ) -> list[Piece]:
+        try:
+            return list(
+                pieces(
+                    pending,
+                    mode=_MODE,
+                    prefix=self._prefix,
+                    overrides={},
+                    known=self._shape(table, own),
+                    table=batch.table,
+                )
+            )
+        except Rejected as rejected:
+            place = None if rejected.at is None else at[rejected.at]
+            raise Rejected(str(rejected), at=place) from rejected
+
+    def _shape(self, table: _Table, own: Source) -> Shape | None:
+        with self._lock:
+            chain = table.chains[own]
+        if not chain.schema.names:
+            return None
+        return shape_of_log(chain.schema, chain.key, mode=_MODE, prefix=self._prefix)
+
+    def _put(self, table: _Table, own: Source, piece: Piece, pending: Sequence[Change]) -> None:
+        """Raises AlreadyThere, and what the store raises."""
+        with self._lock:
+            chain = table.chains[own]
+        first, last = pending[piece.start], pending[piece.stop - 1]
+        if isinstance(piece, AlonePiece):
+            shape = self._shape(table, own) or Shape(pa.schema([]), ())
+            rows, key = piece.table(shape), shape.key
+        else:
+            rows, key = piece.table(), piece.shape.key
+        hour, path = chain.path(first.source_time_ms)
+        if hour != chain.hour:
+            # Who was handed later changes than another, or fewer, may want another hour for the same place.
+            found = find(self._store(), table.folder, own)
+            if found.newest != chain.newest:
+                raise AlreadyThere(found.newest)
+        grown = chain.grown(path, (last.offset, last.index), hour, rows.schema, key)
+        self._store().put(path, encoded(rows, grown))
+        with self._lock:
+            table.chains[own] = grown
+
+
+def _store(directory: str, folder: Path) -> tuple[str, Files]:
+    """The place as its store takes it, and the store."""
+    if scheme_of(directory) in ("", "file"):
+        own = directory if scheme_of(directory) else str(folder.absolute() / directory)
+        return own, LocalFiles()
+    from handlers.spark.log.stores.object_stores import ObjectFiles  # noqa: PLC0415 (only where it is one)
+
+    return directory, ObjectFiles(directory)
