@@ -44,10 +44,12 @@ BUILT_IN = {
 _SECTIONS = {"spark": "handlers.spark.section:SparkSection"}
 
 _OTHER_NAMES = {
-    **dict.fromkeys(("postgres", "postgresql", "mysql", "mariadb", "sqlite", "jdbc", "database"), "sql"),
+    **dict.fromkeys(
+        ("postgres", "postgresql", "mysql", "mariadb", "sqlite", "duckdb", "jdbc", "database"), "sql"
+    ),
     **dict.fromkeys(("delta", "lake"), "spark"),
     **dict.fromkeys(("http", "https", "rest"), "webhook"),
-    **dict.fromkeys(("file", "jsonl"), "files"),
+    **dict.fromkeys(("file", "jsonl", "parquet"), "files"),
     **dict.fromkeys(("console", "print", "stdout"), "log"),
     "topic": "kafka",
 }

@@ -18,6 +18,7 @@ from handlers.sql.target.creating import ColumnsMissing, TableMissing, create
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
 from handlers.sql.target.known_tables import TableName
+from handlers.sql.writers.duckdb import DuckDBWriter
 from handlers.sql.writers.mysql import MySQLWriter
 from handlers.sql.writers.postgresql import PostgreSQLWriter
 from handlers.sql.writers.sqlite import SQLiteWriter
@@ -36,6 +37,7 @@ _WRITERS: dict[str, type[Writer]] = {
     "postgresql": PostgreSQLWriter,
     "mysql": MySQLWriter,
     "sqlite": SQLiteWriter,
+    "duckdb": DuckDBWriter,
 }
 
 
@@ -44,7 +46,8 @@ class DatabaseError(Exception):
 
 
 class SqlHandler(Handler):
-    """Keeps tables of PostgreSQL, MySQL, MariaDB or SQLite equal to the source's, each change exactly once.
+    """Keeps tables of PostgreSQL, MySQL, MariaDB, SQLite or DuckDB equal to the source's, each change
+    exactly once.
 
     A batch is one transaction: its rows, and how far its table is applied.
     """
@@ -209,8 +212,8 @@ class SqlHandler(Handler):
     def _shown_target(self) -> str:
         """The target without user and password."""
         url = self._url
-        if self._dialect == "sqlite":
-            return f"SQLite file {url.database}"
+        if self._dialect in ("sqlite", "duckdb"):
+            return f"{'SQLite' if self._dialect == 'sqlite' else 'DuckDB'} file {url.database}"
         return f"{self._dialect} at {url.host or 'localhost'}{f':{url.port}' if url.port else ''}"
 
 

@@ -82,8 +82,9 @@ class _Statements:
             "SELECT shard, kafka_partition, kafka_offset, change_index, topic_id, former_topic_ids "
             f"FROM {name} WHERE {mine} AND topic = {one}"
         )
-        # SQLite locks the whole file when the transaction begins.
-        lock = "" if dialect.name == "sqlite" else " FOR UPDATE"
+        # SQLite locks the whole file when the transaction begins; of DuckDB's file one process has it, and
+        # in that the one connection.
+        lock = "" if dialect.name in ("sqlite", "duckdb") else " FOR UPDATE"
         shared = _SHARED_LOCK.get(dialect.name, "")
         self.ids = (
             f"SELECT DISTINCT topic_id, former_topic_ids FROM {name} "
@@ -282,7 +283,7 @@ def _table(name: str, schema: str | None) -> sa.Table:
 
 def _insert_if_missing(dialect: str, table: sa.Table) -> Any:
     match dialect:
-        case "postgresql":
+        case "postgresql" | "duckdb":
             return postgresql.insert(table).on_conflict_do_nothing()
         case "sqlite":
             return sqlite.insert(table).on_conflict_do_nothing()

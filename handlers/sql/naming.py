@@ -24,6 +24,7 @@ DEFAULT_TEMPLATES = {
     "postgresql": ("{database}", "{table}"),
     "mysql": ("{database}", "{table}"),
     "mariadb": ("{database}", "{table}"),
+    "duckdb": ("{database}", "{table}"),
     # SQLite has no schemas. A dot, as in the full name: `_` would make one name of a_b.c and a.b_c.
     "sqlite": (None, "{database}.{table}"),
 }

@@ -24,7 +24,7 @@ class SqlOptions(BaseModel):
         min_length=1,
         repr=False,
         description="The target: postgresql://user:password@host/database, mysql://..., mariadb://..., "
-        "sqlite:///file (relative to the configuration file's folder).",
+        "sqlite:///file or duckdb:///file (relative to the configuration file's folder).",
     )
     schema_: str | None = Field(
         None,

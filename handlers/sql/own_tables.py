@@ -15,12 +15,13 @@ from handlers.sql.target.known_tables import TableName
 __all__ = ["REBUILDING", "OwnTables"]
 
 REBUILDING = "_binlane_rebuilding"
-"""Of SQLite: what a table is while it gets other columns."""
+"""Of SQLite and DuckDB: what a table is while it gets other columns."""
 _MYSQL = frozenset(("mysql", "information_schema", "performance_schema", "sys"))
 _OF_SERVER = {
     "mysql": _MYSQL,
     "mariadb": _MYSQL,
     "postgresql": frozenset(("pg_catalog", "pg_toast", "information_schema")),
+    "duckdb": frozenset(("pg_catalog", "information_schema")),
 }
 """Dialect -> schemas."""
 
@@ -65,10 +66,11 @@ class OwnTables:
             return (
                 f"it would be kept in {shown}, in a schema of the server itself; set schema, or match others"
             )
-        if self.dialect == "sqlite" and names[1] == REBUILDING:
+        if self.dialect in ("sqlite", "duckdb") and names[1] == REBUILDING:
             return f"it would be kept in {shown}, in which this handler rebuilds tables; set table"
         return ""
 
     def _alike(self, name: str) -> str:
-        # SQLite's names know no case, MySQL's on some systems; PostgreSQL's do, as they are always quoted.
+        # SQLite's and DuckDB's names know no case, MySQL's on some systems; PostgreSQL's do, as they are
+        # always quoted.
         return name if self.dialect == "postgresql" else name.casefold()

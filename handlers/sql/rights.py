@@ -18,7 +18,7 @@ def check_rights(connection: sa.Connection, options: SqlOptions, naming: Naming)
     match connection.dialect.name:
         case "postgresql":
             return _postgresql(connection, options, naming)
-        case "sqlite":
+        case "sqlite" | "duckdb":
             return None  # connecting has opened the file for writing
     return _mysql(connection, options)
 

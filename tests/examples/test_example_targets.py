@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow.parquet as pq
 import redis
 import sqlalchemy as sa
 from delta_reading import read_delta
@@ -85,6 +86,16 @@ def test_sql_sqlite(run_example: RunExample) -> None:
     assert (counts, Decimal(str(total)), age) == (ROWS, Decimal("1900.40"), 18)
 
 
+def test_sql_duckdb(run_example: RunExample) -> None:
+    run = run_example("targets/sql-duckdb")
+    run.stop()
+
+    tables = {table: f"replica.{table}" for table in ROWS}
+    url = f"duckdb+binlane:///{run.folder}/replica.duckdb"
+
+    assert look(url, tables, "replica.shop.orders", "replica.crm.contacts") == (ROWS, Decimal("1900.40"), 18)
+
+
 # ---- the others
 
 
@@ -144,6 +155,19 @@ def test_files(run_example: RunExample) -> None:
     assert Counter(f"{line['database']}.{line['table']}" for line in lines) == counted()
     last = [line for line in lines if line["table"] == "orders"][-1]
     assert (last["op"], last["after"]["total"]) == ("insert", "1900.40")
+
+
+def test_files_parquet(run_example: RunExample) -> None:
+    run = run_example("targets/files-parquet")
+    run.stop()
+
+    rows: dict[str, list[Any]] = {}
+    for file in run.folder.glob("raw/*/*/*/*/*.parquet"):
+        database, table = file.parts[-5:-3]
+        rows.setdefault(f"{database}.{table}", []).extend(pq.ParquetFile(file).read().to_pylist())
+    assert {table: len(found) for table, found in rows.items()} == counted()
+    last = max(rows["shop.orders"], key=lambda row: (row["_offset"], row["_index"]))
+    assert (last["_op"], last["id"], last["total"]) == ("insert", 5004, Decimal("1900.40"))
 
 
 def test_log(run_example: RunExample) -> None:

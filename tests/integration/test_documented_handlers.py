@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import redis
 from confluent_kafka import Consumer, TopicPartition
 from integration.process import eventually
@@ -104,6 +105,14 @@ def test_the_page_of_files(tmp_path: Path, broker: Broker) -> None:
     run_until(pasted("files-and-log.md", broker), broker, tmp_path, lambda: lines() == ROWS)
     (finished,) = tmp_path.glob("lake/shop/orders/*.jsonl")
     assert len(finished.read_text().splitlines()) == ROWS
+
+
+def test_the_page_of_parquet(tmp_path: Path, broker: Broker) -> None:
+    def rows() -> int:
+        files = tmp_path.glob("raw/shop/orders/source=*/hour=2026-11-20-23/*.parquet")
+        return sum(pq.read_metadata(file).num_rows for file in files)
+
+    run_until(pasted("parquet.md", broker), broker, tmp_path, lambda: rows() == ROWS)
 
 
 def test_the_page_of_log(tmp_path: Path, broker: Broker) -> None:

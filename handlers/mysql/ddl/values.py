@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.dialects.spark import Spark
@@ -23,8 +24,8 @@ from handlers.mysql.values import MOST_OF_BINARY, converter_of
 __all__ = ["Formula", "default_value", "formula_of", "set_in_order"]
 
 _NUMBERS = (*INTEGERS, "decimal", "float", "double", "bit", "year")
-_DIALECTS = {"postgresql": Postgres, "mysql": MySQL, "spark": Spark}
-_EXACT = {"postgresql": "numeric", "spark": "decimal(20, 0)"}
+_DIALECTS = {"postgresql": Postgres, "mysql": MySQL, "spark": Spark, "duckdb": DuckDB}
+_EXACT = {"postgresql": "numeric", "spark": "decimal(20, 0)", "duckdb": "int128"}
 # An exact sum, difference or product of columns and numbers.
 _MOST_NODES = 300
 """Of an expression: its depth is that of Python's calls."""
@@ -110,8 +111,8 @@ class Formula:
         self.columns = sorted({found.name for found in tree.find_all(exp.Column)})
 
     def sql(self, family: str, integers: Collection[str]) -> str:
-        """As an expression of `postgresql`, `mysql` or `spark`. `integers`: columns whose type may be too
-        small for it."""
+        """As an expression of `postgresql`, `mysql`, `spark` or `duckdb`. `integers`: columns whose type may
+        be too small for it."""
         tree = self._tree.copy()
         for column in list(tree.find_all(exp.Column)):
             if family in _EXACT and column.name in integers:

@@ -13,7 +13,8 @@ from handlers.logs import get_logger
 from handlers.mysql.ddl import Column
 from handlers.mysql.ddl.values import default_value, formula_of, set_in_order
 from handlers.mysql.types import read_type
-from handlers.sql.ddl.conversions import in_postgresql, in_sqlite
+from handlers.sql.ddl.conversions import in_duckdb, in_postgresql, in_sqlite
+from handlers.sql.ddl.duckdb import rebuild_in_duckdb
 from handlers.sql.ddl.keys import change_key, number_rows
 from handlers.sql.ddl.mysql import modify_in_mysql
 from handlers.sql.ddl.postgresql import retype_in_postgresql
@@ -36,6 +37,8 @@ def drop_column(target: Target, table: TargetTable, name: str) -> None:
         change_key(target, table, [one for one in key if one != own])
     if target.family == "sqlite":
         rebuild(target, table, without=own)
+    elif target.family == "duckdb":
+        rebuild_in_duckdb(target, table, without=own)
     else:
         target.alter(table, f"DROP COLUMN {target.quote(own)}")
 
@@ -67,6 +70,12 @@ def add_column(target: Target, table: TargetTable, column: Column) -> None:
 
 def _add(target: Target, table: TargetTable, name: str, type_: sa.types.TypeEngine[Any], value: Any) -> None:
     column, spelled = target.quote(name), target.spell(type_)
+    if target.family == "duckdb":
+        target.alter(table, f"ADD COLUMN {column} {spelled}")
+        if value is not None:
+            update = f"UPDATE {target.ref(table)} SET {column} = CAST(? AS {spelled})"
+            target.connection.exec_driver_sql(update, (target.stored(value, type_),))
+        return
     if value is None or target.family == "sqlite":
         target.alter(table, f"ADD COLUMN {column} {spelled} NULL")
         if value is not None:
@@ -128,6 +137,11 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
     elif target.family == "sqlite":
         if declared_types(target, table)[own].upper() != spelled.upper():
             rebuild(target, table, types={own: spelled}, values={own: in_sqlite(name, type_)})
+    elif target.family == "duckdb":
+        old = target.columns(table)[own]
+        if target.spell(old) != spelled:
+            value = in_duckdb(name, old, type_, spelled)
+            rebuild_in_duckdb(target, table, types={own: spelled}, values={own: value})
     else:
         old = target.columns(table)[own]
         if target.spell(old) != spelled:

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql
 
 from handlers.sql.types.column_types import Unsigned64
 
-__all__ = ["in_postgresql", "in_sqlite"]
+__all__ = ["in_duckdb", "in_postgresql", "in_sqlite"]
 
 Type = sa.types.TypeEngine[Any]
 
@@ -54,6 +54,20 @@ def in_postgresql(column: str, old: Type, new: Type, new_sql: str) -> str:
     if (from_, to) in by_kind:
         return by_kind[from_, to]
     return f"{column}::text" if to == "text" else f"{column}::text::{new_sql}"
+
+
+def in_duckdb(column: str, old: Type, new: Type, new_sql: str) -> str:
+    """An expression of the new type (`new_sql`, as DuckDB spells it) over the quoted column. A number
+    outside of its type is an error, as it is in MySQL; texts have no length."""
+    by_kind = {
+        ("labels", "text"): f"array_to_string({column}, ',')",
+        ("text", "labels"): f"CASE WHEN {column} = '' THEN [] ELSE string_split({column}, ',') END",
+        ("bytes", "text"): f"decode({column})",
+        ("text", "bytes"): f"encode({column})",
+        ("moment", "datetime"): f"{column} AT TIME ZONE 'UTC'",
+        ("datetime", "moment"): f"{column} AT TIME ZONE 'UTC'",
+    }
+    return by_kind.get((_kind(old), _kind(new)), f"CAST({column} AS {new_sql})")
 
 
 def in_sqlite(column: str, new: Type) -> str:

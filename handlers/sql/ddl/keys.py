@@ -8,8 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from handlers.logs import get_logger
+from handlers.sql.ddl.duckdb import rebuild_in_duckdb
 from handlers.sql.ddl.sqlite import rebuild
-from handlers.sql.ddl.target import Target, TargetTable
+from handlers.sql.ddl.target import KEY_INDEX, Target, TargetTable
 from handlers.sql.types.column_types import KEY_BYTES
 
 __all__ = ["change_key", "number_rows"]
@@ -32,12 +33,14 @@ def change_key(target: Target, table: TargetTable, columns: Iterable[str]) -> No
     lacking = bool(key) and target.any_row(table, nulls)
     if target.family == "sqlite":
         rebuild(target, table, key=() if lacking else key)
+    elif target.family == "duckdb":
+        rebuild_in_duckdb(target, table, key=() if lacking else key)
     else:
         _replace_key(target, table, old, () if lacking else key)
     if lacking:
         # Rows can be found by it, and those whose key no record ever tells stay.
         log.warning("ddl_key_is_unique_only", table=table.name, columns=key, because="rows lack its values")
-        index = f"{table.name[:40]}_binlane_key"
+        index = f"{table.name[:40]}{KEY_INDEX}"
         if index not in {
             one["name"] for one in sa.inspect(target.connection).get_indexes(table.name, table.schema)
         }:
@@ -86,6 +89,10 @@ _NUMBERING = {
         UPDATE {table} SET {column} = numbers.n
         FROM (SELECT rowid AS r, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers
         WHERE {table}.rowid = numbers.r""",
+    "duckdb": """
+        UPDATE {table} AS t SET {column} = numbers.n
+        FROM (SELECT rowid AS r, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers
+        WHERE t.rowid = numbers.r""",
 }
 
 

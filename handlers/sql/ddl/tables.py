@@ -8,6 +8,7 @@ from functools import partial
 from handlers.api import Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import CreateTable
+from handlers.sql.ddl.duckdb import create_like_in_duckdb, rebuild_in_duckdb
 from handlers.sql.ddl.sqlite import create_like
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.deletes import DELETED_TYPE, time_of
@@ -49,6 +50,8 @@ def _create_like(target: Target, table: TargetTable, source: TargetTable) -> Non
         target.run(f"CREATE TABLE {target.ref(table)} (LIKE {target.ref(source)} INCLUDING ALL)")
     elif target.family == "mysql":
         target.run(f"CREATE TABLE {target.ref(table)} LIKE {target.ref(source)}")
+    elif target.family == "duckdb":
+        create_like_in_duckdb(target, table, source)
     else:
         create_like(target, table, source)
 
@@ -66,8 +69,8 @@ def truncate_table(target: Target, table: TargetTable) -> None:
     elif target.deletes.mode == "mark":
         _mark_all(target, table)
     else:
-        # SQLite has no TRUNCATE.
-        verb = "DELETE FROM" if target.family == "sqlite" else "TRUNCATE TABLE"
+        # SQLite has no TRUNCATE, and DuckDB's does the same.
+        verb = "DELETE FROM" if target.family in ("sqlite", "duckdb") else "TRUNCATE TABLE"
         target.run(f"{verb} {target.ref(table)}")
 
 
@@ -81,6 +84,10 @@ def _mark_all(target: Target, table: TargetTable) -> None:
     if target.family == "sqlite":
         parameters = (target.stored(time, type_),)
         target.connection.exec_driver_sql(f"{verb} = ? WHERE {column} IS NULL", parameters)
+    elif target.family == "duckdb":
+        given = f"CAST(? AS {target.spell(type_)})"
+        parameters = (target.stored(time, type_),)
+        target.connection.exec_driver_sql(f"{verb} = {given} WHERE {column} IS NULL", parameters)
     else:
         target.run(f"{verb} = {target.literal(time, type_)} WHERE {column} IS NULL")
 
@@ -96,6 +103,9 @@ def rename_table(target: Target, table: TargetTable, new: TargetTable) -> bool:
     target.make_schema(new)
     if target.family == "mysql":
         target.run(f"RENAME TABLE {target.ref(table)} TO {target.ref(new)}")
+        return True
+    if table.schema != new.schema and target.family == "duckdb":
+        rebuild_in_duckdb(target, table, to=new)
         return True
     if table.schema != new.schema:
         schema = new.schema or target.connection.dialect.default_schema_name or ""

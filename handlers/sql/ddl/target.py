@@ -11,11 +11,14 @@ from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, TableName
 from handlers.sql.deletes import Deletes
 from handlers.sql.kept_tables import Kept
-from handlers.sql.naming import NameUnfit, Naming, check_name, check_names
+from handlers.sql.naming import NameUnfit, Naming, check_name, check_names, exact
 from handlers.sql.target.known_tables import own_name
 from handlers.sql.types.values import encode, kind_of
 
-__all__ = ["Target", "TargetTable"]
+__all__ = ["KEY_INDEX", "Target", "TargetTable"]
+
+KEY_INDEX = "_binlane_key"
+"""What the name of an index ends with that finds rows by a primary key which some of them lack."""
 
 
 class TargetTable(NamedTuple):
@@ -44,7 +47,7 @@ class Target:
 
     @property
     def family(self) -> str:
-        """`postgresql`, `mysql` (MariaDB, too) or `sqlite`."""
+        """`postgresql`, `mysql` (MariaDB, too), `sqlite` or `duckdb`."""
         name = self.connection.dialect.name
         return "mysql" if name == "mariadb" else name
 
@@ -93,7 +96,11 @@ class Target:
 
     def ref(self, table: TargetTable) -> str:
         """Its name in a statement."""
-        return ".".join(self.quote(part) for part in table if part is not None)
+        parts = [self.quote(part) for part in table if part is not None]
+        if self.family == "duckdb" and table.schema is not None:
+            # Else a file of the schema's name would be meant as well.
+            parts.insert(0, self.quote(getattr(self.connection.dialect, "catalog", "")))
+        return ".".join(parts)
 
     def spell(self, type_: sa.types.TypeEngine[Any]) -> str:
         return type_.compile(dialect=self.connection.dialect)
@@ -161,8 +168,12 @@ class Target:
         if self.family == "postgresql":
             # IF NOT EXISTS fails when another session is making the same.
             self.run("SELECT pg_advisory_xact_lock(hashtext('binlane schemas'))", is_change=False)
-        kind = "SCHEMA" if self.family == "postgresql" else "DATABASE"
-        self.run(f"CREATE {kind} IF NOT EXISTS {self.quote(table.schema)}")
+        kind = "DATABASE" if self.family == "mysql" else "SCHEMA"
+        preparer = self.connection.dialect.identifier_preparer
+        name: str = preparer.format_schema(exact(table.schema))  # type: ignore[no-untyped-call]
+        self.run(
+            f"CREATE {kind} IF NOT EXISTS {name if self.family == 'duckdb' else self.quote(table.schema)}"
+        )
 
     def any_row(self, table: TargetTable, where: str) -> bool:
         return (

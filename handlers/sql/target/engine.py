@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import registry
 from sqlalchemy.engine import make_url
 
 __all__ = ["check_url", "make_engine"]
+
+registry.register("duckdb.binlane", "handlers.sql.target.duckdb_dialect", "DuckDBDialect")
 
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
@@ -16,8 +20,11 @@ _DRIVERS = {
     "mysql": "mysql+pymysql",
     "mariadb": "mysql+pymysql",
     "sqlite": "sqlite+pysqlite",
+    "duckdb": "duckdb+binlane",
 }
-_ALLOWED = "postgresql://, mysql://, mariadb:// or sqlite://"
+_ALLOWED = "postgresql://, mysql://, mariadb://, sqlite:// or duckdb://"
+_FILES = {"sqlite": "SQLite", "duckdb": "DuckDB"}
+"""Databases that are a file."""
 _CONNECT_SECONDS = 10
 _LONGEST_IDLE_SECONDS = 1800
 """Servers and firewalls cut connections that idle; MySQL after 8 hours, most firewalls after one."""
@@ -36,9 +43,15 @@ def check_url(text: str) -> sa.URL:
     chosen = _DRIVERS.get(backend)
     if chosen is None or driver not in ("", chosen.partition("+")[2]):
         raise ValueError(f"there is no driver for such a database; allowed: {_ALLOWED}")
-    if backend == "sqlite" and (url.database in (None, "", ":memory:") or "mode" in url.query):
-        raise ValueError("SQLite needs a file, as in sqlite:///replica.db")
-    if backend != "sqlite" and not url.database and backend not in ("mysql", "mariadb"):
+    if backend in _FILES and (
+        url.database in (None, "", ":memory:") or "mode" in url.query or url.host is not None
+    ):
+        raise ValueError(f"{_FILES[backend]} needs a file, as in {backend}:///replica.db")
+    if backend == "duckdb" and url.query:
+        raise ValueError("a DuckDB URL takes no settings, only the file's name")
+    if backend == "duckdb" and importlib.util.find_spec("duckdb") is None:
+        raise ValueError("DuckDB needs the package duckdb (the extra `duckdb` of binlane)")
+    if backend not in _FILES and not url.database and backend not in ("mysql", "mariadb"):
         raise ValueError("the URL names no database")
     return url.set(drivername=chosen)
 
@@ -54,6 +67,10 @@ def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) ->
         url = url.set(database=str(folder / str(url.database)))
         # SQLite has one writer at a time; threads wait for the connection in their turn.
         options.update(pool_size=1, connect_args={"timeout": 30.0})
+    elif dialect == "duckdb":
+        url = url.set(database=str(folder / str(url.database)))
+        # Batches go one by one: so none sees half of another, and none meets one that changes the same row.
+        options.update(pool_size=1)
     elif dialect == "postgresql":
         options["connect_args"] = {
             "connect_timeout": _CONNECT_SECONDS,
@@ -79,6 +96,10 @@ def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) ->
     return engine
 
 
+# Their drivers begin none. IMMEDIATE: what is read after it stays true until the commit.
+_BEGINNINGS = {"sqlite": "BEGIN IMMEDIATE", "duckdb": "BEGIN TRANSACTION"}
+
+
 def _set_sessions_up(engine: sa.Engine, timeout: float) -> None:
     dialect = engine.dialect.name
 
@@ -91,20 +112,21 @@ def _set_sessions_up(engine: sa.Engine, timeout: float) -> None:
         for statement in _session_statements(dialect, timeout):
             cursor.execute(statement)
         cursor.close()
-        if dialect != "sqlite":
+        if dialect not in _BEGINNINGS:
             connection.commit()
 
-    if dialect == "sqlite":
+    if dialect in _BEGINNINGS:
 
         @sa.event.listens_for(engine, "begin")
         def _begin(connection: sa.Connection) -> None:
-            # IMMEDIATE: what is read after it stays true until the commit.
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            connection.exec_driver_sql(_BEGINNINGS[dialect])
 
 
 def _session_statements(dialect: str, timeout: float) -> list[str]:
     if dialect == "sqlite":
         return ["PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"]
+    if dialect == "duckdb":
+        return ["SET TimeZone = 'UTC'"]
     if dialect == "postgresql":
         return [
             "SET timezone = 'UTC'",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -80,6 +81,21 @@ _SQLITE = {
 }
 
 
+# https://duckdb.org/docs/stable/clients/python/reference/: the first class of the error's own that is here
+_DUCKDB = {
+    "IOException": Fault.UNAVAILABLE,
+    "FatalException": Fault.UNAVAILABLE,
+    "ConnectionException": Fault.UNAVAILABLE,
+    "InterruptException": Fault.UNAVAILABLE,
+    "TransactionException": Fault.CONFLICT,
+    "CatalogException": Fault.STALE,
+    "BinderException": Fault.STALE,
+    "ConstraintException": Fault.DATA,
+    "DataError": Fault.DATA,  # a conversion, or out of range
+    "InvalidInputException": Fault.DATA,
+}
+
+
 def fault_of(error: BaseException) -> Fault:
     """What kind of fault a SQLAlchemy or psycopg error tells of."""
     if isinstance(error, sa.exc.TimeoutError) or getattr(error, "connection_invalidated", False):
@@ -88,13 +104,8 @@ def fault_of(error: BaseException) -> Fault:
     if isinstance(origin, psycopg.errors.PipelineAborted):
         return Fault.DATA  # the statement before it failed, and is met again row by row
     module = type(origin).__module__.partition(".")[0]
-    if module == "psycopg":
-        return _of_postgresql(origin)
-    if module == "pymysql":
-        return _of_mysql(origin)
-    if module == "sqlite3":
-        return _of_sqlite(origin)
-    return Fault.OTHER
+    judge = _BY_DRIVER.get(module)
+    return Fault.OTHER if judge is None else judge(origin)
 
 
 def told(error: BaseException) -> str:
@@ -141,3 +152,22 @@ def _of_sqlite(error: Any) -> Fault:
     if "duplicate column name" in str(error):
         return Fault.CONFLICT
     return Fault.OTHER if name else Fault.DATA
+
+
+def _of_duckdb(error: Any) -> Fault:
+    text = str(error)
+    if "uplicate key" in text:
+        return Fault.UNIQUE
+    if "already exists" in text:
+        return Fault.CONFLICT  # another worker has just made it
+    names = (one.__name__ for one in type(error).__mro__)
+    return next((_DUCKDB[name] for name in names if name in _DUCKDB), Fault.OTHER)
+
+
+_BY_DRIVER: Mapping[str, Callable[[Any], Fault]] = {
+    "psycopg": _of_postgresql,
+    "pymysql": _of_mysql,
+    "sqlite3": _of_sqlite,
+    "duckdb": _of_duckdb,
+    "_duckdb": _of_duckdb,
+}

@@ -44,9 +44,13 @@ class KnownColumn:
     is_generated: bool
     """Its values come from other columns; none can be written."""
     array_type: str = ""
-    """Of PostgreSQL: the array that carries its values."""
+    """Of PostgreSQL and DuckDB: the array that carries its values."""
     cast: str = ""
     """Of PostgreSQL: what becomes of the array's elements, for a column that is an array itself."""
+
+    def given(self, placeholder: str) -> str:
+        """A value of it in a statement. DuckDB compares no text with anything else."""
+        return f"CAST({placeholder} AS {self.array_type[:-2]})" if self.dialect == "duckdb" else placeholder
 
     def encode(self, values: Sequence[Any], types: set[type] | None = None) -> Sequence[Any]:
         """The values as the driver takes them; `types`: theirs, if known. Raises UnfitColumn."""
@@ -201,7 +205,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
     uniques += [
         index["column_names"] for index in indexes if index["unique"] and not _is_partial(dict(index))
     ]
-    arrays = _array_types(connection, quoted) if dialect.name == "postgresql" else {}
+    arrays = _array_types(connection, quoted, found)
     return KnownTable(
         name,
         quoted,
@@ -222,7 +226,11 @@ def _is_partial(index: Mapping[str, Any]) -> bool:
     )
 
 
-def _array_types(connection: sa.Connection, quoted: str) -> dict[str, tuple[str, str]]:
+def _array_types(connection: sa.Connection, quoted: str, found: Sequence[Any]) -> dict[str, tuple[str, str]]:
+    if connection.dialect.name == "duckdb":
+        return {one["name"]: (f"{one['declared']}[]", "") for one in found}
+    if connection.dialect.name != "postgresql":
+        return {}
     plain = quoted.replace("%%", "%")  # the driver's own escape, which no parameter takes
     types = {}
     for column, name, is_array in connection.execute(sa.text(_PG_TYPES), {"name": plain}):

@@ -15,6 +15,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from handlers.mysql.types import INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
+from handlers.sql.types.duckdb_types import DUCKDB
 
 __all__ = ["KEY_BYTES", "Unsigned64", "sql_type"]
 
@@ -47,7 +48,7 @@ _BLOBS = ("tinyblob", "blob", "mediumblob", "longblob", "vector", *SHAPES)
 
 
 def sql_type(type_text: str, dialect: str, *, key_parts: int = 0) -> Type:
-    """The column type in `dialect` (postgresql, mysql, mariadb, sqlite) for a source type text.
+    """The column type in `dialect` (postgresql, mysql, mariadb, sqlite, duckdb) for a source type text.
 
     `type_text` is MySQL's spelling (`decimal(10,2) unsigned`), also `boolean` and `uuid`. `key_parts`: how
     many columns its primary key has, for a column of one; MySQL bounds the length of keys.
@@ -246,5 +247,10 @@ _SQLITE: dict[str, Maker] = {
     **dict.fromkeys(("binary", "varbinary", *_BLOBS), lambda _: sa.BLOB()),
 }
 
-_MAKERS: Mapping[str, Mapping[str, Maker]] = {"postgresql": _POSTGRESQL, "mysql": _MYSQL, "sqlite": _SQLITE}
-_TEXTS: Mapping[str, Type] = {"postgresql": sa.TEXT(), "mysql": _LONGTEXT, "sqlite": sa.TEXT()}
+_MAKERS: Mapping[str, Mapping[str, Maker]] = {
+    "postgresql": _POSTGRESQL,
+    "mysql": _MYSQL,
+    "sqlite": _SQLITE,
+    "duckdb": DUCKDB,
+}
+_TEXTS: Mapping[str, Type] = {**dict.fromkeys(_MAKERS, sa.TEXT()), "mysql": _LONGTEXT}

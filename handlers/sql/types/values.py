@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, auto
 from typing import Any
-from uuid import UUID
 
-import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
-from handlers.change_json import json_value
-from handlers.decimals import digits
 from handlers.sql.types.column_types import Unsigned64
+from handlers.sql.types.driver_values import DRIVERS, UnfitValue, duration_text, json_text, text_of
 
 __all__ = ["Kind", "UnfitValue", "duration_text", "encode", "kind_of", "text_of"]
 
 
 _SHOWN = 40
-
-
-class UnfitValue(ValueError):
-    """A value that the column cannot take; says why, without the column's name."""
 
 
 class Kind(Enum):
@@ -68,52 +60,6 @@ _KINDS: Sequence[tuple[tuple[type, ...], Kind]] = (
 def kind_of(type_: sa.types.TypeEngine[Any]) -> Kind:
     """The kind of a reflected column type; OTHER for what is not known."""
     return next((kind for types, kind in _KINDS if isinstance(type_, types)), Kind.OTHER)
-
-
-def duration_text(value: timedelta) -> str:
-    """`[-]HH:MM:SS[.ffffff]`, hours beyond 24: what MySQL's TIME and PostgreSQL's interval read.
-
-    >>> duration_text(timedelta(hours=-838, minutes=-59, seconds=-59))
-    '-838:59:59'
-    """
-    microseconds = value // timedelta(microseconds=1)
-    sign = "-" if microseconds < 0 else ""
-    seconds, microseconds = divmod(abs(microseconds), 1_000_000)
-    fraction = f".{microseconds:06d}" if microseconds else ""
-    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
-
-
-def text_of(value: Any) -> str:
-    """A value as text: what a text column holds of it. Raises UnfitValue for bytes."""
-    for kind, text in _TEXTS.items():
-        if isinstance(value, kind):
-            return text(value)
-    raise UnfitValue(f"{type(value).__name__} has no form as text")
-
-
-def _json(value: Any) -> str:
-    """As `handlers.change_json` writes values: NaN and infinities as text, bytes as {"base64": ...}."""
-    return msgspec.json.encode(json_value(value)).decode("utf-8")
-
-
-def _no_text(_: Any) -> str:
-    raise UnfitValue("bytes do not go into a column of text; make it one of bytes")
-
-
-# The first that fits: a bool is an int, a datetime a date.
-_TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
-    str: str,
-    bool: lambda value: "true" if value else "false",
-    int: str,
-    float: repr,
-    Decimal: digits,
-    (datetime, date, time, UUID): str,
-    timedelta: duration_text,
-    (bytes, bytearray, memoryview): _no_text,
-    # A set's labels: none of them holds a comma. A list comes from JSON.
-    tuple: lambda value: ",".join(map(text_of, value)),
-    (list, dict): _json,
-}
 
 
 def _whole(value: Any) -> Any:
@@ -174,81 +120,10 @@ _COMMON: Mapping[Kind, tuple[frozenset[type], Callable[[Any], Any]]] = {
     Kind.DATE: (frozenset((date, str)), _date),
     Kind.DATETIME: (frozenset((datetime, date, str)), lambda value: value),
     Kind.TIME: (frozenset((str, time, timedelta)), lambda value: value),
-    Kind.JSON: (frozenset((str,)), lambda value: value if type(value) is str else _json(value)),
+    Kind.JSON: (frozenset((str,)), lambda value: value if type(value) is str else json_text(value)),
     Kind.ARRAY: (frozenset((tuple, list)), _labels),
     Kind.BITS: (frozenset((int, str)), lambda value: int(value) if isinstance(value, bool) else value),
     Kind.OTHER: (frozenset(), lambda value: value),
-}
-
-_Drivers = Mapping[type, Callable[[Any], Any]]
-
-
-def _array_literal(value: Sequence[Any]) -> str:
-    return "{" + ",".join(_array_item(item) for item in value) + "}"
-
-
-def _array_item(item: Any) -> str:
-    if item is None:
-        return "NULL"
-    if isinstance(item, list | tuple):
-        return _array_literal(item)
-    text = text_of(item).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
-
-
-def _exact(value: Decimal) -> str:
-    return digits(value) if value.is_finite() else str(value)
-
-
-# What PostgreSQL reads from text, whatever the column's type; every value goes to it as text.
-_POSTGRESQL: _Drivers = {
-    int: str,
-    bool: lambda value: "t" if value else "f",
-    float: repr,
-    Decimal: str,
-    bytes: lambda value: "\\x" + value.hex(),
-    datetime: datetime.isoformat,
-    date: str,
-    time: str,
-    timedelta: duration_text,
-    UUID: str,
-    tuple: _array_literal,
-    list: _array_literal,
-    dict: _json,
-}
-# pymysql writes a negative timedelta wrong; a Decimal of any size and a datetime it writes well.
-_MYSQL: _Drivers = {timedelta: duration_text, tuple: text_of, list: _json, dict: _json, UUID: str}
-
-
-def _lite_integer(value: int) -> int | str:
-    return value if -(2**63) <= value < 2**63 else str(value)
-
-
-def _lite_float(value: float) -> float | str:
-    """SQLite makes NULL of NaN: there it is text, which a REAL column takes as it is."""
-    return "NaN" if math.isnan(value) else value
-
-
-_SQLITE: _Drivers = {
-    int: _lite_integer,
-    float: _lite_float,
-    bool: int,
-    Decimal: _exact,
-    # As SQLite's own functions read it, and always as long: texts compare as the times do.
-    datetime: lambda value: value.replace(tzinfo=None).isoformat(" ", "microseconds"),
-    date: str,
-    time: str,
-    timedelta: duration_text,
-    tuple: text_of,
-    list: _json,
-    dict: _json,
-    UUID: str,
-}
-_DRIVERS: Mapping[str, _Drivers] = {
-    "postgresql": _POSTGRESQL,
-    "mysql": _MYSQL,
-    "mariadb": _MYSQL,
-    "sqlite": _SQLITE,
 }
 
 _NONES = {type(None)}
@@ -264,7 +139,7 @@ def encode(values: Sequence[Any], kind: Kind, dialect: str, types: set[type] | N
     if not types - _NONES <= native and kind is not Kind.OTHER:
         values = [None if value is None else convert(value) for value in values]
         types = set(map(type, values))
-    drivers = _DRIVERS[dialect]
+    drivers = DRIVERS[dialect]
     if dialect == "postgresql" and str in types:
         _refuse_nul(values)
     if len(types) > 2 or (len(types) == 2 and not types & _NONES):

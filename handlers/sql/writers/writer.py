@@ -100,7 +100,7 @@ class Writer:
 
     def update_one(self, connection: sa.Connection, old: Rows, new: Rows) -> bool:
         """Set the columns of one row that equals the one row of `old`; False: there is none."""
-        sets = ", ".join(f"{column.quoted} = {self.placeholder}" for column in new.columns)
+        sets = ", ".join(f"{column.quoted} = {column.given(self.placeholder)}" for column in new.columns)
         sql = self.one_sql(old.table, f"UPDATE {old.table.quoted} SET {sets}", old.columns)
         return connection.exec_driver_sql(sql, new.by_row()[0] + old.by_row()[0]).rowcount > 0
 
@@ -119,7 +119,7 @@ def names(columns: Columns) -> str:
 
 @lru_cache(maxsize=1000)
 def _insert(table: KnownTable, columns: Columns, placeholder: str) -> str:
-    return f"{insert_into(table, columns)} VALUES ({', '.join([placeholder] * len(columns))})"
+    return f"{insert_into(table, columns)} VALUES ({', '.join(one.given(placeholder) for one in columns)})"
 
 
 def insert_into(table: KnownTable, columns: Columns) -> str:
@@ -130,7 +130,7 @@ def insert_into(table: KnownTable, columns: Columns) -> str:
 @lru_cache(maxsize=1000)
 def _copy(table: KnownTable, columns: Columns, key: Columns, placeholder: str) -> str:
     rest = tuple(one for one in table.columns.values() if one not in columns and not one.is_generated)
-    values = ", ".join([placeholder] * len(columns) + [one.quoted for one in rest])
+    values = ", ".join([one.given(placeholder) for one in columns] + [one.quoted for one in rest])
     into = insert_into(table, columns + rest)
     return f"{into} SELECT {values} FROM {table.quoted} WHERE {_equal(key, placeholder)}"
 
@@ -141,14 +141,14 @@ def _upsert(table: KnownTable, columns: Columns, key: Columns, placeholder: str)
 
 
 def on_conflict(columns: Columns, key: Columns) -> str:
-    """As PostgreSQL and SQLite write it."""
+    """As PostgreSQL, SQLite and DuckDB write it."""
     sets = ", ".join(f"{one.quoted} = excluded.{one.quoted}" for one in columns if one not in key)
     return f"ON CONFLICT ({names(key)}) DO {f'UPDATE SET {sets}' if sets else 'NOTHING'}"
 
 
 @lru_cache(maxsize=1000)
 def _update(table: KnownTable, columns: Columns, key: Columns, placeholder: str) -> str:
-    sets = ", ".join(f"{column.quoted} = {placeholder}" for column in columns)
+    sets = ", ".join(f"{column.quoted} = {column.given(placeholder)}" for column in columns)
     return f"UPDATE {table.quoted} SET {sets} WHERE {_equal(key, placeholder)}"
 
 
@@ -163,4 +163,4 @@ def _exists(table: KnownTable, key: Columns, placeholder: str) -> str:
 
 
 def _equal(key: Columns, placeholder: str) -> str:
-    return " AND ".join(f"{column.quoted} = {placeholder}" for column in key)
+    return " AND ".join(f"{column.quoted} = {column.given(placeholder)}" for column in key)

@@ -15,7 +15,7 @@ MakeDDLLab = Callable[[str], DDLLab]
 
 @pytest.fixture
 def make_sql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLab]:
-    """`make_sql("postgres")`, `("mariadb")` or `("sqlite")`: an empty database."""
+    """`make_sql("postgres")`, `("mariadb")`, `("sqlite")` or `("duckdb")`: an empty database."""
     labs = []
 
     def make(kind: str) -> SqlLab:
@@ -27,7 +27,7 @@ def make_sql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLab
         lab.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+@pytest.fixture(params=["sqlite", "postgres", "mariadb", "duckdb"])
 def sql(make_sql: MakeLab, request: pytest.FixtureRequest) -> SqlLab:
     return make_sql(request.param)
 
@@ -42,6 +42,9 @@ def _empty_database(request: pytest.FixtureRequest, kind: str, folder: Path) -> 
     """Its URL."""
     if kind == "sqlite":
         return f"sqlite:///{folder / 'target.db'}"
+    if kind == "duckdb":
+        # The name of a source's database: so a file may be called.
+        return f"duckdb+binlane:///{folder / 'shop.duckdb'}"
     url: str = request.getfixturevalue(kind).new_database("target")
     return url
 
@@ -51,7 +54,8 @@ def _empty_database(request: pytest.FixtureRequest, kind: str, folder: Path) -> 
 
 @pytest.fixture
 def make_lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeDDLLab]:
-    """`make_lab("postgres")`, `("mariadb")` or `("sqlite")`: a database without tables that follows DDL."""
+    """`make_lab("postgres")`, `("mariadb")`, `("sqlite")` or `("duckdb")`: a database without tables, that
+    follows DDL."""
     labs = []
 
     def make(kind: str) -> DDLLab:
@@ -64,7 +68,7 @@ def make_lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeDDL
         lab.engine.dispose()
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+@pytest.fixture(params=["sqlite", "postgres", "mariadb", "duckdb"])
 def lab(make_lab: MakeDDLLab, request: pytest.FixtureRequest) -> DDLLab:
     return make_lab(request.param)
 

@@ -38,8 +38,8 @@ class DDLLab:
             schema = self.naming.target(database, "t")[0]
             with self.engine.begin() as connection:
                 if schema is not None:
-                    kind = "SCHEMA" if self.dialect == "postgresql" else "DATABASE"
-                    cascade = " CASCADE" if self.dialect == "postgresql" else ""
+                    kind = "DATABASE" if self.dialect == "mysql" else "SCHEMA"
+                    cascade = "" if self.dialect == "mysql" else " CASCADE"
                     connection.exec_driver_sql(f"DROP {kind} IF EXISTS {schema}{cascade}")
         with self.engine.begin() as connection:
             self.marks.table.drop(connection, checkfirst=True)
@@ -82,7 +82,7 @@ class DDLLab:
             for name, kind in zip(names, kinds, strict=True)
         ]
         quote = self.engine.dialect.identifier_preparer.quote_identifier
-        marks = ", ".join(["?" if self.dialect == "sqlite" else "%s"] * len(names))
+        marks = ", ".join(["?" if self.dialect in ("sqlite", "duckdb") else "%s"] * len(names))
         listed = ", ".join(quote(one) for one in names)
         with self.engine.begin() as connection:
             for row in zip(*columns, strict=True):

@@ -54,6 +54,8 @@ class SqlLab:
         database, _, name = table.partition(".")
         quote = self.engine.dialect.identifier_preparer.quote_identifier
         parts = [quote(part) for part in self.naming.target(database, name) if part is not None]
+        if self.dialect == "duckdb":
+            parts.insert(0, "shop")  # its file: else the schema of this name is not meant alone
         return ".".join(parts).replace("%%", "%")  # doubled for statements with parameters
 
     def run(self, sql: str) -> Sequence[sa.Row[Any]]:
@@ -65,8 +67,9 @@ class SqlLab:
         """A table that the handler finds. `columns` is what stands in the brackets."""
         schema = self.naming.target(*table.split("."))[0]
         if schema is not None:
-            kind = "SCHEMA" if self.dialect == "postgresql" else "DATABASE"
-            self.run(f"CREATE {kind} IF NOT EXISTS {schema}")
+            kind = "DATABASE" if self.dialect == "mysql" else "SCHEMA"
+            own = "shop." if self.dialect == "duckdb" else ""
+            self.run(f"CREATE {kind} IF NOT EXISTS {own}{schema}")
         self.run(f"CREATE TABLE {self.ref(table)} ({columns})")
 
     def rows(self, table: str = "shop.orders", columns: str = "*") -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ FORGED = {"source_table": "shop.orders", "shard": -1, "topic": "test", "kafka_of
         ("mariadb", "binlane_marks"),
         ("mariadb", "Binlane_Marks"),
         ("postgres", "binlane_marks"),
+        ("duckdb", "Binlane_Marks"),
     ],
 )
 def test_rows_never_become_marks(make_sql: MakeLab, kind: str, name: str) -> None:
@@ -98,6 +99,6 @@ def test_what_sqlite_rebuilds_tables_in_is_no_source_tables(make_sql: MakeLab) -
 
 def together(sql: SqlLab) -> dict[str, str]:
     """Options by which all tables are where the marks are."""
-    if sql.dialect == "postgresql":
-        return {"schema": "public"}
+    if sql.dialect in ("postgresql", "duckdb"):
+        return {"schema": "public" if sql.dialect == "postgresql" else "main"}
     return {"table": "{table}"} if sql.dialect == "sqlite" else {"schema": sql.engine.url.database or ""}

@@ -1,0 +1,161 @@
+"""Python values as text, and as each driver takes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from handlers.change_json import json_value
+from handlers.decimals import digits
+
+__all__ = ["DRIVERS", "UnfitValue", "duration_text", "json_text", "text_of"]
+
+
+class UnfitValue(ValueError):
+    """A value that the column cannot take; says why, without the column's name."""
+
+
+def duration_text(value: timedelta) -> str:
+    """`[-]HH:MM:SS[.ffffff]`, hours beyond 24: what MySQL's TIME and PostgreSQL's interval read.
+
+    >>> duration_text(timedelta(hours=-838, minutes=-59, seconds=-59))
+    '-838:59:59'
+    """
+    microseconds = value // timedelta(microseconds=1)
+    sign = "-" if microseconds < 0 else ""
+    seconds, microseconds = divmod(abs(microseconds), 1_000_000)
+    fraction = f".{microseconds:06d}" if microseconds else ""
+    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
+
+
+def text_of(value: Any) -> str:
+    """A value as text: what a text column holds of it. Raises UnfitValue for bytes."""
+    for kind, text in _TEXTS.items():
+        if isinstance(value, kind):
+            return text(value)
+    raise UnfitValue(f"{type(value).__name__} has no form as text")
+
+
+def json_text(value: Any) -> str:
+    """As `handlers.change_json` writes values: NaN and infinities as text, bytes as {"base64": ...}."""
+    return msgspec.json.encode(json_value(value)).decode("utf-8")
+
+
+def _no_text(_: Any) -> str:
+    raise UnfitValue("bytes do not go into a column of text; make it one of bytes")
+
+
+# The first that fits: a bool is an int, a datetime a date.
+_TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
+    str: str,
+    bool: lambda value: "true" if value else "false",
+    int: str,
+    float: repr,
+    Decimal: digits,
+    (datetime, date, time, UUID): str,
+    timedelta: duration_text,
+    (bytes, bytearray, memoryview): _no_text,
+    # A set's labels: none of them holds a comma. A list comes from JSON.
+    tuple: lambda value: ",".join(map(text_of, value)),
+    (list, dict): json_text,
+}
+
+
+_Drivers = Mapping[type, Callable[[Any], Any]]
+
+
+def _array_literal(value: Sequence[Any]) -> str:
+    return "{" + ",".join(_array_item(item) for item in value) + "}"
+
+
+def _array_item(item: Any) -> str:
+    if item is None:
+        return "NULL"
+    if isinstance(item, list | tuple):
+        return _array_literal(item)
+    text = text_of(item).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def _exact(value: Decimal) -> str:
+    return digits(value) if value.is_finite() else str(value)
+
+
+# What PostgreSQL reads from text, whatever the column's type; every value goes to it as text.
+_POSTGRESQL: _Drivers = {
+    int: str,
+    bool: lambda value: "t" if value else "f",
+    float: repr,
+    Decimal: str,
+    bytes: lambda value: "\\x" + value.hex(),
+    datetime: datetime.isoformat,
+    date: str,
+    time: str,
+    timedelta: duration_text,
+    UUID: str,
+    tuple: _array_literal,
+    list: _array_literal,
+    dict: json_text,
+}
+# pymysql writes a negative timedelta wrong; a Decimal of any size and a datetime it writes well.
+_MYSQL: _Drivers = {timedelta: duration_text, tuple: text_of, list: json_text, dict: json_text, UUID: str}
+
+
+def _lite_integer(value: int) -> int | str:
+    return value if -(2**63) <= value < 2**63 else str(value)
+
+
+def _lite_float(value: float) -> float | str:
+    """SQLite makes NULL of NaN: there it is text, which a REAL column takes as it is."""
+    return "NaN" if math.isnan(value) else value
+
+
+_SQLITE: _Drivers = {
+    int: _lite_integer,
+    float: _lite_float,
+    bool: int,
+    Decimal: _exact,
+    # As SQLite's own functions read it, and always as long: texts compare as the times do.
+    datetime: lambda value: value.replace(tzinfo=None).isoformat(" ", "microseconds"),
+    date: str,
+    time: str,
+    timedelta: duration_text,
+    tuple: text_of,
+    list: json_text,
+    dict: json_text,
+    UUID: str,
+}
+
+
+def _texts(value: Sequence[Any]) -> list[str | None]:
+    return [None if item is None else text_of(item) for item in value]
+
+
+# Text, which the statement casts to the column's type; bytes as they are, and lists of texts.
+_DUCKDB: _Drivers = {
+    int: str,
+    bool: lambda value: "true" if value else "false",
+    float: repr,
+    Decimal: _exact,
+    datetime: datetime.isoformat,
+    date: str,
+    time: str,
+    timedelta: duration_text,
+    UUID: str,
+    tuple: _texts,
+    list: _texts,
+    dict: json_text,
+}
+DRIVERS: Mapping[str, _Drivers] = {
+    "postgresql": _POSTGRESQL,
+    "mysql": _MYSQL,
+    "mariadb": _MYSQL,
+    "sqlite": _SQLITE,
+    "duckdb": _DUCKDB,
+}

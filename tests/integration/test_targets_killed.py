@@ -1,0 +1,82 @@
+"""A worker is killed in mid-run, again and again, then a second one takes over: every change is there once.
+
+Of tables without a primary key, where a second time would show; of DuckDB and Parquet, whose marks are their
+own. The handlers alone: `handlers/targets/test_targets.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from integration.process import WorkerProcess, eventually
+from integration.source import canal_insert
+from integration.stage import Stage
+
+TABLES = ("t0", "t1")
+ROWS = 1500
+
+
+def keyless(table: str, seqs: range) -> bytes:
+    record: dict[str, Any] = json.loads(canal_insert(table, seqs))
+    return json.dumps({**record, "pkNames": None}).encode()
+
+
+def seqs_in_duckdb(folder: Path, table: str) -> Counter[int]:
+    import duckdb
+
+    with duckdb.connect(str(folder / "replica.duckdb"), read_only=True) as file:
+        return Counter(seq for (seq,) in file.execute(f"SELECT seq FROM replica.shop.{table}").fetchall())
+
+
+def seqs_in_parquet(folder: Path, table: str) -> Counter[int]:
+    files = (folder / "raw" / "shop" / table).rglob("*.parquet")
+    return Counter(seq for file in files for seq in pq.ParquetFile(file).read(["seq"])["seq"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("entry", "seqs"),
+    [
+        ({"type": "sql", "url": "duckdb:///{folder}/replica.duckdb"}, seqs_in_duckdb),
+        ({"type": "files", "format": "parquet", "directory": "{folder}/raw"}, seqs_in_parquet),
+    ],
+    ids=["duckdb", "parquet"],
+)
+def test_each_change_is_there_once(
+    stage: Stage, tmp_path: Path, entry: dict[str, str], seqs: Callable[[Path, str], Counter[int]]
+) -> None:
+    handler = {key: value.format(folder=tmp_path) for key, value in entry.items()}
+    source = stage.source()
+    for start in range(0, ROWS, 3):
+        for table in TABLES:
+            source.send(keyless(table, range(start, start + 3)), key=table.encode())
+    source.flush()
+
+    def worker(name: str) -> WorkerProcess:
+        # Commits are rare, so that much comes again.
+        return stage.worker(
+            name, handlers=[handler], batch={"max_records": 20}, checkpoint={"interval": "1m"}
+        )
+
+    def finished(one: WorkerProcess) -> int:
+        return sum(int(one.table(f"shop.{table}").get("finished_records", 0)) for table in TABLES)
+
+    first = worker("one")
+    for least in (100, 200):
+        first.start()
+        eventually(lambda least=least: finished(first) > least, every=0.01)  # type: ignore[misc]
+        first.kill9()
+    # Another folder: it knows nothing but what Kafka and the target hold.
+    second = worker("one")
+    second.config["checkpoint"]["directory"] = str(tmp_path / "another")
+    second.config["checkpoint"]["interval"] = "200ms"
+    second.start()
+    stage.wait_committed_to_the_end()
+    assert second.sigterm() == 0
+    for table in TABLES:
+        assert seqs(tmp_path, table) == Counter(range(ROWS))
