@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -14,7 +15,7 @@ from confluent_kafka import Message
 from pydantic import BaseModel, ConfigDict, Field, Json
 
 from benchmarks.context import Context
-from benchmarks.decode_records import VALUES, Encode, message
+from benchmarks.decode_records import AVRO_SCHEMA, VALUES, Encode, message
 from benchmarks.decode_table import DEFINITIONS
 from benchmarks.processes import BenchmarkError
 from benchmarks.results import Report, at_least
@@ -23,6 +24,8 @@ from handlers import Change
 from worker.formats import registry
 from worker.formats.interface import Format, Record, SeparateDDL
 from worker.formats.own_json.layout import JsonLayout
+from worker.formats.schema_registry.client import Client, Registered
+from worker.formats.schema_registry.schemas import Schemas
 
 __all__ = ["run"]
 
@@ -118,6 +121,10 @@ def run(context: Context) -> Report:
     )
     for name, encode in VALUES.items():
         _measure(report, name, encode, count, _SIZE)
+    rates = {row["what"]: float(row["rate"]) for row in report.rows}
+    report.goals.append(
+        at_least(1.0, rates["debezium, avro"] / rates["debezium"], "of JSON's rate", "Debezium in Avro")
+    )
     small = _measure(report, _SMALL, lambda number, _: canal_value(number, 1, number), count, 0)
     report.goals.append(at_least(_CANAL_RATE, small, "changes/s", "a full Canal decode, 5 columns"))
     report.notes.append(
@@ -131,11 +138,11 @@ def run(context: Context) -> Report:
 def _measure(report: Report, name: str, encode: Encode, count: int, size: int) -> float:
     records, values = _records(name, encode, count, size)
     kind = name.partition(",")[0]
-    format_ = registry.get(kind, JsonLayout.model_validate(_LAYOUT))
+    format_ = registry.get(kind, JsonLayout.model_validate(_LAYOUT), schemas=_schemas(name))
     if kind in DEFINITIONS:
         cast(SeparateDDL, format_).learn(cast(Record, message(DEFINITIONS[kind], 0, topic="ddl")))
     rate = count / _best(lambda: _decode(format_, records))
-    parsed = None if name == "dts" else count / _best(lambda: _each(orjson.loads, values))
+    parsed = None if name in ("dts", "debezium, avro") else count / _best(lambda: _each(orjson.loads, values))
     model = _MODELS.get(name)
     modelled = count / _best(lambda: _each(model.model_validate_json, values)) if model is not None else None
     report.row(
@@ -147,6 +154,17 @@ def _measure(report: Report, name: str, encode: Encode, count: int, size: int) -
         of_orjson=None if parsed is None else rate / parsed,
     )
     return rate
+
+
+class _Registry:
+    """Knows the one schema."""
+
+    def schema(self, _number: int) -> Registered:
+        return Registered("AVRO", json.dumps(AVRO_SCHEMA))
+
+
+def _schemas(name: str) -> Schemas | None:
+    return Schemas(lambda: cast(Client, _Registry())) if name.endswith("avro") else None
 
 
 def _records(name: str, encode: Encode, count: int, size: int) -> tuple[Sequence[Message], list[bytes]]:

@@ -13,7 +13,7 @@ from confluent_kafka import Message
 from benchmarks.decode_table import CONNECT_SCHEMA, DTS_CODES, LABELS, SOURCE, TIME_MS, TYPES, dump
 from worker.formats.dts.schema import RECORD
 
-__all__ = ["VALUES", "Encode", "message"]
+__all__ = ["AVRO_SCHEMA", "VALUES", "Encode", "message"]
 
 Encode = Callable[[int, str], bytes]
 """(number of the order, padding) -> value"""
@@ -146,12 +146,46 @@ def _dts(number: int, padding: str) -> bytes:
     return out.getvalue()
 
 
+_AVRO_TYPES = {"int64": "long", "int32": "int", "int16": "int"}
+
+
+def _avro_type(told: dict[str, Any], named: set[str]) -> Any:
+    """As Kafka Connect's converters make it of a schema of Connect."""
+    kind = _AVRO_TYPES.get(told["type"], told["type"])
+    made: Any = {"type": kind, "connect.name": told.get("name"), "connect.type": told["type"]}
+    made["connect.parameters"] = told.get("parameters", {})
+    if kind == "struct":
+        name = told["name"]
+        fields = None if name in named else told["fields"]
+        named.add(name)
+        made |= {"type": "record", "name": name}
+        made = name if fields is None else made | {"fields": [_avro_field(each, named) for each in fields]}
+    return ["null", made] if told["optional"] else made
+
+
+def _avro_field(told: dict[str, Any], named: set[str]) -> dict[str, Any]:
+    return {"name": told["field"], "type": _avro_type(told, named)}
+
+
+AVRO_SCHEMA = _avro_type(CONNECT_SCHEMA, set())
+_AVRO_PARSED = fastavro.parse_schema(AVRO_SCHEMA)
+
+
+def _avro(number: int, padding: str) -> bytes:
+    """As a converter with a schema registry writes it: the id of the schema, then the row."""
+    out, value = io.BytesIO(), _envelope(number, padding)
+    value["after"]["total"] = base64.b64decode(value["after"]["total"])
+    fastavro.schemaless_writer(out, _AVRO_PARSED, value)
+    return b"\0\0\0\0\1" + out.getvalue()
+
+
 VALUES: dict[str, Encode] = {
     "canal": _canal,
     "debezium": lambda number, padding: dump(_envelope(number, padding)),
     "debezium, with schemas": lambda number, padding: dump(
         {"schema": CONNECT_SCHEMA, "payload": _envelope(number, padding)}
     ),
+    "debezium, avro": _avro,
     "maxwell": _maxwell,
     "dts": _dts,
     "json": lambda number, padding: dump(

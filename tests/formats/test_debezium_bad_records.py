@@ -21,7 +21,7 @@ from worker.formats.interface import Skip, UndecodableRecord
         (b"", "no Debezium record: the value is empty"),
         (
             b"\0\0\0\0\x07abcdef",
-            "schema registry (schema 7); set value.converter=org.apache.kafka.connect.json",
+            "schema is in a registry (schema 7): set schema_registry.url to its address",
         ),
         (b"\x08\xff\xfe", "no JSON but binary data; set value.converter"),
         (b"not json", "no Debezium record: JSON is malformed"),

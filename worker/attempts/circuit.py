@@ -122,6 +122,14 @@ class Circuit:
             self._passing = Admission(self._turn, 0.0)
             return self._clock() - self._since
 
+    def told(self, reason: str | None) -> None:
+        """What somebody found who asks the target whenever it likes; None: it answers."""
+        turn, _ = self.admit(lambda _failures: 0.0)
+        if reason is None:
+            self.answered(turn)
+        else:
+            self.failed(turn, reason, lambda _failures: 0.0)
+
     def _wait(self, delay: Callable[[int], float] | None = None) -> float:
         if self._probing:
             return _ASK_AGAIN

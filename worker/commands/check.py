@@ -15,7 +15,7 @@ from handlers.options.units import format_duration, format_size
 from worker.commands.sample import show_samples
 from worker.configuration import Configuration, TableRule, load
 from worker.configuration.checks.doubts import doubts
-from worker.kafka.connection import reach_handlers, reach_kafka
+from worker.kafka.connection import reach_handlers, reach_kafka, reach_registry
 from worker.observing import logs
 from worker.partitions.own_store import reach_store
 from worker.running.ending import grace_seconds, stop_seconds
@@ -106,7 +106,12 @@ def _batch(rule: TableRule) -> str:
 def _connect(configuration: Configuration, console: Console) -> int:
     clean = configuration.secrets.redact
     failed = False
-    for answers in (reach_kafka(configuration), reach_store(configuration), reach_handlers(configuration)):
+    for answers in (
+        reach_kafka(configuration),
+        reach_registry(configuration),
+        reach_store(configuration),
+        reach_handlers(configuration),
+    ):
         for answer in answers:
             if answer.error is None:
                 detail = f": {answer.detail}" if answer.detail else ""

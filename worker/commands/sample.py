@@ -17,8 +17,9 @@ from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import RuleFault
 from worker.commands.review import Review
 from worker.configuration import Configuration, ConfigurationError, Fault
+from worker.configuration.formats import formats_of
 from worker.formats import registry
-from worker.formats.choice import FormatChoice, NoFormatError
+from worker.formats.choice import NoFormatError
 from worker.formats.decoding import decoded, explained
 from worker.formats.interface import Apart, Format, Route, SeparateDDL, Skip, UndecodableRecord
 from worker.formats.sample import SampleError, SampleRecord, read_samples
@@ -41,7 +42,7 @@ def show_samples(configuration: Configuration, file: Path, console: Console) -> 
     Raises:
         ConfigurationError: the file cannot be read, or a line of it is no record.
     """
-    formats = FormatChoice(configuration.format, configuration.json_layout, configuration.debezium)
+    formats = formats_of(configuration)
     has_ddl = topics_matcher(configuration.kafka.ddl_topics)
     try:
         records = list(read_samples(file, _default_topic(configuration)))

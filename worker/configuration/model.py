@@ -30,6 +30,7 @@ from worker.configuration.table_rules import BatchRule, OnFailure, TableRule
 from worker.configuration.values import FormatChoice
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.own_json.layout import JsonLayout
+from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
 __all__ = ["Configuration"]
 
@@ -51,6 +52,9 @@ class Configuration(Section):
     """Where records of the format json hold what."""
     debezium: DebeziumSettings = Field(default_factory=DebeziumSettings)
     """What records of the format debezium do not say of themselves."""
+    schema_registry: SchemaRegistrySettings | None = None
+    """Where the schemas of Debezium's records are that name theirs by an id; null: they hold their own, or
+    none."""
     lanes: LanesRule = Field(default_factory=LanesRule)
     """How records are handled side by side."""
     batch: BatchRule = Field(default_factory=BatchRule)

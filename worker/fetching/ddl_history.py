@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError
 from handlers.kafka.librdkafka import client_logger
 from handlers.logs import get_logger
 from worker.formats.decoding import learn
-from worker.formats.interface import Format, Record, SeparateDDL
+from worker.formats.interface import Format, NamesSchemas, Record, SeparateDDL
 from worker.kafka.errors import Stopping, until_answered
 
 __all__ = ["DDLHistory"]
@@ -25,6 +25,7 @@ _POLL_RECORDS, _POLL_SECONDS = 1_000, 0.2
 _LOOK_SECONDS, _REFUSED_SECONDS = 10.0, 1.0
 """Without a record for so long, or so long after an error, what is left is looked up again."""
 _SAY_SECONDS = 60.0
+_SCHEMA_SECONDS = 0.05
 
 Place = tuple[str, int]
 
@@ -122,7 +123,9 @@ class DDLHistory:
                 quiet, look_at = 0.0, min(look_at, _LOOK_SECONDS)
                 self._error = ""
                 if error is None:
-                    learn(cast(SeparateDDL, self._format_of(place[0])), cast(Record, message))
+                    format_, record = self._format_of(place[0]), cast(Record, message)
+                    self._await_schema(format_, record, alive)
+                    learn(cast(SeparateDDL, format_), record)
                     count += 1
                     self._unread[place] = offset + 1
                 # Behind the last record may lie transaction markers: the end comes as a message of its own.
@@ -133,6 +136,16 @@ class DDLHistory:
                 self._begin(consumer, alive, list(self._unread))
                 look_at = quiet + _LOOK_SECONDS
         return count
+
+    def _await_schema(self, format_: Format, record: Record, alive: Callable[[], None]) -> None:
+        """Until the schema of the record is known. Raises Stopping."""
+        while isinstance(format_, NamesSchemas) and not format_.ready([record]):
+            alive()
+            self.waits = (
+                f"waiting for the schema registry, for a record of {record.topic()} (kafka.ddl_topics)"
+            )
+            if self._stopping.wait(_SCHEMA_SECONDS):
+                raise Stopping
 
     def _tell(self, quiet: float) -> None:
         names = ", ".join(f"{topic}[{number}]" for topic, number in list(self._unread)[:5])

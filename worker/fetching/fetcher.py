@@ -15,6 +15,7 @@ from worker.fetching.polls import POLL_SECONDS, Polls
 from worker.fetching.receiving import Receiver
 from worker.fetching.requests import Requests
 from worker.fetching.routing import Router
+from worker.fetching.schema_gate import SchemaGate
 from worker.fetching.source_order import SourceOrder
 from worker.fetching.standstill import Standstill
 from worker.kafka.errors import KafkaErrors, Stopping
@@ -89,6 +90,7 @@ class Fetcher(threading.Thread):
         self._prepare = prepare
         self._leaves = leaves
         self.pauses = Pauses(consumer, assignments)
+        self._gate = SchemaGate(self.pauses)
         self.max_ahead = MaxAhead(self.pauses, max_ahead)
         self.standstill = Standstill(consumer, assignments, self.pauses, refetching)
         self._polls = Polls(consumer, max_records, max_bytes)
@@ -111,6 +113,7 @@ class Fetcher(threading.Thread):
             errors=errors,
             metrics=metrics,
             order=order,
+            gate=self._gate,
             pauses=self.pauses,
             max_ahead=self.max_ahead,
             standstill=self.standstill,
@@ -198,6 +201,7 @@ class Fetcher(threading.Thread):
         """The rebalancer's word on this thread: these partitions left, those came."""
         self._backlog.leave(gone)
         self.max_ahead.left(gone)
+        self._gate.forget(gone)
         self._polls.leave({assignment.partition for assignment in gone})
         if self._share is not None:
             self._share.changed()

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from worker.fetching.backlog import Backlog
 from worker.fetching.polls import Polls
 from worker.fetching.routing import Router
+from worker.fetching.schema_gate import SchemaGate
 from worker.fetching.source_order import SourceOrder
 from worker.fetching.standstill import Standstill
 from worker.formats.choice import NO_FORMAT
@@ -55,6 +56,7 @@ class Receiver:
         errors: KafkaErrors,
         metrics: Metrics,
         order: SourceOrder | None,
+        gate: SchemaGate,
         pauses: Pauses,
         max_ahead: MaxAhead,
         standstill: Standstill,
@@ -72,6 +74,7 @@ class Receiver:
         self._errors = errors
         self._metrics = metrics
         self._order = order
+        self._gate = gate
         self._pauses = pauses
         self._max_ahead = max_ahead
         self._standstill = standstill
@@ -89,7 +92,7 @@ class Receiver:
         Raises KafkaException for what ends the worker, UndecodableHalt, Stopping."""
         if not self._backlog:  # nothing is under way to a table
             self._router.let_go(self._lanes.at_rest)
-        if not messages and not self._order:
+        if not messages and not self._order and not self._gate:
             return
         if not all(map(_is_fault, messages)):
             self.brought = self._clock()
@@ -99,7 +102,7 @@ class Receiver:
             ends = [m for m in messages if m.error() is not None]
             messages = [m for m in messages if m.error() is None]
         self._route(self._in_order(messages), full=full)
-        for message in ends:
+        for message in [*ends, *self._gate.ends()]:
             self._told(message)
         if self._order is not None:
             self._pauses.ahead(self._order.ahead())
@@ -126,15 +129,21 @@ class Receiver:
         for assignment, own in self._assignments.split(messages, left=self._polls.some_revoked):
             if assignment.format is NO_FORMAT:  # fetched before it was paused
                 continue
-            records = cast(list[Record], own)
-            assignment.came(records)
-            self._metrics.consumed(*assignment.partition, len(own))
-            if self._order is None:
-                yield assignment, records
-            else:
-                yield from self._order.add(assignment, records)
+            records = self._gate.add(assignment, cast(list[Record], own))
+            if records:
+                yield from self._come(assignment, records)
+        if self._gate:
+            for assignment, records in self._gate.due():
+                yield from self._come(assignment, records)
         if self._order:
             yield from self._order.due(patient=bool(self._max_ahead))
+
+    def _come(
+        self, assignment: Assignment, records: list[Record]
+    ) -> Iterable[tuple[Assignment, list[Record]]]:
+        assignment.came(records)
+        self._metrics.consumed(*assignment.partition, len(records))
+        return [(assignment, records)] if self._order is None else self._order.add(assignment, records)
 
     def _told(self, message: Message) -> None:
         """Not a record: the end of a partition, or an error."""
@@ -143,6 +152,8 @@ class Receiver:
         if error.code() == KafkaError._PARTITION_EOF:
             # Behind the last record may lie transaction markers; everything below has been read.
             if assignment is not None and offset is not None:
+                if self._gate.keeps_end(assignment, message):
+                    return
                 assignment.end = offset
                 self._standstill.read_to_end(assignment, offset)
                 if self._order is None or self._order.at_end(assignment, offset):
@@ -154,6 +165,7 @@ class Receiver:
                 return
             if self._order is not None:
                 self._route(self._order.let_go(assignment), full=False)
+            self._gate.forget([assignment])
             self._refetching.out_of_range(assignment, error)
             self._pauses.came(self._assignments.current())  # the eager protocol assigns all of them anew
         elif error.fatal() or error.code() == KafkaError._FATAL:  # which of both depends on the version
@@ -171,6 +183,7 @@ class Receiver:
             if self._order is not None:
                 self._route(self._order.let_go(assignment), full=False)
                 self._order.forget({assignment})
+            self._gate.forget([assignment])
             new = self._refetching.begin_anew(assignment, topic_id)
             if self._order is not None:
                 self._order.watch([new])

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from handlers import Change
     from worker.formats.debezium.settings import DebeziumSettings
     from worker.formats.own_json.layout import JsonLayout
+    from worker.formats.schema_registry.schemas import Schemas
 
 __all__ = ["NO_FORMAT", "FormatChoice", "NoFormatError", "entry_for"]
 
@@ -64,10 +65,13 @@ class FormatChoice:
         formats: str | Mapping[str, str],
         json_layout: JsonLayout | None = None,
         debezium: DebeziumSettings | None = None,
+        schemas: Schemas | None = None,
     ) -> None:
-        """`json_layout` and `debezium`: the configuration's sections; the format json needs the first."""
+        """`json_layout` and `debezium`: the configuration's sections; the format json needs the first.
+        `schemas`: of the schema registry, for Debezium's records."""
+        self.schemas = schemas
         entries = {"^": formats} if isinstance(formats, str) else dict(formats)
-        readers = {name: get(name, json_layout, debezium) for name in set(entries.values())}
+        readers = {name: get(name, json_layout, debezium, schemas) for name in set(entries.values())}
         self._entries = {pattern: readers[name] for pattern, name in entries.items()}
         self._told: set[str] = set()
 

@@ -12,6 +12,7 @@ __all__ = [
     "Apart",
     "Format",
     "LogPosition",
+    "NamesSchemas",
     "PlainRoute",
     "Record",
     "Route",
@@ -102,6 +103,18 @@ class Format(Protocol):
     def source_time_ms(self, record: Record) -> int | None:
         """When the record's change happened in its source, milliseconds since 1970 in UTC; None if it does
         not say."""
+        ...
+
+
+@runtime_checkable
+class NamesSchemas(Protocol):
+    """What a format adds whose records name their schemas by ids (`schema_registry`)."""
+
+    def ready(self, records: Sequence[Record]) -> int:
+        """How many of the first records need nothing that is not known yet; what the next one needs is asked
+        for, by another thread. `route`, `explain` and the rest may wait for records that are not ready.
+
+        Never waits, and never raises."""
         ...
 
 

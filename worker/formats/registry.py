@@ -9,6 +9,7 @@ from worker.formats.interface import Format
 if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
     from worker.formats.own_json.layout import JsonLayout
+    from worker.formats.schema_registry.schemas import Schemas
 
 __all__ = ["get", "names"]
 
@@ -18,9 +19,14 @@ def names() -> tuple[str, ...]:
     return ("canal", "debezium", "maxwell", "dts", "json")
 
 
-def get(name: str, json_layout: JsonLayout | None = None, debezium: DebeziumSettings | None = None) -> Format:
+def get(
+    name: str,
+    json_layout: JsonLayout | None = None,
+    debezium: DebeziumSettings | None = None,
+    schemas: Schemas | None = None,
+) -> Format:
     """A new reader of this format; `json_layout` is where records of the format json hold what, `debezium`
-    what those of Debezium do not say.
+    what those of Debezium do not say, `schemas` those that they name by ids.
 
     Raises KeyError with the known names for another name, ValueError for json without its layout.
     """
@@ -29,6 +35,10 @@ def get(name: str, json_layout: JsonLayout | None = None, debezium: DebeziumSett
         from worker.formats.canal.format import Canal  # noqa: PLC0415
 
         return Canal()
+    if name == "debezium" and schemas is not None:
+        from worker.formats.schema_registry.format import DebeziumWithRegistry  # noqa: PLC0415
+
+        return DebeziumWithRegistry(debezium, schemas)
     if name == "debezium":
         from worker.formats.debezium.format import Debezium  # noqa: PLC0415
 

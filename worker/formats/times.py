@@ -8,19 +8,19 @@ import msgspec
 
 from worker.formats.interface import Record, UndecodableRecord
 
-__all__ = ["Milliseconds", "Seconds", "has_calendar", "kafka_time"]
+__all__ = ["FIRST_MS", "LAST_MS", "Milliseconds", "Seconds", "has_calendar", "kafka_time"]
 
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
 """Seconds: the beginning of the year 1, the end of the year 9999."""
-_FIRST_MS, _LAST_MS = _FIRST * 1000, _LAST * 1000 + 999
+FIRST_MS, LAST_MS = _FIRST * 1000, _LAST * 1000 + 999
 
-Milliseconds = Annotated[int, msgspec.Meta(ge=_FIRST_MS, le=_LAST_MS)]
+Milliseconds = Annotated[int, msgspec.Meta(ge=FIRST_MS, le=LAST_MS)]
 Seconds = Annotated[int, msgspec.Meta(ge=_FIRST, le=_LAST)]
 
 
 def has_calendar(time_ms: int) -> bool:
     """Whether the time is in the years 1 to 9999."""
-    return _FIRST_MS <= time_ms <= _LAST_MS
+    return FIRST_MS <= time_ms <= LAST_MS
 
 
 def kafka_time(record: Record) -> int:

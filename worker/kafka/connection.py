@@ -20,7 +20,7 @@ from worker.configuration import Configuration, HandlerEntry
 from worker.configuration.kafka_properties import admin_settings
 from worker.formats.choice import entry_for
 
-__all__ = ["Reached", "reach_handlers", "reach_kafka"]
+__all__ = ["Reached", "reach_handlers", "reach_kafka", "reach_registry"]
 
 KAFKA_SECONDS = 10.0
 HANDLER_SECONDS = 60.0
@@ -125,6 +125,25 @@ def _dead_letter_topic(configuration: Configuration, metadata: Any, name: str) -
     if makes:
         return Reached(target, "not there yet; the brokers make it when the first letter is written")
     return Reached(target, error="there is no such topic, and the brokers make none: create it")
+
+
+def reach_registry(configuration: Configuration) -> list[Reached]:
+    """Have the schema registry answer, where there is one."""
+    settings = configuration.schema_registry
+    if settings is None:
+        return []
+    # Not above: only who has a registry needs its client.
+    from worker.formats.schema_registry.client import Client, RegistryUnavailable, UnknownSchema  # noqa: PLC0415
+
+    target = f"schema registry {settings.url}"
+    try:
+        client = Client(settings, configuration.folder)
+        try:
+            return [Reached(target, client.reach())]
+        finally:
+            client.close()
+    except (RegistryUnavailable, UnknownSchema, OSError, ValueError) as error:
+        return [Reached(target, error=str(error).removeprefix(f"{settings.url}: "))]
 
 
 def reach_handlers(configuration: Configuration, seconds: float = HANDLER_SECONDS) -> Iterator[Reached]:

@@ -104,7 +104,7 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "gauge",
         ("handler",),
         "0 while the handler's target is down and its tables wait, else 1; `__dead_letter__` is "
-        "the dead-letter topic.",
+        "the dead-letter topic, `__schema_registry__` the schema registry.",
     ),
     MetricDefinition(
         "binlane_lane_queued_records",

@@ -134,7 +134,7 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):
     handler: str
-    """`__dead_letter__`: the dead-letter topic."""
+    """`__dead_letter__`: the dead-letter topic; `__schema_registry__`: the schema registry."""
     up: bool
     error: str | None = None
     """What the handler said of its target when it found it down last."""

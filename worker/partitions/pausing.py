@@ -16,9 +16,9 @@ __all__ = ["PausedBy", "Pauses"]
 
 log = get_logger("fetcher")
 
-PausedBy = Literal["lanes", "max_ahead", "ddl_topics", "format"]
+PausedBy = Literal["lanes", "max_ahead", "ddl_topics", "format", "schema_registry"]
 """The lanes are full; too much is fetched behind an unfinished record; others have to tell their DDL first;
-there is no format for it."""
+there is no format for it; a schema is to be known first."""
 
 
 class Pauses:
@@ -34,6 +34,7 @@ class Pauses:
         self._assignments = assignments
         self._ahead: set[Assignment] = set()
         self._beyond: set[Assignment] = set()
+        self._unknown: set[Assignment] = set()
         self.everything = False
         """Whether all partitions are paused."""
 
@@ -47,6 +48,8 @@ class Pauses:
             return "format"
         if assignment in self._beyond:
             return "max_ahead"
+        if assignment in self._unknown:
+            return "schema_registry"
         if self.everything:
             return "lanes"
         return "ddl_topics" if assignment in self._ahead else None
@@ -76,6 +79,11 @@ class Pauses:
         """Fetch nothing from exactly these: they are too far ahead of what is unfinished (see MaxAhead)."""
         before, self._beyond = self._beyond, set(beyond)
         self._tell_changed(before ^ self._beyond)
+
+    def unknown_schemas(self, unknown: Iterable[Assignment]) -> None:
+        """Fetch nothing from exactly these: their next record's schema is not known yet (see SchemaGate)."""
+        before, self._unknown = self._unknown, set(unknown)
+        self._tell_changed(before ^ self._unknown)
 
     def _tell_changed(self, changed: set[Assignment]) -> None:
         if changed and not self.everything:

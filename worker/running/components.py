@@ -17,12 +17,12 @@ from offsets.stores import PolledKafkaStore
 from offsets.topic_ids import TopicIds
 from worker.attempts.circuit import Circuit
 from worker.configuration import Configuration
+from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import admin_settings, consumer_settings, producer_settings
 from worker.dead_letters.writing import DEAD_LETTER_TARGET, DeadLetters
 from worker.fetching.ddl_history import DDLHistory
 from worker.fetching.fetcher import Fetcher
 from worker.fetching.source_order import SourceOrder, ends_told_by
-from worker.formats.choice import FormatChoice
 from worker.kafka.brokers import Brokers
 from worker.kafka.errors import KafkaErrors
 from worker.kafka.leaving import close_stays
@@ -47,7 +47,10 @@ from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignments
 from worker.units.table_book import TableBook
 
-__all__ = ["Components"]
+__all__ = ["SCHEMA_REGISTRY_TARGET", "Components"]
+
+SCHEMA_REGISTRY_TARGET = "__schema_registry__"
+"""Among the handlers' names."""
 
 _STATISTICS_MS = "10000"
 """How often librdkafka tells how far it has fetched; 0.1 ms of CPU each time for a hundred partitions."""
@@ -136,7 +139,11 @@ class Components:
             **saved(self.tracing, None if journal is None else Journaling(journal, self.metrics)),
         )
         self.kafka.sending = self.committer.sending
-        formats = FormatChoice(configuration.format, configuration.json_layout, configuration.debezium)
+        formats = formats_of(configuration, patience=None)
+        self.registry = Circuit(clock)
+        if formats.schemas is not None:
+            formats.schemas.told = self.registry.told
+        self._has_registry = formats.schemas is not None
         strategy = str(settings.get("partition.assignment.strategy", ""))
         incremental = "cooperative" in strategy or settings.get("group.protocol") == "consumer"
         admin = AdminClient(admin_settings(configuration), logger=client_logger())
@@ -237,10 +244,13 @@ class Components:
             processor.start()
 
     def circuits(self) -> list[tuple[str, Circuit]]:
-        """What is known of each target, by the handler's name; last the dead-letter topic."""
+        """What is known of each target, by the handler's name; last the dead-letter topic and the schema
+        registry."""
         found = list(self.handlers.circuits())
         if self.dead_letters is not None:
             found.append((DEAD_LETTER_TARGET, self.dead_letters.circuit))
+        if self._has_registry:
+            found.append((SCHEMA_REGISTRY_TARGET, self.registry))
         return found
 
     def _statistics(self, text: str) -> None:

@@ -19,10 +19,11 @@ from worker.attempts.backoff import describe
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import RuleFault
 from worker.configuration import Configuration, HandlerEntry
+from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import consumer_settings
 from worker.dead_letters.record import DeadLetter
 from worker.fetching.ddl_history import DDLHistory
-from worker.formats.choice import FormatChoice, NoFormatError
+from worker.formats.choice import NoFormatError
 from worker.formats.decoding import decoded, explained
 from worker.formats.interface import Apart, Skip, UndecodableRecord
 from worker.running.handlers.plan import handles
@@ -74,7 +75,7 @@ class Reader:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._formats = FormatChoice(configuration.format, configuration.json_layout, configuration.debezium)
+        self._formats = formats_of(configuration)
         if configuration.kafka.ddl_topics:
             has_ddl = topics_matcher(configuration.kafka.ddl_topics)
             settings = consumer_settings(configuration)

@@ -83,6 +83,11 @@ def _unused_sections(configuration: Configuration) -> Iterator[str]:
                 f"{section} tells about records of the format {section}, and format "
                 f"({', '.join(sorted(used))}) gives no topic that one: set it there, or take {section} out"
             )
+    if configuration.schema_registry is not None and "debezium" not in used:
+        yield (
+            "schema_registry is asked for schemas of records of the format debezium alone, and format "
+            f"({', '.join(sorted(used))}) gives no topic that one: take schema_registry out"
+        )
 
 
 def _in_dead_letters(number: int, rule: TableRule, configuration: Configuration) -> Iterator[str]:

@@ -36,9 +36,9 @@ from worker.formats.times import kafka_time
 if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
 
-__all__ = ["Debezium"]
+__all__ = ["OPERATIONS", "Debezium"]
 
-_OPERATIONS: Mapping[str, Operation] = {
+OPERATIONS: Mapping[str, Operation] = {
     "c": "insert",
     "r": "snapshot",
     "u": "update",
@@ -53,8 +53,10 @@ class Debezium:
 
     name = "debezium"
 
-    def __init__(self, settings: DebeziumSettings | None = None) -> None:
-        """`settings`: the configuration's section `debezium`."""
+    def __init__(
+        self, settings: DebeziumSettings | None = None, envelopes: Callable[[], Envelopes] = Envelopes
+    ) -> None:
+        """`settings`: the configuration's section `debezium`. `envelopes`: makes what takes values apart."""
         if settings is None:
             # Not above: the configuration knows the formats.
             from worker.formats.debezium.settings import DebeziumSettings  # noqa: PLC0415
@@ -63,9 +65,9 @@ class Debezium:
         self._settings = settings
         # Threads share all of these without a lock: each access is one dict operation, and two threads that
         # miss together make the same thing twice.
-        self._envelopes = Envelopes()
-        self._keys = Keys()
-        self._router = Router(Envelopes(), settings)
+        self._envelopes = envelopes()
+        self._keys = Keys(envelopes())
+        self._router = Router(envelopes(), settings)
         self.route: Callable[[bytes], Route] = self._router.route
         self._history = TableHistory()
         self._shapes = Shapes[tuple[Any, ...], RowShape]()
@@ -140,7 +142,7 @@ class Debezium:
                 try:
                     message = shape.decode(payload)
                     if (
-                        message.op in _OPERATIONS
+                        message.op in OPERATIONS
                         and self._is_of(shape, message.source)
                         and not (shape.may_lack_values and lacks_values(payload))
                     ):
@@ -186,7 +188,7 @@ class Debezium:
             logged = read_logged(payload)
         except DECODE_ERRORS:
             logged = None
-        if logged is None or logged.op not in _OPERATIONS:
+        if logged is None or logged.op not in OPERATIONS:
             other = self._router.without_envelope(record, value)
             if isinstance(other, Skip):
                 return ()
@@ -203,7 +205,7 @@ class Debezium:
         self, message: Message[Any], before: Row | None, after: Row | None, shape: RowShape, record: Record
     ) -> tuple[Change, ...]:
         source = message.source
-        op = _OPERATIONS[message.op]
+        op = OPERATIONS[message.op]
         key_columns = types = None
         if op != "truncate":
             key_columns, types = (

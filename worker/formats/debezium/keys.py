@@ -15,6 +15,8 @@ __all__ = ["Keys"]
 
 _MAX_TOPICS = 10_000
 _SHOWN = 40
+_HEADS = (BEGIN, b"\0")
+"""How keys begin that have a schema, or name the id of one."""
 
 _read_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read_values = msgspec.json.Decoder(dict[str, Any]).decode
@@ -32,8 +34,8 @@ class Known(NamedTuple):
 class Keys:
     """Reads keys. Threads share it without a lock: each access is one dict operation."""
 
-    def __init__(self) -> None:
-        self._envelopes = Envelopes()
+    def __init__(self, envelopes: Envelopes) -> None:
+        self._envelopes = envelopes
         self._recent: dict[str, Known] = {}
         """Topic -> the last key's: nearly always the next one's."""
 
@@ -54,7 +56,7 @@ class Keys:
             and (known.has_schema or key.find(b'"', len(known.begin)) < 0)
         ):
             return known.columns
-        head, payload = self._envelopes.split(key) if key.startswith(BEGIN) else (None, key)
+        head, payload = self._envelopes.split(key) if key.startswith(_HEADS) else (None, key)
         try:
             columns = tuple(_read_names(payload))
         except DECODE_ERRORS:

@@ -88,10 +88,14 @@ class Router:
         not send the rest of their poll the slow way. Raises anything for another record."""
         if value is None:
             return _TOMBSTONE
-        return self._of_envelope(self._split(value).payload if value.startswith(BEGIN) else value)
+        return self.of_envelope(self._split(value).payload if value.startswith(BEGIN) else value)
+
+    def payload(self, value: bytes) -> Payload:
+        """The JSON of a value, whatever stands around it."""
+        return self._split(value).payload
 
     @staticmethod
-    def _of_envelope(payload: Payload) -> Route:
+    def of_envelope(payload: Payload) -> Route:
         envelope = _read_envelope(payload)
         source = envelope.source
         if envelope.op in _ROWS and source.schema is None:
@@ -108,7 +112,7 @@ class Router:
         try:
             payload = self._split(value).payload
             refuse_others(_connector(payload))
-            found = self._of_envelope(payload)
+            found = self.of_envelope(payload)
         except (*DECODE_ERRORS, LookupError):
             other = self.without_envelope(record, value)
             if isinstance(other, Skip):
@@ -161,9 +165,9 @@ def undecodable(value: bytes, error: Exception) -> UndecodableRecord:
         return UndecodableRecord("no Debezium record: the value is empty")
     if value[0] == 0 and len(value) > _AVRO_HEAD:
         return UndecodableRecord(
-            "no JSON but Avro or Protobuf with a schema registry "
-            f"(schema {int.from_bytes(value[1:_AVRO_HEAD], 'big')}); "
-            "set value.converter=org.apache.kafka.connect.json.JsonConverter in the connector"
+            "no JSON but a record whose schema is in a registry "
+            f"(schema {int.from_bytes(value[1:_AVRO_HEAD], 'big')}): set schema_registry.url to its address, "
+            "or value.converter=org.apache.kafka.connect.json.JsonConverter in the connector"
         )
     if not start.startswith((b"{", b"[", b'"')) and any(byte < 0x20 or byte > 0x7E for byte in start):
         return UndecodableRecord(

@@ -8,14 +8,14 @@ pass; what that refuses is read column by column.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from worker.formats.debezium.columns.readers import fields_of, readers_of
 from worker.formats.debezium.connect.schema import Head
-from worker.formats.debezium.connect.values import AS_IT_IS
+from worker.formats.debezium.connect.values import AS_IT_IS, Reader
 from worker.formats.debezium.postgres.unchanged_toast import is_unavailable, lacks_values
 from worker.formats.debezium.postgres_rows import PostgresRows
 from worker.formats.debezium.source import MYSQL, POSTGRESQL, REFUSALS, Payload, Row, Source
@@ -148,6 +148,11 @@ class RowShape:
         """Whether `decode` is the shape's own decoder, and did not refuse a message lately."""
         return self._has_decoder and self._patience <= 0
 
+    @property
+    def readers(self) -> Mapping[str, Reader]:
+        """How each column is read whose type is known."""
+        return self._readers
+
     def is_of(self, source: Source) -> bool:
         """Whether a record with this source is of the shape's table."""
         return (
@@ -160,11 +165,7 @@ class RowShape:
     def payload(self, value: bytes) -> Payload | None:
         """A value's payload; None for a value that begins otherwise than the shape's."""
         head = self.head
-        if head is None:
-            return value
-        if value.startswith(head.bytes) and value.endswith(b"}"):
-            return memoryview(value)[head.size : -1]
-        return None
+        return value if head is None else head.payload(value)
 
     def rows(self, message: Message[Any]) -> tuple[Row | None, Row | None]:
         """(before, after) of a message that `decode` read. Raises one of REFUSALS."""

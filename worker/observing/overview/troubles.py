@@ -15,6 +15,8 @@ from worker.observing.visible_text import count, duration
 __all__ = ["Trouble", "headline", "troubles"]
 
 _DEAD_LETTERS = "__dead_letter__"
+_SCHEMAS = "__schema_registry__"
+_NAMES = {_DEAD_LETTERS: "The dead-letter topic", _SCHEMAS: "The schema registry"}
 _RANK = {"bad": 0, "warn": 1, "busy": 2}
 _LONG_SECONDS = 60.0
 """A batch that runs longer is told of."""
@@ -148,7 +150,7 @@ def _of_tables(status: WorkerStatus, config: str, worker: str) -> Iterator[Troub
         yield _halted(table, heads.get(table.table), worker, _letters(status))
     down = [target for target in status.targets if not target.up]
     for target in down:
-        name = "The dead-letter topic" if target.handler == _DEAD_LETTERS else f"Target {target.handler}"
+        name = _NAMES.get(target.handler, f"Target {target.handler}")
         yield Trouble(
             level="bad",
             what=f"{name} is down for {duration(target.down_seconds)}"

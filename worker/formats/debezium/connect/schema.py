@@ -47,13 +47,22 @@ class Head:
     what stands between.
     """
 
-    __slots__ = ("bytes", "schema", "size")
+    __slots__ = ("bytes", "closes", "schema", "size")
 
-    def __init__(self, head: bytes, schema: bytes) -> None:
+    def __init__(self, head: bytes, schema: bytes, closes: bytes | None = b"}") -> None:
         self.bytes = head
         self.size = len(head)
         self.schema = schema
         """JSON; `null` where there is none."""
+        self.closes = closes
+        """What follows the payload; None: the payload is no JSON."""
+
+    def payload(self, value: bytes) -> bytes | memoryview | None:
+        """The JSON of a value that begins so; None for another value."""
+        closes = self.closes
+        if closes is None or not value.startswith(self.bytes) or not value.endswith(closes):
+            return None
+        return memoryview(value)[self.size : len(value) - len(closes)]
 
 
 class _Envelope(msgspec.Struct, gc=False):

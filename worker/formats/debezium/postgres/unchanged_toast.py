@@ -10,7 +10,7 @@ from typing import Any
 
 from worker.formats.debezium.source import Payload
 
-__all__ = ["is_unavailable", "lacks_values"]
+__all__ = ["AVRO_MARK", "is_unavailable", "lacks_values"]
 
 _TEXT = "__debezium_unavailable_value"
 _BASE64 = base64.b64encode(_TEXT.encode()).decode()
@@ -18,6 +18,8 @@ _HEX = _TEXT.encode().hex()
 _UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 """java.util.UUID.nameUUIDFromBytes of the text."""
 _NUMBERS = list(_TEXT.encode())
+AVRO_MARK = b"".join(bytes((2 * code & 0x7F | 0x80, code >> 6)) for code in _NUMBERS[:10])
+"""How the numbers begin in Avro, where each takes two bytes."""
 _MARKS = ("debezium_unavailable", _BASE64, _HEX, _UUID, "95,95,100,101,98,101,122,105,117,109")
 _MARK_BYTES = tuple(mark.encode() for mark in _MARKS)
 _TEXTS = frozenset((_TEXT, _BASE64, _HEX, f'{{"{_TEXT}":"{_TEXT}"}}'))

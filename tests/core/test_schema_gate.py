@@ -1,0 +1,118 @@
+"""Records whose schema is not known yet are held in their order, with the end of their partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from captured import CapturedRecord
+from confluent_kafka import Message
+
+from offsets.restore import Start
+from offsets.types import TopicPartition
+from worker.fetching.schema_gate import SchemaGate
+from worker.formats.debezium.format import Debezium
+from worker.formats.interface import Record
+from worker.units.assigned_partition import Assignment
+
+
+class Reading(Debezium):
+    """Knows a value's schema by its first byte."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known = {b"a"}
+
+    def ready(self, records: Sequence[Record]) -> int:
+        heads = [(record.value() or b"")[:1] in self.known for record in records]
+        return heads.index(False) if False in heads else len(heads)
+
+
+class Pauses:
+    def __init__(self) -> None:
+        self.told: list[set[Assignment]] = []
+
+    def unknown_schemas(self, unknown: Any) -> None:
+        self.told.append(set(unknown))
+
+
+END = cast(Message, object())
+
+
+@pytest.fixture
+def pauses() -> Pauses:
+    return Pauses()
+
+
+@pytest.fixture
+def gate(pauses: Pauses) -> SchemaGate:
+    return SchemaGate(cast(Any, pauses))
+
+
+@pytest.fixture
+def assignment() -> Assignment:
+    return Assignment(TopicPartition("t", 0), 1, Start(0, (), "initial", ""), cast(Any, Reading()))
+
+
+def values(*texts: bytes) -> list[Record]:
+    return [CapturedRecord("t", 0, 0, 0, None, text, []) for text in texts]
+
+
+def test_what_follows_a_record_that_waits_waits_too_though_it_is_known(
+    gate: SchemaGate, assignment: Assignment, pauses: Pauses
+) -> None:
+    first, unknown, known, later, last = values(b"a1", b"b", b"a2", b"a3", b"c")
+    assert gate.add(assignment, [first, unknown, known]) == [first]
+    assert gate.add(assignment, [later, last]) == []
+    assert list(gate.due()) == []
+    assert pauses.told == [{assignment}]
+    reading = cast(Reading, assignment.format)
+    reading.known.add(b"b")
+    assert list(gate.due()) == [(assignment, [unknown, known, later])]
+    assert pauses.told == [{assignment}], "the last one waits still"
+    reading.known.add(b"c")
+    assert list(gate.due()) == [(assignment, [last])]
+    assert pauses.told == [{assignment}, set()]
+    assert not gate
+
+
+def test_the_end_of_a_partition_is_told_after_what_is_held_of_it(
+    gate: SchemaGate, assignment: Assignment, pauses: Pauses
+) -> None:
+    assert not gate.keeps_end(assignment, END)
+    gate.add(assignment, values(b"b"))
+    assert gate.keeps_end(assignment, END)
+    assert gate.ends() == []
+    cast(Reading, assignment.format).known.add(b"b")
+    assert len(list(gate.due())) == 1
+    assert gate.ends() == [END]
+    assert gate.ends() == []
+    assert not gate
+    assert pauses.told[-1] == set()
+
+
+def test_an_end_that_something_followed_is_none(gate: SchemaGate, assignment: Assignment) -> None:
+    gate.add(assignment, values(b"b"))
+    assert gate.keeps_end(assignment, END)
+    gate.add(assignment, values(b"b"))
+    cast(Reading, assignment.format).known.add(b"b")
+    [(_, records)] = gate.due()
+    assert len(records) == 2
+    assert gate.ends() == []
+
+
+def test_what_is_held_of_a_partition_that_left_is_forgotten(
+    gate: SchemaGate, assignment: Assignment, pauses: Pauses
+) -> None:
+    gate.add(assignment, values(b"b"))
+    gate.forget([assignment])
+    cast(Reading, assignment.format).known.add(b"b")
+    assert list(gate.due()) == []
+    assert pauses.told == [{assignment}, set()]
+
+
+def test_a_format_without_schemas_waits_for_nothing(gate: SchemaGate) -> None:
+    plain = Assignment(TopicPartition("t", 0), 1, Start(0, (), "initial", ""), cast(Any, Debezium()))
+    records = values(b"b")
+    assert gate.add(plain, records) is records

@@ -1,0 +1,188 @@
+"""Python code that reads values of an Avro schema, made for that schema: lines in which `b` are the bytes and
+`p` the place in them.
+
+What it is made of are numbers and names of its own; what the schema names stands in it as the texts that
+`repr` makes, and nowhere else. Where bytes end too soon they give an IndexError, a struct.error or a place
+behind their end: who runs it has to hold that against their length.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from worker.formats.schema_registry.avro.schema import AvroSchema
+from worker.formats.schema_registry.avro.values import length, reader_of, varint
+
+__all__ = ["Code", "branches_of"]
+
+_INDENT = "    "
+_DEPTH = 4
+"""Records in each other that are taken apart; deeper ones are read whole."""
+
+
+def branches_of(schema: AvroSchema) -> tuple[int, int] | None:
+    """(branch of null, branch of the other one) of a union of null and one type; None for another schema."""
+    if schema.kind != "union" or len(schema.branches) != 2:
+        return None
+    kinds = [branch.kind for branch in schema.branches]
+    if kinds.count("null") != 1:
+        return None
+    null = kinds.index("null")
+    return null, 1 - null
+
+
+class Code:
+    """The lines of one function."""
+
+    def __init__(self, arguments: str = "b, p") -> None:
+        self.lines = [f"def made({arguments}):"]
+        self.known: dict[str, Any] = {
+            "varint": varint,
+            "length": length,
+            "unpack_float": struct.Struct("<f").unpack_from,
+            "unpack_double": struct.Struct("<d").unpack_from,
+        }
+        self._depth = 1
+
+    def line(self, text: str) -> None:
+        self.lines.append(_INDENT * self._depth + text)
+
+    def block(self, head: str, *body: str | Callable[[], object]) -> None:
+        """A head with its colon, and what stands below it: lines, and what writes lines."""
+        self.line(head)
+        self._depth += 1
+        count = len(self.lines)
+        for each in body:
+            if isinstance(each, str):
+                self.line(each)
+            else:
+                each()
+        if len(self.lines) == count:
+            self.line("pass")
+        self._depth -= 1
+
+    def bind(self, value: object) -> str:
+        """A name for an object."""
+        name = f"k{len(self.known)}"
+        self.known[name] = value
+        return name
+
+    def made(self) -> Callable[..., Any]:
+        exec("\n".join(self.lines), self.known)
+        found: Callable[..., Any] = self.known["made"]
+        return found
+
+    # ---- values
+
+    def nullable(
+        self, schema: AvroSchema, other: Callable[[AvroSchema], None], null: Callable[[], None]
+    ) -> None:
+        """What to do with the value of a union of null and one type, and what with null; of any other schema
+        what to do with its value."""
+        found = branches_of(schema)
+        if found is None:
+            other(schema)
+            return
+        none, some = found
+        self.line("n = b[p]")
+        self.line("p += 1")
+        self.block(f"if n == {2 * some}:", lambda: other(schema.branches[some]))
+        self.block(f"elif n == {2 * none}:", null)
+        self.block("else:", "raise ValueError('a branch that its union has not')")
+
+    def read(self, schema: AvroSchema, name: str) -> None:
+        """Put the value into the variable `name`."""
+        match schema.kind:
+            case "null":
+                self.line(f"{name} = None")
+            case "boolean":
+                self.line("n = b[p]")
+                self.line("p += 1")
+                self.block("if n > 1:", "raise ValueError('no boolean')")
+                self.line(f"{name} = n == 1")
+            case "int" | "long":
+                self.line("n = b[p]")
+                self.block("if n < 128:", "p += 1", f"{name} = (n >> 1) ^ -(n & 1)")
+                # One of two bytes has its sign in the first, too.
+                self.block(
+                    "elif b[p + 1] < 128:", f"{name} = ((n & 127) >> 1 | b[p + 1] << 6) ^ -(n & 1)", "p += 2"
+                )
+                self.block("else:", f"{name}, p = varint(b, p)")
+            case "float" | "double":
+                self.line(f"{name}, = unpack_{schema.kind}(b, p)")
+                self.line(f"p += {4 if schema.kind == 'float' else 8}")
+            case "bytes" | "string":
+                self._length()
+                self.line("q = p + n")
+                self.line(f"{name} = b[p:q]{'.decode()' if schema.kind == 'string' else ''}")
+                self.line("p = q")
+            case "union" if branches_of(schema) is not None:
+                self.nullable(schema, lambda some: self.read(some, name), lambda: self.line(f"{name} = None"))
+            case _:
+                self.line(f"{name}, p = {self.bind(reader_of(schema))}(b, p)")
+
+    def skip(self, schema: AvroSchema, depth: int = 0) -> None:
+        """Go to the place behind the value."""
+        match schema.kind:
+            case "null":
+                pass
+            case "boolean":
+                self.line("p += 1")
+            case "int" | "long" | "enum":
+                self.block("while b[p] > 127:", "p += 1")
+                self.line("p += 1")
+            case "float":
+                self.line("p += 4")
+            case "double":
+                self.line("p += 8")
+            case "fixed":
+                self.line(f"p += {schema.size}")
+            case "bytes" | "string":
+                self._length()
+                self.line("p += n")
+            case "union" if branches_of(schema) is not None:
+                self.nullable(schema, lambda some: self.skip(some, depth), lambda: None)
+            case "record" if depth < _DEPTH:
+                for field in schema.fields:
+                    self.skip(field.type, depth + 1)
+            case _:
+                self.line(f"_, p = {self.bind(reader_of(schema))}(b, p)")
+
+    def fields(self, schema: AvroSchema, wanted: Mapping[str, str]) -> None:
+        """Read some fields of a record into variables, and skip the others. `wanted`: field -> variable."""
+        for field in schema.fields:
+            name = wanted.get(field.name)
+            if name is None:
+                self.skip(field.type)
+            else:
+                self.read(field.type, name)
+
+    def steady(self, schema: AvroSchema, wanted: Mapping[str, str], names: Collection[str]) -> None:
+        """As `fields`; fields of these `names` are nearly always as they were in the value before: where a
+        run of them has the same bytes again, it has the same values."""
+        for is_steady, run in groupby(schema.fields, key=lambda field: field.name in names):
+            fields = AvroSchema("record", fields=tuple(run))
+            if not is_steady:
+                self.fields(fields, wanted)
+                continue
+            found = [wanted[field.name] for field in fields.fields if field.name in wanted]
+            # A tuple that is replaced as a whole: threads share it.
+            last = self.bind([(b"\xff" * 16, 0, *(None for _ in found))])
+            values = "".join(f", {name}" for name in found)
+            self.line(f"last = {last}[0]")
+            self.block("if b.startswith(last[0], p):", f"_, n{values} = last", "p += n")
+            self.block(
+                "else:",
+                "begin = p",
+                partial(self.fields, fields, wanted),
+                f"if p <= len(b): {last}[0] = (b[begin:p], p - begin{values})",
+            )
+
+    def _length(self) -> None:
+        self.line("n = b[p]")
+        self.block("if n & 129:", "n, p = length(b, p)")
+        self.block("else:", "p += 1", "n >>= 1")

@@ -1,0 +1,95 @@
+"""What an Avro schema is to Kafka Connect: the schema that its JsonConverter would write.
+
+https://github.com/confluentinc/schema-registry/blob/master/avro-data/src/main/java/io/confluent/connect/avro/AvroData.java
+(Apicurio's converter is a copy of it.)
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgspec
+
+from worker.formats.schema_registry.avro.schema import AvroSchema
+
+__all__ = ["connect_schema", "has_meanings"]
+
+_TYPES = {
+    "boolean": "boolean",
+    "int": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "bytes": "bytes",
+    "fixed": "bytes",
+    "string": "string",
+    "enum": "string",
+    "record": "struct",
+    "array": "array",
+    "map": "map",
+}
+_LOGICAL = {
+    "date": "org.apache.kafka.connect.data.Date",
+    "time-millis": "org.apache.kafka.connect.data.Time",
+    "timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
+    "time-micros": "io.debezium.time.MicroTime",
+    "timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "local-timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
+    "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "decimal": "org.apache.kafka.connect.data.Decimal",
+}
+_DEPTH = 4
+"""An envelope's columns, and what an array of them holds; deeper ones are read as they are."""
+
+
+def connect_schema(schema: AvroSchema) -> bytes:
+    """JSON, `null` for a schema of a converter that leaves Connect's meanings out."""
+    if not has_meanings(schema, set()):
+        return b"null"
+    return msgspec.json.encode(_field(schema.value, _DEPTH))
+
+
+def has_meanings(schema: AvroSchema, met: set[int]) -> bool:
+    """Whether anything in it has a property of Connect (`connect.meta.data`, which is on by default)."""
+    if id(schema) in met:
+        return False
+    met.add(id(schema))
+    if schema.meaning or schema.connect_type:
+        return True
+    parts = [*schema.branches, *(field.type for field in schema.fields)]
+    return any(has_meanings(part, met) for part in (*parts, *([schema.items] if schema.items else [])))
+
+
+def _field(schema: AvroSchema, depth: int) -> dict[str, Any]:
+    kind = schema.connect_type or _TYPES.get(schema.kind, "")
+    told: dict[str, Any] = {"type": kind}
+    meaning = schema.meaning or _LOGICAL.get(schema.logical or "")
+    if meaning:
+        told["name"] = meaning
+    if schema.parameters:
+        told["parameters"] = schema.parameters
+    if depth and schema.kind == "record":
+        told["fields"] = [
+            {
+                **_field(field.type.value, depth - 1),
+                "field": field.name,
+                "default": _default(field.type.value, field.default),
+            }
+            for field in schema.fields
+        ]
+    if depth and schema.kind == "array" and schema.items is not None:
+        told["items"] = _field(schema.items.value, depth - 1)
+    return told
+
+
+def _default(schema: AvroSchema, default: Any) -> Any:
+    """As Connect's JSON has it; an object's is of no use here."""
+    if default is None:
+        default = schema.default
+    if isinstance(default, str) and schema.kind in ("bytes", "fixed"):
+        try:
+            return base64.b64encode(default.encode("latin-1")).decode()
+        except UnicodeEncodeError:
+            return None
+    return None if isinstance(default, dict | list) else default

@@ -1,0 +1,243 @@
+"""Asking the registry for a schema, by the REST API of Confluent or of Apicurio.
+
+https://docs.confluent.io/platform/current/schema-registry/develop/api.html
+https://www.apicur.io/registry/docs/apicurio-registry/3.0.x/assets-attachments/registry-rest-api.htm
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from worker.formats.schema_registry.settings import SchemaRegistrySettings
+
+__all__ = ["Client", "Registered", "RegistryUnavailable", "UnknownSchema", "UnusableSchema"]
+
+_MOST_BYTES = 8 << 20
+"""Of one answer: a schema of some thousand columns is of 1 MiB."""
+_MOST_REFERENCES = 200
+_MOST_SECONDS = 60.0
+"""Of one answer, however slowly it comes."""
+_TOLD = 200
+_UNKNOWN = (40401, 40402, 40403)
+"""Confluent's codes: no such subject, version, schema."""
+
+
+class RegistryUnavailable(Exception):
+    """The registry does not answer, or cannot answer now: to be asked again."""
+
+
+class UnknownSchema(Exception):
+    """The registry has no such schema."""
+
+
+class UnusableSchema(ValueError):
+    """The registry has the schema, and it cannot be had: too large, or in a circle."""
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """A schema as the registry gives it."""
+
+    kind: str
+    """AVRO, JSON, PROTOBUF."""
+    text: str
+    references: tuple[str, ...] = ()
+    """The schemas that it refers to, each after those that it refers to itself."""
+
+
+class _Reference(msgspec.Struct, gc=False):
+    name: str = ""
+    subject: str = ""
+    version: int | str = ""
+    group: str | None = msgspec.field(name="groupId", default=None)
+    artifact: str = msgspec.field(name="artifactId", default="")
+
+
+class _Schema(msgspec.Struct, gc=False):
+    """Confluent's answer."""
+
+    text: str = msgspec.field(name="schema")
+    kind: str = msgspec.field(name="schemaType", default="AVRO")
+    references: list[_Reference] | None = None
+
+
+_read_schema = msgspec.json.Decoder(_Schema, strict=False).decode
+_read_references = msgspec.json.Decoder(list[_Reference], strict=False).decode
+
+
+class Client:
+    """One thread at a time. Only what the configuration names is ever asked: no redirect is followed."""
+
+    def __init__(self, settings: SchemaRegistrySettings, folder: Path) -> None:
+        """`folder`: where relative paths of certificates start. Raises OSError where one cannot be read."""
+        self._settings = settings
+        self._url = settings.url
+        headers = {"Accept": "application/json, */*", "User-Agent": "binlane", "Accept-Encoding": "identity"}
+        if settings.bearer_token is not None:
+            headers["Authorization"] = f"Bearer {settings.bearer_token}"
+        user = settings.basic_auth
+        self._client = httpx.Client(
+            timeout=settings.timeout,
+            verify=_trust(settings, folder) if settings.url.startswith("https:") else False,
+            headers=headers,
+            auth=None if user is None else httpx.BasicAuth(user.username, user.password),
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+    def reach(self) -> str:
+        """Ask something that every registry answers; returns what to tell of it. Raises
+        RegistryUnavailable."""
+        self._get("/schemas/types" if self._settings.api == "confluent" else "/system/info")
+        return f"the API of {self._settings.api}"
+
+    def schema(self, number: int) -> Registered:
+        """The schema with this id. Raises RegistryUnavailable, UnknownSchema, UnusableSchema, and
+        msgspec.DecodeError for what is no answer of this API."""
+        if self._settings.api == "confluent":
+            return self._of_confluent(number)
+        return self._of_apicurio(number)
+
+    # ---- Confluent
+
+    def _of_confluent(self, number: int) -> Registered:
+        found = _read_schema(self._get(f"/schemas/ids/{number}"))
+        texts: dict[tuple[str, str], str] = {}
+        if found.references:
+            self._follow(found.references, texts, [])
+        return Registered(found.kind, found.text, tuple(texts.values()))
+
+    def _follow(
+        self, references: list[_Reference], texts: dict[tuple[str, str], str], path: list[tuple[str, str]]
+    ) -> None:
+        for each in references:
+            key = each.subject, str(each.version)
+            if key in texts:
+                continue
+            if key in path or len(texts) + len(path) >= _MOST_REFERENCES:
+                raise UnusableSchema(f"its references form a circle, or are more than {_MOST_REFERENCES}")
+            found = _read_schema(self._get(f"/subjects/{_segment(each.subject)}/versions/{_segment(key[1])}"))
+            if found.references:
+                self._follow(found.references, texts, [*path, key])
+            texts[key] = found.text
+
+    # ---- Apicurio
+
+    def _of_apicurio(self, number: int) -> Registered:
+        place = f"/ids/{self._settings.ids}Ids/{number}"
+        answer, content = self._answer(place)
+        kind = answer.headers.get("X-Registry-ArtifactType") or _kind_of(content)
+        texts: dict[tuple[str, str], str] = {}
+        references = _read_references(self._get(f"{place}/references") or b"[]")
+        if references:
+            self._follow_artifacts(references, texts, [])
+        return Registered(kind.upper(), content.decode(), tuple(texts.values()))
+
+    def _follow_artifacts(
+        self, references: list[_Reference], texts: dict[tuple[str, str], str], path: list[tuple[str, str]]
+    ) -> None:
+        for each in references:
+            key = f"{each.group or 'default'}/{each.artifact}", str(each.version)
+            if key in texts:
+                continue
+            if key in path or len(texts) + len(path) >= _MOST_REFERENCES:
+                raise UnusableSchema(f"its references form a circle, or are more than {_MOST_REFERENCES}")
+            parts = (each.group or "default", each.artifact, key[1])
+            group, artifact, version = map(_segment, parts)
+            place = f"/groups/{group}/artifacts/{artifact}/versions/{version}"
+            content = self._get(place if "/v2" in self._url else f"{place}/content")
+            further = _read_references(self._get(f"{place}/references") or b"[]")
+            if further:
+                self._follow_artifacts(further, texts, [*path, key])
+            texts[key] = content.decode()
+
+    # ---- HTTP
+
+    def _get(self, path: str) -> bytes:
+        return self._answer(path)[1]
+
+    def _answer(self, path: str) -> tuple[httpx.Response, bytes]:
+        try:
+            with self._client.stream("GET", self._url + path) as answer:
+                content = _bounded(answer)
+        except httpx.HTTPError as error:
+            kind = type(error).__name__
+            told = f": {error}" if str(error) else ""
+            raise RegistryUnavailable(f"{self._url}: {kind}{told}") from None
+        status = answer.status_code
+        if status == 200:
+            return answer, content
+        told = " ".join(content[: 4 * _TOLD].decode("utf-8", "replace").split())[:_TOLD]
+        if status == 404 and _says_unknown(content):
+            raise UnknownSchema(told)
+        hint = ""
+        if status == 404:
+            hint = f": is schema_registry.url the root of the REST API of {self._settings.api}?"
+        elif status in (401, 403):
+            hint = ": see schema_registry.basic_auth and bearer_token"
+        elif 300 <= status < 400:
+            hint = ": it is elsewhere, and redirects are not followed; see schema_registry.url"
+        raise RegistryUnavailable(
+            f"{self._url} answers {status} {answer.reason_phrase}{hint}{f' ({told})' if told else ''}"
+        )
+
+
+def _bounded(answer: httpx.Response) -> bytes:
+    parts, size, end = [], 0, time.monotonic() + _MOST_SECONDS
+    for part in answer.iter_raw():
+        parts.append(part)
+        size += len(part)
+        if size > _MOST_BYTES:
+            raise UnusableSchema(f"the registry's answer is of more than {_MOST_BYTES >> 20} MiB")
+        if time.monotonic() > end:
+            raise httpx.ReadTimeout(f"an answer took more than {_MOST_SECONDS:.0f} s")
+    return b"".join(parts)
+
+
+def _says_unknown(content: bytes) -> bool:
+    """Whether a 404 is of the registry's own: any server has one for what is not its own."""
+    try:
+        found: Any = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    if not isinstance(found, dict):
+        return False
+    return found.get("error_code") in _UNKNOWN or str(found.get("name")).endswith("NotFoundException")
+
+
+def _kind_of(content: bytes) -> str:
+    """Apicurio tells it in a header in some versions alone."""
+    try:
+        found: Any = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        return "PROTOBUF"
+    if isinstance(found, dict) and ("properties" in found or "$schema" in found or "oneOf" in found):
+        return "JSON"
+    return "AVRO"
+
+
+def _segment(name: str) -> str:
+    """Part of a path: `..` would be a way up."""
+    return name.replace(".", "%2E") if set(name) <= {"."} else quote(name, safe="")
+
+
+def _trust(settings: SchemaRegistrySettings, folder: Path) -> ssl.SSLContext:
+    tls = settings.tls
+    trust = httpx.create_ssl_context(verify=tls.verify)
+    try:
+        if tls.ca is not None:
+            trust.load_verify_locations(folder / tls.ca)
+        if tls.certificate is not None:
+            trust.load_cert_chain(folder / tls.certificate, None if tls.key is None else folder / tls.key)
+    except (OSError, ssl.SSLError) as error:
+        raise OSError(f"schema_registry.tls: a certificate cannot be read: {error}") from None
+    return trust

@@ -1,0 +1,189 @@
+"""Debezium's records with their schemas in a registry; those in JSON beside them are read as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from handlers import Change
+from worker.formats.debezium.connect.schema import Envelopes, Head, Split
+from worker.formats.debezium.format import OPERATIONS, Debezium
+from worker.formats.debezium.postgres.unchanged_toast import AVRO_MARK, lacks_values
+from worker.formats.debezium.routes import DebeziumRoute
+from worker.formats.debezium.rows import RowShape
+from worker.formats.debezium.source import REFUSALS, Source, log_position
+from worker.formats.interface import LogPosition, Record, Route
+from worker.formats.row_struct import Shapes
+from worker.formats.schema_registry.avro.envelopes import AvroEnvelope, Placed, RowsReader
+from worker.formats.schema_registry.avro.values import READ_ERRORS
+from worker.formats.schema_registry.client import Client
+from worker.formats.schema_registry.schemas import Schemas
+
+if TYPE_CHECKING:
+    from worker.formats.debezium.settings import DebeziumSettings
+    from worker.formats.schema_registry.settings import SchemaRegistrySettings
+
+__all__ = ["DebeziumWithRegistry", "schemas_of"]
+
+_MAGIC = b"\0"
+_ROWS = ("c", "u", "d", "r")
+_FAULTS = (*REFUSALS, *READ_ERRORS)
+_MESSAGES_BEFORE_CODE = 64
+"""Code for a table's rows takes some milliseconds to make."""
+
+Table = tuple[str, str | None, str | None, str | None]
+
+
+def schemas_of(settings: SchemaRegistrySettings, folder: Path, *, patience: float | None = None) -> Schemas:
+    """The schemas of a worker's registry. `patience`: see Schemas."""
+    return Schemas(lambda: Client(settings, folder), id_bytes=settings.id_bytes, patience=patience)
+
+
+class _RegistryEnvelopes(Envelopes):
+    """Takes values apart, also those that name their schema by an id."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        super().__init__()
+        self._get, self._size = schemas.get, schemas.size
+
+    def split(self, value: bytes) -> Split:
+        if value[:1] == _MAGIC and len(value) > self._size:
+            return self._get(value[: self._size]).split(value)
+        return super().split(value)
+
+
+class _Rows:
+    """How the rows of one table with one schema are read."""
+
+    __slots__ = ("left", "read", "shape")
+
+    def __init__(self, shape: RowShape) -> None:
+        self.shape = shape
+        self.left = _MESSAGES_BEFORE_CODE
+        self.read: RowsReader | None = None
+
+
+class DebeziumWithRegistry(Debezium):
+    """One object serves all threads, without a lock, as Debezium's own does."""
+
+    def __init__(self, settings: DebeziumSettings | None, schemas: Schemas) -> None:
+        super().__init__(settings, lambda: _RegistryEnvelopes(schemas))
+        self._schemas = schemas
+        self._size = schemas.size
+        self._of_json = self._router.route
+        self.route = self._route
+        self._latest: dict[bytes, _Rows] = {}
+        """What records begin with -> how the last one's rows were read."""
+        self._rows = Shapes[tuple[bytes, Table], _Rows]()
+
+    def ready(self, records: Sequence[Record]) -> int:
+        """How many of the first records have schemas that are known; what the next one needs is asked for."""
+        size, settled = self._size, self._schemas.settled
+        heads = {value[:size] for record in records if (value := record.value())}
+        heads |= {key[:size] for record in records if (key := record.key())}
+        missing = {head for head in heads if head[:1] == _MAGIC and len(head) == size and not settled(head)}
+        if not missing:
+            return len(records)
+        self._schemas.want(missing)
+        return next(
+            (
+                place
+                for place, record in enumerate(records)
+                if (record.value() or b"")[:size] in missing or (record.key() or b"")[:size] in missing
+            ),
+            len(records),
+        )
+
+    # ---- routes and places
+
+    def _envelope(self, value: bytes) -> AvroEnvelope | None:
+        if value[:1] != _MAGIC or len(value) <= self._size:
+            return None
+        return self._schemas.get(value[: self._size]).envelope
+
+    def _route(self, value: bytes | None) -> Route:
+        if value is None or value[:1] != _MAGIC:
+            return self._of_json(value)
+        envelope = self._envelope(value)
+        if envelope is None:
+            return self._router.of_envelope(self._router.payload(value))
+        database, schema, table, op = envelope.route(value, self._size)
+        if op not in _ROWS and op != "t":
+            raise LookupError("not a row")  # `explain` has to say
+        return DebeziumRoute(schema or database or "", table or "", op == "t")
+
+    def _placed(self, record: Record) -> Placed | None:
+        value = record.value()
+        if value is None:
+            return None
+        envelope = self._envelope(value)
+        try:
+            return None if envelope is None else envelope.placed(value, self._size)
+        except _FAULTS:
+            return None
+
+    def source_time_ms(self, record: Record) -> int | None:
+        placed = self._placed(record)
+        if placed is None:
+            return super().source_time_ms(record)
+        return placed.source.ts_ms if placed.source.ts_ms is not None else placed.ts_ms
+
+    def log_position(self, record: Record) -> LogPosition | None:
+        placed = self._placed(record)
+        if placed is None:
+            return super().log_position(record)
+        return LogPosition(placed.source.name, log_position(placed.source), placed.op == "t")
+
+    # ---- changes
+
+    def decode(self, record: Record, into: list[Change]) -> None:
+        value = record.value()
+        if value is None or value[:1] != _MAGIC:
+            super().decode(record, into)
+            return
+        rows = self._latest.get(value[: self._size])
+        if rows is not None and rows.read is not None:
+            try:
+                message, before, after = rows.read(value, self._size)
+                source, shape = message.source, rows.shape
+                if not self._is_of(shape, source):
+                    found = self._rows.get((value[: self._size], _table(source)))
+                    if found is None or found.read is None or not self._is_of(found.shape, source):
+                        raise ValueError("another table's")
+                    self._latest[value[: self._size]] = found
+                    shape = found.shape
+                    message, before, after = found.read(value, self._size)
+                if message.op in OPERATIONS and not (
+                    shape.may_lack_values and (AVRO_MARK in value or lacks_values(value))
+                ):
+                    into.extend(self._changes(message, before, after, shape, record))
+                    return
+            except _FAULTS:
+                pass
+        super().decode(record, into)
+
+    def _shape(self, head: Head | None, source: Source, *, is_flat: bool = False) -> RowShape:
+        shape = super()._shape(head, source, is_flat=is_flat)
+        if head is not None and head.closes is None and not is_flat:
+            self._count(head, source, shape)
+        return shape
+
+    def _count(self, head: Head, source: Source, shape: RowShape) -> None:
+        """A record of this shape was read the long way: from so many on it gets code of its own."""
+        key = head.bytes, _table(source)
+        rows = self._rows.get(key)
+        if rows is None or rows.shape is not shape:
+            rows = _Rows(shape)
+            if self._rows.add(key, rows, len(shape.types or ())):
+                self._latest.clear()
+        rows.left -= 1
+        if rows.left == 0:
+            envelope = self._schemas.get(head.bytes).envelope
+            rows.read = None if envelope is None else envelope.rows(shape.readers)
+        if rows.read is not None:
+            self._latest[head.bytes] = rows
+
+
+def _table(source: Source) -> Table:
+    return source.name, source.db, source.schema, source.table

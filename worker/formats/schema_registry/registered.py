@@ -1,0 +1,66 @@
+"""A registered schema made ready: what the bytes of its records are in Kafka Connect's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from worker.formats.debezium.connect.schema import Head, Split
+from worker.formats.interface import UndecodableRecord
+from worker.formats.schema_registry.avro.connect import connect_schema
+from worker.formats.schema_registry.avro.envelopes import AvroEnvelope, envelope_of
+from worker.formats.schema_registry.avro.schema import SchemaError, parse
+from worker.formats.schema_registry.avro.values import READ_ERRORS, reader_of
+from worker.formats.schema_registry.client import Registered
+from worker.formats.schema_registry.json_schema import json_head
+
+__all__ = ["RegisteredSchema", "read"]
+
+
+class RegisteredSchema:
+    """Never changed; threads share it."""
+
+    __slots__ = ("envelope", "head", "number", "split")
+
+    def __init__(
+        self, number: int, head: Head, split: Callable[[bytes], Split], envelope: AvroEnvelope | None
+    ) -> None:
+        self.number = number
+        self.head = head
+        self.split = split
+        """A value with the schema, taken apart. Raises UndecodableRecord for one that is not of it."""
+        self.envelope = envelope
+        """Of rows in Avro."""
+
+
+def read(registered: Registered, prefix: bytes) -> RegisteredSchema:
+    """`prefix`: what its records begin with. Raises SchemaError."""
+    number = int.from_bytes(prefix[1:], "big")
+    if registered.kind == "AVRO":
+        return _avro(registered, prefix, number)
+    if registered.kind == "JSON":
+        head = json_head(registered.text, prefix)
+        size = len(prefix)
+        return RegisteredSchema(number, head, lambda value: Split(head, memoryview(value)[size:]), None)
+    raise SchemaError(
+        f"a schema of {registered.kind[:20]}: Avro and JSON Schema are read; let the connector write one of "
+        "them (value.converter)"
+    )
+
+
+def _avro(registered: Registered, prefix: bytes, number: int) -> RegisteredSchema:
+    schema = parse(registered.text, registered.references)
+    head, values, start = Head(prefix, connect_schema(schema), closes=None), reader_of(schema), len(prefix)
+    encode = msgspec.json.Encoder().encode
+
+    def split(value: bytes) -> Split:
+        try:
+            found, end = values(value, start)
+            if end != len(value):
+                raise ValueError(f"its end is at byte {end} of {len(value)}")
+        except READ_ERRORS as error:
+            raise UndecodableRecord(f"the bytes are not of their schema ({number}): {error}") from None
+        return Split(head, encode(found))
+
+    return RegisteredSchema(number, head, split, envelope_of(schema))

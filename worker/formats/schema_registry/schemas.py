@@ -1,0 +1,212 @@
+"""The schemas that the registry gave, by what a record begins with; a thread of its own asks for others."""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from handlers.logs import get_logger
+from worker.formats.interface import UndecodableRecord
+from worker.formats.schema_registry.client import (
+    Client,
+    Registered,
+    RegistryUnavailable,
+    UnknownSchema,
+    UnusableSchema,
+)
+from worker.formats.schema_registry.registered import RegisteredSchema, read
+
+__all__ = ["Schemas", "StillUnknown"]
+
+log = get_logger("schema_registry")
+
+_LAG_SECONDS, _LAG_PAUSE = 5.0, 0.5
+"""So long an unknown id is asked for again: the registry that answers may be behind the one that was told."""
+_REFUSED_SECONDS = 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_MOST_BUILT = 16 << 20
+"""Bytes of schemas that are kept ready; each takes about ten times as much then."""
+_MOST_KEPT = 64 << 20
+"""Bytes of all schemas, compressed."""
+
+
+class StillUnknown(RuntimeError):
+    """The registry did not answer within the time that the asker has."""
+
+
+class _Refused(msgspec.Struct, gc=False):
+    reason: str
+    until: float
+
+
+class Schemas:
+    """Any thread. Only `get` waits; what the registry once gave is never asked for again."""
+
+    def __init__(
+        self,
+        client: Callable[[], Client],
+        *,
+        id_bytes: int = 4,
+        patience: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """`client`: made when it is first needed, in the thread that asks. `patience`: how many seconds `get`
+        waits for a registry that is down; None: for ever."""
+        self._client = client
+        self.size = 1 + id_bytes
+        """Bytes with which a record names its schema: a zero, and the id."""
+        self._patience = patience
+        self._clock = clock
+        self._sleep = sleep
+        self._changed = threading.Condition()  # guards what follows; reading a dict takes no lock
+        self._kept: dict[bytes, bytes] = {}
+        self._kept_bytes = 0
+        self._ready: dict[bytes, tuple[RegisteredSchema, int]] = {}
+        self._ready_bytes = 0
+        self._refused: dict[bytes, _Refused] = {}
+        self._wanted: dict[bytes, float] = {}  # since when
+        self._asking = False
+        self._trouble = "no answer yet"
+        self._made: Client | None = None  # of the thread that asks, of which there is one at a time
+        self.told: Callable[[str | None], None] = lambda _reason: None
+        """Told after each question what is wrong with the registry; None: it answers. On its own thread."""
+
+    def settled(self, head: bytes) -> bool:
+        """Whether a record that begins so need not wait."""
+        if head in self._kept:
+            return True
+        refused = self._refused.get(head)
+        return refused is not None and self._clock() < refused.until
+
+    def want(self, heads: Iterable[bytes]) -> None:
+        """Have the registry asked for these. Waits for nothing."""
+        with self._changed:
+            for head in heads:
+                if not self.settled(head):
+                    self._wanted.setdefault(head, self._clock())
+            if self._wanted and not self._asking:
+                self._asking = True
+                threading.Thread(target=self._ask, name="schema-registry", daemon=True).start()
+
+    def get(self, head: bytes) -> RegisteredSchema:
+        """The schema of records that begin so; waits for one that was not asked for yet.
+
+        Raises UndecodableRecord where there is none, StillUnknown."""
+        ready = self._ready.get(head)
+        if ready is not None:
+            return ready[0]
+        if not self.settled(head):
+            self._wait(head)
+        kept = self._kept.get(head)
+        if kept is None:
+            refused = self._refused.get(head)
+            reason = "not found" if refused is None else refused.reason
+            raise UndecodableRecord(f"schema {_number(head)}: {reason}")
+        return self._made_ready(head, msgspec.msgpack.decode(zlib.decompress(kept), type=Registered))
+
+    def _wait(self, head: bytes) -> None:
+        self.want([head])
+        end = None if self._patience is None else self._clock() + self._patience
+        with self._changed:
+            while not self.settled(head):
+                left = None if end is None else end - self._clock()
+                if left is not None and left <= 0:
+                    raise StillUnknown(
+                        f"schema {_number(head)}: the schema registry has not answered: {self._trouble}"
+                    )
+                self._changed.wait(left)
+
+    # ---- the thread that asks
+
+    def _ask(self) -> None:
+        failures = 0
+        while (head := self._next()) is not None:
+            try:
+                if self._made is None:
+                    self._made = self._client()
+                self._take(head, self._made.schema(_number(head)))
+            except (RegistryUnavailable, OSError) as error:
+                failures += 1
+                self._tell(str(error), failures)
+                self._sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10)))
+                continue
+            except UnknownSchema as error:
+                self._unknown(head, str(error))
+            except Exception as error:  # total: what no answer should raise is this schema's fault
+                self._refuse(head, f"it cannot be used: {error}")
+            if failures:
+                self._tell(None, failures)
+                failures = 0
+
+    def _next(self) -> bytes | None:
+        """What was wanted first. None: nothing is, and the thread ends."""
+        with self._changed:
+            if not self._wanted:
+                self._asking = False
+                return None
+            return next(iter(self._wanted))
+
+    def _take(self, head: bytes, registered: Registered) -> None:
+        packed = zlib.compress(msgspec.msgpack.encode(registered))
+        if self._kept_bytes + len(packed) > _MOST_KEPT:
+            raise UnusableSchema(f"all schemas together are of more than {_MOST_KEPT >> 20} MiB")
+        self._made_ready(head, registered)
+        with self._changed:
+            self._kept[head] = packed
+            self._kept_bytes += len(packed)
+            self._refused.pop(head, None)
+            self._wanted.pop(head, None)
+            self._changed.notify_all()
+        log.debug("schema_read", schema=_number(head), kind=registered.kind)
+
+    def _made_ready(self, head: bytes, registered: Registered) -> RegisteredSchema:
+        made = read(registered, head)
+        size = len(registered.text)
+        with self._changed:
+            if self._ready_bytes + size > _MOST_BUILT:
+                self._ready.clear()
+                self._ready_bytes = 0
+            self._ready[head] = made, size
+            self._ready_bytes += size
+        return made
+
+    def _unknown(self, head: bytes, told: str) -> None:
+        if self._clock() < self._wanted[head] + _LAG_SECONDS:
+            with self._changed:
+                self._wanted[head] = self._wanted.pop(head)  # others come first
+                alone = len(self._wanted) == 1
+            self._sleep(_LAG_PAUSE if alone else 0.0)
+            return
+        self._refuse(head, f"the schema registry knows none with this id{f': {told}' if told else ''}")
+
+    def _refuse(self, head: bytes, reason: str) -> None:
+        with self._changed:
+            self._refused[head] = _Refused(reason, self._clock() + _REFUSED_SECONDS)
+            if len(self._refused) > 10_000:
+                self._refused = {head: self._refused[head]}
+            self._wanted.pop(head, None)
+            self._changed.notify_all()
+        log.error("schema_refused", schema=_number(head), error=reason)
+
+    def _tell(self, reason: str | None, failures: int) -> None:
+        if reason is not None:
+            self._trouble = reason
+            if failures == 1:
+                log.error(
+                    "schema_registry_down",
+                    error=reason,
+                    hint="records with schemas that are not known yet wait; nothing is passed over, and the "
+                    "others are read on",
+                )
+        else:
+            log.info("schema_registry_up")
+        self.told(reason)
+
+
+def _number(head: bytes) -> int:
+    return int.from_bytes(head[1:], "big")
