@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from handlers import Change
 from worker.fetching.barrier_tables import further_units
 from worker.fetching.routing import Router, UndecodableHalt
-from worker.formats.decoding import LARGE, SMALL, decoded_size
+from worker.formats.decoding import LARGE, SMALL, decoded_size, one_by_one
 from worker.formats.interface import Record, UndecodableRecord
 from worker.observing.metrics import Metrics
 from worker.units.delivery import Delivery
@@ -32,6 +32,7 @@ def breaks_at(of: Any, offset: int, error: Exception) -> None:
             raise error
 
     of.format.decode = broken
+    of.decode_many = one_by_one  # as of a format that has none
 
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from handlers import Change
 from handlers.logs import get_logger
 from worker.formats.interface import (
     Apart,
+    DecodesMany,
     Format,
     LogPosition,
     Record,
@@ -25,6 +28,8 @@ __all__ = [
     "fault_of",
     "learn",
     "log_position_of",
+    "many_of",
+    "one_by_one",
     "refuse_oversized",
     "source_time",
 ]
@@ -89,6 +94,19 @@ def learn(format_: SeparateDDL, record: Record) -> None:
         format_.learn(record)
     except Exception as error:
         log.error("definition_not_learned", error=str(fault_of(error, record)))
+
+
+def many_of(format_: Format) -> DecodesMany:
+    """The format's `decode_many`; of one that has none, what leaves each record to `decode`."""
+    found: DecodesMany = getattr(format_, "decode_many", one_by_one)
+    return found
+
+
+def one_by_one(
+    _table: str, records: Iterator[Record], _into: list[Change], _ends: list[int]
+) -> Record | None:
+    """A `DecodesMany` that decodes nothing."""
+    return next(records, None)
 
 
 def decoded_size(value: bytes) -> int:

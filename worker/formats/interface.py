@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -10,6 +10,7 @@ from handlers import Change
 
 __all__ = [
     "Apart",
+    "DecodesMany",
     "Format",
     "LogPosition",
     "NamesSchemas",
@@ -115,6 +116,19 @@ class NamesSchemas(Protocol):
         for, by another thread. `route`, `explain` and the rest may wait for records that are not ready.
 
         Never waits, and never raises."""
+        ...
+
+
+class DecodesMany(Protocol):
+    """What a format may have beside `decode`, as `decode_many`: a table's records at one go, at less cost."""
+
+    def __call__(
+        self, table: str, records: Iterator[Record], into: list[Change], ends: list[int], /
+    ) -> Record | None:
+        """As `decode` for each of the records, which are the table's ("database.table").
+
+        `ends` gets for each of them how many changes come up to its end. Returns the first that cannot be
+        decoded, for `decode` to say why, with nothing of it appended; None: all are decoded. Never raises."""
         ...
 
 

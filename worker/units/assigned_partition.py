@@ -13,6 +13,7 @@ from offsets.finished import FinishedMap
 from offsets.restore import Start
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, TopicPartition
+from worker.formats.decoding import many_of
 from worker.formats.interface import Format, Record
 from worker.formats.source_times import SourceTimes
 from worker.units.apart.piece_order import PieceOrder
@@ -39,6 +40,7 @@ class Assignment:
         "closed",
         "committed",
         "consumed",
+        "decode_many",
         "end",
         "epoch",
         "forgotten",
@@ -69,6 +71,8 @@ class Assignment:
         self.epoch = epoch
         self.start = start
         self.format = format_
+        self.decode_many = many_of(format_)
+        """See `DecodesMany`."""
         self.topic_id: str | None = None
         """Kafka's id of the topic, as text; None where it could not be told."""
         first = start.offset if isinstance(start.offset, int) else None

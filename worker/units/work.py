@@ -11,7 +11,7 @@ from handlers.rows import with_own_rows
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.set_aside import SetAside
 from worker.column_rules.applying import bring_under, fault_under
-from worker.formats.decoding import LARGE, SMALL, fault_of, refuse_oversized
+from worker.formats.decoding import LARGE, SMALL, fault_of, one_by_one, refuse_oversized
 from worker.formats.interface import Record, UndecodableRecord
 from worker.units.chunk import Chunk
 from worker.units.table import Table
@@ -143,10 +143,14 @@ class Work:
                 changes.extend(chunk.changes)
                 ends.extend([begin + end for end in chunk.ends] if begin else chunk.ends)
                 continue
-            decode = chunk.assignment.format.decode
+            assignment = chunk.assignment
+            decode = assignment.format.decode
             is_large = chunk.bytes > LARGE
             by_rules = has_rules or (chunk.alone and table.statement_rules is not None)
-            for message in chunk.messages:
+            # Rules are applied to each record, whose fault it is if they refuse it.
+            decode_many = one_by_one if is_large or by_rules else assignment.decode_many
+            messages = iter(chunk.messages)
+            while (message := decode_many(table.label, messages, changes, ends)) is not None:
                 try:
                     if is_large:
                         refuse_oversized(message, most_bytes)

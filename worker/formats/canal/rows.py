@@ -88,12 +88,12 @@ class RowShape:
     __slots__ = (
         "_has_decoder",
         "_patience",
-        "_read_row",
         "converters",
         "decode",
         "key_columns",
         "mysql_type",
         "primary_key",
+        "read_row",
         "types",
     )
 
@@ -116,7 +116,7 @@ class RowShape:
         self.decode: Callable[[bytes], Message[Any]] = _read_text
         """Reads whole messages; the shape's own decoder once there is one."""
         self._has_decoder = False
-        self._read_row: Callable[[Any, bytes], Row] | None = None
+        self.read_row: Callable[[Any, bytes], Row] | None = None
         self._patience = _MESSAGES_BEFORE_DECODER
 
     @property
@@ -128,7 +128,7 @@ class RowShape:
         """The rows of a message that `decode` read from `text`. Raises one of REFUSALS."""
         if data is None:
             return None
-        read = self._read_row
+        read = self.read_row
         assert read is not None  # there is one before anything is read with it
         return [read(data[0], text)] if len(data) == 1 else [read(row, text) for row in data]
 
@@ -196,7 +196,7 @@ class RowShape:
                     StructColumn(name, converter.json_type, converter.finish, converter.is_finished)
                 )
         struct: Any = RowStruct(columns)
-        self._read_row = struct.reader(_refuse_null)
+        self.read_row = struct.reader(_refuse_null)
         self.decode = msgspec.json.Decoder(cast(Any, Message)[list[struct.type]], strict=False).decode
         # Last, for another thread uses the rest as soon as it sees this.
         self._has_decoder = True
