@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from building import TOPIC, Scripted, assignment, chunk, configuration, ddl, record, runs_of, work
@@ -55,13 +55,16 @@ def test_a_row_that_the_filter_does_not_take_leaves_a_record_without_changes() -
 def test_a_table_without_rules_has_the_changes_of_its_format_themselves(monkeypatch: Any) -> None:
     decoded_by_format: list[Change] = []
     of = assignment()
-    plain = of.format.decode
+    plain = of.decode_many
 
-    def decode(message: Record, into: list[Change]) -> None:
-        plain(message, into)
-        decoded_by_format.append(into[-1])
+    def decode_many(
+        name: str, records: Iterator[Record], into: list[Change], ends: list[int]
+    ) -> Record | None:
+        left = plain(name, records, into, ends)
+        decoded_by_format.extend(into)
+        return left
 
-    monkeypatch.setattr(of.format, "decode", decode)
+    monkeypatch.setattr(of, "decode_many", decode_many)
     # Another table has rules, which costs this one nothing.
     rules = configuration(
         {"match": "shop.users", "columns": {"exclude": ["x"]}}, {"match": "*"}, **SECRET

@@ -7,21 +7,20 @@ Without, it writes protobuf: see `worker.formats.canal.packets`. The first byte 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from handlers import Change
-from handlers.api import Operation
+from worker.formats.canal.changes import changes_of
 from worker.formats.canal.rows import (
     DECODE_ERRORS,
     REFUSALS,
     Message,
     Row,
     RowShape,
-    TiDB,
     read_shape,
 )
 from worker.formats.interface import Apart, Record, Route, Skip, UndecodableRecord
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Canal", "CanalRoute"]
 
-_OPERATIONS: Mapping[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 _SKIPPED_TYPES: Mapping[str, str] = {
     "TRANSACTIONBEGIN": "transaction",
     "TRANSACTIONEND": "transaction",
@@ -49,9 +47,6 @@ _PACKET = b"\x08\x10\x18"
 
 _MOST_TABLES = 100_000
 """Whose shape is remembered."""
-
-_Images = tuple[Operation, Row | None, Row | None]
-"""What happened to a row, how it was before, how it is after."""
 
 
 class CanalRoute(msgspec.Struct, gc=False):
@@ -187,7 +182,7 @@ class Canal:
                 )
             )
         else:
-            into.extend(_changes(rows, message, shape, record))
+            into.extend(changes_of(rows, message, shape, record))
 
     def decode_many(
         self, table: str, records: Iterator[Record], into: list[Change], ends: list[int]
@@ -215,12 +210,12 @@ class Canal:
                     shape, message, rows = self._read(value)
                     known = self._of_table[table] = shape if shape.is_fast else None
                 if (  # as most are
-            rows
-            and len(rows) == 1
-            and message.type == "INSERT"
-            and not message.is_ddl
-            and message.tidb is None
-        ):
+                    rows
+                    and len(rows) == 1
+                    and message.type == "INSERT"
+                    and not message.is_ddl
+                    and message.tidb is None
+                ):
                     into.append(
                         Change(
                             "insert",
@@ -238,7 +233,7 @@ class Canal:
                         )
                     )
                 else:
-                    into.extend(_changes(rows, message, shape, record))
+                    into.extend(changes_of(rows, message, shape, record))
             except Exception:  # `decode` says what is the matter
                 return record
             ends.append(len(into))
@@ -255,90 +250,6 @@ class Canal:
         message, rows = shape.read(value)
         self._recent = shape if shape.is_fast else None
         return shape, message, rows
-
-
-def _refuse_part(tidb: TiDB, type_: str) -> None:
-    """Raises UndecodableRecord for a row of which TiCDC sends no more than the key, because it is large."""
-    if type_ == "DELETE" or not (tidb.only_handle_key or tidb.claim_check_location):
-        return
-    raise UndecodableRecord(
-        "TiCDC sent the row's key alone, for the row is larger than its max-message-bytes: raise that, and "
-        "the topic's max.message.bytes, with large-message-handle-option=none in the changefeed; its "
-        "handle-key-only and claim-check are not read"
-    )
-
-
-def _changes(
-    rows: list[Row] | None, message: Message[Any], shape: RowShape, record: Record
-) -> Iterable[Change]:
-    """Those of one message. Raises UndecodableRecord."""
-    if message.tidb is not None:
-        _refuse_part(message.tidb, message.type)
-    if message.is_ddl:
-        return [_statement(message, rows, record)]
-    if not rows:
-        return ()
-    op = _OPERATIONS.get(message.type)
-    if op is None:
-        raise UndecodableRecord(f"no Canal message: rows, but type {message.type!r}")
-    key, types = shape.key_columns, shape.types
-    ms, gtid = message.es, message.gtid or None
-    topic, partition, offset = record.topic(), record.partition(), record.offset()
-    images: Iterable[_Images]
-    if op == "insert":
-        images = [(op, None, row) for row in rows]
-    elif op == "delete":
-        images = [(op, row, None) for row in rows]
-    else:
-        images = _updates(rows, message, shape)
-    return [
-        Change(op, before, after, key, None, ms, topic, partition, offset, index, gtid, types)
-        for index, (op, before, after) in enumerate(images)
-    ]
-
-
-def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterable[_Images]:
-    """Of each row that was updated. `old` holds only the columns that changed; the key, too, when it did:
-    then the row of the old key goes, and one of the new key comes."""
-    try:
-        olds = shape.read_old(message.old)
-    except DECODE_ERRORS as error:
-        raise UndecodableRecord(f"no Canal message: `old`: {error}") from None
-    if olds is None:  # the source did not log what was there before
-        return [("update", None, row) for row in rows]
-    if len(olds) != len(rows):
-        raise UndecodableRecord(f"no Canal message: {len(rows)} rows in `data`, {len(olds)} in `old`")
-    key = frozenset(shape.key_columns or ())
-    images: list[_Images] = []
-    for old, row in zip(olds, rows, strict=True):
-        if old is None:
-            images.append(("update", None, row))
-        elif key.isdisjoint(old) or all(old[column] == row.get(column) for column in key & old.keys()):
-            images.append(("update", {**row, **old}, row))
-        else:
-            images += ("delete", {**row, **old}, None), ("insert", None, row)
-    return images
-
-
-def _statement(message: Message[Any], rows: list[Row] | None, record: Record) -> Change:
-    if rows or not (message.type == "TRUNCATE" or (message.sql or "").strip()):
-        raise UndecodableRecord(
-            "no Canal message: `isDdl` is true, and it holds " + ("rows" if rows else "no `sql`")
-        )
-    return Change(
-        op="truncate" if message.type == "TRUNCATE" else "ddl",
-        before=None,
-        after=None,
-        key_columns=None,
-        sql=message.sql or "",
-        source_time_ms=message.es,
-        topic=record.topic(),
-        partition=record.partition(),
-        offset=record.offset(),
-        index=0,
-        transaction=message.gtid or None,
-        types=None,
-    )
 
 
 def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
