@@ -106,6 +106,22 @@ class LogEnd:
         if shape is not None:
             self.tail.flush(shape, with_first(self._append_shared, shape))
 
+    def bring_in(self) -> None:
+        """The same, unless another worker may have the table: then the next batch looks what is there. Raises
+        what the file system raises."""
+        if self.is_loaded and not self.tail.is_lost:
+            self._if_not_taken(self.flush)
+
+    def show_on(self) -> None:
+        """`show`, unless another worker writes this log, too. Raises what the file system raises."""
+        self._if_not_taken(self.show)
+
+    def _if_not_taken(self, put: Callable[[], object]) -> None:
+        try:
+            put()
+        except SegmentTaken:
+            self.is_loaded = False
+
     def _append(self, rows: pa.Table, marks: Marks, shape: Shape, **more: Any) -> Segment:
         return self.tail.append(lambda: self._log.append(rows, marks, key=shape.key, **more))
 

@@ -9,8 +9,8 @@ configuration.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 
 from handlers.api import Rejected, TargetUnavailable
 from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
@@ -120,7 +120,7 @@ class Merges:
         lock = self._work.ddl_lock.statement(self._name) if follows else nullcontext()
         with lock, self._merging:
             self._earlier = tuple(other for other in self._earlier if other not in earlier)
-            try:
+            with self.failing():
                 for left in reversed(range(_ROUNDS + 1)):
                     try:
                         self._merge(follows=follows)
@@ -129,17 +129,19 @@ class Merges:
                             raise
                     else:
                         break
-            except Exception as error:
-                raise self.failed(error) from error
             self._good()
 
-    def failed(self, error: Exception) -> Exception:
-        """What waits was not brought in: the error to be told."""
-        told = self._work.explained(error, self._received())
-        self.faults += 1
-        self.own_faults += not isinstance(told, TargetUnavailable)
-        self.fault = str(told)
-        return told
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """What is raised in it counts as a merge that failed, and is told with the table's name."""
+        try:
+            yield
+        except Exception as error:
+            told = self._work.explained(error, self._received())
+            self.faults += 1
+            self.own_faults += not isinstance(told, TargetUnavailable)
+            self.fault = str(told)
+            raise told from error
 
     def _good(self) -> None:
         self.faults = self.own_faults = 0

@@ -145,7 +145,7 @@ class TableSink:
             if has_grown:
                 self._end.is_loaded = self._end.is_loaded and not self.is_behind()
             self._end.load_once()
-            self._show()
+            self._end.show_on()
 
     def is_behind(self) -> bool:
         """Whether another worker has put segments since this one looked."""
@@ -266,33 +266,14 @@ class TableSink:
     def merge(self) -> None:
         """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
         try:
-            self._flush()
+            if self._end.tail.has_pieces:
+                with self._taking, self._merges.failing():
+                    self._end.bring_in()
             self._merges.merge()
         finally:  # a statement may be followed, and what is behind it not be brought in
             if self._log.is_behind:
                 with self._taking:
-                    self._show()
-
-    def _flush(self) -> None:
-        """Put what waits in packs as a segment: that is what is merged."""
-        if not self._end.tail.has_pieces:
-            return
-        with self._taking:
-            if not self._end.is_loaded or self._end.tail.is_lost:
-                return  # another worker has the table, or its next batch looks what is there
-            try:
-                self._end.flush()
-            except SegmentTaken:
-                self._end.is_loaded = False  # another worker writes this log, too
-            except Exception as error:
-                raise self._merges.failed(error) from error
-
-    def _show(self) -> None:
-        """Let views read on behind statements that are followed."""
-        try:
-            self._end.show()
-        except SegmentTaken:
-            self._end.is_loaded = False  # another worker writes this log, too
+                    self._end.show_on()
 
     def optimize(self, min_files: int) -> None:
         """Rewrite small files as larger ones, if the table has so many."""
