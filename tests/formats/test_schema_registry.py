@@ -197,6 +197,17 @@ def test_an_answer_of_others_is_no_answer_about_the_schema(
     assert "/elsewhere" not in registry.asked
 
 
+def test_a_page_in_place_of_an_answer_is_waited_out(registry: SchemaRegistry) -> None:
+    registry.register({"type": "string"})
+    answer, pages = registry.answer, [b"<html>log in</html>", b'{"schema": 5}', b"\xff"]
+    registry.answer = lambda path: (200, pages.pop()) if pages else answer(path)  # type: ignore[method-assign]
+    found = settings(registry)
+    pauses: list[float] = []
+    schemas = Schemas(lambda: Client(found, Path()), sleep=pauses.append, patience=10)
+    assert schemas.get(framed(1, b"")).number == 1
+    assert len(pauses) == 3
+
+
 def test_the_user_and_the_token_are_sent(registry: SchemaRegistry) -> None:
     user = {"username": "u", "password": "hunter22"}
     for needs, keys in (

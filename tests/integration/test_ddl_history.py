@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from servers.schema_registry import schema_registry
 from structlog.testing import capture_logs
 
 from worker.configuration import Configuration
+from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import consumer_settings
 from worker.fetching import ddl_history
 from worker.fetching.ddl_history import DDLHistory
@@ -121,3 +123,29 @@ def test_definitions_that_do_not_come_are_told_and_fail_the_probes(
     assert [each["partitions"] for each in logs if each["event"] == "ddl_history_standstill"] == [
         f"{topic}[0]"
     ]
+
+
+def test_definitions_whose_schema_cannot_be_had_yet_are_waited_for(broker: Broker, topic: str) -> None:
+    with schema_registry() as registry:
+        fields = [{"name": "ddl", "type": "string"}]
+        number = registry.register({"type": "record", "name": "Change", "fields": fields})
+        registry.status = 503
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce(topic, b"\0" + number.to_bytes(4, "big") + b"\2x", partition=0)
+        assert producer.flush(10) == 0
+        configuration = settings(broker, topic, schema_registry={"url": registry.url})
+        formats = formats_of(configuration, patience=None)
+        consumer = consumer_settings(configuration)
+        history = DDLHistory(consumer, lambda name: name == topic, formats.of, stopping=threading.Event())
+        beats, told = 0, set()
+
+        def alive() -> None:
+            nonlocal beats
+            beats += 1
+            if history.waits is not None and "schema registry" in history.waits:
+                told.add(history.waits)
+                registry.status = 200
+
+        assert history.read(alive) == 1
+        assert told == {f"waiting for the schema registry, for a record of {topic} (kafka.ddl_topics)"}
+        assert beats > 2

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ssl
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -18,6 +19,8 @@ import msgspec
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
 __all__ = ["Client", "Registered", "RegistryUnavailable", "UnknownSchema", "UnusableSchema"]
+
+Answer = TypeVar("Answer")
 
 _MOST_BYTES = 8 << 20
 """Of one answer: a schema of some thousand columns is of 1 MiB."""
@@ -101,8 +104,7 @@ class Client:
         return f"the API of {self._settings.api}"
 
     def schema(self, number: int) -> Registered:
-        """The schema with this id. Raises RegistryUnavailable, UnknownSchema, UnusableSchema, and
-        msgspec.DecodeError for what is no answer of this API."""
+        """The schema with this id. Raises RegistryUnavailable, UnknownSchema, UnusableSchema."""
         if self._settings.api == "confluent":
             return self._of_confluent(number)
         return self._of_apicurio(number)
@@ -110,7 +112,7 @@ class Client:
     # ---- Confluent
 
     def _of_confluent(self, number: int) -> Registered:
-        found = _read_schema(self._get(f"/schemas/ids/{number}"))
+        found = self._read(_read_schema, f"/schemas/ids/{number}")
         texts: dict[tuple[str, str], str] = {}
         if found.references:
             self._follow(found.references, texts, [])
@@ -125,7 +127,9 @@ class Client:
                 continue
             if key in path or len(texts) + len(path) >= _MOST_REFERENCES:
                 raise UnusableSchema(f"its references form a circle, or are more than {_MOST_REFERENCES}")
-            found = _read_schema(self._get(f"/subjects/{_segment(each.subject)}/versions/{_segment(key[1])}"))
+            found = self._read(
+                _read_schema, f"/subjects/{_segment(each.subject)}/versions/{_segment(key[1])}"
+            )
             if found.references:
                 self._follow(found.references, texts, [*path, key])
             texts[key] = found.text
@@ -137,7 +141,7 @@ class Client:
         answer, content = self._answer(place)
         kind = answer.headers.get("X-Registry-ArtifactType") or _kind_of(content)
         texts: dict[tuple[str, str], str] = {}
-        references = _read_references(self._get(f"{place}/references") or b"[]")
+        references = self._read(_read_references, f"{place}/references")
         if references:
             self._follow_artifacts(references, texts, [])
         return Registered(kind.upper(), content.decode(), tuple(texts.values()))
@@ -155,12 +159,22 @@ class Client:
             group, artifact, version = map(_segment, parts)
             place = f"/groups/{group}/artifacts/{artifact}/versions/{version}"
             content = self._get(place if "/v2" in self._url else f"{place}/content")
-            further = _read_references(self._get(f"{place}/references") or b"[]")
+            further = self._read(_read_references, f"{place}/references")
             if further:
                 self._follow_artifacts(further, texts, [*path, key])
             texts[key] = content.decode()
 
     # ---- HTTP
+
+    def _read(self, read: Callable[[bytes], Answer], path: str) -> Answer:
+        """A proxy's page for logging in is no answer about a schema."""
+        content = self._get(path)
+        try:
+            return read(content)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RegistryUnavailable(
+                f"{self._url} answers what is no answer of the API of {self._settings.api}: {error}"
+            ) from None
 
     def _get(self, path: str) -> bytes:
         return self._answer(path)[1]
@@ -218,7 +232,9 @@ def _kind_of(content: bytes) -> str:
     """Apicurio tells it in a header in some versions alone."""
     try:
         found: Any = msgspec.json.decode(content)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if content.lstrip().startswith(b"<"):
+            raise RegistryUnavailable("the registry answers with a page, not with a schema") from None
         return "PROTOBUF"
     if isinstance(found, dict) and ("properties" in found or "$schema" in found or "oneOf" in found):
         return "JSON"
