@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from avro_records import AvroWriter
@@ -109,3 +111,30 @@ def compare(stream: str, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPat
         assert of_avro.log_position(again) == of_json.log_position(record)
     assert sum(min(count, most) for count in met.values()) > 40
     assert of_avro._latest or stream not in WITH_SCHEMAS, "no row was read by code for its schema"
+
+
+def test_broken_bytes_are_decoded_or_refused(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_format, "_MESSAGES_BEFORE_CODE", 1)
+    random, writer = Random(7), AvroWriter(registry)
+    of_avro = reader(registry, DebeziumSettings())
+    whole = [record for stream in WITH_SCHEMAS for record in records(stream) if record.value_]
+    refused = 0
+    for record in random.sample(whole, 80):
+        again = writer.record(record)
+        read(of_avro, again)
+        for _ in range(20):
+            value = bytearray(again.value_ or b"")
+            for _ in range(random.randint(1, 3)):
+                value[random.randrange(5, len(value))] = random.randrange(256)
+            end = random.choice((len(value), random.randrange(6, len(value))))
+            broken = replace(again, value_=bytes(value[:end]))
+            try:
+                of_avro.explain(broken)
+                of_avro.decode(broken, [])
+            except UndecodableRecord:  # nothing else
+                refused += 1
+            of_avro.log_position(broken)
+            of_avro.learn(broken)
+    assert 200 < refused < 1_600

@@ -13,7 +13,7 @@ from worker.formats.debezium.postgres.unchanged_toast import AVRO_MARK, lacks_va
 from worker.formats.debezium.routes import DebeziumRoute
 from worker.formats.debezium.rows import RowShape
 from worker.formats.debezium.source import REFUSALS, Source, log_position
-from worker.formats.interface import LogPosition, Record, Route
+from worker.formats.interface import LogPosition, Record, Route, UndecodableRecord
 from worker.formats.row_struct import Shapes
 from worker.formats.schema_registry.avro.envelopes import AvroEnvelope, Placed, RowsReader
 from worker.formats.schema_registry.avro.values import READ_ERRORS
@@ -130,10 +130,19 @@ class DebeziumWithRegistry(Debezium):
         return placed.source.ts_ms if placed.source.ts_ms is not None else placed.ts_ms
 
     def log_position(self, record: Record) -> LogPosition | None:
-        placed = self._placed(record)
-        if placed is None:
-            return super().log_position(record)
+        try:
+            placed = self._placed(record)
+            if placed is None:
+                return super().log_position(record)
+        except UndecodableRecord:  # its router tells what is wrong with it
+            return None
         return LogPosition(placed.source.name, log_position(placed.source), placed.op == "t")
+
+    def learn(self, record: Record) -> None:
+        try:
+            super().learn(record)
+        except UndecodableRecord:  # likewise
+            return
 
     # ---- changes
 
