@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections import defaultdict
 from typing import Any
 
 import pytest
 from building import Scripted, assignment, chunk, configuration, record, seen, unit, work
+from canal_packets import packet, row, rows
 from processing import Stage
 from structlog.testing import capture_logs
 
 from handlers import Change
 from worker.fetching.barrier_tables import further_units
 from worker.fetching.routing import Router, UndecodableHalt
+from worker.formats.canal.format import Canal
 from worker.formats.decoding import LARGE, SMALL, decoded_size, one_by_one
 from worker.formats.interface import Record, UndecodableRecord
 from worker.observing.metrics import Metrics
@@ -95,6 +99,23 @@ def test_a_record_that_would_take_too_much_when_it_is_decoded_is_refused() -> No
     assert place == 1
     assert told.startswith("decoded it would take about 64 MiB, and a record may take 64 MiB")
     assert made.decode(lambda _record, _fault: False, SMALL * 2) is None
+
+
+def test_a_packet_that_would_take_too_much_when_it_is_decoded_is_refused() -> None:
+    tracemalloc.start()
+    for columns in (1, 20):
+        of_row = row({f"c{number}": "7" for number in range(columns)}, types=defaultdict(lambda: "bigint"))
+        value = packet(rows("orders", *[of_row] * (20_000 // columns)))
+        changes: list[Change] = []
+        before = tracemalloc.get_traced_memory()[0]
+        Canal().decode(record(0, value=value), changes)
+        taken = tracemalloc.get_traced_memory()[0] - before
+        assert taken / 2 <= decoded_size(value) <= 6 * taken
+    tracemalloc.stop()
+    made = work(
+        unit(), chunk(assignment(), [record(0, value=packet(*[rows("orders", *[of_row] * 900)] * 20))])
+    )
+    assert made.decode(lambda _record, _fault: False, 1 << 20) is not None
 
 
 def test_a_large_record_of_usual_rows_is_decoded() -> None:

@@ -69,7 +69,7 @@ def test_what_a_format_should_not_raise_gives_the_record_back_too(monkeypatch: p
     def broken(*_: object) -> None:
         raise AssertionError("x")
 
-    monkeypatch.setattr(canal_format, "_changes", broken)
+    monkeypatch.setattr(canal_format, "changes_of", broken)
     deleted = message(type="DELETE")
     assert format_.decode_many("shop.orders", iter([message(), deleted]), changes, []) is deleted
     assert len(changes) == 1

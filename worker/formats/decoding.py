@@ -41,6 +41,8 @@ SMALL = 64 << 20
 
 # What a JSON text becomes in Python: an object is a dict and maybe a change, each comma another value.
 _OBJECT, _VALUE = 300, 100
+# A packet of Canal has a tag before the name of each column, whose row may have no other.
+_COLUMN, _NAME_TAG, _PACKET = 350, b"\x1a", (b"\x08", b"\x10", b"\x18")
 _MOST_GROWTH = (_OBJECT + _VALUE) // len("{},") + 1
 LARGE = SMALL // _MOST_GROWTH
 """Bytes of a record from which it is worth a look."""
@@ -111,6 +113,8 @@ def one_by_one(
 
 def decoded_size(value: bytes) -> int:
     """About how many bytes the record's changes will take, from its commas and braces alone: 1 ms a MiB."""
+    if value.startswith(_PACKET):
+        return len(value) + _COLUMN * value.count(_NAME_TAG)
     return len(value) + _OBJECT * value.count(b"{") + _VALUE * value.count(b",")
 
 
