@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from integration.source import canal_insert
 from integration.stage import Stage
 
 TABLES = ("t0", "t1")
-ROWS = 1500
 
 
 def keyless(table: str, seqs: range) -> bytes:
@@ -51,11 +51,12 @@ def test_each_change_is_there_once(
     stage: Stage, tmp_path: Path, entry: dict[str, str], seqs: Callable[[Path, str], Counter[int]]
 ) -> None:
     handler = {key: value.format(folder=tmp_path) for key, value in entry.items()}
-    source = stage.source()
-    for start in range(0, ROWS, 3):
+    source, sent = stage.source(), count()
+
+    def send() -> None:
+        first = 3 * next(sent)
         for table in TABLES:
-            source.send(keyless(table, range(start, start + 3)), key=table.encode())
-    source.flush()
+            source.send(keyless(table, range(first, first + 3)), key=table.encode())
 
     def worker(name: str) -> WorkerProcess:
         # Commits are rare, so that much comes again.
@@ -67,16 +68,17 @@ def test_each_change_is_there_once(
         return sum(int(one.table(f"shop.{table}").get("finished_records", 0)) for table in TABLES)
 
     first = worker("one")
-    for least in (100, 200):
-        first.start()
-        eventually(lambda least=least: finished(first) > least, every=0.01)  # type: ignore[misc]
-        first.kill9()
+    with source.going_on(send, every=0.005):
+        for _ in range(2):
+            first.start()
+            eventually(lambda: finished(first) > 60, within=60, every=0.01)
+            first.kill9()
     # Another folder: it knows nothing but what Kafka and the target hold.
     second = worker("one")
-    second.config["checkpoint"]["directory"] = str(tmp_path / "another")
-    second.config["checkpoint"]["interval"] = "200ms"
+    second.config["checkpoint"] = {"interval": "200ms", "directory": str(tmp_path / "another")}
     second.start()
     stage.wait_committed_to_the_end()
     assert second.sigterm() == 0
+    rows = 3 * next(sent)
     for table in TABLES:
-        assert seqs(tmp_path, table) == Counter(range(ROWS))
+        assert seqs(tmp_path, table) == Counter(range(rows))
