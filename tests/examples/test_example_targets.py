@@ -28,6 +28,7 @@ from servers.redis_node import RedisNode
 from spark_sessions import LIGHT_JAVA
 from topic_messages import messages
 
+from handlers.sql.target.engine import check_url
 from worker.local.broker import Broker
 from worker.local.broker_settings import free_port
 
@@ -91,7 +92,7 @@ def test_sql_duckdb(run_example: RunExample) -> None:
     run.stop()
 
     tables = {table: f"replica.{table}" for table in ROWS}
-    url = f"duckdb+binlane:///{run.folder}/replica.duckdb"
+    url = check_url(f"duckdb:///{run.folder}/replica.duckdb").render_as_string()
 
     assert look(url, tables, "replica.shop.orders", "replica.crm.contacts") == (ROWS, Decimal("1900.40"), 18)
 
