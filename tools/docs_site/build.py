@@ -42,8 +42,11 @@ def build(root: Path, folder: Path) -> int:
 
 
 def _generate(work: Path) -> None:
+    zensical = Path(sys.executable).parent / "zensical"
+    if not zensical.exists():
+        raise SiteError(f"there is no {zensical}: make setup installs it")
     done = subprocess.run(
-        [Path(sys.executable).parent / "zensical", "build", "--strict"],
+        [zensical, "build", "--strict"],
         cwd=work,
         capture_output=True,
         text=True,
