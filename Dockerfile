@@ -21,7 +21,7 @@ ENV PATH=/opt/binlane/bin:$PATH \
 FROM base AS build
 WORKDIR /src
 RUN python -m venv /opt/binlane
-# The client of Spark Connect is among them, for `spark.remote`.
+# The client of Spark Connect is among them, for `spark.remote`, and OpenTelemetry's packages, for `tracing`.
 COPY image-hashed.txt ./
 RUN pip install --no-cache-dir --require-hashes --no-deps --requirement image-hashed.txt
 COPY pyproject.toml README.md LICENSE ./

@@ -16,7 +16,7 @@ compile() {
 } >constraints-hashed.txt
 {
     echo "# Made by tools/hash_constraints.sh from constraints.txt: what the image runs and is built with."
-    printf 'hatchling\n' | compile --extra connect pyproject.toml -
+    printf 'hatchling\n' | compile --extra connect --extra otel pyproject.toml -
 } >image-hashed.txt
 {
     echo "# Made by tools/hash_constraints.sh: what make dist writes the SBOM with."
