@@ -65,7 +65,7 @@ class LogEnd:
         is_other = shape != self.shape
         most = self._work.options.merge.max_waiting
         is_free = self._is_sure and not is_other and not partial
-        if is_free and self._may_share() and self.tail.takes(rows, shape):
+        if is_free and self.tail.takes(rows, shape) and self._may_share():
             if self.tail.is_full:
                 self.flush()
             self.tail.put(rows, marks)
