@@ -1,7 +1,7 @@
 #!/bin/sh
-# Writes constraints-hashed.txt, image-hashed.txt and sbom-hashed.txt anew, after constraints.txt has changed: the
-# same versions, for any Python from 3.11 on, with the SHA-256 of each file that the registry has of them. Needs uv:
-# pip install uv
+# Writes constraints-hashed.txt, image-hashed.txt, slim-hashed.txt and sbom-hashed.txt anew, after constraints.txt has
+# changed: the same versions, for any Python from 3.11 on, with the SHA-256 of each file that the registry has of them.
+# Needs uv: pip install uv
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -16,8 +16,12 @@ compile() {
 } >constraints-hashed.txt
 {
     echo "# Made by tools/hash_constraints.sh from constraints.txt: what the image runs and is built with."
-    printf 'hatchling\n' | compile --extra connect --extra otel pyproject.toml -
+    printf 'hatchling\n' | compile --extra connect --extra otel --extra spark pyproject.toml -
 } >image-hashed.txt
+{
+    echo "# Made by tools/hash_constraints.sh from constraints.txt: what the image without Spark runs and is built with."
+    printf 'hatchling\n' | compile --extra otel pyproject.toml -
+} >slim-hashed.txt
 {
     echo "# Made by tools/hash_constraints.sh: what make dist writes the SBOM with."
     printf 'cyclonedx-bom>=7.5,<8\n' | compile -

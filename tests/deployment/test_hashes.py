@@ -33,8 +33,15 @@ def test_the_image_has_packages_of_the_same_list() -> None:
     assert "pytest" not in pinned("image-hashed.txt")
 
 
+def test_the_image_without_spark_has_packages_of_the_same_list_and_none_of_sparks() -> None:
+    slim = pinned("slim-hashed.txt")
+    assert slim.items() <= pinned("image-hashed.txt").items()
+    assert {"confluent-kafka", "sqlalchemy", "opentelemetry-sdk", "hatchling"} <= slim.keys()
+    assert not {"pyspark", "pyarrow", "obstore", "pandas", "numpy", "grpcio"} & slim.keys()
+
+
 def test_no_package_is_without_a_hash() -> None:
-    for file in ("constraints-hashed.txt", "image-hashed.txt", "sbom-hashed.txt"):
+    for file in ("constraints-hashed.txt", "image-hashed.txt", "slim-hashed.txt", "sbom-hashed.txt"):
         for package in packages(file):
             first, *hashes = package.split(" \\\n")
             assert re.match(r"[\w.-]+==\S+", first), first

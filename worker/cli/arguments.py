@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["AsJson", "Config", "Patterns", "call", "time_of"]
+__all__ = ["AsJson", "Config", "Patterns", "WithoutSpark", "call", "time_of"]
 
 # Whether the file can be read is told like every other fault of it: by `load`, in one line.
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration file (YAML).")]
@@ -20,18 +20,42 @@ Patterns = Annotated[
     typer.Argument(metavar="[PATTERN]...", help="Only these: globs on database.table, or /expressions/."),
 ]
 
+_OF_SPARK = ("pyspark", "pyarrow", "obstore")
+
+
+class WithoutSpark(Exception):
+    """The command needs the packages of the extra `spark`."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(
+            f"{command} needs Spark, which is not installed: pip install '.[spark]' in binlane's folder"
+        )
+
+    def format_message(self) -> str:
+        """As the command line's own errors have it."""
+        return str(self)
+
 
 def call(command: str, *arguments: Any, **options: Any) -> int | None:
-    """Call `module:function` of `worker.commands`."""
+    """Call `module:function` of `worker.commands`. Raises WithoutSpark where it needs what is not there."""
     module, _, function = command.partition(":")
+    try:
+        found = _imported(module, function)
+        code: int | None = found(*arguments, **options)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _OF_SPARK:
+            raise
+        raise WithoutSpark(module) from None
+    return code
+
+
+def _imported(module: str, function: str) -> Any:
     # What is imported stays: to look through it for garbage again and again is a twentieth of a start.
     gc.disable()
     try:
-        found = getattr(import_module(f"worker.commands.{module}"), function)
+        return getattr(import_module(f"worker.commands.{module}"), function)
     finally:
         gc.enable()
-    code: int | None = found(*arguments, **options)
-    return code
 
 
 def time_of(text: str, option: str = "--time") -> datetime:

@@ -141,7 +141,9 @@ def spark_jars_folder() -> Path:
     """pyspark's own `jars/`. Raises JarsError when pyspark is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarsError("pyspark is not installed, and the Ivy inside it resolves jars: pip install pyspark")
+        raise JarsError(
+            "pyspark, whose Ivy fetches jars, is missing: pip install '.[spark]' in binlane's folder"
+        )
     return Path(spec.origin).parent / "jars"
 
 
