@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -32,14 +32,16 @@ from handlers.spark.locations import Locations
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.segments import SegmentLog
-from handlers.spark.log.stores.interface import Entry, FilesError
+from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.shape import Shape
 from handlers.spark.section import SparkSection
 
 __all__ = ["Fault", "Killed", "Lake", "Worker", "row"]
 
-Fault = Literal["die before", "die after", "lose answer", "refuse", "freeze before", "freeze after"]
+Fault = Literal[
+    "die before", "die after", "lose answer", "refuse", "arrive late", "freeze before", "freeze after"
+]
 _TYPES = {"id": "int", "name": "varchar(20)"}
 
 
@@ -91,6 +93,7 @@ class StoreOfOne:
         self.fault: Fault | None = None
         self.left = 0
         """Requests until the fault."""
+        self._late: list[Callable[[], object]] = []
 
     def list(self, folder: str) -> Sequence[Entry]:
         return self._asked(lambda: self._files.list(folder))
@@ -125,6 +128,9 @@ class StoreOfOne:
         fault = self.fault if self.left == 0 else None
         if fault == "refuse":
             raise FilesError("cannot reach the store")
+        if fault == "arrive late":
+            self._late.append(do)
+            raise FilesError("the store has not answered in time")
         if fault == "die before":
             self.die()
         if fault == "freeze before":
@@ -137,6 +143,13 @@ class StoreOfOne:
         if fault == "lose answer":
             raise FilesError("the connection was reset")
         return answer
+
+    def arrive(self) -> None:
+        """What was given up comes to the store now."""
+        late, self._late = self._late, []
+        for do in late:
+            with suppress(AlreadyThere, FileNotFoundError):
+                do()
 
     def die(self) -> None:
         self.is_dead = True

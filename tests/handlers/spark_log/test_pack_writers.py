@@ -14,7 +14,7 @@ from handlers import Change, PartialFailure
 _TABLES = ("orders", "items")
 _CHANGES = 24
 _FAULTS: tuple[Fault, ...] = (
-    *("die before", "die after", "lose answer", "refuse"),
+    *("die before", "die after", "lose answer", "refuse", "arrive late", "arrive late"),
     *("freeze before", "freeze after", "freeze before", "freeze after"),
 )
 
@@ -48,6 +48,9 @@ class _Run:
     def step(self) -> None:
         random = self.random
         alive = [each for each in self.members if not each.is_busy and not each.worker.is_dead]
+        for member in self.members:
+            if random.random() < 0.1:
+                member.worker.files.arrive()
         for table in _TABLES:
             if self.owner[table].worker.is_dead or random.random() < 0.03:
                 self.give(table)
@@ -127,6 +130,8 @@ class _Run:
     def finish(self) -> None:
         """All are dead; one takes what is left, and brings all in."""
         last = Worker(self.lake)
+        for member in self.members:
+            member.worker.files.arrive()
         for table, changes in self.source.items():
             for begin in range(self.committed[table], len(changes), 5):
                 last.take_and_put(table, *changes[begin : begin + 5])

@@ -42,7 +42,7 @@ class SharedTail:
         self._mode = mode
         self._after = 0  # the segment that all below is about
         self._stream: str | None = None
-        # Whether the log may have got another segment: a put whose answer was lost may be there.
+        # A put's answer was lost: until there is a next segment, be it late, nothing is added behind this.
         self._is_unsure = False
         self._pieces: list[Pending | Found] = []
         self._marks: Marks | None = None
@@ -169,8 +169,7 @@ class SharedTail:
         stream, writer = self._log.stream, self._packs.writer
         is_known = stream is not None and stream == self._stream and self._after == self._log.last
         if is_known and writer is not None and stream is not None and writer.is_open(stream):
-            self._is_unsure = False
-            return
+            return  # and a put whose answer was lost may still arrive
         self._begin()
         if stream is None:
             self._is_unsure = False

@@ -1,0 +1,37 @@
+"""Packs whose end nobody foresaw: what is acknowledged stays, and nobody waits for what does not come."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from pack_lab import Lake, Worker, row
+
+from handlers import Batch, Change
+from handlers.asking_again import AskAgain
+
+
+@pytest.fixture
+def lake() -> Lake:
+    return Lake("changelog")
+
+
+def _began(worker: Worker) -> None:
+    """One change in a segment, and one behind it in a pack."""
+    worker.take_and_put("orders", row(0, 1))
+    worker.take_and_put("orders", row(1, 1))
+
+
+def test_nothing_is_added_behind_a_segment_whose_next_may_still_arrive(lake: Lake) -> None:
+    worker = Worker(lake)
+    _began(worker)
+    sink = worker.sink("orders")
+    worker.files.fault, worker.files.left = "arrive late", 1
+    with suppress(Exception):
+        sink.merge()
+    sink.let_go()  # the partition leaves, and comes back
+    worker.take_and_put("orders", row(2, 1))
+    worker.files.arrive()
+    worker.take_and_put("orders", row(3, 1))
+    sink.merge()
+    assert lake.offsets["orders"] == [0, 1, 2, 3]
