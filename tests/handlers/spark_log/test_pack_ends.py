@@ -35,3 +35,17 @@ def test_nothing_is_added_behind_a_segment_whose_next_may_still_arrive(lake: Lak
     worker.take_and_put("orders", row(3, 1))
     sink.merge()
     assert lake.offsets["orders"] == [0, 1, 2, 3]
+
+
+def test_what_is_in_packs_is_merged_though_the_last_one_failed_and_nobody_asks_for_its_batch(
+    lake: Lake,
+) -> None:
+    worker = Worker(lake)
+    _began(worker)
+    worker.take("orders", [row(2, 1)])  # and then its table halts: another of its handlers cannot go on
+    worker.files.fault, worker.files.left = "refuse", 1
+    worker.put()
+    sink = worker.sink("orders")
+    sink.merge()
+    assert lake.offsets["orders"] == [0, 1]
+    assert not sink.waiting.rows, "it would be due again at once, for ever"

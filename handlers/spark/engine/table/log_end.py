@@ -109,8 +109,12 @@ class LogEnd:
     def bring_in(self) -> None:
         """The same, unless another worker may have the table: then the next batch looks what is there. Raises
         what the file system raises."""
-        if self.is_loaded and not self.tail.is_lost:
-            self._if_not_taken(self.flush)
+        if self.is_loaded:
+            self._if_not_taken(self._flush_what_is_there)
+
+    def _flush_what_is_there(self) -> None:
+        self.load_once()  # the last pack may not have been put, and no batch come that asks for it again
+        self.flush()
 
     def show_on(self) -> None:
         """`show`, unless another worker writes this log, too. Raises what the file system raises."""
