@@ -49,3 +49,19 @@ def test_what_is_in_packs_is_merged_though_the_last_one_failed_and_nobody_asks_f
     sink.merge()
     assert lake.offsets["orders"] == [0, 1]
     assert not sink.waiting.rows, "it would be due again at once, for ever"
+
+
+def test_who_finds_its_pack_removed_looks_whether_another_worker_has_brought_it_in(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("handlers.spark.engine.pack_writer._IN_MEMORY", 0)
+    idle, other = Worker(lake), Worker(lake)
+    _began(idle)
+    idle.take_and_put("items", row(0, 1))
+    idle.take("items", [row(1, 1)])
+    other.sink("orders").load()
+    other.tidy("orders")
+    idle.put()  # and finds that its stream is over
+    idle.take_and_put("orders", row(2, 1))
+    idle.sink("orders").merge()
+    assert lake.offsets["orders"] == [0, 1, 2]

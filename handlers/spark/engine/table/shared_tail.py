@@ -216,7 +216,8 @@ class SharedTail:
         try:
             return read_piece(self._packs.files, path, *where)
         except FileNotFoundError:
-            if isinstance(held, Pending):
+            # Another worker may have brought it into the log.
+            if isinstance(held, Pending) and not self._log.has_grown():
                 raise BrokenLog(missing(path)) from None
-            self._packs.streams.forget(self._stream)  # another worker may have brought it into the log
+            self._packs.streams.forget(self._stream)
             raise SegmentTaken(self._log.folder) from None
