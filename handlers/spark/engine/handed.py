@@ -9,13 +9,14 @@ from handlers.spark.engine.pack_writer import Ticket
 __all__ = ["Handed"]
 
 _Place = tuple[str, int, int, int]
+_Whose = tuple[_Place, _Place, int, dict[str, str]]
 
 
 class Handed:
     """Of one table, or of each of its shards, one batch at a time. Each is asked about by one thread."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int | None, tuple[tuple[_Place, _Place, int], Ticket]] = {}
+        self._waiting: dict[int | None, tuple[_Whose, Ticket]] = {}
 
     def is_durable(self, batch: Batch) -> bool:
         """Whether it was handed over, and is durable. Raises AskAgain: it was, and nobody knows yet."""
@@ -34,8 +35,10 @@ class Handed:
         raise AskAgain(ticket.wait())
 
 
-def _whose(batch: Batch) -> tuple[_Place, _Place, int]:
-    return _place(batch.changes[0]), _place(batch.changes[-1]), len(batch.changes)
+def _whose(batch: Batch) -> _Whose:
+    """With the topics' ids: one that was made anew has the same places."""
+    changes = batch.changes
+    return _place(changes[0]), _place(changes[-1]), len(changes), dict(batch.topic_ids)
 
 
 def _place(change: Change) -> _Place:

@@ -65,3 +65,22 @@ def test_who_finds_its_pack_removed_looks_whether_another_worker_has_brought_it_
     idle.take_and_put("orders", row(2, 1))
     idle.sink("orders").merge()
     assert lake.offsets["orders"] == [0, 1, 2]
+
+
+def test_a_batch_of_a_topic_that_was_made_anew_is_not_taken_for_the_one_that_had_its_offsets(
+    lake: Lake,
+) -> None:
+    worker = Worker(lake)
+
+    def batch(change: Change, topic_id: str) -> Batch:
+        return Batch("shop.orders", [change], database="shop", name="orders", topic_ids={"cdc": topic_id})
+
+    sink = worker.sink("orders")
+    sink.take(batch(row(5, 1), "former"))
+    with pytest.raises(AskAgain):
+        sink.take(batch(row(6, 1), "former"))
+    worker.put()  # and nobody asks: the partition has left
+    with pytest.raises(AskAgain):
+        sink.take(batch(row(6, 2), "new"))
+    sink.merge()
+    assert lake.offsets["orders"] == [5, 6, 6]
