@@ -84,3 +84,23 @@ def test_a_batch_of_a_topic_that_was_made_anew_is_not_taken_for_the_one_that_had
         sink.take(batch(row(6, 2), "new"))
     sink.merge()
     assert lake.offsets["orders"] == [5, 6, 6]
+
+
+def test_what_was_read_of_a_stream_is_forgotten_with_it_though_others_brought_in_its_last_rows(
+    lake: Lake,
+) -> None:
+    last = Worker(lake)
+    for first in (0, 3):
+        before = Worker(lake)
+        for table in ("orders", "items"):
+            for offset in range(first, first + 3):
+                before.take_and_put(table, row(offset, 1))
+        last.sink("orders").load()
+        last.tidy("orders")
+    other = Worker(lake)
+    other.sink("items").load()
+    other.tidy("items")
+    assert any(last.packs.streams._ended.values())
+    last.remove()
+    last.remove()
+    assert not last.packs.streams._ended

@@ -106,7 +106,10 @@ class Streams:
                 continue
             folder = PackFolder(self._files, self._logs, stream)
             found = folder.found()
-            if not found or found[max(found)].modified_ms + _ABANDONED_MS > now_ms:
+            if not found:
+                self._forget_removed(stream)
+                continue
+            if found[max(found)].modified_ms + _ABANDONED_MS > now_ms:
                 continue
             self._look_at(stream, has_gone_on)
 
@@ -128,7 +131,12 @@ class Streams:
             logs = read_stream(self._files, self._logs, stream)
         if all(seen.get(log) == pieces[0][1].after for log, pieces in logs.items()):
             self._remove(stream)
-            self._gone_on.pop(stream, None)
+            self._forget_removed(stream)
+
+    def _forget_removed(self, stream: str) -> None:
+        """Other workers have brought in what was known of it, too."""
+        self.forget(stream)
+        self._gone_on.pop(stream, None)
 
     def _end(self, stream: str) -> None:
         folder = PackFolder(self._files, self._logs, stream)
