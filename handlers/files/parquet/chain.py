@@ -172,12 +172,13 @@ def _broken(path: str) -> BrokenFile:
 
 
 def _hour(source_time_ms: int) -> str:
-    """In UTC.
+    """In UTC, such that a later one is the greater text.
 
-    >>> _hour(1_763_000_000_000)
-    '2025-11-13-02'
+    >>> _hour(1_763_000_000_000), _hour(-60_000_000_000_000)
+    ('2025-11-13-02', '0068-09-03-13')
     """
     try:
-        return f"{datetime.fromtimestamp(source_time_ms // 1000, UTC):%Y-%m-%d-%H}"
+        moment = datetime.fromtimestamp(source_time_ms // 1000, UTC)
+        return f"{moment.date().isoformat()}-{moment.hour:02d}"  # %Y has no zeros before a year on Linux
     except (ValueError, OverflowError):
         return "1970-01-01-00"

@@ -244,6 +244,20 @@ def test_what_is_passed_over_is_counted(lake: Lake) -> None:
     assert counted["binlane_handler_passed_over_total"] == 2
 
 
+def test_a_change_of_long_ago_is_found_again(lake: Lake) -> None:
+    """A year of fewer than four digits."""
+    batch = orders(0, 4, time_ms=-60_000_000_000_000)
+    with lake.handler() as handler:
+        handler.handle(part(batch, 0, 2))
+        handler.handle(orders(2, 2))
+    with lake.handler() as after_a_restart:
+        after_a_restart.handle(part(batch, 0, 2))
+        after_a_restart.handle(orders(2, 4))
+    assert lake.places() == numbers((0, 6))
+    hours = ["0068-09-03-13", "2025-11-13-12", "2025-11-13-12"]
+    assert [name.split("/")[1] for name in lake.names()] == [f"hour={hour}" for hour in hours]
+
+
 # ---- object stores
 
 
