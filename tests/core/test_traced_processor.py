@@ -19,6 +19,7 @@ from row_building import row_unit, rows
 from servers.otlp_collector import Collector, SpanSeen, traceparent
 
 from handlers import Batch, StopWorker
+from handlers.asking_again import AskAgain
 from offsets.types import Checkpoint
 from worker.configuration import TracingRule
 from worker.observing.metrics import Metrics
@@ -173,6 +174,21 @@ def test_a_failed_attempt_is_an_error_of_the_batch_and_an_event_of_the_record_wi
         ("exception", 2),
     ]
     assert b"hunter22" not in b"".join(request.body for request in collector.received)
+
+
+def test_a_batch_that_is_to_be_asked_for_again_has_failed_nowhere(
+    traced: Callable[..., Tracing], collector: Collector
+) -> None:
+    tracing = traced()
+    stage = Stage()
+    table = unit("orders", Scripted(raising(AskAgain(0.001), times=2)), retry=NOW)
+    offer(stage, table, [0])
+    stage.run(table)
+    commit(stage, tracing)
+    told(collector, tracing)
+    calls = collector.spans("handle h0")
+    assert len(calls) == 4  # three of the batch's, and the record's own
+    assert [(each.error, each.events) for each in calls] == [(None, [])] * 4
 
 
 def test_what_was_not_chosen_is_not_told_but_records_whose_producers_chose_them(

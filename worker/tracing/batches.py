@@ -12,6 +12,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
 
 from handlers import Batch
+from handlers.asking_again import AskAgain
 from worker.tracing.attributes import Attributes, of_batch, of_commit
 from worker.tracing.parents import headers_of, told
 from worker.tracing.records import Attempt, Fault, Place, RecordTrace
@@ -110,6 +111,8 @@ class BatchTrace:
         fault = None
         try:
             yield
+        except AskAgain:  # nothing has failed
+            raise
         except BaseException as error:
             fault = self._fault(error)
             raise
