@@ -8,6 +8,7 @@ import uuid
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import count
 
 from handlers.logs import get_logger
 from handlers.spark.engine.background import Background
@@ -23,6 +24,8 @@ _IN_MEMORY = 32 * 2**20
 """Bytes of pieces that are kept, to be brought into their logs without being read again."""
 _REMOVE_EVERY = 60.0
 """Seconds."""
+_LOOK_THROUGH_EVERY = 60
+"""Times of those."""
 _SOON = 0.05
 """Seconds until a pack that takes longer than the one before is asked for again."""
 
@@ -73,7 +76,8 @@ class _Pack:
 
 
 class PackWriter(Background):
-    """One thread, `spark-packs`, from `start` to `end`. Any thread may call any method.
+    """One thread, `spark-packs`, from `start` to `end`, and `spark-packs-old` for what no batch waits for.
+    Any thread may call any method.
 
     A stream ends when a put fails, for whatever reason: what was put, if it was, is found as what another
     worker has left is found, and what follows goes into a new stream.
@@ -95,7 +99,7 @@ class PackWriter(Background):
         self._logs = logs
         self._every = every
         self._clock = clock
-        self._look_through = look_through
+        self._old = _Old(self.remove, look_through)
         self._changed = threading.Condition()  # guards all below
         self._stream: str | None = None
         self._number = 0  # of the last pack that was put
@@ -226,35 +230,54 @@ class PackWriter(Background):
         self._kept.clear()
         self._kept_bytes = 0
 
+    def start(self) -> None:
+        super().start()
+        self._old.start()
+
     def end(self) -> None:
         super().end()
+        self._old.end()
         with self._changed:
             self._changed.notify()
 
+    def ended(self, within: float) -> bool:
+        until = time.monotonic() + within
+        return super().ended(within) and self._old.ended(max(0.0, until - time.monotonic()))
+
     def _run(self) -> None:
-        remove_at = look_at = self._clock() + _REMOVE_EVERY
         while not self._stopped.is_set():
-            self._await_turn(remove_at)
+            self._await_turn()
             self.put()
-            if (now := self._clock()) >= remove_at:
-                remove_at = now + _REMOVE_EVERY
-                self._try("remove", self.remove)
-            if now >= look_at:
-                look_at = now + 60 * _REMOVE_EVERY
-                self._try("look_through", self._look_through)
         self.put()  # its batches are not asked for again, and need not be done again
 
-    def _await_turn(self, until: float) -> None:
-        """Until a pack is to be put, or `until` (by the clock)."""
+    def _await_turn(self) -> None:
+        """Until a pack is to be put."""
         with self._changed:
             while not self._stopped.is_set():
-                now = self._clock()
-                due = until
+                left = None
                 if self._pack is not None:
-                    due = now if self._pack.bytes >= _MOST_BYTES else self._began + self._every
-                if due <= now:
-                    return
-                self._changed.wait(due - now)
+                    left = self._began + self._every - self._clock()
+                    if left <= 0 or self._pack.bytes >= _MOST_BYTES:
+                        return
+                self._changed.wait(left)
+
+
+class _Old(Background):
+    """Removes packs that nobody needs any more: that may take long, and packs are put meanwhile."""
+
+    def __init__(self, remove: Callable[[], None], look_through: Callable[[], None]) -> None:
+        """`remove`: of this worker's stream; `look_through`: the streams of others."""
+        super().__init__("spark-packs-old")
+        self._remove = remove
+        self._look_through = look_through
+
+    def _run(self) -> None:
+        for turn in count():
+            if self._stopped.wait(_REMOVE_EVERY):
+                return
+            self._try("remove", self._remove)
+            if turn % _LOOK_THROUGH_EVERY == 0:
+                self._try("look_through", self._look_through)
 
     def _try(self, what: str, do: Callable[[], None]) -> None:
         try:

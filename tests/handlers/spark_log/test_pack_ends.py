@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from contextlib import suppress
 
 import pytest
@@ -9,6 +11,7 @@ from pack_lab import Lake, Worker, row
 
 from handlers import Batch, Change
 from handlers.asking_again import AskAgain
+from handlers.spark.engine.pack_writer import PackWriter
 
 
 @pytest.fixture
@@ -104,3 +107,29 @@ def test_what_was_read_of_a_stream_is_forgotten_with_it_though_others_brought_in
     last.remove()
     last.remove()
     assert not last.packs.streams._ended
+
+
+def test_packs_are_put_while_old_ones_are_looked_through(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("handlers.spark.engine.pack_writer._REMOVE_EVERY", 0.01)
+    looks, goes_on = threading.Event(), threading.Event()
+
+    def look_through() -> None:
+        looks.set()
+        goes_on.wait(10)
+
+    worker = Worker(lake)
+    worker.packs.writer = writer = PackWriter(
+        worker.world.files, worker.packs.logs, every=0.01, look_through=look_through
+    )
+    writer.start()
+    try:
+        assert worker.take("orders", [row(0, 1)])
+        assert looks.wait(10)
+        end = time.monotonic() + 5
+        while not worker.take("orders", [row(1, 1)]):
+            assert time.monotonic() < end, "a batch waits"
+            time.sleep(0.01)
+    finally:
+        goes_on.set()
+        writer.end()
+        assert writer.ended(10)
