@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from handlers.api import Batch, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.change_json import line
 from handlers.files.options import FilesOptions
-from handlers.files.table_file import TableFile, recover, safe_name
+from handlers.files.table_file import TableFile, check_writable, recover, safe_name
 from handlers.logs import get_logger
 from handlers.options.templates import place_of
 
@@ -122,11 +121,7 @@ class FilesHandler(Handler):
         if self._parquet is not None:
             self._parquet.check(context)
             return
-        directory = (context.folder / self._options.directory).absolute()
-        existing = next(path for path in (directory, *directory.parents) if path.exists())
-        with tempfile.TemporaryFile(dir=existing) as file:
-            file.write(b"\n")
-            file.flush()
+        check_writable(context.folder / self._options.directory)
 
     def _file_of(self, batch: Batch) -> TableFile:
         key = (batch.database, batch.name)

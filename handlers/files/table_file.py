@@ -11,12 +11,13 @@ import fcntl
 import gzip
 import os
 import re
+import tempfile
 import zlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 
-__all__ = ["TableFile", "recover", "safe_name"]
+__all__ = ["TableFile", "check_writable", "recover", "safe_name"]
 
 # Beside / and %: what readers of folders treat apart (globs, Hive's `column=value`, Hadoop's colon), and
 # control characters. Other scripts stay as they are: percent-encoded, a name of 64 characters would be too
@@ -40,6 +41,15 @@ def safe_name(name: str) -> str:
         else character
         for place, character in enumerate(name)
     )
+
+
+def check_writable(directory: Path) -> None:
+    """Write there, or to where it would be made, leaving nothing behind. Raises OSError."""
+    directory = directory.absolute()
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    with tempfile.TemporaryFile(dir=existing) as file:
+        file.write(b"\n")
+        file.flush()
 
 
 class TableFile:

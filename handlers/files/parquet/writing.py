@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from handlers.api import Batch, Change, HandlerContext, Rejected, TargetUnavailable
 from handlers.files.parquet.chain import Chain, Source, encoded, find, sources_below
-from handlers.files.table_file import safe_name
+from handlers.files.table_file import check_writable, safe_name
 from handlers.logs import get_logger
 from handlers.progress.marks import WHOLE, Partition, Place, beyond
 from handlers.progress.passing_over import PassingOver
 from handlers.progress.topic_ids import KnownIds, of_former
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError, scheme_of
-from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.log.stores.local import LocalFiles, plain_path
 from handlers.spark.rows.pieces import AlonePiece, Piece, pieces, shape_of_log
 from handlers.spark.rows.shape import Shape
 
@@ -65,6 +65,8 @@ class ParquetFiles:
         """Put a hidden file, and remove it. Raises FilesError, or OSError."""
         directory, files = _store(self._directory, context.folder)
         files.prove(directory)
+        if isinstance(files, LocalFiles):  # which has nothing to prove
+            check_writable(plain_path(directory))
 
     def release(self, partitions: Collection[Partition]) -> None:
         """Another worker goes on with their files."""

@@ -12,7 +12,7 @@ import pytest
 from parquet_lab import HOUR_MS, NOON_MS, Lake, orders
 from pydantic import ValidationError
 
-from handlers import Rejected
+from handlers import HandlerContext, Rejected
 from handlers.files.handler import FilesHandler
 from handlers.testing import make_batch
 
@@ -125,3 +125,12 @@ def test_check_leaves_nothing_behind(lake: Lake, tmp_path: Path) -> None:
     with lake.handler():
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_check_finds_a_directory_that_could_be_made_and_refuses_one_that_is_a_file(tmp_path: Path) -> None:
+    context = HandlerContext(worker="w", handler="files", folder=tmp_path)
+    FilesHandler(directory="raw/deep", format="parquet").check(context)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "raw").write_text("")
+    with pytest.raises(OSError, match="raw"):
+        FilesHandler(directory="raw", format="parquet").check(context)
