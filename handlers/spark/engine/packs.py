@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from handlers.spark.engine.pack_writer import PackWriter
@@ -17,11 +17,19 @@ __all__ = ["Packs"]
 class Packs:
     """Any thread may call any method."""
 
-    def __init__(self, files: Files, logs: str, *, every: float) -> None:
+    def __init__(
+        self,
+        files: Files,
+        logs: str,
+        *,
+        every: float,
+        partitions: Callable[[], frozenset[tuple[str, int]]] = frozenset,
+    ) -> None:
         """`logs`: the folder of all logs; `every`: seconds between two packs; 0: this worker puts none, and
-        reads what others have put."""
+        reads what others have put. `partitions`: this worker's, now."""
         self.files = files
         self.logs = logs
+        self.partitions = partitions
         self.streams = Streams(files, logs)
         self.writer: PackWriter | None = None
         if every:

@@ -67,7 +67,7 @@ class Tables:
             spark=spark,
             locations=locations,
             files=files,
-            packs=Packs(files, locations.logs, every=_every(options, context)),
+            packs=Packs(files, locations.logs, every=_every(options, context), partitions=self.partitions),
             applier=applier_for(options),
             without_spark=WithoutSpark(options, files, makes_tables=not has_table_defaults(spark.section)),
             overrides={name: override(text) for name, text in options.columns.items()},

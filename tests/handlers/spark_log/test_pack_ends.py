@@ -6,6 +6,7 @@ import threading
 import time
 from contextlib import suppress
 
+import msgspec
 import pytest
 from pack_lab import Lake, Worker, row
 
@@ -133,3 +134,19 @@ def test_packs_are_put_while_old_ones_are_looked_through(lake: Lake, monkeypatch
         goes_on.set()
         writer.end()
         assert writer.ended(10)
+
+
+def test_two_workers_that_both_have_rows_of_a_table_do_not_go_on_ending_each_others_streams(
+    lake: Lake,
+) -> None:
+    workers = (Worker(lake), Worker(lake))
+    for offset in range(8):
+        for partition, worker in enumerate(workers):
+            change = msgspec.structs.replace(row(offset, 1), partition=partition)
+            worker.take_and_put("orders", change)
+            worker.take_and_put(f"of_{partition}", change)
+    streams = lake.files.list("/lake/_binlane/_shared")
+    assert len(streams) <= 4
+    workers[0].sink("orders").load()
+    workers[0].sink("orders").merge()
+    assert len(lake.offsets["orders"]) == 16

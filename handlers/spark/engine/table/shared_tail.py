@@ -49,6 +49,9 @@ class SharedTail:
         self._rows = self._bytes = 0
         self._first_put = self._last_put = 0.0
         self._schema: tuple[pa.Schema, bytes] | None = None
+        self._is_left = False
+        # This worker's partitions when it was seen that another one writes the log, too; None: it was not.
+        self._beside_others: frozenset[tuple[str, int]] | None = None
 
     @property
     def marks(self) -> Marks:
@@ -90,6 +93,8 @@ class SharedTail:
     def stream_for(self, shape: Shape) -> str | None:
         """The stream that the next segment, of rows of this shape, is to name; None: none."""
         writer = self._packs.writer
+        if self._beside_others is not None and self._beside_others == self._packs.partitions():
+            return None  # each would end the other's stream at each batch, for all its tables
         is_for_it = self._mode == "changelog" or (self._mode == "replica" and are_plain(shape))
         return writer.stream() if writer is not None and is_for_it else None
 
@@ -163,6 +168,10 @@ class SharedTail:
         if len(pending) < len(before):
             self._packs.through(stream, self._log.folder)
 
+    def let_go(self) -> None:
+        """Another worker serves the log from now on."""
+        self._is_left = True
+
     def load(self) -> None:
         """The log was loaded: find what is behind its last segment. Raises SegmentTaken, BrokenLog, and what
         the store raises."""
@@ -170,6 +179,9 @@ class SharedTail:
         is_known = stream is not None and stream == self._stream and self._after == self._log.last
         if is_known and writer is not None and stream is not None and writer.is_open(stream):
             return  # and a put whose answer was lost may still arrive
+        if self._after not in (0, self._log.last) and not self._is_left and not self._is_unsure:
+            self._beside_others = self._packs.partitions()
+        self._is_left = False
         self._begin()
         if stream is None:
             self._is_unsure = False

@@ -161,6 +161,7 @@ class TableSink:
         """Another worker serves the log from now on: forget what waits, until a batch comes again."""
         with self._taking:
             self._end.is_loaded = False
+            self._end.tail.let_go()
             self._merges.let_go()
 
     def ended(self) -> None:
