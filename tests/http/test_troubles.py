@@ -103,6 +103,22 @@ def test_tables_that_wait_for_a_target_are_one_trouble_of_the_target() -> None:
     assert trouble.commands == ["binlane check shop.yaml --connect"]
 
 
+def test_of_a_schema_registry_the_partitions_wait_and_not_the_tables_of_others() -> None:
+    down = [TargetStatus(handler="__schema_registry__", up=False, error="refused", down_seconds=90.0)]
+    status = calm()
+    partitions = [
+        msgspec.structs.replace(status.partitions[0], paused=True, paused_by="schema_registry"),
+        *status.partitions[1:],
+    ]
+    table = halted(halted=False, error="the disk is full")
+    status = with_table(table, partitions=partitions, targets=down)
+    registry, blocked = troubles(status, "shop.yaml")
+    assert (blocked.table, blocked.error) == (table.table, "the disk is full")
+    name = f"{partitions[0].topic}[{partitions[0].partition}]"
+    assert registry.what == f"The schema registry is down for 90 s: {name} waits"
+    assert "tables" not in registry.do
+
+
 def test_the_worst_comes_first_and_the_headline_counts_the_others() -> None:
     status = with_table(
         halted(),

@@ -151,19 +151,19 @@ def _of_tables(status: WorkerStatus, config: str, worker: str) -> Iterator[Troub
     down = [target for target in status.targets if not target.up]
     for target in down:
         name = _NAMES.get(target.handler, f"Target {target.handler}")
+        waits, what = [each.table for each in waiting], "tables"
+        if target.handler == _SCHEMAS:
+            what = "partitions"
+            waits = [_name(each) for each in status.partitions if each.paused_by == "schema_registry"]
         yield Trouble(
             level="bad",
             what=f"{name} is down for {duration(target.down_seconds)}"
-            + (
-                f": {_names([each.table for each in waiting])} wait{'s' if len(waiting) == 1 else ''}"
-                if waiting
-                else ""
-            ),
+            + (f": {_names(waits, what)} wait{'s' if len(waits) == 1 else ''}" if waits else ""),
             error=target.error,
-            do="Bring it back; its tables go on by themselves.",
+            do="Bring it back; what waits for it goes on by itself.",
             commands=[f"binlane check {shlex.quote(config)} --connect"],
         )
-    if waiting and not down:
+    if waiting and all(target.handler == _SCHEMAS for target in down):
         yield Trouble(
             level="bad",
             what=f"{_these(waiting)} blocked",
@@ -279,10 +279,10 @@ def _these(tables: list[TableStatus]) -> str:
     return f"{_names([table.table for table in tables])} {'is' if len(tables) == 1 else 'are'}"
 
 
-def _names(names: list[str]) -> str:
+def _names(names: list[str], what: str = "tables") -> str:
     if len(names) <= _NAMED:
         return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-    return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1:,} more tables"
+    return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1:,} more {what}"
 
 
 def _plural(number: int, word: str) -> str:
