@@ -97,6 +97,7 @@ def test_a_line_that_is_no_record_is_a_fault_with_its_place(check: Any, line: st
     result = check(line)
     assert isinstance(result.exception, ConfigurationError)
     assert told in str(result.exception)
+    assert str(result.exception).count("sample.jsonl") == 1
 
 
 def test_records_that_a_tool_wrote_are_shown_as_they_were_captured(check: Any) -> None:

@@ -76,7 +76,7 @@ def test_a_name_that_no_table_of_the_sample_has_is_told_with_the_nearest(tmp_pat
     result = check(tmp_path, {"columns": {"exclude": ["emial"]}, "filter": "stat = 'x'"}, canal())
     assert result.return_value == 1
     assert "tables[0].columns: no table of the sample has a column emial; nearest: email" in result.stderr
-    assert "tables[0].filter: no table of the sample has a column stat" in result.stderr
+    assert "tables[0].filter: no table of the sample has a column stat; nearest: state" in result.stderr
 
 
 def test_a_record_that_the_rules_refuse_is_told(tmp_path: Path) -> None:

@@ -120,6 +120,12 @@ def test_what_cannot_be_compared_is_told_without_the_values(text: str, row: dict
     assert "secret" not in str(fault.value)
 
 
+@pytest.mark.parametrize(("text", "row"), [("a LIKE 1", {"a": "x"}), ("a LIKE 'x'", {"a": 1})])
+def test_like_tells_the_side_that_is_no_text(text: str, row: dict[str, Any]) -> None:
+    with pytest.raises(FilterFault, match="LIKE compares texts, not a number"):
+        taken(text, row)
+
+
 @given(value=st.text("ab%_\\", max_size=8), pattern=st.text("ab%_", max_size=6))
 def test_like_is_as_in_sql(value: str, pattern: str) -> None:
     with sqlite3.connect(":memory:") as database:

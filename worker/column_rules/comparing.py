@@ -90,7 +90,8 @@ def like(value: Any, pattern: Any) -> bool | None:
     if value is None or pattern is None:
         return None
     if not isinstance(value, str) or not isinstance(pattern, str):
-        raise FilterFault(f"filter: LIKE compares texts, not {_kind(value)}")
+        other = pattern if isinstance(value, str) else value
+        raise FilterFault(f"filter: LIKE compares texts, not {_kind(other)}")
     parts = _parts(pattern)
     at = place = 0
     star, resumed = -1, 0

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from handlers import Change
+from handlers.options.faults import nearest
 from worker.column_rules.plan import ColumnPlans, RuleFault
 from worker.configuration import Configuration, TableRule
 from worker.observing.visible_text import visible
@@ -80,7 +81,9 @@ class Review:
                 yield f"tables[{number}].columns: no table of the sample has a column {name}{hint}"
             filter_ = rule.row_rules.filter
             for name in () if filter_ is None else filter_.missing_of(columns):
-                yield f"tables[{number}].filter: no table of the sample has a column {name}"
+                near = nearest(name, columns)
+                hint = f"; nearest: {near}" if near else ""
+                yield f"tables[{number}].filter: no table of the sample has a column {name}{hint}"
 
 
 def _rows(plans: ColumnPlans, columns: dict[str, str | None]) -> Iterator[tuple[str, str, str, str, str]]:

@@ -47,7 +47,8 @@ def show_samples(configuration: Configuration, file: Path, console: Console) -> 
     try:
         records = list(read_samples(file, _default_topic(configuration)))
     except SampleError as error:
-        raise ConfigurationError([Fault(str(file), str(error).removeprefix(f"{file}: "))]) from None
+        line, _, told = str(error).removeprefix(str(file)).partition(": ")  # of the file itself there is none
+        raise ConfigurationError([Fault(f"{file}{line}", told)]) from None
     results: Counter[str] = Counter()
     review = Review(configuration)
     for record in records:
