@@ -136,3 +136,18 @@ def test_a_local_warehouse_with_a_remote_spark_is_told(spark: dict[str, str], to
 def test_a_configuration_for_one_worker_says_so(demand: dict[str, Any]) -> None:
     [sentence] = found(**demand)
     assert "run one worker at any moment (in Kubernetes replicas: 1 and the strategy Recreate" in sentence
+
+
+def test_a_comparison_with_null_and_a_column_of_no_mark_are_told() -> None:
+    rule = {"match": "*", "handlers": [{"type": "log"}]}
+    filters = {"a = NULL OR b <> NULL": ["a = NULL", "b <> NULL"], "a IS NULL AND b IN (1, NULL)": []}
+    for text, told in filters.items():
+        assert found(tables=[{**rule, "filter": text}]) == [
+            f"tables[0].filter: {each} is true for no row, as in SQL; write IS NULL or IS NOT NULL"
+            for each in told
+        ]
+    [sentence] = found(tables=[{**rule, "deleted_column": "gone_at"}])
+    assert sentence.startswith(
+        "tables[0].deleted_column (gone_at) is for deletes: mark, and deletes is apply"
+    )
+    assert found(tables=[{**rule, "deletes": "mark", "deleted_column": "gone_at"}]) == []

@@ -41,6 +41,15 @@ class Filter:
         self.columns = tuple(dict.fromkeys(columns))
         """Of the source, as the text writes them."""
 
+    @property
+    def with_null(self) -> list[str]:
+        """Its comparisons with NULL, such as `a = NULL`: they are true for no row."""
+        return [
+            node.sql()
+            for node in self._tree.walk()
+            if _kind(node) in _COMPARED and "Null" in (_kind(node.this), _kind(node.expression))
+        ]
+
     def missing_of(self, columns: Iterable[str]) -> list[str]:
         """Those that a row with these columns has not."""
         there = {name.casefold() for name in columns}

@@ -25,6 +25,7 @@ def doubts(configuration: Configuration) -> Iterator[str]:
         yield from _twins(number, rule)
         yield from _unfilled(number, rule, configuration)
         yield from _in_dead_letters(number, rule, configuration)
+        yield from _without_effect(number, rule)
     yield from _unused_sections(configuration)
     yield from doubtful_locations(configuration)
     yield from _unreachable_warehouse(configuration)
@@ -99,6 +100,20 @@ def _in_dead_letters(number: int, rule: TableRule, configuration: Configuration)
             f"tables[{number}] ({rule.match}) keeps columns or rows back, and its dead letters hold the "
             f"source's records, with all of them: let only those read {letters.topic} who may read the "
             "source's topics, or set on_failure and on_undecodable to halt or skip"
+        )
+
+
+def _without_effect(number: int, rule: TableRule) -> Iterator[str]:
+    filter_ = None if rule.row_rules is None else rule.row_rules.filter
+    for comparison in () if filter_ is None else filter_.with_null:
+        yield (
+            f"tables[{number}].filter: {comparison} is true for no row, as in SQL; write IS NULL or "
+            "IS NOT NULL"
+        )
+    if "deleted_column" in rule.model_fields_set and rule.deletes != "mark":
+        yield (
+            f"tables[{number}].deleted_column ({rule.deleted_column}) is for deletes: mark, and deletes is "
+            f"{rule.deletes}: set it to mark, or take deleted_column out"
         )
 
 
