@@ -53,7 +53,10 @@ class FilesOptions(BaseModel):
                 raise ValueError(f"{key} is not for format: {self.format}; leave it out")
         scheme, is_uri, _ = self.directory.partition("://")
         if is_uri and self.format == "jsonl":
-            raise ValueError("lines are appended to files in a folder; an object store needs format: parquet")
+            raise ValueError(
+                "directory: lines are appended to files in a folder; an object store needs format: parquet"
+            )
         if is_uri and scheme not in _STORES:
-            raise ValueError(f"{scheme}:// is no store; allowed: a folder, {', '.join(_STORES)}")
+            stores = ", ".join(f"{store}://" for store in _STORES)
+            raise ValueError(f"directory: {scheme}:// is no store; allowed: a folder, {stores}")
         return self

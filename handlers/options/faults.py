@@ -94,20 +94,25 @@ def explain(errors: Iterable[ErrorDetails], model: type[BaseModel]) -> list[Expl
     return list(explained.values())
 
 
-def check_options(handler: type[Handler], options: Mapping[str, Any]) -> list[Explanation]:
+def check_options(
+    handler: type[Handler], options: Mapping[str, Any], *, of_file: bool = False
+) -> list[Explanation]:
     """What is wrong with a handler's options; nothing when they can be given to it.
 
-    Decided by `handler.options_model` where there is one, else by the signature of its `__init__`.
+    Decided by `handler.options_model` where there is one, else by the signature of its `__init__`. `of_file`:
+    they stand in a file, where durations and sizes have their unit.
     """
     if handler.options_model is None:
         return _check_signature(handler, options)
-    return check_model(handler.options_model, options)
+    return check_model(handler.options_model, options, of_file=of_file)
 
 
-def check_model(model: type[BaseModel], options: Mapping[str, Any]) -> list[Explanation]:
-    """What is wrong with options that `model` describes; nothing when it takes them."""
+def check_model(
+    model: type[BaseModel], options: Mapping[str, Any], *, of_file: bool = False
+) -> list[Explanation]:
+    """What is wrong with options that `model` describes; nothing when it takes them. `of_file`: as above."""
     try:
-        model.model_validate(dict(options))
+        model.model_validate(dict(options), context={"file": of_file})
     except ValidationError as error:
         return explain(error.errors(include_url=False), model)
     return []
@@ -116,6 +121,7 @@ def check_model(model: type[BaseModel], options: Mapping[str, Any]) -> list[Expl
 def _explain(error: ErrorDetails, model: type[BaseModel]) -> Explanation:
     kind = error["type"]
     path, owner, annotation = _locate(error["loc"], model)
+    path += error.get("ctx", {}).get("below", ())
     if kind == "missing":
         return Explanation(path, "missing", error.get("ctx", {}).get("when", ""))
     if kind in ("extra_forbidden", "invalid_key"):

@@ -43,7 +43,10 @@ def rule(keys: str, more: str = "") -> str:
         ("filter: SLEEP(9)", "allowed: a condition on the row; 'SLEEP(9)' is not taken as a condition"),
         ("filter: 1", "filter: found 1; allowed: a condition on the row, such as"),
         ("deletes: keep", 'deletes: found "keep"; allowed: apply, mark, ignore'),
-        ("columns: {mask: {a: hash}}", "hash needs a secret: set masking.secret"),
+        (
+            "columns: {mask: {a: hash}}",
+            'shop.yaml:8: tables[0].columns.mask.a: found "hash": hash needs a secret: set masking.secret',
+        ),
     ],
 )
 def test_a_fault_of_a_rule_is_told_in_one_line(faults: Faults, keys: str, line: str) -> None:

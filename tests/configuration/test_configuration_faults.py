@@ -305,7 +305,7 @@ def test_a_fault_of_the_kafka_section_is_told(faults: Faults, kafka: str, lines:
 def test_a_table_format_that_spark_has_no_runtime_for_is_refused(faults: Faults) -> None:
     [told] = faults("tables: [{match: '*', handlers: [{type: spark, mode: replica, format: iceberg}]}]")
     assert told == (
-        "shop.yaml:5: tables[0].handlers[0]: found a mapping: format iceberg is not available: Iceberg "
+        "shop.yaml:5: tables[0].handlers[0]: format iceberg is not available: Iceberg "
         "publishes no runtime for Spark 4.2 yet; allowed: delta, parquet"
     )
 
@@ -441,3 +441,31 @@ def test_a_rebalance_that_waits_less_long_than_the_group_is_taken(read: Load) ->
     properties = "  properties: {max.poll.interval.ms: 15001, session.timeout.ms: 6000}\n"
     assert read("revoke_timeout: 10s", kafka=KAFKA + properties).revoke_timeout == 10
     assert read("revoke_timeout: 294s").revoke_timeout == 294
+
+
+@pytest.mark.parametrize(
+    ("entry", "lines"),
+    [
+        (
+            "{type: files, directory: x, rotate_every: 600, rotate_bytes: 5}",
+            [
+                f"rotate_bytes: found 5; allowed: {SIZE}",
+                f"rotate_every: found 600; allowed: {DURATION}; nearest: 10m",
+            ],
+        ),
+        (
+            "{type: spark, mode: replica, shared_segments: 1, merge: {max_age: 10}}",
+            [
+                f"shared_segments: found 1; allowed: {DURATION}; nearest: 1s",
+                f"merge.max_age: found 10; allowed: {DURATION}; nearest: 10s",
+            ],
+        ),
+        (
+            "{type: sql, url: 'sqlite:///x', timeout: 5}",
+            [f"timeout: found 5; allowed: {DURATION}; nearest: 5s"],
+        ),
+    ],
+)
+def test_durations_and_sizes_of_handlers_have_units_too(faults: Faults, entry: str, lines: list[str]) -> None:
+    told = faults(f"tables: [{{match: '*', handlers: [{entry}]}}]")
+    assert sorted(told) == sorted(f"shop.yaml:5: tables[0].handlers[0].{line}" for line in lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
@@ -172,6 +172,11 @@ class ColumnRules(Section):
                     )
         _refuse_twice("rename and add give", [*self.rename.values(), *self.add])
         return self
+
+    @property
+    def unkeyed(self) -> Iterator[str]:
+        """The columns that are hashed with masking.secret, since their masks have none of their own."""
+        return (name for name, mask in self.mask.items() if mask.kind == "hash" and mask.secret is None)
 
     @property
     def named(self) -> list[str]:

@@ -125,12 +125,13 @@ class _Checker:
 
     def _section(self, name: str, section: dict[Any, Any]) -> None:
         self._mend(section_model(name), section, (name,))
-        self._explained(check_model(section_model(name), _texts(section)), (name,))
+        self._explained(check_model(section_model(name), _texts(section), of_file=True), (name,))
 
     def _options(self, handler: type[Handler], place: KeyPath, entry: dict[Any, Any], folder: Path) -> None:
         if handler.options_model is not None:
             self._mend(handler.options_model, entry, place)
-        self._explained(check_options(handler, _texts(entry, without=("type", "name"))), place)
+        options = _texts(entry, without=("type", "name"))
+        self._explained(check_options(handler, options, of_file=True), place)
         for name, arguments in handler.function_options.items():
             path, named = (*place, name), entry.get(name)
             if isinstance(named, str) and not self._has_fault(path):
@@ -210,7 +211,8 @@ class _Checker:
             if one.problem == "missing":
                 self._add(path, one.message)
             elif one.problem == "refused":
-                self._add(path, f"found {self._shown(path)}: {self._without_value(path, one.message)}")
+                found = "" if isinstance(self._value(path), Mapping) else f"found {self._shown(path)}: "
+                self._add(path, f"{found}{self._without_value(path, one.message)}")
             else:
                 found = f"found {self._shown(path)}" if one.problem == "value" else one.problem
                 self._add(path, found, one.allowed, one.nearest)

@@ -108,10 +108,14 @@ class Configuration(Section):
     def _complete_tables(self) -> Self:
         complete = []
         for number, table in enumerate(self.tables):
-            try:
-                ruled = table.ruled(self.masking.secret)
-            except ValueError as error:
-                raise ValueError(f"tables[{number}].columns.mask: {error}") from None
+            unkeyed = None if self.masking.secret else next(table.columns.unkeyed, None)
+            if unkeyed is not None:
+                raise PydanticCustomError(
+                    "unkeyed",
+                    "hash needs a secret: set masking.secret, or {hash: {secret: ...}}",
+                    {"below": ("tables", number, "columns", "mask", unkeyed)},
+                )
+            ruled = table.ruled(self.masking.secret)
             complete.append(ruled.model_copy(update={"batch": table.batch.over(self.batch)}))
         if any(table.row_rules is not None for table in complete):
             statements = StatementRules(partial(_row_rules_of, complete))
