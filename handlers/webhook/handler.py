@@ -94,14 +94,16 @@ class WebhookHandler(Handler):
     def _new_client(self, context: HandlerContext) -> httpx.Client:
         tls = self._options.tls
         trust = httpx.create_ssl_context(verify=tls.verify)
+        read = f"ca ({tls.ca})"
         try:
             if tls.ca is not None:
                 trust.load_verify_locations(context.folder / tls.ca)
             if tls.certificate is not None:
                 key = None if tls.key is None else context.folder / tls.key
+                read = f"certificate ({tls.certificate})" + ("" if key is None else f" with key ({tls.key})")
                 trust.load_cert_chain(context.folder / tls.certificate, key)
         except (OSError, ssl.SSLError) as error:
-            raise OSError(f"tls: a certificate cannot be read: {error}") from None
+            raise OSError(f"tls: a certificate cannot be read: {read}: {error}") from None
         return httpx.Client(
             timeout=self._options.timeout,
             verify=trust,

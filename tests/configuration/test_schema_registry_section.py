@@ -77,4 +77,4 @@ def test_it_is_reached_and_what_keeps_it_from_that_is_told_without_a_secret(tmp_
 def test_a_certificate_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     text = "format: debezium\nschema_registry: {url: 'https://127.0.0.1:1', tls: {ca: missing.pem}}"
     [answer] = reach_registry(load(written(tmp_path, text)))
-    assert "schema_registry.tls: a certificate cannot be read" in str(answer.error)
+    assert "schema_registry.tls: a certificate cannot be read: ca (missing.pem): " in str(answer.error)

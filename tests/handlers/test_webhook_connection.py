@@ -82,7 +82,8 @@ def test_a_service_may_ask_who_we_are(certificate: Path) -> None:
 @pytest.mark.parametrize("tls", [{"ca": "missing.pem"}, {"ca": "key.pem"}, {"certificate": "missing.pem"}])
 def test_a_certificate_that_cannot_be_read_is_told(certificate: Path, tls: dict[str, object]) -> None:
     handler = WebhookHandler(url="https://127.0.0.1:1/", tls=tls)
-    with pytest.raises(OSError, match="tls: a certificate cannot be read"):
+    [(key, file)] = tls.items()
+    with pytest.raises(OSError, match=rf"tls: a certificate cannot be read: {key} \({file}\): "):
         handler.open(context(certificate))
 
 

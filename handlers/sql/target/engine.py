@@ -50,7 +50,7 @@ def check_url(text: str) -> sa.URL:
     if backend == "duckdb" and url.query:
         raise ValueError("a DuckDB URL takes no settings, only the file's name")
     if backend == "duckdb" and importlib.util.find_spec("duckdb") is None:
-        raise ValueError("DuckDB needs the package duckdb (the extra `duckdb` of binlane)")
+        raise ValueError("DuckDB needs the package duckdb: pip install '.[duckdb]' in binlane's folder")
     if backend not in _FILES and not url.database and backend not in ("mysql", "mariadb"):
         raise ValueError("the URL names no database")
     return url.set(drivername=chosen)

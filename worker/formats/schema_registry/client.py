@@ -249,11 +249,13 @@ def _segment(name: str) -> str:
 def _trust(settings: SchemaRegistrySettings, folder: Path) -> ssl.SSLContext:
     tls = settings.tls
     trust = httpx.create_ssl_context(verify=tls.verify)
+    read = f"ca ({tls.ca})"
     try:
         if tls.ca is not None:
             trust.load_verify_locations(folder / tls.ca)
         if tls.certificate is not None:
+            read = f"certificate ({tls.certificate})" + ("" if tls.key is None else f" with key ({tls.key})")
             trust.load_cert_chain(folder / tls.certificate, None if tls.key is None else folder / tls.key)
     except (OSError, ssl.SSLError) as error:
-        raise OSError(f"schema_registry.tls: a certificate cannot be read: {error}") from None
+        raise OSError(f"schema_registry.tls: a certificate cannot be read: {read}: {error}") from None
     return trust
