@@ -151,3 +151,11 @@ def test_a_comparison_with_null_and_a_column_of_no_mark_are_told() -> None:
         "tables[0].deleted_column (gone_at) is for deletes: mark, and deletes is apply"
     )
     assert found(tables=[{**rule, "deletes": "mark", "deleted_column": "gone_at"}]) == []
+
+
+@pytest.mark.parametrize(("mode", "told"), [("history", 1), ("replica", 0), ("changelog", 0)])
+def test_shared_segments_of_a_mode_that_has_none_are_told(mode: str, told: int) -> None:
+    handler = {**SPARK, "mode": mode, "shared_segments": "1s"}
+    sentences = found(tables=[{"match": "shop.*", "handlers": [handler]}])
+    assert len(sentences) == told
+    assert all("handlers[0].shared_segments: mode history puts nothing into" in each for each in sentences)

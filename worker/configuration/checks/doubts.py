@@ -115,6 +115,13 @@ def _without_effect(number: int, rule: TableRule) -> Iterator[str]:
             f"tables[{number}].deleted_column ({rule.deleted_column}) is for deletes: mark, and deletes is "
             f"{rule.deletes}: set it to mark, or take deleted_column out"
         )
+    for place, entry in enumerate(rule.handlers):
+        mode = entry.options.get("mode")
+        if entry.type == "spark" and "shared_segments" in entry.options and mode in ("history", "function"):
+            yield (
+                f"tables[{number}].handlers[{place}].shared_segments: mode {mode} puts nothing into shared "
+                "segments; take it out"
+            )
 
 
 def _unfilled(number: int, rule: TableRule, configuration: Configuration) -> Iterator[str]:
