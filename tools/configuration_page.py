@@ -116,7 +116,8 @@ def _type(value: dict[str, Any], below: dict[str, Any]) -> str:
 
 def _plain_type(value: dict[str, Any], below: dict[str, Any]) -> str:
     if "const" in value or "enum" in value:
-        return ", ".join(f"`{_written(each)}`" for each in value.get("enum", [value.get("const")]))
+        told = [f"`{_written(each)}`" for each in value.get("enum", [value.get("const")])]
+        return ", ".join(dict.fromkeys(told))  # "null" and null are written alike
     if value.get("pattern") in _PATTERNS:
         return _PATTERNS[value["pattern"]]
     kind = value.get("type", "text")
