@@ -231,3 +231,10 @@ def test_a_row_that_enters_the_filter_leaves_nothing_of_what_it_was(
     for values, state in ((first, old), (second, new)):
         if state != "paid":
             assert not any(value in left for value in values)
+
+
+def test_a_row_without_a_key_that_enters_the_filter_is_inserted() -> None:
+    """No target could find it by an update without its old row; sources without types send these, too."""
+    told = {"op": "update", "before": {"state": "draft", "age": 1}, "after": {"state": "paid", "age": 1}}
+    [change] = ruled(rule_of(filter="state = 'paid'"), changes_of(told, key=None))
+    assert (change.op, change.before, change.after) == ("insert", None, told["after"])

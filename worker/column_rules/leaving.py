@@ -63,8 +63,8 @@ class Leaving:
         if not change.key_columns and took is None:
             raise _untold(change)
         # Not known, or not all of it sent: an update makes the row where it is not there. The old row was
-        # perhaps none of those that the filter takes, and does not leave.
-        is_new = took is False and is_whole(change, row)
+        # perhaps none of those that the filter takes, and does not leave. Without a key rows are sent whole.
+        is_new = took is False and (not change.key_columns or is_whole(change, row))
         return msgspec.structs.replace(change, op="insert" if is_new else "update", before=None, after=row)
 
     def _takes(self, change: Change, row: Row) -> bool:
