@@ -92,6 +92,8 @@ def test_null_is_as_in_sql(text: str, a: int | None, b: int | None) -> None:
         (" OR ".join(["a = 1"] * 500), "parts|deep"),
         ("(" * 5000 + "a" + ")" * 5000, "deep|characters"),
         ("a = '" + "x" * 20_000 + "'", "characters"),
+        ("a = 1e", "'1e' is no number"),
+        ("a IN (1, -1e-99999)", "is no number"),
     ],
 )
 def test_what_is_no_condition_is_refused_with_what_can_be_written(text: str, what: str | None) -> None:

@@ -161,6 +161,11 @@ def _check(tree: Any, depth: int, *, is_condition: bool = True) -> None:
         raise FilterError(f"IS goes with NULL, TRUE and FALSE; {_ALLOWED}")
     if kind == "In" and not tree.expressions:
         raise FilterError(f"IN needs a list of values; {_ALLOWED}")
+    if kind == "Literal":
+        try:
+            _literal(tree)
+        except ArithmeticError:
+            raise FilterError(f"{tree.this[:60]!r} is no number; {_ALLOWED}") from None
     if kind in ("Column", "Literal", "Boolean", "Null"):
         return
     inner_is_condition = is_condition and kind in ("And", "Or", "Not", "Paren")
