@@ -10,6 +10,7 @@ import pytest
 from ruling import VECTOR
 
 from worker.column_rules.canonical import canonical
+from worker.column_rules.casts import cast_of
 from worker.column_rules.masks import mask_of
 from worker.column_rules.settings import MaskRule
 
@@ -70,3 +71,12 @@ def test_a_mask_says_what_its_column_is_then() -> None:
     assert mask_of(MaskRule(kind="partial", first=1, last=4), None).type == "varchar(8)"
     assert mask_of(MaskRule(kind="redact"), None).type == "varchar(3)"
     assert mask_of(MaskRule(kind="null"), None).type is None
+
+
+def test_different_bytes_are_different_texts() -> None:
+    """A key may be cast to text: a byte that is no text must not be written as other bytes are."""
+    text = cast_of("text")
+    assert text is not None
+    values = [b"\xff", b"\\xff", b"\\\xff", b"\\\\xff", b"a", "ü".encode()]
+    assert [text.convert(value) for value in values[-2:]] == ["a", "ü"]
+    assert len({text.convert(value) for value in values}) == len(values)

@@ -42,6 +42,8 @@ def cast_of(text: str) -> Cast | None:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, bytes):  # a backslash of its own must not look like a byte that is no text
+        return value.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
     return value if isinstance(value, str) else canonical(value).decode("utf-8", "backslashreplace")
 
 
