@@ -80,3 +80,11 @@ def test_different_bytes_are_different_texts() -> None:
     values = [b"\xff", b"\\xff", b"\\\xff", b"\\\\xff", b"a", "ü".encode()]
     assert [text.convert(value) for value in values[-2:]] == ["a", "ü"]
     assert len({text.convert(value) for value in values}) == len(values)
+
+
+@pytest.mark.parametrize("value", ["1e400", "-1e309", 10**400, Decimal("1e400"), "nan"])
+def test_what_is_beyond_a_double_cannot_be_cast_to_one(value: Any) -> None:
+    double = cast_of("double")
+    assert double is not None
+    with pytest.raises((ValueError, ArithmeticError)):
+        double.convert(value)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
+from math import isfinite
 from typing import Any, NamedTuple
 
 from handlers.decimals import bounded
@@ -79,7 +80,10 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
 
 
 def _double(value: Any) -> float:
-    return float(_number(value))
+    number = float(_number(value))
+    if not isfinite(number):
+        raise ValueError("beyond what a double holds")
+    return number
 
 
 _TRUTHS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
