@@ -59,6 +59,7 @@ class PostgresRows:
                     self._infinities(row, plain()[place] or {}, key)
             if op == "delete" and before is not None:
                 self._check_key(before, key)
+                before = self._told(before, key)
         kept = self._kept_if_null
         if kept and op == "update" and after is not None:
             after = {name: value for name, value in after.items() if value is not None or name not in kept}
@@ -93,6 +94,19 @@ class PostgresRows:
             "table REPLICA IDENTITY DEFAULT or FULL; if it has a row of this key, name it in "
             "debezium.zero_keys"
         )
+
+    def _told(self, row: Row, key: tuple[str, ...]) -> Row:
+        """A deleted row of which the log holds the key alone, with NULL for what it does not hold.
+
+        The connector fills columns that are NOT NULL with their defaults: who takes those for values would
+        find that a filter did not take the row, or write them into a row that is marked as deleted.
+        """
+        for column, value in row.items():
+            if column in key or self._is_filled(column, value):
+                continue
+            if value is not True or self._defaults:  # without schemas a default of true is not known
+                return row
+        return {column: value if column in key else None for column, value in row.items()}
 
     def is_zero(self, row: Row, key: tuple[str, ...]) -> bool:
         """Whether the row's key may be one that was not told."""
