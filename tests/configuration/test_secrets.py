@@ -156,6 +156,27 @@ def test_what_is_written_out_in_a_url_or_a_header_is_secret(read: Load) -> None:
     assert configuration.secrets.redact(text) == "cache:6379 shop *** *** *** Bearer"
 
 
+def test_a_column_may_have_a_secrets_name_and_what_is_done_to_it_is_none(read: Load) -> None:
+    configuration = read(
+        """
+        masking: {secret: "0123456789 abcdef"}
+        tables:
+          - match: '*'
+            columns:
+              mask: {password: hash, api_key: {hash: {secret: "fedcba 9876543210"}}}
+              cast: {auth_token: text}
+              rename: {auth_token: proof}
+            handlers: [{type: log}]
+        """,
+    )
+    text = "hash text proof 0123456789 abcdef fedcba 9876543210"
+    assert configuration.secrets.redact(text) == "hash text proof *** ***"
+    settings = {one.key: one.value for one in shown_settings(configuration)}
+    assert settings["tables[0].columns.cast.auth_token"] == "text"
+    assert settings["tables[0].columns.mask.password.kind"] == "hash"
+    assert settings["tables[0].columns.mask.api_key.secret"] == "***"
+
+
 @pytest.mark.parametrize(
     "value",
     [

@@ -8,7 +8,13 @@ from urllib.parse import unquote
 
 from worker.configuration.faults import KeyPath
 from worker.configuration.file.document import Document
-from worker.configuration.secrets import SHORTEST, is_secret_key, is_secret_place, passwords_in
+from worker.configuration.secrets import (
+    SHORTEST,
+    is_secret_key,
+    is_secret_place,
+    names_columns,
+    passwords_in,
+)
 
 __all__ = ["hidden_paths", "secret_texts"]
 
@@ -21,10 +27,10 @@ def secret_texts(document: Document) -> Iterator[str]:
     for path, replacement in document.replaced.items():
         if replacement.from_file or is_secret_place(path) or _is_free(path):
             yield from (value for value in replacement.values if value not in ("true", "false", "null"))
-    yield from _by_name(document.data, "")
+    yield from _by_name(document.data, ())
     match document.data.get("tracing"):
         case {"headers": dict(headers)}:
-            yield from _by_name(list(headers.values()), "authorization")
+            yield from _by_name(list(headers.values()), ("authorization",))
 
 
 def hidden_paths(document: Document) -> Iterator[KeyPath]:
@@ -44,14 +50,14 @@ def _is_free(path: KeyPath) -> bool:
     )
 
 
-def _by_name(data: Any, key: str) -> Iterator[str]:
+def _by_name(data: Any, path: KeyPath) -> Iterator[str]:
     if isinstance(data, Mapping):
         for name, value in data.items():
-            yield from _by_name(value, str(name))
+            yield from _by_name(value, (*path, str(name)))
     elif isinstance(data, list):
-        for value in data:
-            yield from _by_name(value, key)
-    elif is_secret_key(key) and isinstance(data, str | int) and not isinstance(data, bool):
+        for number, value in enumerate(data):
+            yield from _by_name(value, (*path, number))
+    elif isinstance(data, str | int) and not isinstance(data, bool) and _is_of_secret_key(path):
         yield str(data)
         # A kind of authorization before the secret: Bearer TOKEN.
         yield from str(data).split()[1:]
@@ -59,3 +65,9 @@ def _by_name(data: Any, key: str) -> Iterator[str]:
         for password in passwords_in(data):
             yield password
             yield unquote(password)
+
+
+def _is_of_secret_key(path: KeyPath) -> bool:
+    """Whether the last key of the path is a secret's; of a list, the key that has it."""
+    place = max((number for number, key in enumerate(path) if isinstance(key, str)), default=-1)
+    return place >= 0 and is_secret_key(str(path[place])) and not names_columns(path[:place])

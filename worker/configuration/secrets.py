@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote, quote_plus, unquote
 
-__all__ = ["MASK", "SHORTEST", "Secrets", "is_secret_key", "is_secret_place", "passwords_in"]
+__all__ = ["MASK", "SHORTEST", "Secrets", "is_secret_key", "is_secret_place", "names_columns", "passwords_in"]
 
 MASK = "***"
 
@@ -34,6 +34,8 @@ _BEFORE_KEY = frozenset(
     "api access account shared encryption signing master client hmac ssh functions subscription".split()  # noqa: SIM905
 )
 """Words that make a key a secret when they stand before the word "key"."""
+_OF_COLUMNS = ("rename", "mask", "cast", "add")
+"""Keys of a table's `columns` below which columns stand."""
 
 
 def is_secret_key(key: str) -> bool:
@@ -58,8 +60,21 @@ def is_secret_place(path: Sequence[object]) -> bool:
 
     >>> [is_secret_place(path) for path in (("http", "token"), ("tracing", "headers", "x-team"), ("name",))]
     [True, True, False]
+    >>> is_secret_place(("tables", 0, "columns", "mask", "password"))  # a column of that name
+    False
     """
+    if names_columns(path[:-1]):
+        return False
     return path[:2] == ("tracing", "headers") or any(is_secret_key(str(key)) for key in path[-1:])
+
+
+def names_columns(path: Sequence[object]) -> bool:
+    """Whether the keys there are names of columns, which may be `password` without a secret below.
+
+    >>> [names_columns(("tables", 0, "columns", key)) for key in ("mask", "include")]
+    [True, False]
+    """
+    return len(path) == 4 and (path[0], path[2]) == ("tables", "columns") and path[3] in _OF_COLUMNS
 
 
 # Up to the last @ before white space or the next URL: of one that is not escaped as it should be, too.

@@ -13,7 +13,13 @@ from pydantic import BaseModel
 from handlers.options.units import DURATION_PATTERN, SIZE_PATTERN, format_duration, format_size
 from worker.configuration.faults import KeyPath, key_path
 from worker.configuration.model import Configuration
-from worker.configuration.secrets import MASK, is_secret_key, is_secret_place, passwords_in
+from worker.configuration.secrets import (
+    MASK,
+    is_secret_key,
+    is_secret_place,
+    names_columns,
+    passwords_in,
+)
 from worker.configuration.table_rules import HandlerEntry
 
 __all__ = ["Setting", "shown_settings"]
@@ -99,7 +105,9 @@ def _patterns(model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
 def _value(configuration: Configuration, path: KeyPath, value: Any) -> str:
     if value is None:
         return "null"
-    keys = (str(key) for key in path if isinstance(key, str))
+    keys = (
+        str(key) for place, key in enumerate(path) if isinstance(key, str) and not names_columns(path[:place])
+    )
     if path in configuration.hidden or is_secret_place(path) or any(map(is_secret_key, keys)):
         return MASK
     if isinstance(value, list | tuple):
