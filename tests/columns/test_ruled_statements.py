@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from captured_statements import statements
-from ruling import SECRET, changes_of, configured, rule_of, ruled, statement
+from ruling import SECRET, changes_of, configured, hashed, rule_of, ruled, statement
 
 from handlers import Change
 from handlers.mysql.ddl import StatementError, parse
@@ -67,6 +67,14 @@ def left_of(sql: str, **rules: Any) -> str | None:
         (
             "ALTER TABLE users ADD age int DEFAULT 7",
             "ALTER TABLE `shop`.`users` ADD COLUMN `age` longtext DEFAULT '7'",
+        ),
+        (  # rows that are there hold 0 in the source, of which the text is not empty
+            "ALTER TABLE users ADD age int NOT NULL",
+            "ALTER TABLE `shop`.`users` ADD COLUMN `age` longtext NOT NULL DEFAULT '0'",
+        ),
+        (
+            "ALTER TABLE users ADD mail varchar(90) NOT NULL",
+            f"ALTER TABLE `shop`.`users` ADD COLUMN `email` varchar(64) DEFAULT '{hashed('')}'",
         ),
         (
             "ALTER TABLE users CHANGE name title varchar(50)",

@@ -134,7 +134,7 @@ def _of_columns(operation: Operation, rules: RowRules, time_ms: int) -> Iterator
             added = [Column(name, added.type) for name, added in plans.added.items()]
             yield CreateTable(table, (*(one for one in kept if one is not None), *added), plans.key(key))
         case AddColumn(column=column, after=after):
-            made = _definition(plans.treatment(column.name), column, rules, time_ms)
+            made = _definition(plans.treatment(column.name), column, rules, time_ms, fills=True)
             if made is not None:
                 _refuse_taken(made.name, rules)
                 yield replace(operation, column=made, after=_behind(after, rules))
@@ -188,8 +188,13 @@ def _behind(after: str | None, rules: RowRules) -> str | None:
     return None if treatment is None else treatment.to
 
 
-def _definition(treatment: Treatment | None, column: Column, rules: RowRules, time_ms: int) -> Column | None:
-    """The column as it leaves; None: it does not."""
+def _definition(
+    treatment: Treatment | None, column: Column, rules: RowRules, time_ms: int, *, fills: bool = False
+) -> Column | None:
+    """The column as it leaves; None: it does not.
+
+    `fills`: rows that are there get its default, and that of its type where it is NOT NULL and names none.
+    """
     if treatment is None:
         return None
     if treatment.mask is None and treatment.cast is None:
@@ -197,7 +202,7 @@ def _definition(treatment: Treatment | None, column: Column, rules: RowRules, ti
     form = treatment.form()
     assert form is not None  # it has a mask or a cast
     default = None
-    if column.default is not None and not column.numbered:
+    if not column.numbered and (column.default is not None or (fills and not column.nullable)):
         default = _default(form, column, time_ms)
     return Column(treatment.to, treatment.type_of(column.type), treatment.hides or column.nullable, default)
 
