@@ -13,6 +13,7 @@ from worker.formats.interface import Record, UndecodableRecord
 from worker.lanes.batch_cutting import rebind
 from worker.units.rows.spreading import spread
 from worker.units.table import Table
+from worker.units.table_book import TableBook
 from worker.units.unit import Shards, Unit
 from worker.units.work import Work
 
@@ -142,3 +143,18 @@ def test_a_statement_leaves_under_the_rules_too() -> None:
         assert made.decode(refuse) is None
         left += [change.sql for change in made.changes or ()]
     assert left == ["ALTER TABLE `shop`.`orders` ADD COLUMN `z` int"]
+
+
+def test_a_statement_goes_by_the_rules_after_a_reload_though_its_own_table_has_the_same() -> None:
+    handlers = [BoundHandler("h0", (Scripted(),))]
+    plain: dict[str, Any] = {"match": "*"}
+    book = TableBook(configuration({"match": "shop.users"}, plain, **SECRET), lambda _: handlers)
+    unit = book.meet("shop", "orders")
+    assert unit is not None
+    hides = {"match": "shop.users", "columns": {"exclude": ["ssn"]}}
+    assert book.adopt(configuration(hides, plain, **SECRET)) == []
+    fields = {"isDdl": True, "type": "ALTER", "data": None}
+    statement = record(0, sql="ALTER TABLE users ADD ssn int COMMENT 'secret'", **fields)
+    made = work(unit, chunk(assignment(), [statement], alone=True))
+    assert made.decode(refuse) is None
+    assert made.changes == ()

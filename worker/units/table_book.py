@@ -174,6 +174,8 @@ class TableBook:
                 same[pair] = rule.is_as(table.rule)
             if handlers != table.handlers or not same[pair]:
                 changed.append((unit, Table(table.database, table.name, rule, handlers, by_row=table.by_row)))
+            else:  # a statement in its records may name a table whose rules are others now
+                table.statement_rules = rule.statement_rules
         for unit in unmatched:
             self._forget(unit.table.database, unit.table.name, unit)
         self._unmatched = unmatched
