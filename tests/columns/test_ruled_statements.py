@@ -123,6 +123,13 @@ def _alike(one: str, other: str) -> bool:
     return sorted(one.removeprefix(head).split(", ")) == sorted(other.removeprefix(head).split(", "))
 
 
+def test_a_statement_may_spell_its_own_table_in_another_case() -> None:
+    """As on a server with lower_case_table_names: its rows go by the same rules."""
+    assert left_of("ALTER TABLE USERS ADD ssn char(9) DEFAULT 'secret'") is None
+    with pytest.raises(RuleFault, match="its values would leave as x"):
+        left_of("ALTER TABLE Shop.Users RENAME COLUMN ssn TO x")
+
+
 @pytest.mark.parametrize("name", ["ssn", "mail", "note", "MAIL"])
 def test_a_hidden_column_that_gets_a_name_without_a_rule_is_refused(name: str) -> None:
     with pytest.raises(RuleFault, match="its values would leave as other"):

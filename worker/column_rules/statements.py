@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from handlers import Change
 from handlers.mysql.ddl.operations import (
@@ -51,6 +52,7 @@ class StatementRules:
         from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
 
         own = self._rules_of(f"{database}.{table}")
+        of = partial(self._of, own=(TableName(database, table), own))
         try:
             operations = parse(change.sql or "", database)
         except StatementError:
@@ -60,10 +62,10 @@ class StatementRules:
                 "its DDL cannot be read, and so not be brought under the table's column rules; it is not "
                 "shown here"
             ) from None
-        involved = {self._of(name, database) for one in operations for name in _names(one)} - {None}
+        involved = {of(name, database) for one in operations for name in _names(one)} - {None}
         if own is None and not involved:
             return change
-        left = [kept for one in net(operations) for kept in self._kept(one, database, change.source_time_ms)]
+        left = [kept for one in net(operations) for kept in _kept(one, database, change.source_time_ms, of)]
         left.sort(key=lambda one: _CLAUSES.index(type(one)) if type(one) in _CLAUSES else -1)
         if not left:
             return None
@@ -91,24 +93,38 @@ class StatementRules:
             None,
         )
 
-    def _of(self, name: TableName, database: str) -> RowRules | None:
-        return self._rules_of(f"{name.database or database}.{name.table}")
+    def _of(
+        self, name: TableName, database: str, *, own: tuple[TableName, RowRules | None]
+    ) -> RowRules | None:
+        """`own`: the record's table, with its rules. Servers that do not tell case apart write a statement as
+        it was spelled, and their rows under one name."""
+        found = self._rules_of(f"{name.database or database}.{name.table}")
+        if found is None and f"{name.database or database}.{name.table}".casefold() == str(own[0]).casefold():
+            return own[1]
+        return found
 
-    def _kept(self, operation: Operation, database: str, time_ms: int) -> Iterator[Operation]:
-        rules = self._of(operation.table, database)
-        if isinstance(operation, CreateTable) and operation.like is not None:
-            # A copy has the columns of what it copies: under other rules, its first row makes it.
-            if rules is self._of(operation.like, database):
-                yield operation
-        elif rules is None or isinstance(operation, DropTable | RenameTable):
+
+def _kept(
+    operation: Operation,
+    database: str,
+    time_ms: int,
+    of: Callable[[TableName, str], RowRules | None],
+) -> Iterator[Operation]:
+    """What may leave of it. `of`: the rules of a table."""
+    rules = of(operation.table, database)
+    if isinstance(operation, CreateTable) and operation.like is not None:
+        # A copy has the columns of what it copies: under other rules, its first row makes it.
+        if rules is of(operation.like, database):
             yield operation
-        elif isinstance(operation, TruncateTable):
-            if rules.deletes == "mark":
-                raise RuleFault("TRUNCATE names no rows that could be marked (deletes: mark)")
-            if rules.deletes == "apply":
-                yield operation
-        else:
-            yield from _of_columns(operation, rules, time_ms)
+    elif rules is None or isinstance(operation, DropTable | RenameTable):
+        yield operation
+    elif isinstance(operation, TruncateTable):
+        if rules.deletes == "mark":
+            raise RuleFault("TRUNCATE names no rows that could be marked (deletes: mark)")
+        if rules.deletes == "apply":
+            yield operation
+    else:
+        yield from _of_columns(operation, rules, time_ms)
 
 
 def _told(operations: list[Operation]) -> tuple[list[Operation], set[RenameColumn]]:
