@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from ruling import SECRET, changes_of, hashed, rule_of, ruled
+from structlog.testing import capture_logs
 
 from handlers import Change
 from handlers.change_json import line
@@ -238,3 +240,24 @@ def test_a_row_without_a_key_that_enters_the_filter_is_inserted() -> None:
     told = {"op": "update", "before": {"state": "draft", "age": 1}, "after": {"state": "paid", "age": 1}}
     [change] = ruled(rule_of(filter="state = 'paid'"), changes_of(told, key=None))
     assert (change.op, change.before, change.after) == ("insert", None, told["after"])
+
+
+@pytest.mark.parametrize("is_typed", [True, False])
+def test_a_rule_of_a_column_that_the_table_has_not_is_told_once(is_typed: bool) -> None:
+    rule = rule_of(columns={"exclude": ["ssm", "note"]})
+    types = {"id": "int", "ssn": "int", "note": "text"}
+    more = {"types": types} if is_typed else {}
+    with capture_logs() as logs:
+        for _ in range(2):
+            ruled(rule, changes_of({"id": 1, "ssn": 2, "note": "x"}, **more))
+    told = [(one["column"], one["nearest"]) for one in logs if one["event"] == "column_rule_without_column"]
+    assert told == [("ssm", "ssn")]
+
+
+def test_a_rule_whose_column_goes_is_told_then() -> None:
+    rule = rule_of(columns={"exclude": ["ssn"]})
+    with capture_logs() as logs:
+        ruled(rule, changes_of({"id": 1, "ssn": 2}, types={"id": "int", "ssn": "int"}))
+        assert not logs
+        ruled(rule, changes_of({"id": 1, "ssn2": 2}, types={"id": "int", "ssn2": "int"}))
+    assert [one["column"] for one in logs] == ["ssn"]

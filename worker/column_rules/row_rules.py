@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from handlers import Change
@@ -44,7 +44,9 @@ class RowRules:
         self._leaving = None if filter_ is None else Leaving(filter_)
         self._has_columns = not columns.is_empty
         self._table = table
-        self._has_told = False
+        self._told: set[str] = set()
+        """Columns of the rules of which a warning says that the table has none."""
+        self._has_looked = False
         # By identity: sources share the mapping between changes, and what handlers are given is shared alike.
         self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
@@ -86,6 +88,14 @@ class RowRules:
         if not self._has_columns and self.deletes != "mark":
             return change if change.sql is None else _changed(change, change.op, before, after, key, types)
         plans = self.plans
+        if (
+            types is None
+            and self._table is not None
+            and not self._has_looked
+            and change.op in ("insert", "snapshot")
+        ):
+            self._has_looked = True
+            self._tell_unknown(after or ())
         if self._has_columns:
             if before is not None:
                 before = plans.form(tuple(before))(before)
@@ -150,14 +160,16 @@ class RowRules:
             made[self.deleted_column] = DELETED_TYPE
         if len(self._types) >= _MOST_TYPES:
             self._types.clear()
-        if self._table is not None and not self._has_told:
-            self._has_told = True
+        if self._table is not None:
             self._tell_unknown(types)
         # Of two threads that come at once both get the same.
         return self._types.setdefault(id(types), (types, made))[1]
 
-    def _tell_unknown(self, columns: Mapping[str, str]) -> None:
+    def _tell_unknown(self, columns: Iterable[str]) -> None:
         for name, near in self.plans.unknown(columns):
+            if name in self._told:
+                continue
+            self._told.add(name)
             log.warning(
                 "column_rule_without_column",
                 table=self._table,
