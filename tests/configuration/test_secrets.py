@@ -199,6 +199,19 @@ def test_a_fault_hides_the_password_of_a_url(faults: Faults, start: str) -> None
     assert f'found "{start}a:***@h/0"' in told
 
 
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("masking: hunter2-hunter2-hunter2", "masking"),
+        ("schema_registry: {url: 'http://h:1', basic_auth: 'shop:hunter2'}", "schema_registry.basic_auth"),
+    ],
+)
+def test_a_secret_in_the_place_of_its_section_is_not_told(faults: Faults, text: str, path: str) -> None:
+    (told,) = faults(text)
+    assert f"{path}: found ***; allowed: a mapping with the keys" in told
+    assert "hunter2" not in told
+
+
 def test_secret_values_are_known_to_the_configuration(read: Load, folder: Path) -> None:
     (folder / "key").write_text("from-a-file\n")
     configuration = read(

@@ -34,6 +34,8 @@ _BEFORE_KEY = frozenset(
     "api access account shared encryption signing master client hmac ssh functions subscription".split()  # noqa: SIM905
 )
 """Words that make a key a secret when they stand before the word "key"."""
+_OF_SECRETS = (("masking",), ("schema_registry", "basic_auth"))
+"""Mappings in whose place a secret is written by mistake."""
 _OF_COLUMNS = ("rename", "mask", "cast", "add")
 """Keys of a table's `columns` below which columns stand."""
 
@@ -65,6 +67,8 @@ def is_secret_place(path: Sequence[object]) -> bool:
     """
     if names_columns(path[:-1]):
         return False
+    if tuple(path) in _OF_SECRETS:
+        return True
     return path[:2] == ("tracing", "headers") or any(is_secret_key(str(key)) for key in path[-1:])
 
 
