@@ -246,7 +246,7 @@ def test_a_row_without_a_key_that_enters_the_filter_is_inserted() -> None:
 def test_a_rule_of_a_column_that_the_table_has_not_is_told_once(is_typed: bool) -> None:
     rule = rule_of(columns={"exclude": ["ssm", "note"]})
     types = {"id": "int", "ssn": "int", "note": "text"}
-    more = {"types": types} if is_typed else {}
+    more: dict[str, Any] = {"types": types} if is_typed else {}
     with capture_logs() as logs:
         for _ in range(2):
             ruled(rule, changes_of({"id": 1, "ssn": 2, "note": "x"}, **more))

@@ -153,7 +153,7 @@ def test_a_statement_goes_by_the_rules_after_a_reload_though_its_own_table_has_t
     assert unit is not None
     hides = {"match": "shop.users", "columns": {"exclude": ["ssn"]}}
     assert book.adopt(configuration(hides, plain, **SECRET)) == []
-    fields = {"isDdl": True, "type": "ALTER", "data": None}
+    fields: dict[str, Any] = {"isDdl": True, "type": "ALTER", "data": None}
     statement = record(0, sql="ALTER TABLE users ADD ssn int COMMENT 'secret'", **fields)
     made = work(unit, chunk(assignment(), [statement], alone=True))
     assert made.decode(refuse) is None
