@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from confluent_kafka import Message
@@ -95,6 +95,7 @@ class Router:
         if apart:
             offsets = list(dict.fromkeys(map(_offset, messages[:count])))
             passed = _without_parts(passed, parts)
+            parts = list(_with_each_offset_once(parts))
         if count:
             run = tracker.register(offsets if apart else offsets[:count])
             run_of = self._runs(assignment, run, parts, apart.difference(passed))
@@ -269,3 +270,15 @@ def _without_parts(passed: list[int], parts: Sequence[_Part]) -> list[int]:
     """Those that no table gets a piece of, each once."""
     kept = {offset for _, own, _ in parts for offset in map(_offset, own)}
     return [offset for offset in dict.fromkeys(passed) if offset not in kept]
+
+
+def _with_each_offset_once(parts: Iterable[_Part]) -> Iterator[_Part]:
+    """A table may get several pieces of one record, as a statement about another table was between them. What
+    a chunk holds is found by its offset, so that each of them is in another one."""
+    for unit, own, others in parts:
+        begin = 0
+        for place in range(1, len(own)):
+            if _offset(own[place]) == _offset(own[place - 1]):
+                yield unit, own[begin:place], others
+                begin = place
+        yield unit, own[begin:], others

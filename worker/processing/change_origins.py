@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from worker.formats.interface import Record
@@ -32,12 +34,6 @@ def record_origin(work: Work, number: int) -> str:
 def record_of(work: Work, place: int) -> tuple[Record, int, int]:
     """The record of the change at `place` of a decoded batch, how many records of the batch come before it,
     and the change's row."""
-    change = (work.changes or ())[place]
-    for count, (_, message) in enumerate(work.messages()):
-        if (
-            message.offset() == change.offset
-            and message.partition() == change.partition
-            and message.topic() == change.topic
-        ):
-            return message, count, change.index
-    raise LookupError(f"no record of the batch is at {origin_of(work, place)}")
+    number = bisect_right(work.ends, place)  # not by its offset: several pieces of one record have the same
+    _, message = next(islice(work.messages(), number, None))
+    return message, number, (work.changes or ())[place].index
