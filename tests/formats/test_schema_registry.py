@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,13 @@ def change(format_: Debezium, one: CapturedRecord) -> Change:
     decoded(format_, one, changes)
     [found] = changes
     return found
+
+
+def until(true: Callable[[], object]) -> None:
+    end = time.monotonic() + 5
+    while not true():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.002)
 
 
 # ---- what is asked for, and when
@@ -171,7 +179,39 @@ def test_an_unknown_id_is_asked_for_again_for_a_moment_then_refused_then_asked_f
     assert len(registry.asked) == 11
     now[0] += 61
     registry.register({"type": "string"}, number=5)
+    assert not schemas.settled(framed(5, b""))
+    schemas.want([framed(5, b"")])
+    until(lambda: schemas.settled(framed(5, b"")))
     assert schemas.get(framed(5, b"")).number == 5
+
+
+def test_a_schema_that_the_registry_does_not_give_keeps_no_other_waiting(registry: SchemaRegistry) -> None:
+    """Some answer 403 for a subject that the user may not read, or 500 for one that is broken."""
+    forbidden, readable, later = (
+        registry.register({"type": "fixed", "name": "n", "size": size}) for size in (1, 2, 3)
+    )
+    answer, refused = registry.answer, [True]
+
+    def answer_some(path: str) -> tuple[int, Any]:
+        if path == f"/schemas/ids/{forbidden}" and refused[0]:
+            return 403, {"error_code": 403, "message": "User is denied"}
+        return answer(path)
+
+    registry.answer = answer_some  # type: ignore[method-assign]
+    found = settings(registry)
+    schemas = Schemas(
+        lambda: Client(found, Path()), sleep=lambda _seconds: threading.Event().wait(0.001), patience=None
+    )
+    try:
+        schemas.want([framed(forbidden, b"")])
+        schemas.want([framed(readable, b"")])
+        until(lambda: schemas.settled(framed(readable, b"")))
+        schemas.want([framed(later, b"")])
+        until(lambda: schemas.settled(framed(later, b"")))
+        assert not schemas.settled(framed(forbidden, b"")), "it waits: the registry may give it yet"
+    finally:
+        refused[0] = False
+    until(lambda: schemas.settled(framed(forbidden, b"")))
 
 
 @pytest.mark.parametrize(

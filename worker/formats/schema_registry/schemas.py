@@ -133,6 +133,7 @@ class Schemas:
             except (RegistryUnavailable, OSError) as error:
                 failures += 1
                 self._tell(str(error), failures)
+                self._put_off(head)  # it may be just this one that the registry does not give
                 self._sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10)))
                 continue
             except UnknownSchema as error:
@@ -150,6 +151,12 @@ class Schemas:
                 self._asking = False
                 return None
             return next(iter(self._wanted))
+
+    def _put_off(self, head: bytes) -> int:
+        """Others come first; returns how many are wanted."""
+        with self._changed:
+            self._wanted[head] = self._wanted.pop(head)
+            return len(self._wanted)
 
     def _take(self, head: bytes, registered: Registered) -> None:
         packed = zlib.compress(msgspec.msgpack.encode(registered))
