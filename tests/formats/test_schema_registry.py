@@ -185,6 +185,39 @@ def test_an_unknown_id_is_asked_for_again_for_a_moment_then_refused_then_asked_f
     assert schemas.get(framed(5, b"")).number == 5
 
 
+def test_who_reads_a_record_whose_schema_was_refused_waits_for_nothing_however_long_ago_that_was(
+    registry: SchemaRegistry,
+) -> None:
+    """Records are held back for a while behind the gate, in source order, say."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        threading.Event().wait(0.001)
+
+    found = settings(registry)
+    schemas = Schemas(lambda: Client(found, Path()), sleep=sleep, clock=lambda: now[0], patience=None)
+    reader = DebeziumWithRegistry(None, schemas)
+    one = record(framed(5, b"\0"))
+    until(lambda: reader.ready([one]) == 1)
+    now[0] += 61
+    registry.status = 503
+    told: list[Exception] = []
+
+    def read() -> None:
+        try:
+            explained(reader, one)
+        except UndecodableRecord as error:
+            told.append(error)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    thread.join(5)
+    registry.status = 200  # else it would ask on
+    assert not thread.is_alive()
+    assert "knows none with this id" in str(told[0])
+
+
 def test_a_schema_that_the_registry_does_not_give_keeps_no_other_waiting(registry: SchemaRegistry) -> None:
     """Some answer 403 for a subject that the user may not read, or 500 for one that is broken."""
     forbidden, readable, later = (

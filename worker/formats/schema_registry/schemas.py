@@ -27,6 +27,7 @@ log = get_logger("schema_registry")
 _LAG_SECONDS, _LAG_PAUSE = 5.0, 0.5
 """So long an unknown id is asked for again: the registry that answers may be behind the one that was told."""
 _REFUSED_SECONDS = 60.0
+_MOST_REFUSED = 10_000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _MOST_BUILT = 16 << 20
 """Bytes of schemas that are kept ready; each takes about ten times as much then."""
@@ -94,13 +95,14 @@ class Schemas:
                 threading.Thread(target=self._ask, name="schema-registry", daemon=True).start()
 
     def get(self, head: bytes) -> RegisteredSchema:
-        """The schema of records that begin so; waits for one that was not asked for yet.
+        """The schema of records that begin so; waits for one that was not asked for yet. One that was refused
+        stays so here, however long ago that was: only `want` has it asked for again.
 
         Raises UndecodableRecord where there is none, StillUnknown."""
         ready = self._ready.get(head)
         if ready is not None:
             return ready[0]
-        if not self.settled(head):
+        if head not in self._kept and head not in self._refused:
             self._wait(head)
         kept = self._kept.get(head)
         if kept is None:
@@ -193,9 +195,10 @@ class Schemas:
 
     def _refuse(self, head: bytes, reason: str) -> None:
         with self._changed:
+            self._refused.pop(head, None)
             self._refused[head] = _Refused(reason, self._clock() + _REFUSED_SECONDS)
-            if len(self._refused) > 10_000:
-                self._refused = {head: self._refused[head]}
+            if len(self._refused) > _MOST_REFUSED:
+                del self._refused[next(iter(self._refused))]
             self._wanted.pop(head, None)
             self._changed.notify_all()
         log.error("schema_refused", schema=_number(head), error=reason)
