@@ -136,7 +136,7 @@ class Receiver:
             for assignment, records in self._gate.due():
                 yield from self._come(assignment, records)
         if self._order:
-            yield from self._order.due(patient=bool(self._max_ahead))
+            yield from self._order.due(patient=bool(self._max_ahead or self._gate))
 
     def _come(
         self, assignment: Assignment, records: list[Record]

@@ -1,0 +1,102 @@
+"""What waits for its schema counts as read: nothing goes past it, and it is not fetched again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import Mock
+
+from building import Clock
+from confluent_kafka import Message
+
+from offsets.restore import Start
+from offsets.types import TopicPartition
+from worker.fetching.receiving import Receiver
+from worker.fetching.schema_gate import SchemaGate
+from worker.fetching.source_order import SourceOrder
+from worker.formats.debezium.format import Debezium
+from worker.formats.interface import LogPosition, Record
+from worker.units.assigned_partition import Assignment, Assignments
+
+
+class Reading(Debezium):
+    """Values are places in the log; those below `unknown` have schemas that are not known."""
+
+    unknown = 10
+
+    def ready(self, records: Sequence[Record]) -> int:
+        places = [int(record.value() or b"") for record in records]
+        return next((n for n, place in enumerate(places) if place < self.unknown), len(places))
+
+    def log_position(self, record: Record) -> LogPosition:
+        return LogPosition("s", (int(record.value() or b""),), record.topic() == "ddl")
+
+    def learn(self, record: Record) -> None:
+        pass
+
+
+class Site:
+    """A receiver over a topic with DDL and one with rows, whose lanes are not there."""
+
+    def __init__(self, *, max_bytes: int | None = None) -> None:
+        self.format = Reading()
+        self.routed: list[tuple[str, int]] = []
+        start = Start(0, (), "initial", "for the test")
+        self.rows, self.ddl = (
+            Assignment(TopicPartition(topic, 0), 1, start, cast(Any, self.format))
+            for topic in ("rows", "ddl")
+        )
+        assignments = Assignments()
+        assignments.add([self.rows, self.ddl])
+        order = None
+        if max_bytes is not None:
+            order = SourceOrder(
+                lambda topic: topic == "ddl", high=lambda _: None, max_bytes=max_bytes, clock=Clock()
+            )
+            order.watch([self.rows, self.ddl])
+        parts = dict.fromkeys(
+            ("refetching", "lanes", "errors", "metrics", "standstill", "hand_over", "begun")
+        )
+        self.receiver = Receiver(
+            assignments=assignments,
+            router=cast(Any, SimpleNamespace(route=self.route, let_go=Mock())),
+            order=order,
+            gate=SchemaGate(Mock()),
+            pauses=Mock(),
+            max_ahead=cast(Any, MaxAhead()),
+            polls=cast(Any, SimpleNamespace(size=SimpleNamespace(records=500), some_revoked=False)),
+            backlog=cast(Any, ()),
+            clock=Clock(),
+            **{name: cast(Any, Mock()) for name in parts},
+        )
+
+    def route(self, assignment: Assignment, records: list[Record], _delivery: object) -> None:
+        self.routed += [(assignment.partition.topic, int(each.value() or b"")) for each in records]
+
+    def receive(self, topic: str, *places: int) -> None:
+        self.receiver.receive(
+            [
+                Message(topic=topic, partition=0, offset=place, value=str(place).encode(), timestamp=(1, 1))
+                for place in places
+            ]
+        )
+
+
+class MaxAhead:
+    def __bool__(self) -> bool:
+        return False
+
+    def came(self, _routed: object) -> None:
+        pass
+
+
+def test_nothing_is_given_up_for_lack_of_a_partition_that_waits_for_a_schema() -> None:
+    """Its rows belong before the statements, and it tells no more because it is paused."""
+    site = Site(max_bytes=4_000)
+    site.receive("rows", 5, 50)
+    site.receive("ddl", *range(10, 30))
+    assert site.routed == []
+    site.format.unknown = 0
+    site.receive("ddl")
+    assert site.routed[:2] == [("rows", 5), ("ddl", 10)]
