@@ -100,3 +100,13 @@ def test_nothing_is_given_up_for_lack_of_a_partition_that_waits_for_a_schema() -
     site.format.unknown = 0
     site.receive("ddl")
     assert site.routed[:2] == [("rows", 5), ("ddl", 10)]
+
+
+def test_a_partition_that_brought_what_waits_is_not_asked_for_it_again() -> None:
+    """By the eager protocol all are assigned anew when one is: each from where it was asked for, until
+    something came."""
+    site = Site()
+    site.rows.asked = 5
+    site.receive("rows", 5, 6)
+    assert site.routed == []
+    assert site.rows.asked is None

@@ -129,6 +129,7 @@ class Receiver:
         for assignment, own in self._assignments.split(messages, left=self._polls.some_revoked):
             if assignment.format is NO_FORMAT:  # fetched before it was paused
                 continue
+            assignment.asked = None  # what the gate keeps has come, too
             records = self._gate.add(assignment, cast(list[Record], own))
             if records:
                 yield from self._come(assignment, records)
