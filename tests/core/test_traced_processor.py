@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+import canal_packets
 import pytest
 import test_processor
 import test_processor_records
@@ -15,7 +16,7 @@ import test_row_order_processor
 from building import Scripted, chunk, delivery, record, unit
 from opentelemetry import trace
 from processing import BAD, NOW, Stage, raising
-from row_building import row_unit, rows
+from row_building import Routed, row_unit, rows
 from servers.otlp_collector import Collector, SpanSeen, traceparent
 
 from handlers import Batch, StopWorker
@@ -24,6 +25,7 @@ from offsets.types import Checkpoint
 from worker.configuration import TracingRule
 from worker.observing.metrics import Metrics
 from worker.processing.traced_processor import TracedProcessor
+from worker.tracing import waiting
 from worker.tracing.tracing import Tracing
 from worker.units.unit import Unit, UnitState
 
@@ -336,6 +338,28 @@ def test_a_record_whose_rows_are_spread_over_shards_has_one_trace(
     assert collector.children(own)["handle h0"].attributes["binlane.attempts"] == calls
     outcomes = {each.attributes["binlane.outcome"] for each in collector.spans("process_batch cdc.shop")}
     assert outcomes == {"spread", "committed"}
+
+
+def test_pieces_of_one_record_share_its_trace_and_take_no_room_for_good(
+    traced: Callable[..., Tracing], collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_MOST", 4)
+    tracing = traced()
+    stage, count = Stage(), 8
+    routed = Routed({"match": "shop.a"}, order_by="table", lanes=1)
+    piece = canal_packets.rows("a", canal_packets.row({"id": "1"}))
+    value = canal_packets.packet(piece, canal_packets.ddl("b", "ALTER TABLE b ADD x int"), piece)
+    for processor in stage.processors:
+        processor.start()
+    for offset in range(count):
+        headers = [("traceparent", traceparent(offset).encode())]
+        one = record(offset, value=value, headers=headers)
+        assert stage.lanes.offer(routed.poll((stage.partition, [one])))
+        stage.wait(lambda end=offset + 1: stage.checkpoint() == Checkpoint(end))  # type: ignore[misc]
+        commit(stage, tracing)
+    stage.stop()
+    told(collector, tracing)
+    assert len(collector.spans("process cdc.shop")) == count
 
 
 def test_a_handler_may_pass_on_the_batchs_trace_and_each_records(

@@ -113,8 +113,7 @@ class Tracing:
                 taken=taken,
                 batch=batch.context if sampled else None,
             )
-            batch.records[own.place] = own
-            self._waiting.add(assignment, record.offset(), own)
+            batch.records[own.place] = self._waiting.add(assignment, record.offset(), own)
         return batch
 
     def finished(self, batch: BatchTrace) -> None:

@@ -35,10 +35,12 @@ class Waiting:
     def full(self) -> bool:
         return self._count >= _MOST
 
-    def add(self, assignment: Assignment, offset: int, record: RecordTrace) -> None:
+    def add(self, assignment: Assignment, offset: int, record: RecordTrace) -> RecordTrace:
+        """Returns the one that waits: another piece of the same record may have brought its own before."""
         with self._lock:
-            self._records.setdefault(assignment, {})[offset] = record
-            self._count += 1
+            waits = self._records.setdefault(assignment, {}).setdefault(offset, record)
+            self._count += waits is record
+            return waits
 
     def add_batch(self, assignment: Assignment, last: int, batch: _Batch) -> None:
         """It waits until everything up to its last offset there is committed."""
