@@ -134,3 +134,13 @@ def test_records_before_a_bad_one_are_delivered_whole() -> None:
         stage.poll(packed(0, insert("a"), insert("b")), packed(1, b"\xff"), record(2, "a"))
     assert stage.partition.tracker.next_offset == 1
     assert stage.finish("a", "b") == Checkpoint(1)
+
+
+def test_what_comes_after_offsets_have_begun_anew_waits_for_nothing_before() -> None:
+    """The broker no longer has the record, and its table may stand still for good."""
+    stage = Stage()
+    stage.poll(packed(0, insert("a"), insert("b")))
+    stage.finish("a")
+    stage.partition.restart_at(10)
+    stage.poll(record(10, "a"))
+    assert stage.finish("a") == Checkpoint(11)

@@ -128,6 +128,7 @@ class Assignment:
         self.tracker.end()
         self.tracker = OffsetTracker(offset, (), self._map)
         self.times.restart()
+        self.piece_order = None
         self.in_kafka = self.on_disk = None
         self.begun = False
 
