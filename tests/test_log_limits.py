@@ -127,6 +127,20 @@ def test_what_has_no_next_line_is_told_once_when_its_minute_is_over(limits: LogL
     assert "repeated" not in (admitted(limits, "batch_failed", table="shop.a") or {})
 
 
+def test_what_has_no_next_line_is_told_though_others_of_its_event_go_on(
+    limits: LogLimits, clock: Clock
+) -> None:
+    for _ in range(25):
+        admitted(limits, "batch_failed", table="shop.a")
+    told_of = 0
+    for tenth in range(1, 1_900):
+        clock.now = tenth / 10
+        admitted(limits, "batch_failed", table="shop.b")
+        if tenth % 10 == 5:  # less often than lines come
+            told_of += sum(line["most"].get("shop.a", 0) for line in limits.due())
+    assert told_of == 15
+
+
 def test_many_subjects_are_a_hundred_lines_and_bounded_memory(limits: LogLimits, clock: Clock) -> None:
     lines = 0
     for minute in range(3):

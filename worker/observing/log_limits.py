@@ -54,6 +54,8 @@ class _Event:
     """For each how many lines were told, and how many left out."""
     before: Counter[str] = field(default_factory=Counter)
     """What earlier minutes left out, for the subject's next line."""
+    since: float = 0.0
+    """When the first of that began to wait."""
 
 
 class LogLimits:
@@ -103,18 +105,21 @@ class LogLimits:
 
     def due(self, *, all_of_it: bool = False) -> list[dict[str, Any]]:
         """The fields of a line for each event of which something was left out, and whose minute is over
-        without a line that said so; with `all_of_it` whatever was left out. They count as told."""
+        without a line that said so, or has been over for another; with `all_of_it` whatever was left out.
+        They count as told."""
         found = []
         with self._lock:
             now = self._clock()
             for name, known in list(self._events.items()):
-                if not all_of_it and now < known.begun + _MINUTE:
+                over = all_of_it or now >= known.begun + _MINUTE
+                if over:
+                    _next_minute(known, now)
+                elif not known.before or now < known.since + _MINUTE:
                     continue
-                _next_minute(known, now)
                 if known.before:
                     most = dict(known.before.most_common(_NAMED))
                     found.append({"of": name, "lines": known.before.total(), "most": most})
-                if all_of_it:
+                if all_of_it or not over:
                     known.before = Counter()
                 else:
                     del self._events[name]
@@ -127,6 +132,8 @@ class LogLimits:
 
 
 def _next_minute(known: _Event, now: float) -> None:
+    if not known.before:
+        known.since = now
     known.before.update({subject: left_out for subject, (_, left_out) in known.subjects.items() if left_out})
     if len(known.before) > _SUBJECTS:
         kept = Counter(dict(known.before.most_common(_SUBJECTS - 1)))
