@@ -113,3 +113,11 @@ def test_what_tables_are_like_is_forgotten_with_the_shapes(monkeypatch: pytest.M
         own = message(mysqlType=types, data=[{"id": "1", f"c{number}": "2"}])
         assert many(format_, f"shop.t{number}", [own] * PRACTICE)[-1].after == {"id": 1, f"c{number}": 2}
         assert len(format_._of_table) <= 8
+
+
+def test_what_tables_are_like_is_bounded_though_all_have_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canal_format, "_MOST_TABLES", 10)
+    format_ = Canal()
+    for number in range(50):
+        many(format_, f"shop.t{number}", [message()] * PRACTICE)
+        assert len(format_._of_table) <= 10

@@ -208,6 +208,8 @@ class Canal:
                     if value and value[0] in _PACKET:
                         return record
                     shape, message, rows = self._read(value)
+                    if table not in self._of_table and len(self._of_table) >= _MOST_TABLES:
+                        self._of_table.clear()
                     known = self._of_table[table] = shape if shape.is_fast else None
                 if (  # as most are
                     rows
@@ -245,7 +247,7 @@ class Canal:
         shape = self._shapes.get(key)
         if shape is None:
             shape = RowShape(fields.mysql_type, fields.primary_key)
-            if self._shapes.add(key, shape, len(shape.types or ())) or len(self._of_table) > _MOST_TABLES:
+            if self._shapes.add(key, shape, len(shape.types or ())):
                 self._of_table.clear()
         message, rows = shape.read(value)
         self._recent = shape if shape.is_fast else None
