@@ -185,6 +185,23 @@ def test_an_unknown_id_is_asked_for_again_for_a_moment_then_refused_then_asked_f
     assert schemas.get(framed(5, b"")).number == 5
 
 
+def test_several_unknown_ids_are_each_asked_for_as_often_as_one(registry: SchemaRegistry) -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    found = settings(registry)
+    schemas = Schemas(lambda: Client(found, Path()), sleep=sleep, clock=lambda: now[0], patience=None)
+    heads = [framed(number, b"") for number in (5, 6, 7)]
+    schemas.want(heads)
+    try:
+        until(lambda: all(map(schemas.settled, heads)))
+        assert len(registry.asked) <= 36
+    finally:
+        now[0] += 10
+
+
 def test_who_reads_a_record_whose_schema_was_refused_waits_for_nothing_however_long_ago_that_was(
     registry: SchemaRegistry,
 ) -> None:

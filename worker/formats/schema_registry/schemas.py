@@ -186,10 +186,7 @@ class Schemas:
 
     def _unknown(self, head: bytes, told: str) -> None:
         if self._clock() < self._wanted[head] + _LAG_SECONDS:
-            with self._changed:
-                self._wanted[head] = self._wanted.pop(head)  # others come first
-                alone = len(self._wanted) == 1
-            self._sleep(_LAG_PAUSE if alone else 0.0)
+            self._sleep(_LAG_PAUSE / self._put_off(head))  # each is asked for about as often as one would be
             return
         self._refuse(head, f"the schema registry knows none with this id{f': {told}' if told else ''}")
 
