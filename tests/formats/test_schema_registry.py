@@ -185,6 +185,17 @@ def test_an_unknown_id_is_asked_for_again_for_a_moment_then_refused_then_asked_f
     assert schemas.get(framed(5, b"")).number == 5
 
 
+def test_schemas_are_asked_for_in_the_order_of_their_records(
+    registry: SchemaRegistry, reader: DebeziumWithRegistry
+) -> None:
+    """What is next goes on first, however slow the registry is."""
+    numbers = [registry.register({"type": "fixed", "name": "n", "size": size}) for size in range(1, 21)]
+    waiting = [record(framed(number, b"\0"), key=None) for number in reversed(numbers)]
+    assert reader.ready(waiting) == 0
+    until(lambda: reader.ready(waiting) == len(waiting))
+    assert registry.asked == [f"/schemas/ids/{number}" for number in reversed(numbers)]
+
+
 def test_several_unknown_ids_are_each_asked_for_as_often_as_one(registry: SchemaRegistry) -> None:
     now = [0.0]
 

@@ -85,15 +85,14 @@ class DebeziumWithRegistry(Debezium):
         missing = {head for head in heads if head[:1] == _MAGIC and len(head) == size and not settled(head)}
         if not missing:
             return len(records)
-        self._schemas.want(missing)
-        return next(
-            (
-                place
-                for place, record in enumerate(records)
-                if (record.value() or b"")[:size] in missing or (record.key() or b"")[:size] in missing
-            ),
-            len(records),
-        )
+        first, wanted = len(records), dict[bytes, None]()
+        for place, record in enumerate(records):
+            for text in (record.value(), record.key()):
+                if text and (head := text[:size]) in missing:
+                    first = min(first, place)
+                    wanted[head] = None
+        self._schemas.want(wanted)
+        return first
 
     # ---- routes and places
 
