@@ -16,6 +16,8 @@ from handlers.spark.rows.spark_type_texts import read_spark_type
 
 __all__ = ["MergeOptions", "SparkOptions", "UpkeepOptions"]
 
+_LONGEST_CYCLE = 5.0
+"""Seconds: half of what a rebalance waits for running batches by default."""
 _FIELDS = ("database", "table")
 _NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")
 
@@ -148,6 +150,16 @@ class SparkOptions(BaseModel):
             if lowered.count(column.lower()) > 1:
                 raise ValueError(f"{column} is there twice: Spark's names have no case")
         return columns
+
+    @field_validator("shared_segments")
+    @classmethod
+    def _soon(cls, seconds: float) -> float:
+        if seconds > _LONGEST_CYCLE:
+            raise ValueError(
+                f"found {seconds:g} s; allowed: up to {_LONGEST_CYCLE:g} s, as batches wait for it, and so do a "
+                "rebalance and a stop"
+            )
+        return seconds
 
     @field_validator("path")
     @classmethod

@@ -29,6 +29,10 @@ from handlers.spark import SparkHandler, SparkSection
         ),
         ({"mode": "changelog", "path": "all"}, r"a path needs {table}"),
         ({"mode": "changelog", "path": "{table"}, "is no template"),
+        (
+            {"mode": "replica", "shared_segments": "1m"},
+            "found 60 s; allowed: up to 5 s, as batches wait for it",
+        ),
     ],
 )
 def test_an_unusable_option_is_refused(options: dict[str, Any], message: str) -> None:
