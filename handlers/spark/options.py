@@ -156,8 +156,8 @@ class SparkOptions(BaseModel):
     def _soon(cls, seconds: float) -> float:
         if seconds > _LONGEST_CYCLE:
             raise ValueError(
-                f"found {seconds:g} s; allowed: up to {_LONGEST_CYCLE:g} s, as batches wait for it, and so do a "
-                "rebalance and a stop"
+                f"found {seconds:g} s; allowed: up to {_LONGEST_CYCLE:g} s, as batches wait for it, "
+                "and a rebalance and a stop for them"
             )
         return seconds
 

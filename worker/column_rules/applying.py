@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from handlers import Change
 from worker.column_rules.plan import RuleFault
-from worker.column_rules.row_rules import RowRules
-from worker.column_rules.statements import StatementRules
 from worker.formats.interface import Record, UndecodableRecord
+
+if TYPE_CHECKING:
+    from worker.column_rules.row_rules import RowRules
+    from worker.column_rules.statements import StatementRules
 
 __all__ = ["bring_under", "fault_text", "fault_under"]
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from handlers.options.section import Section
 from handlers.options.values import Duration, PositiveDuration, duration
-from worker.column_rules.row_rules import RowRules
 from worker.column_rules.settings import MaskingRule
-from worker.column_rules.statements import StatementRules
 from worker.configuration.faults import KeyPath
 from worker.configuration.secrets import Secrets
 from worker.configuration.sections import (
@@ -31,6 +29,9 @@ from worker.configuration.values import FormatChoice
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.own_json.layout import JsonLayout
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
+
+if TYPE_CHECKING:
+    from worker.column_rules.row_rules import RowRules
 
 __all__ = ["Configuration"]
 
@@ -118,6 +119,9 @@ class Configuration(Section):
             ruled = table.ruled(self.masking.secret)
             complete.append(ruled.model_copy(update={"batch": table.batch.over(self.batch)}))
         if any(table.row_rules is not None for table in complete):
+            # With it comes the reader of DDL: only whoever has rules waits for its import.
+            from worker.column_rules.statements import StatementRules  # noqa: PLC0415
+
             statements = StatementRules(partial(_row_rules_of, complete))
             for table in complete:
                 table.among(statements)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
@@ -19,9 +19,11 @@ from handlers.options.values import (
     size,
 )
 from worker.column_rules.filters import read_filter
-from worker.column_rules.row_rules import RowRules
 from worker.column_rules.settings import ColumnRules, FilterText
-from worker.column_rules.statements import StatementRules
+
+if TYPE_CHECKING:
+    from worker.column_rules.row_rules import RowRules
+    from worker.column_rules.statements import StatementRules
 
 __all__ = ["BatchRule", "HandlerEntry", "OnFailure", "RetryRule", "TableRule"]
 
@@ -134,6 +136,8 @@ class TableRule(Section):
         """This rule with its column rules ready. Raises ValueError for a hash without a secret."""
         own = self.model_copy()
         if not self.columns.is_empty or self.filter is not None or self.deletes != "apply":
+            from worker.column_rules.row_rules import RowRules  # noqa: PLC0415 - as StatementRules in `model`
+
             is_one = not self.match.startswith("/") and not set(self.match) & set("*?[")
             own._row_rules = RowRules(
                 self.columns,
