@@ -300,13 +300,15 @@ def test_an_answer_of_others_is_no_answer_about_the_schema(
 
 def test_a_page_in_place_of_an_answer_is_waited_out(registry: SchemaRegistry) -> None:
     registry.register({"type": "string"})
-    answer, pages = registry.answer, [b"<html>log in</html>", b'{"schema": 5}', b"\xff"]
-    registry.answer = lambda path: (200, pages.pop()) if pages else answer(path)  # type: ignore[method-assign]
+    large = b"<html>" * (2 << 20)
+    pages = [(200, b"<html>log in</html>"), (200, b'{"schema": 5}'), (200, b"\xff"), (502, large)]
+    answer = registry.answer
+    registry.answer = lambda path: pages.pop() if pages else answer(path)  # type: ignore[method-assign]
     found = settings(registry)
     pauses: list[float] = []
     schemas = Schemas(lambda: Client(found, Path()), sleep=pauses.append, patience=10)
     assert schemas.get(framed(1, b"")).number == 1
-    assert len(pauses) == 3
+    assert len(pauses) == 4
 
 
 def test_the_user_and_the_token_are_sent(registry: SchemaRegistry) -> None:

@@ -211,6 +211,8 @@ def _bounded(answer: httpx.Response) -> bytes:
         parts.append(part)
         size += len(part)
         if size > _MOST_BYTES:
+            if answer.status_code != 200:  # a page of whoever stands before it
+                break
             raise UnusableSchema(f"the registry's answer is of more than {_MOST_BYTES >> 20} MiB")
         if time.monotonic() > end:
             raise httpx.ReadTimeout(f"an answer took more than {_MOST_SECONDS:.0f} s")
