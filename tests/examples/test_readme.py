@@ -66,7 +66,9 @@ def test_the_walk_of_the_readme(terminal: Terminal) -> None:
     address = terminal.text("http://localhost:8080")
     watched = f"{status.replace('status', f'status {address}')} | head -n 1"
     eventually(lambda: "running" in _said(terminal, activate, watched), within=90, what="it runs")
-    eventually(lambda: _merged(address) == {"shop.orders", "shop.customers"}, within=180, what="all is merged")
+    eventually(
+        lambda: _merged(address) == {"shop.orders", "shop.customers"}, within=180, what="all is merged"
+    )
     assert re.search(r"shop\.orders\W+replica\W+4\b", terminal.type(activate, tables))
     assert terminal.control_c() == 0
 
