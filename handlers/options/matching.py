@@ -6,7 +6,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable
 
-__all__ = ["PatternError", "covers", "table_matcher", "topic_matcher", "topics_matcher"]
+__all__ = ["PatternError", "covers", "is_name", "table_matcher", "topic_matcher", "topics_matcher"]
 
 _WILDCARDS = frozenset("*?[")
 
@@ -73,12 +73,17 @@ def topics_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
     return lambda topic: any(matches(topic) for matches in matchers)
 
 
+def is_name(pattern: str) -> bool:
+    """Whether it is one table's name: neither a glob nor a regular expression."""
+    return not pattern.startswith("/") and not _WILDCARDS & set(pattern)
+
+
 def covers(wide: str, narrow: str) -> bool:
     """Whether every table that the pattern `narrow` takes is surely taken by `wide`, too.
 
     False also where that cannot be told, as of most regular expressions.
     """
-    if not narrow.startswith("/") and not _WILDCARDS & set(narrow):
+    if is_name(narrow):
         return table_matcher(wide)(narrow)
     if wide == narrow or wide in ("*", "/.*/"):
         return True

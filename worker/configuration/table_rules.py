@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
-from handlers.options.matching import table_matcher
+from handlers.options.matching import is_name, table_matcher
 from handlers.options.section import Section
 from handlers.options.values import (
     Duration,
@@ -138,14 +138,13 @@ class TableRule(Section):
         if not self.columns.is_empty or self.filter is not None or self.deletes != "apply":
             from worker.column_rules.row_rules import RowRules  # noqa: PLC0415 - as StatementRules in `model`
 
-            is_one = not self.match.startswith("/") and not set(self.match) & set("*?[")
             own._row_rules = RowRules(
                 self.columns,
                 filter_=None if self.filter is None else read_filter(self.filter),
                 deletes=self.deletes,
                 deleted_column=self.deleted_column,
                 secret=secret,
-                table=self.match if is_one else None,
+                table=self.match if is_name(self.match) else None,
             )
             own._secret = secret
         return own

@@ -141,9 +141,7 @@ def spark_jars_folder() -> Path:
     """pyspark's own `jars/`. Raises JarsError when pyspark is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarsError(
-            "pyspark, whose Ivy fetches jars, is missing: pip install '.[spark]' in binlane's folder"
-        )
+        raise JarsError("pyspark, which fetches jars, is missing: pip install '.[spark]' in binlane's folder")
     return Path(spec.origin).parent / "jars"
 
 
