@@ -31,6 +31,8 @@ _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What Arrow raises for bytes that are not what they should be."""
 RESTORE = "restore it from a backup; without one, remove the table with its log and read the source anew"
 """What to do about a file of the log."""
+_FEW = 100
+"""Rows whose times Python compares sooner than Arrow is called."""
 
 
 class BrokenLog(RuntimeError):
@@ -210,7 +212,12 @@ def source_times(table: pa.Table) -> tuple[int | None, int | None]:
     if not table.num_rows:
         return None, None
     # As numbers: a time may be beyond what Python's datetime holds.
-    times = pc.min_max(table.column(1).cast(pa.int64())).as_py()
+    chunks = [chunk.view(pa.int64()) for chunk in table.column(1).chunks]
+    if table.num_rows <= _FEW:
+        known = [time for chunk in chunks for time in chunk.to_pylist() if time is not None]
+        first, last = min(known, default=None), max(known, default=None)
+    else:
+        times = pc.min_max(pa.chunked_array(chunks)).as_py()
+        first, last = times["min"], times["max"]
     per_ms = {"s": 0.001, "ms": 1, "us": 1_000, "ns": 1_000_000}[table.schema.field(1).type.unit]
-    first, last = times["min"], times["max"]
     return None if first is None else int(first // per_ms), None if last is None else int(last // per_ms)

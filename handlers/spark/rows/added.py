@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["Mode", "added_columns", "log_schema", "reserved_names", "shape_of_log"]
+__all__ = ["TIME", "Mode", "added_columns", "log_schema", "reserved_names", "shape_of_log"]
 
 Mode = Literal["replica", "history", "changelog", "function"]
 
-_TIME = pa.timestamp("us", tz="UTC")
-_OP = {"op": pa.string(), "source_time": _TIME}
+TIME = pa.timestamp("us", tz="UTC")
+"""Of the source's times."""
+_OP = {"op": pa.string(), "source_time": TIME}
 _PLACE = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "index": pa.int32()}
 _ROW = {"row": pa.int32()}
 _ABSENT = {"absent": pa.list_(pa.string())}
@@ -52,10 +53,13 @@ def log_schema(shape: Shape, *, mode: Mode, prefix: str) -> pa.Schema:
     A changelog has the row before an update in a struct. Parquet has no structs without fields: where the
     source's columns are not known yet (DDL before the first row), it is left out.
     """
-    added = list(added_columns(mode, prefix, keyed=bool(shape.key)).items())
-    if _BEFORE in _OTHERS[mode] and shape.schema.names:
-        added.append((prefix + _BEFORE, pa.struct(list(shape.schema))))
-    return pa.schema([*added, *shape.schema])
+    made = shape.log_schemas.get((mode, prefix))
+    if made is None:
+        added = list(added_columns(mode, prefix, keyed=bool(shape.key)).items())
+        if _BEFORE in _OTHERS[mode] and shape.schema.names:
+            added.append((prefix + _BEFORE, pa.struct(list(shape.schema))))
+        made = shape.log_schemas[mode, prefix] = pa.schema([*added, *shape.schema])
+    return made
 
 
 def shape_of_log(found: pa.Schema, key: tuple[str, ...], *, mode: Mode, prefix: str) -> Shape:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from handlers.api import Change, Row
 from handlers.rows import row_after
-from handlers.spark.rows.added import Mode, added_columns, log_schema, reserved_names, shape_of_log
+from handlers.spark.rows.added import TIME, Mode, added_columns, log_schema, reserved_names, shape_of_log
 from handlers.spark.rows.folding import fold
 from handlers.spark.rows.images import image_of, images_of, keys_of
 from handlers.spark.rows.shape import Shape
@@ -245,15 +245,17 @@ class _Cutter:
 
 
 def _shape(run: Run, arrays: Mapping[str, pa.Array]) -> Shape:
-    shape = Shape(pa.schema([pa.field(name, array.type) for name, array in arrays.items()]), run.key)
-    return run.known if run.known is not None and shape == run.known else shape
+    known, types = run.known, [array.type for array in arrays.values()]
+    if known is not None and known.key == run.key and known.has(list(arrays), types):
+        return known
+    return Shape(pa.schema(list(zip(arrays, types, strict=True))), run.key)
 
 
 def _added(changes: Sequence[Change], mode: Mode, prefix: str) -> dict[str, pa.Array]:
     """The added columns that come from the changes themselves."""
     wanted = added_columns(mode, prefix, keyed=True)
-    times = pa.array([change.source_time_ms for change in changes], pa.timestamp("ms", tz="UTC"))
-    made: dict[str, pa.Array] = {f"{prefix}source_time": times.cast(pa.timestamp("us", tz="UTC"))}
+    times = [None if (ms := change.source_time_ms) is None else ms * 1_000 for change in changes]
+    made: dict[str, pa.Array] = {f"{prefix}source_time": pa.array(times, TIME)}
     for name in ("op", "topic", "partition", "offset", "index", "sql"):
         arrow = wanted.get(prefix + name)
         if arrow is not None:

@@ -104,7 +104,9 @@ class SharedTail:
         writer, stream = self._packs.writer, self._log.stream
         if writer is None or stream is None or stream != self._stream or self._after != self._log.last:
             return False
-        if self._is_unsure or self.is_lost or not writer.is_open(stream) or rows.nbytes > _FEW_BYTES:
+        if self._is_unsure or self.is_lost or not writer.is_open(stream):
+            return False
+        if rows.get_total_buffer_size() > _FEW_BYTES:  # a thirtieth of what `nbytes` costs
             return False
         return not any(rows.column(name).null_count for name in shape.key)
 
