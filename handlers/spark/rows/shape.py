@@ -13,8 +13,8 @@ __all__ = ["Shape"]
 
 @dataclass(frozen=True)
 class Shape:
-    """The source's columns, as they are kept. A table has the same one for batch after batch, so what is asked
-    for each batch is kept with it."""
+    """The source's columns, as they are kept. A table has the same one for batch after batch, so what is
+    asked for each of them is kept with it."""
 
     schema: pa.Schema
     """In the source's order, without the columns that binlane adds."""
