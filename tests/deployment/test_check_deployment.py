@@ -27,6 +27,7 @@ def run_tool(root: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.soak  # it is part of `make lint`
 def test_the_files_shipped_have_no_fault(shipped: Path) -> None:
     done = run_tool(shipped)
 

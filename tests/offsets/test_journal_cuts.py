@@ -29,7 +29,7 @@ def build(folder: Path) -> list[Unit]:
     return list(Journal(folder, "replica").units())
 
 
-@pytest.mark.parametrize("which", [-1, -2])
+@pytest.mark.parametrize("which", [-1, pytest.param(-2, marks=pytest.mark.soak)])
 def test_it_survives_a_cut_at_every_byte_of_its_last_two_files(tmp_path: Path, which: int) -> None:
     whole = tmp_path / "whole"
     units = build(whole)

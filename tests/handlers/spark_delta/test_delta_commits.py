@@ -53,7 +53,7 @@ def test_what_the_table_holds_is_not_brought_in_again(make_table: MakeTable, mod
     assert table.merged == 2
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["replica", "changelog", pytest.param("history", marks=pytest.mark.soak)])
 def test_of_two_at_once_one_brings_it_in(make_table: MakeTable, shared: SharedSpark, mode: Mode) -> None:
     table = make_table(mode=mode)
     put(table, 1)
@@ -223,13 +223,13 @@ def keyless(table: Table, *ids: int) -> None:
     table.put(shape((), id=pa.int64(), name=pa.string()), *({"op": "insert", "id": one} for one in ids))
 
 
-CASES: list[tuple[str, Mode]] = [
+CASES = [
     ("appended", "changelog"),
-    ("of a catalog", "changelog"),
-    ("merged", "history"),
+    pytest.param("of a catalog", "changelog", marks=pytest.mark.soak),
+    pytest.param("merged", "history", marks=pytest.mark.soak),
     ("without a key", "replica"),
     ("made", "replica"),
-    ("appended", "replica"),
+    pytest.param("appended", "replica", marks=pytest.mark.soak),
     ("written anew", "replica"),
 ]
 

@@ -185,7 +185,7 @@ def test_a_statement_that_cannot_be_followed_is_set_aside_for_good_by_switching_
 # ---- workers that come late
 
 
-@pytest.mark.parametrize("told_by", ["notes of commits", "the mark"])
+@pytest.mark.parametrize("told_by", [pytest.param("notes of commits", marks=pytest.mark.soak), "the mark"])
 def test_a_worker_that_slept_before_it_dropped_a_column_leaves_the_one_that_was_added_since(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, told_by: str
 ) -> None:

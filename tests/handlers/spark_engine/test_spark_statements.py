@@ -86,7 +86,7 @@ def operations(lake: Lake, *wanted: str) -> list[str]:
     return [each for each in reversed(found) if each in wanted]
 
 
-@pytest.mark.parametrize("mode", ["replica", "history"])
+@pytest.mark.parametrize("mode", ["replica", pytest.param("history", marks=pytest.mark.soak)])
 @pytest.mark.usefixtures("told_to_merge")
 def test_statements_and_what_comes_behind_them_are_durable_without_spark(
     make_lake: MakeLake, mode: str
@@ -153,8 +153,9 @@ def is_cut(lake: Lake) -> bool:
     return False
 
 
-# In each run, where something is done already; the other places in the soak.
-IN_SHORT = ("behind", "when", "within")
+# In each run, where something is done already: of a commit, of a statement, before views are told. The other
+# places in the soak.
+IN_SHORT = ("behind", "when views")
 
 
 @pytest.mark.parametrize(

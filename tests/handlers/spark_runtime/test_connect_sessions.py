@@ -91,6 +91,7 @@ def test_an_error_is_told_without_stack_plan_or_grpc(spark: Any) -> None:
     assert "\n" not in told
 
 
+@pytest.mark.soak
 def test_a_killed_server_makes_batches_wait_and_is_found_again(
     spark: Any, connect_server: ConnectNode, tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ def test_a_function_runs_on_the_cluster(spark: Any, spark_cluster: SparkCluster,
     assert [tuple(row) for row in found] == [("delete", 1), ("insert", 1)]
 
 
+@pytest.mark.soak
 def test_an_executor_out_of_memory_is_told_and_does_not_stop_the_worker(spark: Any, table: str) -> None:
     too_long = "SELECT length(repeat('x', 900000000 + CAST(id AS INT))) FROM range(1)"
     with pytest.raises(Exception, match="Job aborted") as caught:
@@ -72,6 +73,7 @@ def test_an_executor_out_of_memory_is_told_and_does_not_stop_the_worker(spark: A
     assert rows(spark, table) == 2
 
 
+@pytest.mark.soak
 def test_a_restarted_master_which_gives_no_executors_stops_the_worker(
     spark: Any, spark_cluster: SparkCluster, table: str
 ) -> None:
