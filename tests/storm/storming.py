@@ -66,7 +66,13 @@ def storm(
             broken += _drawn(rig, sampling, [each.begun - begun for each in faults.happened])
         codes = rig.end()
         say(f"drained after {time.monotonic() - began:.0f} s")
-        broken += [f"{name} ended with {code}" for name, code in codes.items() if code != 0]
+        broken += [
+            "\n  ".join(
+                [f"{worker.name} ended with {codes[worker.name]}; it said last:", *worker.last_said()]
+            )
+            for worker in rig.workers
+            if codes[worker.name] != 0
+        ]
         broken += _targets(rig)
     except TimeoutError as fault:
         broken.append(f"progress: {fault}")

@@ -119,6 +119,14 @@ class StormWorker:
                 self.process.kill9()
                 return None
 
+    def last_said(self) -> list[str]:
+        """Its last warnings and errors, oldest first."""
+        return self._last_said("warning", "error", "critical")[-8:]
+
+    def _last_said(self, *levels: str) -> list[str]:
+        lines = [each for each in self.process.log_lines() if each.get("level") in levels]
+        return [str({k: v for k, v in line.items() if k not in ("level", "logger")}) for line in lines]
+
     def close(self) -> None:
         """Killed, if it still runs."""
         self._over.set()
@@ -143,7 +151,6 @@ class StormWorker:
         process = self.process.process
         assert process is not None
         self.judge.note_end_of(self.process.identity)
-        faults = [each for each in self.process.log_lines() if each.get("level") in ("error", "critical")]
-        why = {k: v for k, v in faults[-1].items() if k in ("event", "error", "reason")} if faults else {}
+        why = self._last_said("error", "critical")[-1:]
         self.surprises.append(f"{self.name} ended by itself with {process.returncode}: {why}")
         self.process.start(ready=False)
