@@ -19,6 +19,7 @@ import pytest
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from servers.redis_node import RedisNode
+from servers.search_node import SearchNode
 from servers.server_process import ProgramMissing, ServerProcess
 from servers.spark_cluster import ConnectNode, SparkCluster
 from spark_sessions import SparkKeeper
@@ -155,6 +156,13 @@ def redis_server() -> Iterator[RedisNode]:
 
 
 @pytest.fixture(scope="session")
+def search_node() -> Iterator[SearchNode]:
+    """A running OpenSearch that all tests share: `search_node.new_name()` gives a database of your own."""
+    with ExitStack() as stack:
+        yield _started(SearchNode, stack)
+
+
+@pytest.fixture(scope="session")
 def s3() -> Iterator[S3Server]:
     """A running S3 that all tests share: `s3.new_bucket()` gives a bucket of your own, `s3.environment` tells
     clients where it is."""
@@ -185,6 +193,13 @@ def own_redis() -> Iterator[Callable[[], RedisNode]]:
     """`own_redis()` starts a Redis that the test may stop, kill and restart."""
     with ExitStack() as stack:
         yield lambda: _started(RedisNode, stack)
+
+
+@pytest.fixture
+def own_search_node() -> Iterator[Callable[[], SearchNode]]:
+    """`own_search_node()` starts an OpenSearch that the test may stop, kill and restart."""
+    with ExitStack() as stack:
+        yield lambda: _started(SearchNode, stack)
 
 
 @pytest.fixture(scope="session")
@@ -227,7 +242,7 @@ def _started(kind: type[AnyServer], stack: ExitStack) -> AnyServer:
     stack.callback(server.close)
     try:
         server.start()
-    except ProgramMissing as fault:
+    except (ProgramMissing, JarsError, JavaError) as fault:
         _give_up(str(fault))
     return server
 

@@ -1,4 +1,5 @@
 """Writes jars.sha256 anew, for other versions of Kafka, Delta, Spark or Debezium: python tools/jar_digests.py
+`python tools/jar_digests.py opensearch` writes tests/servers/opensearch.sha256, of what only tests need.
 
 Resolves their jars into an empty cache and trusts what the registry gives: compare the difference with what
 the projects publish before you commit it.
@@ -10,23 +11,35 @@ import hashlib
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from stack.jars import CONNECT, DEBEZIUM
 
 from handlers.spark.runtime import jars
 
+TESTS = Path(__file__).parents[1] / "tests"
+
 
 def main() -> None:
+    if sys.argv[1:] == ["opensearch"]:
+        sys.path.insert(0, str(TESTS))
+        from servers.search_node import OPENSEARCH  # noqa: PLC0415 - it is not asked for as a rule
+
+        return _write(TESTS / "servers/opensearch.sha256", [OPENSEARCH])
+    # Delta's with those that Spark ships: another patch release of Spark may ship fewer of them.
+    wanted = [jars.KAFKA_COORDINATES, jars.delta_coordinates(), CONNECT, DEBEZIUM]
+    return _write(Path(jars.__file__).with_name("jars.sha256"), wanted)
+
+
+def _write(target: Path, wanted: Sequence[Sequence[str]]) -> None:
     digests: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as cache:
         os.environ["XDG_CACHE_HOME"] = cache
-        # Delta's with those that Spark ships: another patch release of Spark may ship fewer of them.
-        for coordinates in (jars.KAFKA_COORDINATES, jars.delta_coordinates(), CONNECT, DEBEZIUM):
+        for coordinates in wanted:
             for jar in jars.resolve(coordinates, kind="digests"):
                 digests[jar.name] = hashlib.sha256(jar.read_bytes()).hexdigest()
     lines = [f"{digest}  {name}\n" for name, digest in sorted(digests.items())]
-    target = Path(jars.__file__).with_name("jars.sha256")
     target.write_text("".join(lines), encoding="utf-8")
     sys.stdout.write(f"{target}: {len(lines)} jars\n")
 

@@ -5,7 +5,7 @@
 #
 #   setup.sh            all of that
 #   setup.sh run        without the packages that only tests and checks need
-#   setup.sh servers    what the tests start: PostgreSQL, MariaDB, Redis, Prometheus and Chromium
+#   setup.sh servers    what the tests start: PostgreSQL, MariaDB, Redis, Prometheus, Chromium and OpenSearch (43 MB)
 #   setup.sh dist       what make dist writes the SBOM with (into .venv/dist-tools, 40 MB)
 #   setup.sh stores     Azurite, Azure's storage for `make soak` (node and npm, 370 MB)
 #   setup.sh api-server Kubernetes' API server and etcd for `make api-server` (Go; ten minutes, 3 GB)
@@ -200,6 +200,7 @@ except JarsError as fault:
 # --- Servers for the tests --------------------------------------------------------------------------------
 
 servers() {
+    search_jars
     missing=$(missing_servers)
     has_program faketime || missing="$missing faketime" # lets the clock jump in tests/storm
     [ -n "$missing" ] || return 0
@@ -208,6 +209,11 @@ servers() {
     apt_install $missing || true
     missing=$(missing_servers)
     [ -z "$missing" ] || fail "the tests need servers that are missing: install$missing"
+}
+
+# OpenSearch is a Java program that comes as jars, as Kafka does; what is there is only looked at.
+search_jars() {
+    PYTHONPATH=tests:. .venv/bin/python tests/servers/search_node.py >&2
 }
 
 missing_servers() {

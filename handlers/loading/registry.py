@@ -31,9 +31,11 @@ __all__ = [
 ]
 
 BUILT_IN = {
+    "elasticsearch": "handlers.elasticsearch:ElasticsearchHandler",
     "files": "handlers.files:FilesHandler",
     "kafka": "handlers.kafka.handler:KafkaHandler",
     "log": "handlers.log:LogHandler",
+    "opensearch": "handlers.elasticsearch:ElasticsearchHandler",
     "redis": "handlers.redis:RedisHandler",
     "spark": "handlers.spark:SparkHandler",
     "sql": "handlers.sql:SqlHandler",
@@ -51,6 +53,7 @@ _OTHER_NAMES = {
     **dict.fromkeys(("http", "https", "rest"), "webhook"),
     **dict.fromkeys(("file", "jsonl", "parquet"), "files"),
     **dict.fromkeys(("console", "print", "stdout"), "log"),
+    **dict.fromkeys(("elastic", "es"), "elasticsearch"),
     "topic": "kafka",
 }
 """What others call what a built-in handler does."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-import ssl
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -24,6 +23,7 @@ from handlers.api import (
 )
 from handlers.change_json import line
 from handlers.options.templates import Template, place_of
+from handlers.options.tls import trust
 from handlers.webhook.answer import Verdict, retry_after, verdict
 from handlers.webhook.options import WebhookOptions, address, literal_start
 
@@ -92,21 +92,9 @@ class WebhookHandler(Handler):
             raise TargetUnavailable(f"{self._origin} answers {answer.status_code}")
 
     def _new_client(self, context: HandlerContext) -> httpx.Client:
-        tls = self._options.tls
-        trust = httpx.create_ssl_context(verify=tls.verify)
-        read = f"ca ({tls.ca})"
-        try:
-            if tls.ca is not None:
-                trust.load_verify_locations(context.folder / tls.ca)
-            if tls.certificate is not None:
-                key = None if tls.key is None else context.folder / tls.key
-                read = f"certificate ({tls.certificate})" + ("" if key is None else f" with key ({tls.key})")
-                trust.load_cert_chain(context.folder / tls.certificate, key)
-        except (OSError, ssl.SSLError) as error:
-            raise OSError(f"tls: a certificate cannot be read: {read}: {error}") from None
         return httpx.Client(
             timeout=self._options.timeout,
-            verify=trust,
+            verify=trust(self._options.tls, context.folder),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=max(20, context.lanes)),
             follow_redirects=False,
         )

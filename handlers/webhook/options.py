@@ -10,9 +10,10 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from handlers.options.templates import Template, TemplateError
+from handlers.options.tls import TlsOptions
 from handlers.options.values import PositiveDuration, duration, not_allowed
 
-__all__ = ["SignatureOptions", "TlsOptions", "WebhookOptions", "address", "literal_start"]
+__all__ = ["SignatureOptions", "WebhookOptions", "address", "literal_start"]
 
 _URLS = "a URL such as https://HOST/path, in which {database} and {table} may stand"
 # https://www.rfc-editor.org/rfc/rfc9110#name-tokens, #name-field-values
@@ -36,23 +37,6 @@ class SignatureOptions(BaseModel):
     @classmethod
     def _are_names(cls, name: str) -> str:
         return _header_name(name)
-
-
-class TlsOptions(BaseModel):
-    """`tls:` for services with certificates of their own. Paths start at the configuration file's folder."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    verify: bool = Field(default=True, description="Whether the service must prove who it is.")
-    ca: str | None = Field(
-        default=None, min_length=1, description="A file of certificates (PEM) to trust beside the usual ones."
-    )
-    certificate: str | None = Field(
-        default=None, min_length=1, description="Our own certificate (PEM), for services that ask for one."
-    )
-    key: str | None = Field(
-        default=None, min_length=1, description="Its private key, if the certificate's file does not hold it."
-    )
 
 
 class WebhookOptions(BaseModel):

@@ -25,6 +25,7 @@ from examples.example_runs import EXAMPLES, RunExample, changes_of
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from servers.redis_node import RedisNode
+from servers.search_node import SearchNode
 from spark_sessions import LIGHT_JAVA
 from topic_messages import messages
 
@@ -111,6 +112,14 @@ def test_redis(run_example: RunExample, redis_server: RedisNode) -> None:
         customer = json.loads(client.get("customer:u1@example.com"))
         assert (customer["id"], "balance" in customer) == (1001, False)
         assert 0 < client.ttl("customer:u1@example.com") <= 168 * 3600
+
+
+def test_elasticsearch(run_example: RunExample, search_node: SearchNode) -> None:
+    search_node.remove("shop.*", "crm.*")
+    run_example("targets/elasticsearch", SEARCH_URL=search_node.url)
+
+    assert {table: len(search_node.documents(table)) for table in ROWS} == ROWS
+    assert search_node.documents("shop.orders")["5004"]["total"] == 1900.4
 
 
 def test_kafka(run_example: RunExample, played: Broker) -> None:

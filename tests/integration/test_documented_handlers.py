@@ -19,6 +19,7 @@ from integration.process import eventually
 from integration.source import Source
 from servers.hook_server import HookServer
 from servers.redis_node import RedisNode
+from servers.search_node import SearchNode
 
 from worker.local.broker import Broker
 
@@ -69,6 +70,19 @@ def test_the_page_of_redis(broker: Broker, redis_server: RedisNode, tmp_path: Pa
             pasted("redis.md", broker), broker, tmp_path, lambda: client.dbsize() == ROWS, REDIS_URL=url
         )
         assert client.hgetall("shop:orders:7") == {b"id": b"7", b"seq": b"7", b"name": b"row 7 of orders"}
+
+
+def test_the_page_of_elasticsearch(broker: Broker, search_node: SearchNode, tmp_path: Path) -> None:
+    search_node.remove("shop.*")
+
+    def there() -> bool:
+        try:
+            return len(search_node.documents("shop.orders")) == ROWS
+        except AssertionError:  # no index yet
+            return False
+
+    run_until(pasted("elasticsearch.md", broker), broker, tmp_path, there, SEARCH_URL=search_node.url)
+    assert search_node.documents("shop.orders")["7"] == {"id": 7, "seq": 7, "name": "row 7 of orders"}
 
 
 def test_the_page_of_kafka(broker: Broker, tmp_path: Path) -> None:

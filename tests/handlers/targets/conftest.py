@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from target_kinds import Target, files_target, redis_target, s3_target, sql_target
+from target_kinds import Target, files_target, redis_target, s3_target, search_target, sql_target
 
 FILES = ("sqlite", "duckdb", "parquet")
 """Without a server."""
-KINDS = (*FILES, "postgres", "mariadb", "redis", "parquet_s3")
+KINDS = (*FILES, "postgres", "mariadb", "redis", "opensearch", "parquet_s3")
 
 
 def make(  # noqa: PLR0911 - one for each kind
@@ -34,6 +34,9 @@ def make(  # noqa: PLR0911 - one for each kind
             redis_server = request.getfixturevalue("own_redis")() if own else None
             shared = redis_server or request.getfixturevalue("redis_server")
             return redis_target(shared.new_database("target"), redis_server)
+        case "opensearch":
+            search_node = request.getfixturevalue("own_search_node")() if own else None
+            return search_target(search_node or request.getfixturevalue("search_node"), search_node)
         case "mariadb":
             mariadb = request.getfixturevalue("own_mariadb")() if own else None
             shared = mariadb or request.getfixturevalue("mariadb")
@@ -50,6 +53,6 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return make(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=("postgres", "redis", "parquet_s3"))
+@pytest.fixture(params=("postgres", "redis", "opensearch", "parquet_s3"))
 def target_with_server(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return make(request.param, request, tmp_path, own=True)

@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 import redis
 import sqlalchemy as sa
 from servers.s3_server import S3Server
+from servers.search_node import SearchNode
 
 from handlers.sql.naming import Naming
 from handlers.sql.target.engine import make_engine
 
-__all__ = ["Rows", "Target", "files_target", "redis_target", "s3_target", "sql_target"]
+__all__ = ["Rows", "Target", "files_target", "redis_target", "s3_target", "search_target", "sql_target"]
 
 Rows = dict[str, dict[str, str]]
 """The text of a row's key -> its columns that are not null, as text."""
@@ -87,6 +88,18 @@ def redis_target(url: str, server: Any = None) -> Target:
 
     down = None if server is None else lambda: _stopped(server)
     return Target({"type": "redis", "url": url}, rows, down, checks_values=False, follows_ddl=False)
+
+
+def search_target(node: SearchNode, server: Any = None) -> Target:
+    """`server`: the node, where a test may end it."""
+    prefix = node.new_name()
+
+    def rows(table: str) -> Rows:
+        return _texts(node.documents(f"{prefix}-{table}", str))
+
+    down = None if server is None else lambda: _stopped(server)
+    entry = {"type": "opensearch", "url": node.url, "index": f"{prefix}-{{database}}.{{table}}"}
+    return Target(entry, rows, down, checks_values=False, follows_ddl=False)
 
 
 def files_target(folder: Path) -> Target:

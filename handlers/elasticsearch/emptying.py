@@ -1,0 +1,76 @@
+"""TRUNCATE and DROP TABLE: documents that are older than the statement are removed, each with a version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from handlers.api import Change, Rejected
+from handlers.elasticsearch.bulk import Item, write
+from handlers.elasticsearch.client import RefusedByCluster, SearchClient
+from handlers.elasticsearch.indexes import Index
+from handlers.elasticsearch.mapping import ORIGIN
+from handlers.mysql.ddl import DropTable, RenameTable, StatementError, TableName, TruncateTable, parse
+
+__all__ = ["Emptying", "emptied", "empty"]
+
+Emptying = DropTable | TruncateTable | RenameTable
+
+_AT_ONCE = 5_000  # a search gives 10,000 at most
+# Reading a statement takes a millisecond, and the first one loads the parser.
+_TELLING = re.compile(r"\b(?:DROP|REPLACE|TRUNCATE|RENAME)\b", re.IGNORECASE)
+
+
+def emptied(change: Change, own: TableName) -> Sequence[Emptying]:
+    """What the change does to whole tables. Raises Rejected for a statement that cannot be read."""
+    if change.op == "truncate":
+        return [TruncateTable(own)]
+    if change.op != "ddl" or not _TELLING.search(change.sql or ""):
+        return []
+    try:
+        operations = parse(change.sql or "", own.database)
+    except StatementError as error:
+        raise Rejected(f"DDL of {own} not understood: {error}: {change.sql}") from error
+    return [one for one in operations if isinstance(one, Emptying)]
+
+
+def empty(
+    client: SearchClient, index: Index, *, version: int, partition: str, time: int, most_bytes: int
+) -> int:
+    """Remove what is older than a statement at this place; how many documents there were.
+
+    Of its own partition that is by version: what comes after it stays, also when it comes again. Versions of
+    other partitions tell nothing about it: of those, what the source changed before it by its clock.
+    """
+    own = {"term": {f"{ORIGIN}.partition": partition}}
+    older = {"bool": {"filter": [own, {"range": {f"{ORIGIN}.version": {"lt": version}}}]}}
+    earlier = {"bool": {"must_not": [own], "filter": [{"range": {f"{ORIGIN}.time": {"lt": time}}}]}}
+    query: dict[str, Any] = {
+        "size": _AT_ONCE,
+        "_source": False,
+        "docvalue_fields": [f"{ORIGIN}.version"],
+        "query": {"bool": {"should": [older, earlier], "minimum_should_match": 1}},
+    }
+    removed = 0
+    while True:
+        client.request("POST", f"{index.path}/_refresh")  # a search sees what was there at the last one
+        hits = client.request("POST", f"{index.path}/_search", query).body["hits"]["hits"]
+        if not hits:
+            return removed
+        items = [
+            Item(
+                id=hit["_id"],
+                version=max(version, hit["fields"][f"{ORIGIN}.version"][0] + 1),
+                at=0,
+                document=None,
+            )
+            for hit in hits
+        ]
+        late = write(client, index.path, items, most_bytes)
+        removed += len(items) - len(late)
+        if len(late) == len(items):
+            raise RefusedByCluster(
+                f"{index.name} is not emptied: its documents have other versions than they tell in {ORIGIN}; "
+                f"was it copied without them (_reindex with version_type: external keeps them)?"
+            )

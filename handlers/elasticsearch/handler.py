@@ -1,0 +1,243 @@
+"""The `elasticsearch` handler: a document for each row, under a version of the source's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from handlers.api import Batch, Change, Handler, HandlerContext, Rejected
+from handlers.decimals import BeyondBounds
+from handlers.elasticsearch.bulk import Item, RowRefused, write
+from handlers.elasticsearch.client import SearchClient
+from handlers.elasticsearch.documents import State, last_states, partition_of
+from handlers.elasticsearch.emptying import Emptying, emptied, empty
+from handlers.elasticsearch.indexes import Index, Indexes
+from handlers.elasticsearch.mapping import ORIGIN, Field, fields_of, json_document
+from handlers.elasticsearch.options import ElasticsearchOptions
+from handlers.elasticsearch.rights import check_cluster
+from handlers.elasticsearch.versions import BeyondVersions, Topic, epoch_of_replay, followed, version_of
+from handlers.logs import get_logger
+from handlers.mysql.ddl import RenameTable, TableName, TruncateTable
+from handlers.options.templates import place_of
+from handlers.progress.passing_over import PassingOver
+from handlers.progress.topic_ids import MadeAnew
+
+__all__ = ["ElasticsearchHandler", "RowMoved"]
+
+log = get_logger("handlers.elasticsearch")
+
+_encode = msgspec.json.Encoder().encode
+_READ_AT_ONCE = 1_000
+_EPOCH_BITS = 56
+
+
+class RowMoved(Exception):
+    """Versions cannot tell which of two changes of a row is the later one."""
+
+
+class ElasticsearchHandler(Handler):
+    """Writing a batch twice is the same as once: the cluster refuses a version that is not higher."""
+
+    options_model: ClassVar[type[ElasticsearchOptions]] = ElasticsearchOptions
+
+    def __init__(self, **options: Any) -> None:
+        self._options = ElasticsearchOptions.model_validate(options)
+        self._client: SearchClient | None = None
+        self._indexes: Indexes | None = None
+        self._passing_over: PassingOver | None = None
+        self._log = log
+        self._handles: Callable[[str], bool] = lambda _: True
+
+    def open(self, context: HandlerContext) -> None:
+        """Connects when it is first needed: a cluster that is down then keeps no worker from starting.
+
+        Raises OSError for a certificate that cannot be read.
+        """
+        self._client = SearchClient(self._options, context.folder, context.lanes)
+        self._indexes = Indexes(self._client, self._options)
+        self._passing_over = PassingOver(context, log)
+        self._log = log.bind(handler=context.handler)
+        self._handles = context.handles or self._handles
+
+    def handle(self, batch: Batch) -> None:
+        """Raises Rejected, TargetUnavailable, FormerTopic, IndexUnfit, RowMoved, RefusedByCluster."""
+        for change in batch.changes:
+            for operation in emptied(change, TableName(batch.database, batch.name)):
+                self._follow(operation, change, batch)
+        if all(change.op in ("ddl", "truncate") for change in batch.changes):
+            return
+        _, indexes = self._opened()
+        index = indexes.find_or_make(batch.database, batch.name)
+        versions = self._versions(index, batch)
+        states = last_states(batch, versions)
+        self._map(index, batch, states)
+        self._write(index, batch, states)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = self._indexes = None
+
+    def check(self, context: HandlerContext) -> None:
+        """Which cluster it is, and what may be done there. Raises ClusterUnfit, TargetUnavailable,
+        RefusedByCluster, and OSError for a certificate that cannot be read."""
+        client = SearchClient(self._options, context.folder, 1)
+        try:
+            check_cluster(client, self._options)
+        finally:
+            client.close()
+
+    def _opened(self) -> tuple[SearchClient, Indexes]:
+        if self._client is None or self._indexes is None:
+            raise RuntimeError("handle was called before open")
+        return self._client, self._indexes
+
+    # ---- versions
+
+    def _versions(self, index: Index, batch: Batch) -> Callable[[Change], int]:
+        """What gives each change of the batch its version; the index remembers the batch's topics then."""
+        topics: Sequence[Topic] = index.topics
+        epochs: dict[str, int] = {}
+        made_anew: list[MadeAnew] = []
+        if batch.replay_of is not None:
+            topic, _, offset = batch.replay_of
+            epoch = epoch_of_replay(topics, topic)
+            return lambda change: version_of(epoch, offset, change.index)
+        for change in batch.changes:
+            topic = change.topic
+            if topic not in epochs:
+                former = [each.id for each in topics if each.name == topic and each.id is not None]
+                found = batch.topic_ids.get(topic)
+                topics, epochs[topic] = followed(topics, topic, found, self._options.topic_again)
+                if found is not None and former and former[-1] != found:
+                    made_anew.append(MadeAnew(topic, change.partition, former[-1], found))
+        if list(topics) != list(index.topics) or index.table is None:
+            self._opened()[1].remember(index, batch.table, topics)
+        if self._passing_over is not None:
+            self._passing_over.made_anew(batch.table, made_anew)
+        base = self._options.epoch
+        return lambda change: version_of(base + epochs[change.topic], change.offset, change.index)
+
+    # ---- rows
+
+    def _map(self, index: Index, batch: Batch, states: dict[str, State]) -> None:
+        """Add the fields that the index lacks."""
+        lacking: dict[str, Field] = {}
+        seen: set[tuple[int, frozenset[str]]] = set()
+        for state in states.values():
+            if state.row is None:
+                continue
+            if state.types is not None:
+                # Rows of one table have the same columns and types, as a rule: one of them tells it all.
+                shape = id(state.types), frozenset(state.row)
+                if shape in seen:
+                    continue
+                seen.add(shape)
+            lacking = {**fields_of(state.row, state.types, index.fields), **lacking}
+        if lacking:
+            self._opened()[1].add(index, lacking)
+
+    def _write(self, index: Index, batch: Batch, states: dict[str, State]) -> None:
+        client, _ = self._opened()
+        held = self._held(index, [key for key, state in states.items() if not state.whole])
+        items: list[Item] = []
+        for key, state in states.items():
+            try:
+                document = None if state.row is None else _document(state, held.get(key, {}))
+            except (TypeError, BeyondBounds, UnicodeEncodeError) as error:
+                told = place_of(batch.changes[state.at], batch.table)
+                raise Rejected(f"{told}: {error}", at=state.at) from None
+            items.append(Item(id=key, version=state.version, at=state.at, document=document))
+        try:
+            late = write(client, index.path, items, self._options.max_bytes)
+        except RowRefused as error:
+            told = place_of(batch.changes[error.at], batch.table)
+            raise Rejected(
+                f"{told}: {index.name} refuses its document: {error}. Where the source's column has another "
+                f"type now: no field changes its type, so make an index with the new one, copy the documents "
+                f"(_reindex with version_type: external), and lead this table there (option index)",
+                at=error.at,
+            ) from None
+        if late:
+            self._look_at_late(index, batch, states, late)
+
+    def _held(self, index: Index, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Id -> the document as it is. No other batch of these rows runs meanwhile."""
+        return {each["_id"]: each["_source"] for each in self._documents(index, keys, "")}
+
+    def _documents(self, index: Index, keys: Sequence[str], query: str) -> list[dict[str, Any]]:
+        client, _ = self._opened()
+        found: list[dict[str, Any]] = []
+        for start in range(0, len(keys), _READ_AT_ONCE):
+            ids = {"ids": list(keys[start : start + _READ_AT_ONCE])}
+            answer = client.request("POST", f"{index.path}/_mget{query}", ids)
+            found += [each for each in answer.body["docs"] if each.get("found")]
+        return found
+
+    def _look_at_late(
+        self, index: Index, batch: Batch, states: dict[str, State], late: Sequence[Item]
+    ) -> None:
+        """Whether what the index holds instead is of the same partition, whose offsets are an order.
+
+        Raises RowMoved.
+        """
+        ours = {item.id: item for item in late}
+        for document in self._documents(index, list(ours), f"?_source_includes={ORIGIN}"):
+            item = ours[document["_id"]]
+            partition = (document.get("_source", {}).get(ORIGIN) or {}).get("partition")
+            is_of_later_epoch = document["_version"] - 1 >> _EPOCH_BITS > item.version - 1 >> _EPOCH_BITS
+            if partition == states[item.id].partition or (partition and is_of_later_epoch):
+                continue
+            whose = "was not written by binlane" if partition is None else f"is of {partition}"
+            raise RowMoved(
+                f"{place_of(batch.changes[item.at], batch.table)}: the document {item.id} of {index.name} "
+                f"{whose}, with a version as high or higher: which of the two is later cannot be told. All "
+                f"changes of a row have to come from one partition. If the topic has others now, or "
+                f"the index was filled by others, let what comes win: option epoch: {self._options.epoch + 1}"
+            )
+        if self._passing_over is not None:
+            self._passing_over.passed_over(batch.table, len(late))
+
+    # ---- whole tables
+
+    def _follow(self, operation: Emptying, change: Change, batch: Batch) -> None:
+        client, indexes = self._opened()
+        table = str(operation.table)
+        if isinstance(operation, RenameTable):
+            because = "documents of a renamed table stay in its index"
+            self._log.warning("ddl_refused", table=table, because=because)
+            return
+        if table != batch.table and not self._handles(table):
+            because = f"no rule leads {table} to this handler"
+            self._log.warning("ddl_refused", table=batch.table, because=because)
+            return
+        is_truncate = isinstance(operation, TruncateTable)
+        if not (self._options.truncate if is_truncate else self._options.drop_tables):
+            option = "truncate: false" if is_truncate else "drop_tables: false"
+            self._log.warning("ddl_refused", table=table, because=option)
+            return
+        index = indexes.find(*operation.table)
+        if index is None or ORIGIN not in index.fields:
+            return
+        try:
+            version = self._versions(index, batch)(change)
+        except BeyondVersions as error:
+            raise Rejected(f"{place_of(change, batch.table)}: {error}") from None
+        removed = empty(
+            client,
+            index,
+            version=version,
+            partition=partition_of(batch, change),
+            time=change.source_time_ms,
+            most_bytes=self._options.max_bytes,
+        )
+        self._log.info("documents_removed", table=table, index=index.name, documents=removed)
+
+
+def _document(state: State, held: dict[str, Any]) -> bytes:
+    """JSON. `held`: what the index holds now, for a row that lacks columns."""
+    row = json_document(state.row or {}, state.types)
+    origin = {"version": state.version, "partition": state.partition, "time": state.time}
+    return _encode({**({} if state.whole else held), **row, ORIGIN: origin})

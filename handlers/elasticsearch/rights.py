@@ -1,0 +1,51 @@
+"""`binlane check --connect`: which cluster is there, and what may be done in it."""
+
+from __future__ import annotations
+
+import re
+
+from handlers.elasticsearch.client import RefusedByCluster, SearchClient
+from handlers.elasticsearch.options import ElasticsearchOptions
+from handlers.options.templates import Template
+
+__all__ = ["ClusterUnfit", "check_cluster"]
+
+_PRIVILEGES = ("read", "write", "view_index_metadata", "maintenance")
+_MAKING = ("create_index", "manage")
+_OLDEST = {"elasticsearch": 7, "opensearch": 1}
+
+
+class ClusterUnfit(Exception):
+    """The cluster is none that is known here, or lets us do too little."""
+
+
+def check_cluster(client: SearchClient, options: ElasticsearchOptions) -> None:
+    """Changes nothing. Raises ClusterUnfit, and as SearchClient."""
+    body = client.request("GET", "/").body
+    told = body.get("version") if isinstance(body, dict) else None
+    number = told.get("number") if isinstance(told, dict) else None
+    if not isinstance(told, dict) or not isinstance(number, str) or not re.match(r"\d+\.", number):
+        raise ClusterUnfit(f"{options.url} is neither Elasticsearch nor OpenSearch: it tells no version")
+    product = "opensearch" if told.get("distribution") == "opensearch" else "elasticsearch"
+    if int(number.partition(".")[0]) < _OLDEST[product]:
+        raise ClusterUnfit(
+            f"{options.url} is {product} {number}; needed: Elasticsearch 7.10 or OpenSearch 1, or later"
+        )
+    if product == "elasticsearch":
+        _check_privileges(client, options)
+
+
+def _check_privileges(client: SearchClient, options: ElasticsearchOptions) -> None:
+    """OpenSearch has nothing to ask; Elasticsearch without its security answers 400, 404 or 405."""
+    pattern = Template(options.index, row=False).of_table("*", "*").lower()
+    wanted = (*_PRIVILEGES, *(_MAKING if options.create else ()))
+    body = {"index": [{"names": [pattern], "privileges": list(wanted)}]}
+    try:
+        found = client.request("POST", "/_security/user/_has_privileges", body).body
+    except RefusedByCluster:
+        return
+    if not isinstance(found, dict) or found.get("has_all_requested", True):
+        return
+    has = found.get("index", {}).get(pattern, {})
+    lacking = ", ".join(name for name in wanted if not has.get(name))
+    raise ClusterUnfit(f"{options.url}: the user lacks, for indexes {pattern}: {lacking}")

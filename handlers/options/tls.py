@@ -1,0 +1,44 @@
+"""`tls:` of handlers that speak HTTP."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["TlsOptions", "trust"]
+
+
+class TlsOptions(BaseModel):
+    """`tls:` for services with certificates of their own. Paths start at the configuration file's folder."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    verify: bool = Field(default=True, description="Whether the service must prove who it is.")
+    ca: str | None = Field(
+        default=None, min_length=1, description="A file of certificates (PEM) to trust beside the usual ones."
+    )
+    certificate: str | None = Field(
+        default=None, min_length=1, description="Our own certificate (PEM), for services that ask for one."
+    )
+    key: str | None = Field(
+        default=None, min_length=1, description="Its private key, if the certificate's file does not hold it."
+    )
+
+
+def trust(tls: TlsOptions, folder: Path) -> ssl.SSLContext:
+    """What a client is to trust, and to show. Raises OSError for a certificate that cannot be read."""
+    made = httpx.create_ssl_context(verify=tls.verify)
+    read = f"ca ({tls.ca})"
+    try:
+        if tls.ca is not None:
+            made.load_verify_locations(folder / tls.ca)
+        if tls.certificate is not None:
+            key = None if tls.key is None else folder / tls.key
+            read = f"certificate ({tls.certificate})" + ("" if key is None else f" with key ({tls.key})")
+            made.load_cert_chain(folder / tls.certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise OSError(f"tls: a certificate cannot be read: {read}: {error}") from None
+    return made

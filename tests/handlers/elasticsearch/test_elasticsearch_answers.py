@@ -1,0 +1,184 @@
+"""What a cluster's answers mean: by a service that answers as clusters in trouble do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from servers.hook_server import Answer, HookServer, Received
+from servers.search_node import SearchNode
+
+from handlers import HandlerContext, Rejected, TargetUnavailable
+from handlers.elasticsearch import ElasticsearchHandler
+from handlers.elasticsearch.client import RefusedByCluster
+from handlers.elasticsearch.rights import ClusterUnfit
+from handlers.testing import make_batch, opened
+
+SECRET = "never-in-an-error"
+CONTEXT = HandlerContext(worker="w", handler="h", folder=Path())
+ROWS = [{"id": number, "name": "a"} for number in range(3)]
+BATCH = make_batch("shop.orders", ROWS, key="id", types={"id": "int", "name": "text"})
+MAPPED = {
+    "shop.orders": {
+        "mappings": {
+            "_meta": {"binlane": {"table": "shop.orders", "topics": [["test", None]]}},
+            "properties": {"_binlane": {}, "id": {"type": "long"}, "name": {"type": "text"}},
+        }
+    }
+}
+
+
+def said(status: int, body: Any, **headers: str) -> Answer:
+    return Answer(status, {"Content-Type": "application/json", **headers}, json.dumps(body).encode())
+
+
+def items(*outcomes: tuple[int, str | None]) -> Answer:
+    told = [
+        {"index": {"status": status, **({"error": {"type": kind, "reason": "r"}} if kind else {})}}
+        for status, kind in outcomes
+    ]
+    return said(200, {"errors": True, "items": told})
+
+
+@contextmanager
+def cluster(
+    bulk: Callable[[Received], Answer], **options: Any
+) -> Iterator[tuple[ElasticsearchHandler, HookServer]]:
+    with HookServer() as server:
+        server.answer = lambda request: bulk(request) if "_bulk" in request.path else said(200, MAPPED)
+        with opened(ElasticsearchHandler(url=server.url, **options)) as handler:
+            yield handler, server
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error", "told"),
+    [
+        ((429, "es_rejected_execution_exception"), TargetUnavailable, "es_rejected_execution"),
+        ((503, "unavailable_shards_exception"), TargetUnavailable, "unavailable_shards"),
+        ((403, "cluster_block_exception"), TargetUnavailable, "cluster_block"),
+        ((400, "mapper_parsing_exception"), Rejected, "offset 1: shop.orders refuses its document"),
+        ((400, "index_closed_exception"), RefusedByCluster, "index_closed"),
+        ((404, "index_not_found_exception"), RefusedByCluster, "index_not_found"),
+    ],
+)
+def test_each_document_is_judged_for_itself(
+    outcome: tuple[int, str], error: type[Exception], told: str
+) -> None:
+    with cluster(lambda _: items((201, None), outcome, (201, None))) as (handler, _):
+        with pytest.raises(error, match=told) as found:
+            handler.handle(BATCH)
+        if isinstance(found.value, Rejected):
+            assert found.value.at == 1
+
+
+def test_a_cluster_without_room_is_waited_for_before_a_row_is_blamed() -> None:
+    both = items((400, "mapper_parsing_exception"), (429, "es_rejected_execution_exception"), (201, None))
+    with cluster(lambda _: both) as (handler, _), pytest.raises(TargetUnavailable):
+        handler.handle(BATCH)
+
+
+def test_a_request_that_is_too_large_is_sent_by_halves() -> None:
+    def bulk(request: Received) -> Answer:
+        count = request.body.count(b'{"index"')
+        if count > 1 or b'"id":2' in request.body:
+            return Answer(413)
+        return said(200, {"errors": False, "items": [{"index": {"status": 201}}]})
+
+    with cluster(bulk) as (handler, server):
+        with pytest.raises(Rejected, match="too large") as found:
+            handler.handle(BATCH)
+        sent = [one for one in server.received if "_bulk" in one.path]
+    assert found.value.at == 2
+    assert len(sent) == 2
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+def test_what_is_mended_elsewhere_is_waited_for_and_no_secret_is_told(status: int) -> None:
+    def bulk(request: Received) -> Answer:
+        return said(
+            status,
+            {"error": {"type": "t", "reason": request.headers["authorization"]}},
+            **{"Retry-After": "7"},
+        )
+
+    for login in ({"api_key": SECRET}, {"username": "u", "password": SECRET}):
+        with cluster(bulk, **login) as (handler, _), pytest.raises(TargetUnavailable) as found:
+            handler.handle(BATCH)
+        assert found.value.retry_after == 7
+        assert SECRET not in str(found.value)
+        assert "***" in str(found.value)
+
+
+def test_logins() -> None:
+    answer = said(200, {"errors": False, "items": [{"index": {"status": 201}}] * 3})
+    for login, header in (
+        ({"api_key": "k"}, "ApiKey k"),
+        ({"username": "u", "password": "p"}, "Basic dTpw"),
+    ):
+        with cluster(lambda _: answer, **login) as (handler, server):
+            handler.handle(BATCH)
+        assert {one.headers["authorization"] for one in server.received} == {header}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"url": f"http://u:{SECRET}@h:9200"}, "without user, password and query"),
+        ({"url": "h:9200"}, "allowed: a URL"),
+        ({"url": "http://h", "username": "u"}, "belong together"),
+        ({"url": "http://h", "username": "u", "password": SECRET, "api_key": SECRET}, "either username"),
+        ({"url": "http://h", "api_key": f"{SECRET}\n"}, "no line breaks"),
+        ({"url": "http://h", "index": "{database}"}, "needs {table}"),
+        ({"url": "http://h", "index": "{table} x"}, "besides"),
+        ({"url": "http://h", "indx": "a"}, "indx"),
+    ],
+)
+def test_unusable_options_are_told_without_secrets(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError) as found:
+        ElasticsearchHandler(**options)
+    assert told in str(found.value)
+    assert SECRET not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("version", "fault"),
+    [
+        ({"number": "2.19.6", "distribution": "opensearch"}, None),
+        ({"number": "9.1.0"}, None),
+        ({"number": "6.8.0"}, "elasticsearch 6.8.0; needed"),
+        (None, "tells no version"),
+    ],
+)
+def test_which_cluster_it_is(version: Any, fault: str | None) -> None:
+    with HookServer() as server:
+        server.answer = lambda _: said(200, {"version": version})
+        handler = ElasticsearchHandler(url=server.url)
+        if fault is None:
+            handler.check(CONTEXT)
+        else:
+            with pytest.raises(ClusterUnfit, match=fault):
+                handler.check(CONTEXT)
+
+
+def test_a_user_who_may_too_little_is_told_what_is_lacking() -> None:
+    rights = {
+        "has_all_requested": False,
+        "index": {"*.*": {"read": True, "write": False, "create_index": True}},
+    }
+    with HookServer() as server:
+        server.answer = lambda one: said(
+            200, rights if "privileges" in one.path else {"version": {"number": "8.1.0"}}
+        )
+        with pytest.raises(ClusterUnfit, match="write, view_index_metadata, maintenance, manage"):
+            ElasticsearchHandler(url=server.url).check(CONTEXT)
+
+
+def test_a_real_cluster_is_checked_and_left_as_it_is(search_node: SearchNode) -> None:
+    before = search_node.call("GET", "/_cat/indices?format=json&h=index")
+    ElasticsearchHandler(url=search_node.url).check(CONTEXT)
+    assert search_node.call("GET", "/_cat/indices?format=json&h=index") == before
