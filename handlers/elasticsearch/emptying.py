@@ -17,6 +17,7 @@ __all__ = ["Emptying", "emptied", "empty"]
 
 Emptying = DropTable | TruncateTable | RenameTable
 
+_VERSION, _PARTITION = f"{ORIGIN}.version", f"{ORIGIN}.partition"
 _AT_ONCE = 5_000  # a search gives 10,000 at most
 # Reading a statement takes a millisecond, and the first one loads the parser.
 _TELLING = re.compile(r"\b(?:DROP|REPLACE|TRUNCATE|RENAME)\b", re.IGNORECASE)
@@ -43,13 +44,13 @@ def empty(
     Of its own partition that is by version: what comes after it stays, also when it comes again. Versions of
     other partitions tell nothing about it: of those, what the source changed before it by its clock.
     """
-    own = {"term": {f"{ORIGIN}.partition": partition}}
-    older = {"bool": {"filter": [own, {"range": {f"{ORIGIN}.version": {"lt": version}}}]}}
+    own = {"term": {_PARTITION: partition}}
+    older = {"bool": {"filter": [own, {"range": {_VERSION: {"lt": version}}}]}}
     earlier = {"bool": {"must_not": [own], "filter": [{"range": {f"{ORIGIN}.time": {"lt": time}}}]}}
     query: dict[str, Any] = {
         "size": _AT_ONCE,
         "_source": False,
-        "docvalue_fields": [f"{ORIGIN}.version"],
+        "docvalue_fields": [_VERSION, _PARTITION],
         "query": {"bool": {"should": [older, earlier], "minimum_should_match": 1}},
     }
     removed = 0
@@ -61,7 +62,10 @@ def empty(
         items = [
             Item(
                 id=hit["_id"],
-                version=max(version, hit["fields"][f"{ORIGIN}.version"][0] + 1),
+                # One of this place would stop what comes of another partition: it is no place there.
+                version=version
+                if hit["fields"][_PARTITION] == [partition]
+                else hit["fields"][_VERSION][0] + 1,
                 at=0,
                 document=None,
             )

@@ -36,9 +36,9 @@ def rows(database: str, first: int, last: int, *, offset: int, table: str = "ord
     )
 
 
-def statement(database: str, sql: str | None, *, offset: int, time: int = 0) -> Batch:
+def statement(database: str, sql: str | None, *, offset: int, time: int = 0, topic: str = "cdc") -> Batch:
     change = {"sql": sql, "source_time_ms": time, "op": "truncate" if sql is None else "ddl"}
-    return make_batch(f"{database}.orders", [change], topic="cdc", offset=offset)
+    return make_batch(f"{database}.orders", [change], topic=topic, offset=offset)
 
 
 @pytest.mark.parametrize("sql", [None, "TRUNCATE TABLE orders"])
@@ -65,6 +65,19 @@ def test_of_other_partitions_a_truncate_removes_what_was_before_it(
         it.handle(statement(database, None, offset=5, time=1_500))
         it.handle(rows(database, 0, 3, offset=1_000, partition=1))
     assert sorted(search_node.documents(f"{database}.orders")) == ["3", "4", "5"]
+
+
+def test_rows_that_come_back_after_a_statement_of_another_topic_are_there(
+    search_node: SearchNode, database: str
+) -> None:
+    """Debezium's statements have a topic of their own, whose versions are of a later epoch."""
+    with handler(search_node) as it:
+        it.handle(rows(database, 0, 3, offset=1_000))
+        it.handle(statement(database, "TRUNCATE TABLE orders", offset=5, time=1_500, topic="statements"))
+        assert search_node.documents(f"{database}.orders") == {}
+        it.handle(rows(database, 1, 3, offset=2_000))
+        it.handle(rows(database, 0, 1, offset=1_000))
+    assert sorted(search_node.documents(f"{database}.orders")) == ["1", "2"]
 
 
 def test_what_is_kept_when_the_options_say_so(search_node: SearchNode, database: str) -> None:
