@@ -37,6 +37,15 @@ from sqlalchemy.dialects import mysql, postgresql
 
 from handlers.mysql.values import single
 from handlers.spark.rows.conversions import text
+from worker.verifying.postgresql import (
+    array_items,
+    bits,
+    hstore,
+    interval,
+    point,
+    truth,
+    zoned_time,
+)
 
 __all__ = ["Form", "Value", "form_of"]
 
@@ -45,6 +54,8 @@ Read = Callable[[Any], Value]
 
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType, BooleanType)
 _ZERO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T].*)?")
+_BEYOND = re.compile(r"-?infinity|.* BC|\d{5,}-\d\d-\d\d([ T].*)?")
+"""PostgreSQL's times that Python has not: they are None in Spark."""
 _TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -59,6 +70,8 @@ class Form(NamedTuple):
 
 def form_of(source: sa.types.TypeEngine[Any], spark: DataType) -> Form:  # noqa: PLR0911 (one for each type)
     """The form of a column of these types."""
+    if isinstance(source, postgresql.BIT):
+        return Form(bits, bits)
     if isinstance(spark, _INTEGERS):
         return Form(_whole, _whole)
     if isinstance(spark, DecimalType):
@@ -72,16 +85,21 @@ def form_of(source: sa.types.TypeEngine[Any], spark: DataType) -> Form:  # noqa:
     if isinstance(spark, TimestampType | TimestampNTZType):
         return Form(_moment, _moment)
     if isinstance(spark, BinaryType):
-        return Form(_bytes, _bytes)
+        return Form(point if isinstance(source, sa.types.NullType) else _bytes, _bytes)
     if isinstance(spark, ArrayType) and isinstance(source, mysql.SET):
         return Form(_labels, _labels)
     if isinstance(spark, ArrayType):
-        return Form(_json, _json)
+        return Form(_array_of(_plain) if isinstance(source, postgresql.ARRAY) else _json, _json)
+    if isinstance(source, postgresql.ARRAY):
+        items = _or_text(_item_read(source.item_type))
+        return Form(_array_of(items), _array_of(items))
     return _of_text(source)
 
 
 def _of_text(source: sa.types.TypeEngine[Any]) -> Form:
     """Spark keeps text: the source's type tells which texts mean the same."""
+    if isinstance(source, sa.Time) and source.timezone:
+        return Form(_or_text(zoned_time), _or_text(zoned_time))
     for types, read in _TEXTS.items():
         if isinstance(source, types):
             return Form(_or_text(read), _or_text(read))
@@ -92,7 +110,7 @@ def _of_text(source: sa.types.TypeEngine[Any]) -> Form:
 
 
 def _whole(value: Any) -> int:
-    """Also of MySQL's BIT, which comes as bytes, and of PostgreSQL's, digits of 0 and 1."""
+    """Also of MySQL's BIT, which comes as bytes."""
     if isinstance(value, bytes | bytearray | memoryview):
         return int.from_bytes(bytes(value), "big")
     return int(value)
@@ -142,7 +160,7 @@ def _moment(value: Any) -> datetime | None:
     try:
         return _moment(datetime.fromisoformat(value))
     except ValueError:
-        if _ZERO_DATE.fullmatch(value):
+        if _ZERO_DATE.fullmatch(value) or _BEYOND.fullmatch(value):
             return None
         raise
 
@@ -188,6 +206,47 @@ def _base64(value: Any) -> str:
     return value if isinstance(value, str) else base64.b64encode(value).decode("ascii")
 
 
+def _hstore(value: Any) -> str:
+    """Of PostgreSQL's text, or of JSON."""
+    try:
+        return _json(hstore(value))
+    except (ValueError, TypeError):
+        return _json(value)
+
+
+def _item_read(type_: sa.types.TypeEngine[Any]) -> Read:
+    """Of an item of an array, as PostgreSQL writes it or as JSON has it."""
+    if isinstance(type_, sa.Boolean):
+        return truth
+    if isinstance(type_, sa.Float):
+        return _single if _is_single(type_) else _double
+    if isinstance(type_, sa.types._Binary):
+        return _hex
+    return _of_text(type_).source
+
+
+def _hex(value: Any) -> str:
+    """Of `\\x00ff`, or of {"base64": "AP8="}."""
+    found = base64.b64decode(value["base64"]) if isinstance(value, dict) else bytes.fromhex(value[2:])
+    return found.hex()
+
+
+def _array_of(item: Read) -> Read:
+    def read(value: Any) -> str:
+        if isinstance(value, str):
+            is_json = value.startswith("[") and "={" not in value.partition("]")[2][:2]
+            value = json.loads(value, parse_float=Decimal) if is_json else array_items(value)
+        return json.dumps(_each(item, value), ensure_ascii=False, separators=(",", ":"), default=str)
+
+    return read
+
+
+def _each(item: Read, values: Any) -> Any:
+    if isinstance(values, list):
+        return [_each(item, value) for value in values]
+    return None if values is None else item(values)
+
+
 def _labels(value: Any) -> str:
     """A set's labels have no order of their own."""
     found = value.split(",") if isinstance(value, str) else value
@@ -229,6 +288,9 @@ _TEXTS: Mapping[type[Any] | tuple[type[Any], ...], Read] = {
     sa.Float: _double,
     sa.Numeric: _number,
     sa.types._Binary: _base64,
-    postgresql.ARRAY: _json,
+    postgresql.BIT: bits,
+    postgresql.INTERVAL: interval,
+    postgresql.HSTORE: _hstore,
+    postgresql.MONEY: _number,
     sa.CHAR: _padded,
 }

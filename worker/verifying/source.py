@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -12,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.dialects import mysql
+
+from worker.verifying import postgresql
 
 __all__ = ["Row", "Source", "SourceTable"]
 
@@ -29,17 +32,6 @@ _CHECKS = sa.text(
     "WHERE CONSTRAINT_SCHEMA = :schema AND TABLE_NAME = :name"
 )
 _SYSTEM = frozenset(("information_schema", "performance_schema", "mysql", "sys", "innodb", "pg_catalog"))
-# What psycopg reads as it is; times as text, for PostgreSQL has some that Python has not.
-_NATIVE = (
-    sa.Integer,
-    sa.Numeric,
-    sa.Boolean,
-    sa.String,
-    sa.Uuid,
-    sa.types._Binary,
-    postgresql.ARRAY,
-    sa.Time,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +44,8 @@ class SourceTable:
     columns: Mapping[str, sa.types.TypeEngine[Any]]
     key: tuple[str, ...]
     """Its primary key."""
+    above: tuple[str, ...] = ()
+    """Of a partition of PostgreSQL: the partitioned tables (`database.name`) that show its rows, too."""
 
     @property
     def full_name(self) -> str:
@@ -79,6 +73,7 @@ class Source:
         `database` is what change records call it: PostgreSQL's schema, SQLite's file without its suffix.
         """
         inspector = sa.inspect(self._engine)
+        partitions = self._partitions()
         for schema in self._schemas(inspector):
             for name in sorted(inspector.get_table_names(schema)):
                 key = inspector.get_pk_constraint(name, schema)["constrained_columns"]
@@ -88,6 +83,7 @@ class Source:
                     schema,
                     self._columns(inspector, name, schema),
                     tuple(map(self._unescaped, key)),
+                    tuple(map(".".join, partitions.get((str(schema), name), ()))),
                 )
 
     def rows(self, table: SourceTable, columns: Sequence[str], order: Mapping[str, bool]) -> Iterator[Row]:
@@ -118,15 +114,25 @@ class Source:
     def _columns(
         self, inspector: sa.Inspector, name: str, schema: str | None
     ) -> dict[str, sa.types.TypeEngine[Any]]:
-        columns = {
-            self._unescaped(column["name"]): column["type"] for column in inspector.get_columns(name, schema)
-        }
+        with warnings.catch_warnings():
+            # "Did not recognize type": such a column is read as text.
+            warnings.simplefilter("ignore", sa.exc.SAWarning)
+            found = inspector.get_columns(name, schema)
+        columns = {self._unescaped(column["name"]): column["type"] for column in found}
+        if self._dialect == "postgresql":
+            return {column: postgresql.base_type(type_) for column, type_ in columns.items()}
         if getattr(self._engine.dialect, "is_mariadb", False):
             with self._engine.connect() as connection:
                 for clause in connection.execute(_CHECKS, {"schema": schema, "name": self._unescaped(name)}):
                     for found in _JSON_CHECK.findall(clause[0]):
                         columns[self._unescaped(found)] = sa.JSON()
         return columns
+
+    def _partitions(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
+        if self._dialect != "postgresql":
+            return {}
+        with self._engine.connect() as connection:
+            return postgresql.partitions(connection)
 
     def _run(self, query: sa.Select[Any]) -> Iterator[Row]:
         """From the server as they are read, within one snapshot."""
@@ -157,9 +163,7 @@ class Source:
         if self._dialect == "mysql" and isinstance(type_, mysql.FLOAT):
             # The server prints six digits of a FLOAT, unless it widens it.
             return sa.literal_column(f"{self._quoted(name)}+0e0")
-        if self._dialect == "postgresql" and not isinstance(type_, _NATIVE):
-            return sa.cast(column, sa.Text)
-        return column
+        return postgresql.shown(column, type_) if self._dialect == "postgresql" else column
 
     def _ordered(self, name: str, is_text: bool) -> sa.ColumnElement[Any]:
         column = _column(name)
@@ -167,7 +171,9 @@ class Source:
             return column
         if self._dialect == "mysql":
             return sa.literal_column(f"CAST(CONVERT({self._quoted(name)} USING utf8mb4) AS BINARY)")
-        return sa.cast(column, sa.Text).collate("C" if self._dialect == "postgresql" else "BINARY")
+        if self._dialect == "postgresql":
+            return postgresql.output(column).collate("C")
+        return sa.cast(column, sa.Text).collate("BINARY")
 
     def _equal(self, table: SourceTable, name: str, value: Any) -> sa.ColumnElement[bool]:
         column = _column(name)
@@ -178,7 +184,7 @@ class Source:
             and self._dialect == "postgresql"
             and not isinstance(table.columns[name], sa.String)
         ):
-            return sa.cast(column, sa.Text) == sa.literal(value)
+            return postgresql.output(column) == sa.literal(value)
         return column == sa.literal(value)
 
     def _quoted(self, name: str) -> str:

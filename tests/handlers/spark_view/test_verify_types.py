@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pyarrow as pa
@@ -12,6 +12,8 @@ from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from verify_lab import Stage, url
 from view_lab import shape
+
+from handlers.spark.rows.conversions import text
 
 ID = "00000000-0000-0000-0000-0000000000aa"
 ODD_TEXTS = ["Z", "a", "a b", "é", "字", "😀"]
@@ -64,14 +66,14 @@ def test_mysqls_types_and_keys(stage: Stage, mariadb: MariaDBServer) -> None:
             "CREATE TABLE `all %s:types` (`k``1` varchar(40) COLLATE utf8mb4_general_ci, id int, "
             f"{MARIADB}, PRIMARY KEY (`k``1`, id))"
         )
-        for text in ODD_TEXTS:
-            run(f"INSERT INTO `all %s:types` VALUES ('{text}', 1, {values})")
+        for odd in ODD_TEXTS:
+            run(f"INSERT INTO `all %s:types` VALUES ('{odd}', 1, {values})")
     key = {"k`1": pa.string(), "id": pa.int32()}
     types = shape(tuple(key), **key, **{name: kept for name, (_, kept, _) in IN_SPARK.items()})
     row = {name: value for name, (_, _, value) in IN_SPARK.items()}
     # The session that wrote was two hours ahead of UTC.
     row["c_ts"] = row["c_ts"].replace(hour=10)
-    table = stage.replicate("all %s:types", types, *({"k`1": text, "id": 1, **row} for text in ODD_TEXTS))
+    table = stage.replicate("all %s:types", types, *({"k`1": odd, "id": 1, **row} for odd in ODD_TEXTS))
     code, told = stage.verify(url(engine), "--chunk", "4")
     assert (code, told["tables"][0]["ranges"]) == (0, 2), told["tables"][0]["differences"][0]
     table.put({"op": "upsert", "k`1": "é", "id": 1, **row, "c_json": "{}", "c_zero": date(1, 1, 1)}, of=types)
@@ -88,6 +90,8 @@ def test_mysqls_types_and_keys(stage: Stage, mariadb: MariaDBServer) -> None:
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 6)
 AWARE = MOMENT.replace(tzinfo=UTC)
+ODD_ITEMS = text(["a b", 'c"d', None, "NULL", ""])
+LENGTH = timedelta(days=363, hours=6, seconds=1.5)
 POSTGRES = {
     # column: (its type, as PostgreSQL reads it, as Spark keeps it, the value there)
     "c_bool": ("boolean", "true", pa.bool_(), True),
@@ -102,6 +106,35 @@ POSTGRES = {
     "c_json": ("jsonb", """'{"b": 1.0, "a": "ü"}'""", pa.string(), '{"a":"ü","b":1}'),
     "c_bytes": ("bytea", r"'\x00ff'", pa.binary(), b"\0\xff"),
     "c_array": ("int[]", "'{1,NULL}'", pa.string(), "[1,null]"),
+    "c_texts": ("text[]", """'{"a b","c\\"d",NULL,"NULL",""}'""", pa.string(), ODD_ITEMS),
+    "c_bounds": ("numeric[]", "'[0:1]={1.50,NaN}'", pa.string(), text([Decimal("1.5"), "NaN"])),
+    "c_bools": ("boolean[]", "'{t,f}'", pa.string(), text([True, False])),
+    "c_moments": ("timestamptz[]", "'{2026-01-02 05:04:05.000006+02}'", pa.string(), text([AWARE])),
+    "c_blobs": ("bytea[]", r"""'{"\\x00ff"}'""", pa.string(), text([b"\0\xff"])),
+    "c_reals": ("real[]", "'{0.1}'", pa.string(), text([struct.unpack("f", struct.pack("f", 0.1))[0]])),
+    "c_none": ("int[]", "'{}'", pa.string(), "[]"),
+    "c_nets": ("inet[]", "'{10.0.0.1,10.0.0.0/8}'", pa.string(), text(["10.0.0.1", "10.0.0.0/8"])),
+    "c_inet": ("inet", "'192.168.0.1'", pa.string(), "192.168.0.1"),
+    "c_inet6": ("inet", "'::ffff:1.2.3.4/96'", pa.string(), "::ffff:1.2.3.4/96"),
+    "c_cidr": ("cidr", "'10.0.0.0/8'", pa.string(), "10.0.0.0/8"),
+    "c_macaddr": ("macaddr", "'08:00:2b:01:02:03'", pa.string(), "08:00:2b:01:02:03"),
+    "c_range": ("int4range", "'[1,5]'", pa.string(), "[1,6)"),
+    "c_bit": ("bit(8)", "B'00000101'", pa.int64(), 5),
+    "c_bit1": ("bit(1)", "B'1'", pa.bool_(), True),
+    "c_varbit": ("bit varying(9)", "B'00101'", pa.int64(), 5),
+    "c_bits": ("bit(70)", f"B'{'01' * 35}'", pa.binary(), int("01" * 35, 2).to_bytes(9, "little")),
+    "c_interval": ("interval", "'1 year -2 days 00:00:01.5'", pa.string(), text(LENGTH)),
+    "c_length": ("interval", "'1 mon -04:05:06'", pa.string(), "P0Y1M0DT-4H-5M-6S"),
+    "c_timetz": ("timetz", "'01:02:03.5+02'", pa.string(), "23:02:03.500000"),
+    "c_midnight": ("time", "'24:00:00'", pa.string(), "24:00:00.000000"),
+    "c_money": ("money", "'-1234.50'", pa.decimal128(19, 2), Decimal("-1234.50")),
+    "c_hstore": ("hstore", """'a=>"1 \\" 2", b=>NULL'""", pa.string(), '{"a":"1 \\" 2","b":null}'),
+    "c_citext": ("citext", "'MiXed'", pa.string(), "MiXed"),
+    "c_xml": ("xml", "'<a/>'", pa.string(), "<a/>"),
+    "c_point": ("point", "'(1.5,-2)'", pa.binary(), struct.pack("<IBIdd", 0, 1, 1, 1.5, -2)),
+    "c_age": ("age", "42", pa.int32(), 42),
+    "c_ever": ("timestamptz", "'infinity'", pa.timestamp("us", "UTC"), None),
+    "c_bc": ("date", "'0044-03-15 BC'", pa.date32(), None),
     "c_mood": ("mood", "'so so'", pa.string(), "so so"),
 }  # fmt: skip
 
@@ -113,21 +146,50 @@ def test_postgresqls_types_and_keys(stage: Stage, postgres: PostgresServer) -> N
     with engine.connect() as connection:
         run = connection.execution_options(no_parameters=True).exec_driver_sql
         run("CREATE SCHEMA shop")
+        run("CREATE EXTENSION hstore")
+        run("CREATE EXTENSION citext")
+        run("CREATE DOMAIN age AS integer")
         run("CREATE TYPE mood AS ENUM ('so so', 'fine')")
         run(
             'CREATE TABLE shop."Typed" ("Key" text COLLATE "und-x-icu", id uuid, '
             f'{columns}, PRIMARY KEY ("Key", id))'
         )
-        for text in ODD_TEXTS:
-            run(f"""INSERT INTO shop."Typed" VALUES ('{text}', '{ID}', {values})""")
+        for odd in ODD_TEXTS:
+            run(f"""INSERT INTO shop."Typed" VALUES ('{odd}', '{ID}', {values})""")
     key = {"Key": pa.string(), "id": pa.string()}
     types = shape(tuple(key), **key, **{name: kept for name, (_, _, kept, _) in POSTGRES.items()})
     row = {"id": ID, **{name: value for name, (_, _, _, value) in POSTGRES.items()}}
-    table = stage.replicate("Typed", types, *({"Key": text, **row} for text in ODD_TEXTS))
+    table = stage.replicate("Typed", types, *({"Key": odd, **row} for odd in ODD_TEXTS))
     code, told = stage.verify(url(engine), "--chunk", "4")
     assert (code, told["tables"][0]["ranges"]) == (0, 2), told["tables"][0]["differences"][0]
     table.put({"op": "upsert", "Key": "a b", **row, "c_num": Decimal("123.4501")}, of=types)
     [again] = stage.compare(url(engine), lambda _: None, settle=1.0).tables
     assert again.check is not None
     assert [each.key for each in again.check.outcome.differences] == [("a b", ID)]
+    engine.dispose()
+
+
+def test_rows_of_partitions_are_looked_for_once(stage: Stage, postgres: PostgresServer) -> None:
+    engine = sa.create_engine(postgres.new_database("shop_parts"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        run = connection.exec_driver_sql
+        run("CREATE SCHEMA shop")
+        for root in ("by_root", "by_leaf", "unseen"):
+            run(f"CREATE TABLE shop.{root} (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+            run(f"CREATE TABLE shop.{root}_0 PARTITION OF shop.{root} FOR VALUES FROM (0) TO (10)")
+            run(
+                f"CREATE TABLE shop.{root}_1 PARTITION OF shop.{root} FOR VALUES FROM (10) TO (30) "
+                "PARTITION BY RANGE (id)"
+            )
+            run(f"CREATE TABLE shop.{root}_1_0 PARTITION OF shop.{root}_1 FOR VALUES FROM (10) TO (20)")
+            run(f"INSERT INTO shop.{root} VALUES (1), (11)")
+    of = shape(("id",), id=pa.int32())
+    stage.replicate("by_root", of, {"id": 1}, {"id": 11})
+    stage.replicate("by_leaf_0", of, {"id": 1})
+    stage.replicate("by_leaf_1_0", of, {"id": 11})
+    code, told = stage.verify(url(engine))
+    assert code == 1
+    unseen = dict.fromkeys(("shop.unseen", "shop.unseen_0", "shop.unseen_1", "shop.unseen_1_0"), "no replica")
+    equal = dict.fromkeys(("shop.by_root", "shop.by_leaf_0", "shop.by_leaf_1_0"), "equal")
+    assert {each["table"]: each["state"] for each in told["tables"]} == unseen | equal
     engine.dispose()
