@@ -253,8 +253,8 @@ def numeric(precision: int, scale: int) -> dict[str, Any]:
         (connect("bytes", "data.Bits", length="64"), "AAAAAAAAAIA=", 1 << 63, "bit(64)"),
         (connect("bytes", "data.Bits", length="100000"), "AQI=", b"\1\2", "longblob"),
         (connect("bytes", "data.Bits", length="2147483647"), "", b"", "longblob"),
-        ({"type": "array", "items": connect("bytes")}, ["3q0=", "", None], [b"\xde\xad", b"", None], None),
-        ({"type": "array", "items": connect("double")}, ["NaN", 0.5], [float("nan"), 0.5], None),
+        ({"type": "array", "items": connect("bytes")}, ["3q0=", "", None], [b"\xde\xad", b"", None], "json"),
+        ({"type": "array", "items": connect("double")}, ["NaN", 0.5], [float("nan"), 0.5], "json"),
     ],
 )
 def test_types_of_postgresql_alone(
@@ -284,13 +284,13 @@ def test_types_of_postgresql_alone(
         ("timestamptz", "1970-01-01T00:00:01Z", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "timestamp(6)"),
         ("time(0) without time zone", 1000, timedelta(seconds=1), "time(0)"),
         ("time", 1000, timedelta(milliseconds=1), "time(6)"),
-        ("interval day to second(3)", 90000000000, timedelta(hours=25), None),
+        ("interval day to second(3)", 90000000000, timedelta(hours=25), "interval"),
         ("character varying(10)", "a", "a", "varchar(10)"),
         ("jsonb", '{"a": 1}', '{"a":1}', "json"),
         ("uuid", "a", "a", "uuid"),
-        ("timestamp[]", [1001, None], [datetime(1970, 1, 1, 0, 0, 0, 1001), None], None),
-        ("numeric(10,2)[]", ["AJY="], [Decimal("1.50")], None),
-        ("bytea[]", ["AP8="], [b"\0\xff"], None),
+        ("timestamp[]", [1001, None], [datetime(1970, 1, 1, 0, 0, 0, 1001), None], "json"),
+        ("numeric(10,2)[]", ["AJY="], [Decimal("1.50")], "json"),
+        ("bytea[]", ["AP8="], [b"\0\xff"], "json"),
     ],
 )
 def test_the_configuration_tells_the_types_of_records_without_schemas(

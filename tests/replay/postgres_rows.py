@@ -49,10 +49,23 @@ def from_target(value: Any, type_text: str) -> Any:
         if type_text.endswith("[]"):
             items = json.loads(value) if isinstance(value, str) else list(value)
             return [None if one is None else _item(one, type_text.removesuffix("[]")) for one in items]
+        name = re.sub(r"\(.*?\)| day to second", "", type_text)
+        native = _TEXTS.get(name)
+        if native is not None and isinstance(value, str) and _is_native(value, name, type_text):
+            return native(value, type_text)
         read = _READERS.get(_name(type_text))
         return value if read is None else read(value)
     except (ValueError, ArithmeticError, TypeError, AttributeError):
         return value
+
+
+def _is_native(value: str, name: str, type_text: str) -> bool:
+    """Whether PostgreSQL itself prints the value so, and not a target that keeps it as something else."""
+    if name == "hstore":
+        return not value.startswith("{")
+    if name == "bit":  # 64 of them are digits of a number in SQLite
+        return f"({len(value)})" in type_text and set(value) <= {"0", "1"}
+    return name != "time with time zone" or _ZONE.search(value) is not None
 
 
 def _name(type_text: str) -> str:

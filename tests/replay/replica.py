@@ -122,7 +122,9 @@ def _rows(connection: sa.Connection, schema: str | None, name: str) -> Iterator[
 
 def _keep_texts(connection: Any, _: Any) -> None:
     """JSON as it is spelled; times that no calendar of Python's has."""
-    for name in ("date", "timestamp", "timestamptz"):
+    own = ("bit", "varbit", "money", "inet", "cidr", "interval", "time", "timetz")
+    ranges = ("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange")
+    for name in ("date", "timestamp", "timestamptz", *own, *ranges):
         connection.adapters.register_loader(name, TextLoader)
     set_json_loads(lambda text: text if isinstance(text, str) else bytes(text).decode(), connection)
 

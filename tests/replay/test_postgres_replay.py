@@ -66,6 +66,9 @@ def prepare(url: str) -> None:
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         is_postgresql = engine.dialect.name == "postgresql"
+        if url.endswith("postgres-plain"):
+            for extension in ("hstore", "citext", "ltree"):  # else they become json and texts
+                connection.exec_driver_sql(f"CREATE EXTENSION {extension}")
         name = "public.evolving" if is_postgresql else '"public.evolving"'
         connection.exec_driver_sql(f"CREATE TABLE {name} (id integer PRIMARY KEY, a bigint, age text)")
     engine.dispose()

@@ -14,10 +14,13 @@ from handlers.sql.naming import check_names, exact, exact_table
 from handlers.sql.target.known_tables import TableName, own_name
 from handlers.sql.types.column_types import sql_type
 from handlers.sql.types.inferred_types import inferred_type
+from handlers.sql.types.postgresql_types import extension_of
 
 __all__ = ["ColumnsMissing", "TableMissing", "create", "wanted_columns"]
 
 log = get_logger("handlers.sql")
+
+_HAS_TYPE = sa.text("SELECT to_regtype(:name)")
 
 
 class TableMissing(Exception):
@@ -117,6 +120,10 @@ def _add_columns(connection: sa.Connection, missing: ColumnsMissing) -> None:
 
 def _column(connection: sa.Connection, name: str, text: str, key: tuple[str, ...]) -> sa.Column[Any]:
     is_key = name in key
+    extension = extension_of(text) if connection.dialect.name == "postgresql" else None
+    if extension is not None and connection.scalar(_HAS_TYPE, {"name": extension}) is None:
+        log.warning("type_not_in_target", column=name, type=extension)
+        text = str(text)  # what MySQL calls it: json, or a text
     type_ = sql_type(text, connection.dialect.name, key_parts=len(key) if is_key else 0)
     # Not its NOT NULL: a date that no calendar has is None, and a change may carry some columns only.
     return sa.Column(exact(name), type_, nullable=not is_key, autoincrement=False)

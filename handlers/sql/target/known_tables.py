@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -14,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
 from handlers.sql.naming import check_names, exact, exact_table
+from handlers.sql.types.postgresql_types import bit_text, hstore_text, other_text, point_text
 from handlers.sql.types.values import Kind, UnfitValue, encode, kind_of
 
 __all__ = ["KnownColumn", "KnownTable", "KnownTables", "TableName", "UnfitColumn", "own_name"]
@@ -48,14 +50,23 @@ class KnownColumn:
     cast: str = ""
     """Of PostgreSQL: what becomes of the array's elements, for a column that is an array itself."""
 
+    own: Callable[[Any], Any] | None = None
+    """Of PostgreSQL: what its type needs of a value before it becomes text. Raises UnfitValue."""
+
     def given(self, placeholder: str) -> str:
-        """A value of it in a statement. DuckDB compares no text with anything else."""
+        """A value of it in a statement. DuckDB compares no text with anything else; what PostgreSQL reads as
+        money goes by the server's locale."""
+        if isinstance(self.sql_type, postgresql.MONEY):
+            return f"CAST({placeholder} AS numeric)::money"
         return f"CAST({placeholder} AS {self.array_type[:-2]})" if self.dialect == "duckdb" else placeholder
 
     def encode(self, values: Sequence[Any], types: set[type] | None = None) -> Sequence[Any]:
         """The values as the driver takes them; `types`: theirs, if known. Raises UnfitColumn."""
         self.refuse_loss(values)
         try:
+            if self.own is not None:
+                values = [None if value is None else self.own(value) for value in values]
+                types = None
             return encode(values, self.kind, self.dialect, types)
         except (ValueError, TypeError, ArithmeticError) as error:
             raise UnfitColumn(self.name, str(error)) from error
@@ -235,7 +246,10 @@ def _array_types(connection: sa.Connection, quoted: str, found: Sequence[Any]) -
     types = {}
     for column, name, is_array in connection.execute(sa.text(_PG_TYPES), {"name": plain}):
         # Arrays of arrays would be taken apart to their last elements.
-        types[column] = ("text[]", f"::{name}") if is_array else (f"{name}[]", "")
+        # And what PostgreSQL reads as money goes by the server's locale.
+        is_money = name == "money"
+        carried = "text[]" if is_array else "numeric[]" if is_money else f"{name}[]"
+        types[column] = carried, f"::{name}" if is_array or is_money else ""
     return types
 
 
@@ -255,7 +269,18 @@ def _column(
         is_generated=found.get("computed") is not None,
         array_type=array[0],
         cast=array[1],
+        own=_own(found["type"], array[0]) if dialect.name == "postgresql" else None,
     )
+
+
+def _own(type_: sa.types.TypeEngine[Any], array_type: str) -> Callable[[Any], Any] | None:
+    if isinstance(type_, postgresql.BIT):
+        return partial(bit_text, length=type_.length, is_varying=type_.varying)
+    if isinstance(type_, postgresql.HSTORE):
+        return hstore_text
+    if isinstance(type_, sa.types.NullType):
+        return point_text if array_type == "point[]" else other_text
+    return None
 
 
 def _kind(type_: sa.types.TypeEngine[Any], dialect: str) -> Kind:

@@ -16,6 +16,7 @@ from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from handlers.mysql.types import INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
 from handlers.sql.types.duckdb_types import DUCKDB
+from handlers.sql.types.postgresql_types import native_type
 
 __all__ = ["KEY_BYTES", "Unsigned64", "sql_type"]
 
@@ -53,6 +54,10 @@ def sql_type(type_text: str, dialect: str, *, key_parts: int = 0) -> Type:
     `type_text` is MySQL's spelling (`decimal(10,2) unsigned`), also `boolean` and `uuid`. `key_parts`: how
     many columns its primary key has, for a column of one; MySQL bounds the length of keys.
     """
+    if dialect == "postgresql":
+        native = native_type(type_text)
+        if native is not None:
+            return native
     return _sql_type(type_text, "mysql" if dialect == "mariadb" else dialect, key_parts)
 
 
@@ -139,7 +144,7 @@ _POSTGRESQL: dict[str, Maker] = {
     "datetime": lambda _: postgresql.TIMESTAMP(timezone=False),
     "timestamp": lambda _: postgresql.TIMESTAMP(timezone=True),
     # MySQL's TIME runs from -838:59:59 to 838:59:59.
-    "time": lambda _: postgresql.INTERVAL(),
+    **dict.fromkeys(("time", "interval"), lambda _: postgresql.INTERVAL()),
     "char": _pg_varchar,
     "varchar": _pg_varchar,
     # Keeps the text as it is; jsonb would respell numbers, drop repeated keys and refuse \u0000.

@@ -79,7 +79,8 @@ def _array_item(item: Any) -> str:
         return "NULL"
     if isinstance(item, list | tuple):
         return _array_literal(item)
-    text = text_of(item).replace("\\", "\\\\").replace('"', '\\"')
+    text = "\\x" + item.hex() if isinstance(item, bytes) else text_of(item)
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'
 
 

@@ -61,7 +61,7 @@ DUCKDB: Mapping[str, Callable[[MySQLType], TypeEngine[Any]]] = {
     "datetime": lambda _: postgresql.TIMESTAMP(timezone=False),
     "timestamp": lambda _: postgresql.TIMESTAMP(timezone=True),
     # MySQL's TIME runs from -838:59:59 to 838:59:59.
-    "time": lambda _: postgresql.INTERVAL(),
+    **dict.fromkeys(("time", "interval"), lambda _: postgresql.INTERVAL()),
     "json": lambda _: postgresql.JSON(),
     "set": lambda _: postgresql.ARRAY(sa.TEXT()),
     "boolean": lambda _: sa.BOOLEAN(),

@@ -94,8 +94,9 @@ def _array(column: KnownColumn, values: Sequence[Any]) -> str:
 
 
 def _comparable(column: KnownColumn) -> str:
-    """json has no equality; its text has."""
-    return f"{column.quoted}::text" if isinstance(column.sql_type, sa.JSON) else column.quoted
+    """json, xml and point have no equality; their texts have."""
+    has_none = isinstance(column.sql_type, sa.JSON | sa.types.NullType)
+    return f"{column.quoted}::text" if has_none else column.quoted
 
 
 def _escaped(type_name: str) -> str:

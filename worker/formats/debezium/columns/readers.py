@@ -9,6 +9,7 @@ from worker.formats.debezium.columns.types import type_of_field
 from worker.formats.debezium.columns.values import reader_of
 from worker.formats.debezium.connect.schema import Field, Head, columns_of
 from worker.formats.debezium.connect.values import Reader
+from worker.formats.debezium.postgres.native import with_native
 from worker.formats.debezium.postgres.types import postgres_type
 from worker.formats.debezium.postgres.values import postgres_reader
 from worker.formats.debezium.source import DECODE_ERRORS
@@ -52,6 +53,8 @@ def readers_of(
         types[column] = type_of_field(field, is_mysql=is_mysql)
         if is_mysql and field.parameter("__debezium.source.column.type") is not None:
             known[column] = types[column] or ""
+    if not is_mysql:
+        types = {name: with_native(text, fields.get(name), known.get(name)) for name, text in types.items()}
     read = reader_of if is_mysql else postgres_reader
     readers = {
         column: read(

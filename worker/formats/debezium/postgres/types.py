@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from worker.formats.debezium.connect.schema import Field
 
-__all__ = ["PostgresType", "postgres_type", "sized_decimal"]
+__all__ = ["PostgresType", "postgres_type", "sized_decimal", "spelled"]
 
 
 class PostgresType(NamedTuple):
@@ -44,8 +44,7 @@ _ALIASES = {
     "timestamp with time zone": "timestamptz",
     "time without time zone": "time",
     "time with time zone": "timetz",
-    "bit varying": "varbit",
-    "jsonb": "json",
+    "varbit": "bit varying",
 }
 _PLAIN: Mapping[str, PostgresType] = {
     "smallint": PostgresType(Field("int16"), "smallint"),
@@ -61,6 +60,7 @@ _PLAIN: Mapping[str, PostgresType] = {
     "timetz": PostgresType(Field("string", name="io.debezium.time.ZonedTime"), "time(6)"),
     "interval": PostgresType(Field("int64", name="io.debezium.time.MicroDuration"), None),
     "json": PostgresType(Field("string", name="io.debezium.data.Json"), "json"),
+    "jsonb": PostgresType(Field("string", name="io.debezium.data.Json"), "json"),
     "hstore": PostgresType(Field("string", name="io.debezium.data.Json"), "json"),
     "uuid": PostgresType(Field("string", name="io.debezium.data.Uuid"), "uuid"),
     "point": PostgresType(Field("struct", name="io.debezium.data.geometry.Point"), "point"),
@@ -90,11 +90,10 @@ def postgres_type(text: str) -> PostgresType | None:  # noqa: PLR0911 - one retu
         return None if item is None else PostgresType(Field("array", items=_item(item.field)), None)
     if re.match(r"interval\b", text):  # interval day to second(3)
         return _PLAIN["interval"]
-    found = _TEXT.fullmatch(text)
+    found = spelled(text)
     if found is None:
         return None
-    name = _ALIASES.get(found[1] + found[4], found[1] + found[4])
-    first, second = (None if part is None else int(part) for part in (found[2], found[3]))
+    name, first, second = found
     match name:
         case "numeric":
             return _numeric(first, second or 0)
@@ -102,7 +101,7 @@ def postgres_type(text: str) -> PostgresType | None:  # noqa: PLR0911 - one retu
             return PostgresType(Field("bytes", name=_DECIMAL, parameters={"scale": "2"}), "decimal(19,2)")
         case "char" | "varchar":
             return PostgresType(Field("string"), f"{name}({first})" if first else "longtext")
-        case "bit" | "varbit":
+        case "bit" | "bit varying":
             return _bits(first or (1 if name == "bit" else 0), is_fixed=name == "bit")
         case "timestamp":
             unit = "Timestamp" if first is not None and first <= _MILLIS else "MicroTimestamp"
@@ -113,6 +112,15 @@ def postgres_type(text: str) -> PostgresType | None:  # noqa: PLR0911 - one retu
             unit, width = ("Time", "int32") if digits <= _MILLIS else ("MicroTime", "int64")
             return PostgresType(Field(width, name=f"io.debezium.time.{unit}"), f"time({digits})")
     return _PLAIN.get(name)
+
+
+def spelled(text: str) -> tuple[str, int | None, int | None] | None:
+    """(name, size, scale) of a type in lower case, by its usual name; None: none is written so."""
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        return None
+    first, second = (None if part is None else int(part) for part in (found[2], found[3]))
+    return _ALIASES.get(found[1] + found[4], found[1] + found[4]), first, second
 
 
 def sized_decimal(precision: int, scale: int) -> str:

@@ -1,0 +1,171 @@
+"""Columns of PostgreSQL's own types, for a source and a target that are both PostgreSQL, and their values."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.types import TypeEngine, UserDefinedType
+
+from handlers.native_types import NativeType
+from handlers.sql.types.driver_values import UnfitValue
+
+__all__ = ["bit_text", "extension_of", "hstore_text", "native_type", "other_text", "point_text"]
+
+_EXTENSIONS = ("hstore", "citext", "ltree")
+"""Types that a database has only with the extension of that name."""
+_TEXT = re.compile(r"([a-z0-9 ]+?)(?:\((\d+)(?:,(-?\d+))?\))?((?:\[\])*)")
+_SRID = 4
+_POINT = struct.Struct("<BIdd")
+
+
+class _Named(UserDefinedType[Any]):
+    """A type that SQLAlchemy has no class for."""
+
+    cache_ok = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_col_spec(self, **_: Any) -> str:
+        return self.name
+
+
+_PLAIN: Mapping[str, Callable[[], TypeEngine[Any]]] = {
+    "smallint": sa.SMALLINT,
+    "integer": sa.INTEGER,
+    "bigint": sa.BIGINT,
+    "oid": sa.BIGINT,
+    "real": sa.REAL,
+    "double precision": sa.DOUBLE_PRECISION,
+    "numeric": sa.NUMERIC,
+    "boolean": sa.BOOLEAN,
+    "text": sa.TEXT,
+    "name": sa.TEXT,
+    "char": sa.TEXT,
+    "varchar": sa.TEXT,
+    "bytea": postgresql.BYTEA,
+    "date": sa.DATE,
+    # All six digits, whatever the source says: PostgreSQL would round without a word.
+    "timestamp": lambda: postgresql.TIMESTAMP(timezone=False),
+    "timestamptz": lambda: postgresql.TIMESTAMP(timezone=True),
+    "time": lambda: postgresql.TIME(timezone=False),
+    "timetz": lambda: postgresql.TIME(timezone=True),
+    "interval": postgresql.INTERVAL,
+    "uuid": lambda: postgresql.UUID(as_uuid=False),
+    "json": postgresql.JSON,
+    "jsonb": postgresql.JSONB,
+    "money": postgresql.MONEY,
+    "inet": postgresql.INET,
+    "cidr": postgresql.CIDR,
+    "macaddr": postgresql.MACADDR,
+    "macaddr8": postgresql.MACADDR8,
+    "tsvector": postgresql.TSVECTOR,
+    "hstore": postgresql.HSTORE,
+    "citext": postgresql.CITEXT,
+    "bit varying": lambda: postgresql.BIT(varying=True),
+    **{
+        name: lambda name=name: _Named(name)  # type: ignore[misc]
+        for name in (
+            *("xml", "ltree"),
+            *("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"),
+        )
+    },
+}
+
+
+def native_type(type_text: str) -> TypeEngine[Any] | None:
+    """The type that the source's column has; None: its type text tells no type of PostgreSQL's own."""
+    if not isinstance(type_text, NativeType):
+        return None
+    found = _TEXT.fullmatch(type_text.native)
+    if found is None:
+        return None
+    name, size, scale, brackets = found.groups()
+    item = _sized(name, int(size), int(scale or 0)) if size else None
+    if item is None:
+        made = _PLAIN.get(name)
+        item = postgresql.BIT(1) if name == "bit" else None if made is None else made()
+    # As many dimensions as a value has: PostgreSQL's arrays have no fixed number.
+    return item if item is None or not brackets else postgresql.ARRAY(item)
+
+
+def _sized(name: str, size: int, scale: int) -> TypeEngine[Any] | None:
+    match name:
+        case "bit":
+            return postgresql.BIT(size)
+        case "bit varying":
+            return postgresql.BIT(size, varying=True)
+        case "varchar" | "char":
+            return sa.VARCHAR(size)
+        case "numeric":
+            return sa.NUMERIC(size, scale)
+    return None
+
+
+def extension_of(type_text: str) -> str | None:
+    """The extension without which a database has no such type."""
+    name = type_text.native.partition("[")[0] if isinstance(type_text, NativeType) else None
+    return name if name in _EXTENSIONS else None
+
+
+# ---- values; each raises UnfitValue
+
+
+def bit_text(value: Any, length: int | None, *, is_varying: bool) -> str:
+    """The digits of a bit string: of a number, or of bytes with the last bits first (as the connector sends
+    long ones). Their zeros in front are not sent: a fixed length tells them.
+
+    >>> bit_text(5, 8, is_varying=False), bit_text(b"\\x05\\x01", None, is_varying=True)
+    ('00000101', '100000101')
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        number = int.from_bytes(bytes(value), "little")
+    elif isinstance(value, int) and value >= 0:
+        number = int(value)
+    else:
+        raise UnfitValue(f"{type(value).__name__} is no bit string")
+    digits: str = f"{number:b}" if number else ""
+    return digits if is_varying else "0" * ((length or 1) - len(digits)) + digits
+
+
+def hstore_text(value: Any) -> str:
+    """As hstore reads it: of an object, or of the JSON of one; any other text as it is.
+
+    >>> hstore_text('{"a":"1","b":null}')
+    '"a"=>"1","b"=>NULL'
+    """
+    read = value
+    if isinstance(value, str):
+        try:
+            read = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            return value
+    if not isinstance(read, dict):
+        raise UnfitValue(f"{type(read).__name__} is no hstore")
+    return ",".join(f"{_quoted(key)}=>{'NULL' if one is None else _quoted(one)}" for key, one in read.items())
+
+
+def _quoted(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def point_text(value: Any) -> Any:
+    """`(1.5,-2.0)` of an SRID and a WKB; anything else as it is."""
+    if not isinstance(value, bytes) or len(value) != _SRID + _POINT.size:
+        return value
+    order, kind, x, y = _POINT.unpack(value[_SRID:])
+    return f"({x!r},{y!r})" if (order, kind) == (1, 1) else value
+
+
+def other_text(value: Any) -> Any:
+    """Of a type that is not known: bytes are its text (`include.unknown.datatypes` sends it so)."""
+    return value.decode() if isinstance(value, bytes) else value

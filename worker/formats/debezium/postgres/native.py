@@ -1,0 +1,113 @@
+"""Types that only PostgreSQL has, as far as a column's schema or the configuration tells them.
+
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types
+"""
+
+from __future__ import annotations
+
+from handlers.native_types import NativeType
+from worker.formats.debezium.connect.schema import Field
+from worker.formats.debezium.postgres.types import postgres_type, spelled
+
+__all__ = ["native_text", "with_native"]
+
+_SOURCE = "__debezium.source.column."
+_OWN = frozenset(
+    (
+        *("jsonb", "hstore", "citext", "ltree", "inet", "cidr", "macaddr", "macaddr8", "xml", "tsvector"),
+        *("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"),
+        *("money", "interval", "time", "timetz", "bit", "bit varying"),
+    )
+)
+_SIZED = frozenset(("bit", "bit varying", "char", "varchar"))
+_LONGEST = 2**31 - 1
+"""The connector's length of what has none."""
+_MEANINGS = {
+    "io.debezium.time.Date": "date",
+    "io.debezium.time.Time": "time",
+    "io.debezium.time.MicroTime": "time",
+    "io.debezium.time.ZonedTime": "timetz",
+    "io.debezium.time.Timestamp": "timestamp",
+    "io.debezium.time.MicroTimestamp": "timestamp",
+    "io.debezium.time.ZonedTimestamp": "timestamptz",
+    "io.debezium.time.MicroDuration": "interval",
+    "io.debezium.time.Interval": "interval",
+    "io.debezium.data.Uuid": "uuid",
+    "io.debezium.data.Json": "json",
+    "io.debezium.data.VariableScaleDecimal": "numeric",
+    "org.apache.kafka.connect.data.Decimal": "numeric",
+}
+_TYPES = {
+    "int16": "smallint",
+    "int32": "integer",
+    "int64": "bigint",
+    "float": "real",
+    "double": "double precision",
+    "boolean": "boolean",
+    "string": "text",
+    "bytes": "bytea",
+}
+
+
+def with_native(text: str | None, field: Field | None, told: str | None) -> str | None:
+    """A column's type text with PostgreSQL's own beside it, if there is more to tell. `field`: its schema, if
+    the record has one; `told`: its type in PostgreSQL's words, if the configuration has it."""
+    native = native_text(told) if told is not None else None if field is None else _of_field(field)
+    if native is None:
+        return text
+    if text is None:
+        text = "interval" if native == "interval" else "json"  # arrays, and hstore as a map
+    return NativeType(text, native)
+
+
+def native_text(told: str, length: int | None = None) -> str | None:
+    """PostgreSQL's name of a type of its own; None: `told` is a type that others have as well, or none.
+
+    >>> native_text("character varying(9)[]"), native_text("JSONB"), native_text("numeric(10,2)")
+    ('varchar(9)[]', 'jsonb', None)
+    """
+    words = " ".join(told.lower().split())
+    if words.endswith("[]"):
+        item = words.removesuffix("[]")
+        return None if postgres_type(item) is None else f"{native_text(item, length) or _plain(item)}[]"
+    if words.startswith("interval"):
+        return "interval"
+    found = spelled(words)
+    if found is None or found[0] not in _OWN:
+        return None
+    return _sized(found[0], found[1] or length)
+
+
+def _of_field(field: Field) -> str | None:
+    told = field.parameter(f"{_SOURCE}type")
+    if told is not None:
+        length = field.parameter(f"{_SOURCE}length") or ""
+        # An array's type is `_int4` in PostgreSQL's catalogue.
+        name = f"{told[1:]}[]" if told.startswith("_") else told
+        found = native_text(name, int(length) if length.isdecimal() and len(length) <= 10 else None)
+        if found is not None:
+            return found
+    if field.type == "array" and field.items is not None:
+        item = field.items
+        return f"{_MEANINGS[item.name] if item.name in _MEANINGS else _TYPES.get(item.type, 'text')}[]"
+    if field.type == "map":
+        return "hstore"
+    if field.name == "io.debezium.data.Bits" and field.parameter("length") == str(_LONGEST):
+        return "bit varying"
+    native = _MEANINGS.get(field.name or "")
+    return native if native in ("interval", "time", "timetz") else None
+
+
+def _plain(item: str) -> str:
+    """The name of a type that others have as well, as an array's item."""
+    found = spelled(item)
+    if found is None:
+        return "text"
+    name, first, second = found
+    if name == "numeric" and first is not None and second is not None:
+        return f"numeric({first},{second})"
+    return _sized(name, first) if name in _SIZED else name
+
+
+def _sized(name: str, length: int | None) -> str:
+    return f"{name}({length})" if name in _SIZED and length and length < _LONGEST else name
