@@ -1,10 +1,48 @@
-"""Type texts that say more than MySQL's spelling can: those of PostgreSQL's own types."""
+"""What the types of a change say besides: PostgreSQL's own names, and that they are all that there is."""
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Mapping
+from typing import NamedTuple, Self
 
-__all__ = ["NativeType"]
+__all__ = ["NativeType", "SchemaTypes", "SourceColumn", "full", "read_full"]
+
+
+class SourceColumn(NamedTuple):
+    """A column of the source, under the rules of its table."""
+
+    to: str | None
+    """The name under which it leaves; None: it does not."""
+    type: str
+    """In full, as `full` gives it; before the rules."""
+
+
+class SchemaTypes(dict[str, str]):
+    """`Change.types` that name all columns of the source's table, as a record's own schema does, where no DDL
+    record ever tells that they change."""
+
+    __slots__ = ("columns",)
+
+    columns: Mapping[str, SourceColumn]
+    """By the source's names, also those that do not leave."""
+
+    def __init__(self, types: Mapping[str, str], columns: Mapping[str, SourceColumn] | None = None) -> None:
+        super().__init__(types)
+        self.columns = (
+            {name: SourceColumn(name, full(text)) for name, text in types.items()}
+            if columns is None
+            else columns
+        )
+
+
+def full(text: str) -> str:
+    """A type text with what `NativeType` says besides; `read_full` takes it apart."""
+    return f"{text}\n{text.native}" if isinstance(text, NativeType) else str(text)
+
+
+def read_full(text: str) -> str:
+    plain, _, native = text.partition("\n")
+    return NativeType(plain, native) if native else plain
 
 
 class NativeType(str):

@@ -12,13 +12,15 @@ import sqlalchemy as sa
 
 from handlers.api import Batch, Change
 from handlers.mysql.ddl import TableName
+from handlers.native_types import SchemaTypes
 from handlers.sql.ddl import following as ddl
+from handlers.sql.ddl.schemas import SchemaChanged, Schemas
 from handlers.sql.deletes import DELETED_TYPE, ColumnTaken, Deletes, marked
 from handlers.sql.folding import Block, KeyMissing, blocks, fold, pieces
 from handlers.sql.marks import WHOLE, Marks, Pending, Source
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
-from handlers.sql.runs import Run, has_ddl, runs
+from handlers.sql.runs import ChangeFailed, Run, has_ddl, runs
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, wanted_columns
 from handlers.sql.target.known_tables import KnownColumn, KnownTable, KnownTables, UnfitColumn
 from handlers.sql.target.known_tables import TableName as TargetName
@@ -33,15 +35,6 @@ class Unfit(ValueError):
 
 UNFIT = (Unfit, UnfitColumn, NameUnfit, KeyMissing, ColumnTaken, UnicodeError)
 """What is wrong with a change itself."""
-
-
-class ChangeFailed(Exception):
-    """The change at `place` of the batch failed when it was tried alone; `error` says how."""
-
-    def __init__(self, place: int, error: Exception) -> None:
-        super().__init__(place)
-        self.place = place
-        self.error = error
 
 
 class Applier:
@@ -62,6 +55,8 @@ class Applier:
         self._writer = writer
         self._handles = handles
         self.tables = KnownTables()
+        self._deletes = Deletes(options.deletes, options.deleted_column)
+        self._schemas = Schemas(naming, options.ddl, self._deletes)
 
     def apply(
         self, connection: sa.Connection, batch: Batch, altered: set[TargetName], *, one_by_one: bool
@@ -87,7 +82,7 @@ class Applier:
                     self._follow(connection, batch, run.changes, altered)
                 else:
                     self._apply_rows(connection, batch, run)
-            except (TableMissing, ColumnsMissing):
+            except (TableMissing, ColumnsMissing, SchemaChanged):
                 raise
             except Exception as error:
                 if one_by_one:
@@ -111,7 +106,7 @@ class Applier:
                 own=_source_table(batch),
                 handles=self._handles,
                 replay_of=batch.replay_of,
-                deletes=Deletes(self._options.deletes, self._options.deleted_column),
+                deletes=self._deletes,
             )
             altered.update(result.targets)
             self.tables.forget(*altered)
@@ -127,6 +122,9 @@ class Applier:
         if why_not:
             raise Unfit(why_not)
         changes, is_ignoring = run.changes, self._options.deletes == "ignore"
+        if isinstance(changes[0].types, SchemaTypes):
+            kept = self._marks.kept(connection)
+            changes = self._schemas.as_seen(kept, _source_table(batch), changes, batch.replay_of)
         first = next((change for change in changes if not (is_ignoring and change.op == "delete")), None)
         if first is None:
             return
@@ -141,6 +139,10 @@ class Applier:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:
             self._apply_keyless(connection, table, self._kept(changes))
+
+    def follow_schema(self, connection: sa.Connection, batch: Batch, changed: SchemaChanged) -> TargetName:
+        """In a transaction of its own. Returns the target's table: forget what was known of it."""
+        return self._schemas.follow(self._marks.kept(connection), _source_table(batch), changed)
 
     def _kept(self, changes: Sequence[Change]) -> Sequence[Change]:
         """As `deletes` has them: without deletes, or with marks in their place."""

@@ -10,10 +10,12 @@ from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, Targe
 from handlers.logs import get_logger
 from handlers.progress.passing_over import PassingOver
 from handlers.sql.applying import UNFIT, Applier, ChangeFailed
+from handlers.sql.ddl.schemas import SchemaChanged
 from handlers.sql.marks import Marks, Pending
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.rights import check_rights
+from handlers.sql.runs import parts
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, create
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
@@ -93,14 +95,22 @@ class SqlHandler(Handler):
         Raises Rejected, TargetUnavailable, FormerTopic, and DatabaseError for what may be better the next
         time.
         """
-        if not batch.changes:
-            return
+        for start, part in parts(batch):
+            try:
+                self._handle(part)
+            except Rejected as error:
+                # What stands before it is applied, and the marks know.
+                raise Rejected(str(error), at=None if error.at is None else start + error.at) from error
+
+    def _handle(self, batch: Batch) -> None:
         one_by_one = False
         for round_ in range(_ROUNDS):
             try:
                 done = self._transaction(batch, one_by_one=one_by_one)
             except (TableMissing, ColumnsMissing) as missing:
                 self._create(batch, missing)
+            except SchemaChanged as changed:
+                self._follow_schema(batch, changed)
             except ChangeFailed as failed:
                 if self._judge(batch, failed.error, failed.place) is not Fault.CONFLICT:
                     raise self._rejected(batch, failed) from failed.error
@@ -169,6 +179,23 @@ class SqlHandler(Handler):
                     f"{batch.table}: {missing}, and making it failed: {told(error)}"
                 ) from error
         self._applier.tables.forget(missing.name)
+
+    def _follow_schema(self, batch: Batch, changed: SchemaChanged) -> None:
+        """In a transaction of its own: MySQL would end the batch's."""
+        if self._engine is None or self._applier is None:
+            raise RuntimeError("handle was called before open")
+        try:
+            with self._engine.begin() as connection:
+                table = self._applier.follow_schema(connection, batch, changed)
+            self._applier.tables.forget(table)
+        except DATABASE_ERRORS as error:
+            fault = self._judge(batch, error)
+            what = f"{batch.table}: its columns changed in the source, and in the target that failed"
+            if fault is Fault.DATA:
+                place = next(number for number, one in enumerate(batch.changes) if one is changed.change)
+                raise Rejected(f"{what}: {told(error)}, at {_where(changed.change)}", at=place) from error
+            if fault is not Fault.CONFLICT:
+                raise DatabaseError(f"{what}: {told(error)}") from error
 
     def _judge(self, batch: Batch, error: Exception, place: int | None = None) -> Fault:
         """What the error means. Raises TargetUnavailable."""

@@ -1,7 +1,8 @@
 """Which source tables a handler keeps, which tables of the target it has made, and how far a statement is.
 
 All of it is in the table of marks, within the caller's transaction. A table that the handler has made, or
-renamed, has a row of its own there, without a topic; and so has a statement that was begun and is not done,
+renamed, has a row of its own there, without a topic; so have the columns of a table whose source writes no
+DDL, as its records told them last; and so has a statement that was begun and is not done,
 at the place of its record. It stays when the statement fails and the table goes on without it: its dead
 letter may be replayed.
 """
@@ -27,8 +28,10 @@ __all__ = ["NO_TOPIC", "Kept", "Statement"]
 NO_TOPIC = ""
 _OF_TABLE = -2  # as its shard
 _OF_STATEMENT = -3  # as its shard, or below: one for each of a partition
+_OF_SCHEMA = -3  # as its shard, without a topic
 _MADE, _KEPT = 1, 0  # as its offset
 _LOCK_SECONDS = 30
+_NO_PLACE = {"kafka_partition": 0, "kafka_offset": 0, "change_index": 0}
 
 
 class Statement(NamedTuple):
@@ -123,6 +126,22 @@ class Kept:
         """Whoever makes a table of that name next: it is none of the handler's."""
         self.connection.execute(self.marks.delete().where(self._row_of_table(name)))
 
+    # ---- columns that records tell
+
+    def seen_columns(self, name: TableName, *, locked: bool = False) -> str | None:
+        """What `note_columns` was given last."""
+        found = sa.select(self.marks.c.seen_columns).where(self._row_of_schema(name))
+        # DuckDB's file has one connection, and no such clause.
+        has_locks = self.connection.dialect.name != "duckdb"
+        return self.connection.scalar(found.with_for_update() if locked and has_locks else found)
+
+    def note_columns(self, name: TableName, text: str) -> None:
+        updated = self.marks.update().where(self._row_of_schema(name)).values(seen_columns=text)
+        if self.connection.execute(updated).rowcount > 0 or self.seen_columns(name) == text:
+            return
+        row = {**self._row(name, _OF_SCHEMA, NO_TOPIC), **_NO_PLACE, "seen_columns": text}
+        self.connection.execute(self.marks.insert().values(row))
+
     # ---- statements, in databases that commit at each step
 
     @contextmanager
@@ -208,6 +227,9 @@ class Kept:
 
     def _row_of_table(self, name: TableName) -> sa.ColumnElement[bool]:
         return sa.and_(self._mine(name), self.marks.c.shard == _OF_TABLE, self.marks.c.topic == NO_TOPIC)
+
+    def _row_of_schema(self, name: TableName) -> sa.ColumnElement[bool]:
+        return sa.and_(self._mine(name), self.marks.c.shard == _OF_SCHEMA, self.marks.c.topic == NO_TOPIC)
 
     def _begun(self, own: TableName, statement: Statement) -> sa.ColumnElement[bool]:
         columns = self.marks.c

@@ -27,8 +27,9 @@ __all__ = ["WHOLE", "Marks", "Pending", "Source"]
 
 _NAMES = {"worker": 190, "handler": 100, "source_table": 200}
 """Characters; with the topic's 249 they fit into InnoDB's longest key."""
-_ADDED = {"topic_id": 64, "former_topic_ids": 600, "ddl_step": 200}
-"""Columns that tables of earlier releases lack, and their characters; Kafka's ids have 22."""
+_ADDED = {"topic_id": 64, "former_topic_ids": 600, "ddl_step": 200, "seen_columns": None}
+"""Columns that tables of earlier releases lack, and their characters (None: any number); Kafka's ids have
+22."""
 
 
 class Source(NamedTuple):
@@ -259,7 +260,9 @@ def _topic_id(current: str | None, former: str | None) -> TopicId:
 
 
 def _table(name: str, schema: str | None) -> sa.Table:
-    def text(length: int) -> sa.String:
+    def text(length: int | None) -> sa.String:
+        if length is None:
+            return sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
         # Names are compared byte by byte, whatever the database's collation.
         return sa.String(length).with_variant(sa.String(length, collation="utf8mb4_bin"), "mysql", "mariadb")
 

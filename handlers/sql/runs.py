@@ -7,14 +7,24 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
-from handlers.api import Change
+from handlers.api import Batch, Change
+from handlers.native_types import SchemaTypes
 from handlers.sql.folding import is_key_change
 
-__all__ = ["Run", "has_ddl", "runs"]
+__all__ = ["ChangeFailed", "Run", "has_ddl", "parts", "runs"]
 
 _DDL = frozenset(("ddl", "truncate"))
 _op = attrgetter("op")
 _key_columns = attrgetter("key_columns")
+
+
+class ChangeFailed(Exception):
+    """The change at `place` of the batch failed when it was tried alone; `error` says how."""
+
+    def __init__(self, place: int, error: Exception) -> None:
+        super().__init__(place)
+        self.place = place
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +60,28 @@ def runs(changes: Sequence[Change], *, one_by_one: bool) -> Iterator[Run]:
         run = list(group)
         yield Run(is_ddl, key or (), run, first)
         first += len(run)
+
+
+def parts(batch: Batch) -> Iterator[tuple[int, Batch]]:
+    """The batch where its changes are taken apart by their records' schemas: (place of its first, batch)."""
+    place = 0
+    changes = batch.changes
+    for _, group in groupby(changes, lambda one: id(one.types) if isinstance(one.types, SchemaTypes) else 0):
+        run = list(group)
+        if len(run) == len(changes):
+            yield 0, batch
+            return
+        yield (
+            place,
+            Batch(
+                batch.table,
+                run,
+                database=batch.database,
+                name=batch.name,
+                attempt=batch.attempt,
+                shard=batch.shard,
+                topic_ids=batch.topic_ids,
+                replay_of=batch.replay_of,
+            ),
+        )
+        place += len(run)

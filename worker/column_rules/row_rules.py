@@ -9,6 +9,7 @@ from handlers import Change
 from handlers.api import Operation
 from handlers.logs import get_logger
 from handlers.mysql.ddl.operations import quoted
+from handlers.native_types import SchemaTypes, SourceColumn
 from handlers.sql.deletes import DELETED_TYPE, time_of
 from worker.column_rules.filters import Filter
 from worker.column_rules.leaving import Leaving
@@ -158,12 +159,20 @@ class RowRules:
             if any(name.casefold() == self.deleted_column.casefold() for name in made):
                 raise _taken(self.deleted_column)
             made[self.deleted_column] = DELETED_TYPE
+        if isinstance(types, SchemaTypes):
+            made = SchemaTypes(
+                made, {name: self._as_it_leaves(name, one) for name, one in types.columns.items()}
+            )
         if len(self._types) >= _MOST_TYPES:
             self._types.clear()
         if self._table is not None:
             self._tell_unknown(types)
         # Of two threads that come at once both get the same.
         return self._types.setdefault(id(types), (types, made))[1]
+
+    def _as_it_leaves(self, name: str, column: SourceColumn) -> SourceColumn:
+        treatment = self.plans.treatment(name)
+        return column._replace(to=None if treatment is None else treatment.to)
 
     def _tell_unknown(self, columns: Iterable[str]) -> None:
         for name, near in self.plans.unknown(columns):

@@ -21,7 +21,7 @@ def _kind(type_: Type) -> str:  # noqa: PLR0911 - one return for each kind
         return "number"
     if isinstance(type_, sa.LargeBinary | postgresql.BYTEA):
         return "bytes"
-    if isinstance(type_, sa.ARRAY):
+    if isinstance(type_, sa.ARRAY) and isinstance(type_.item_type, sa.String):
         return "labels"
     if isinstance(type_, sa.DateTime):
         return "moment" if type_.timezone else "datetime"

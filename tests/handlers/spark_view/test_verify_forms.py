@@ -60,6 +60,15 @@ EQUAL: list[tuple[Any, Any, Any, Any]] = [
     (SET, "a,b", TEXT, "a,b"),
     (mysql.ENUM("x", "y"), "y", TEXT, "y"),
     (postgresql.ARRAY(sa.Integer()), [1, None], TEXT, "[1,null]"),
+    (postgresql.BIT(8), "00000101", spark.LongType(), 5),
+    (postgresql.BIT(70), "01" * 35, spark.BinaryType(), int("01" * 35, 2).to_bytes(9, "little")),
+    (postgresql.ARRAY(sa.Boolean()), "{t,NULL}", TEXT, "[true,null]"),
+    (postgresql.ARRAY(sa.LargeBinary()), '{"\\\\x00ff"}', TEXT, '[{"base64":"AP8="}]'),
+    (postgresql.HSTORE(), '"b"=>NULL, "a"=>"x\\"y"', TEXT, '{"a":"x\\"y","b":null}'),
+    (postgresql.INTERVAL(), "1 mon -2 days 00:00:01.5", TEXT, "682:30:01.500000"),
+    (postgresql.INTERVAL(), "1 year", TEXT, "P1Y0M0DT0H0M0S"),
+    (postgresql.TIME(timezone=True), "01:00:00+02", TEXT, "23:00:00"),
+    (sa.DateTime(timezone=True), "infinity", TZ, None),
     (sa.Uuid(), uuid.UUID(int=7), TEXT, "00000000-0000-0000-0000-000000000007"),
     (sa.CHAR(5), "ab   ", TEXT, "ab"),
     (sa.Integer(), 7, TEXT, "7"),
@@ -82,6 +91,9 @@ DIFFERENT: list[tuple[Any, Any, Any, Any]] = [
     (sa.JSON(), "null", TEXT, None),
     (SET, "a", spark.ArrayType(TEXT), ["b"]),
     (sa.DateTime(timezone=True), MOMENT.replace(tzinfo=UTC), TZ, MOMENT + timedelta(hours=2)),
+    (postgresql.BIT(8), "00000101", spark.LongType(), 101),
+    (postgresql.INTERVAL(), "1 mon", TEXT, "720:00:00"),
+    (postgresql.ARRAY(sa.Text()), '{"NULL"}', TEXT, "[null]"),
 ]
 
 

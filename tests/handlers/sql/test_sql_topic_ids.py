@@ -184,7 +184,7 @@ def test_marks_of_an_earlier_release_are_kept_and_get_the_ids_beside_them(sql: S
     assert numbers(sql) == [0, 1, 2, 3]
     assert ids(sql) == [(-1, 0, "B", "A")]
     with sql.engine.connect() as connection:
-        assert len(sa.inspect(connection).get_columns("binlane_marks")) == 11
+        assert len(sa.inspect(connection).get_columns("binlane_marks")) == 12
 
 
 def test_what_the_marks_pass_over_is_counted_and_told_once_for_each_tenfold(sql: SqlLab) -> None:

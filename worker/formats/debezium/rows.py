@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from handlers.native_types import SchemaTypes
 from worker.formats.debezium.columns.readers import fields_of, readers_of
 from worker.formats.debezium.connect.schema import Head
 from worker.formats.debezium.connect.values import AS_IT_IS, Reader
@@ -133,6 +134,8 @@ class RowShape:
         is_mysql, told = source.connector in MYSQL, settings.types_of(table)
         self.types, self._readers = readers_of(fields, definition, told, settings, is_mysql=is_mysql)
         self.may_lack_values = source.connector == POSTGRESQL
+        if self.may_lack_values and fields and self.types and fields.keys() <= self.types.keys():
+            self.types = SchemaTypes({name: text for name, text in self.types.items() if name in fields})
         self.postgresql = None
         if self.may_lack_values:
             self.postgresql = PostgresRows(table, fields, self.types or {}, self._readers, settings)

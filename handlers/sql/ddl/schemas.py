@@ -1,0 +1,230 @@
+"""Columns that the source dropped or gave another type without a statement: its records' schemas tell.
+
+What they told last is kept in the table of marks. Records of an earlier schema may still come, from another
+partition or as a dead letter: by the time at which the source wrote them they change nothing. And a column
+that only the snapshot had is not dropped: so do generated columns look, which PostgreSQL logs no values of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import sqlalchemy as sa
+
+from handlers.api import Change, Row
+from handlers.logs import get_logger
+from handlers.mysql.ddl import Column, DropColumn, ModifyColumn, TableName
+from handlers.mysql.ddl.rules import DDLRules
+from handlers.native_types import SchemaTypes, full, read_full
+from handlers.sql.ddl.columns import drop_column, modify_column
+from handlers.sql.ddl.target import Target, TargetTable
+from handlers.sql.deletes import Deletes
+from handlers.sql.kept_tables import Kept
+from handlers.sql.naming import Naming
+from handlers.sql.types.column_types import sql_type
+
+__all__ = ["SchemaChanged", "Schemas"]
+
+log = get_logger("handlers.sql")
+
+_WITHOUT_SIZE = (sa.Integer,)
+"""MariaDB tells a width of display."""
+
+
+class SeenColumn(msgspec.Struct, frozen=True, array_like=True):
+    to: str | None
+    """Its name in the target."""
+    source: str
+    """Its type in the source, in full."""
+    kept: str
+    """Its type under the column rules; empty: it does not leave."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What records told of a table's columns last."""
+
+    columns: dict[str, SeenColumn]
+    since_ms: int
+    """When the source wrote the first change that told them."""
+    topic: str
+    partition: int
+    offset: int
+    streamed: list[str]
+    """Columns of the source that records of its log had, not only those of a snapshot."""
+    dropped: list[str]
+    """Columns of the target that were dropped, and that earlier records still bring."""
+
+
+class SchemaChanged(Exception):
+    """The columns have to follow the schema of a change first, in a transaction of its own."""
+
+    def __init__(self, change: Change, types: SchemaTypes) -> None:
+        super().__init__("the columns of the source have changed")
+        self.change = change
+        self.types = types
+
+
+class Schemas:
+    """Of one handler. Any thread."""
+
+    def __init__(self, naming: Naming, rules: DDLRules, deletes: Deletes) -> None:
+        self._naming = naming
+        self._rules = rules
+        self._deletes = deletes
+        # Threads share it without a lock: each access is one dict operation.
+        self._followed: dict[TableName, SchemaTypes] = {}
+        """The last ones that nothing had to be done for: by identity, for sources share the mapping."""
+
+    def as_seen(
+        self, kept: Kept, own: TableName, changes: Sequence[Change], replay_of: tuple[str, int, int] | None
+    ) -> Sequence[Change]:
+        """Changes of one schema, without columns that are gone by now; `replay_of`: as in their batch.
+
+        Raises SchemaChanged for columns that have to follow first.
+        """
+        change, types = changes[0], changes[0].types
+        if not isinstance(types, SchemaTypes) or self._followed.get(own) is types:
+            return changes
+        seen = _seen_of(kept, own)
+        if replay_of is not None:
+            return changes if seen is None else _without_dropped(changes, seen)
+        if seen is None:
+            _note(kept, own, _seen(change, types))
+        elif seen.columns == _columns_of(types):
+            if types.columns.keys() <= set(seen.streamed):
+                self._followed[own] = types
+            elif change.op != "snapshot":
+                _note(kept, own, msgspec.structs.replace(seen, streamed=list(types.columns)))
+        elif _is_newer(change, seen):
+            raise SchemaChanged(change, types)
+        else:
+            return _without_dropped(changes, seen)
+        return changes
+
+    def follow(self, kept: Kept, own: TableName, changed: SchemaChanged) -> TargetTable:
+        """Drop and retype what the schema of the change tells, unless it was done meanwhile, in a transaction
+        of its own. (New columns come with their first row.) Returns the target's table.
+
+        Raises Rejected, and SQLAlchemy's errors.
+        """
+        change, types = changed.change, changed.types
+        target = Target(kept, self._naming, change.source_time_ms, self._deletes, done=[])
+        table = target.table(own)
+        with kept.alone(own):
+            seen = _seen_of(kept, own, locked=True)
+            if seen is None or not _is_newer(change, seen):
+                return table
+            dropped = self._follow(target, own, seen, types)
+            _note(kept, own, _seen(change, types, seen, dropped))
+        if target.done:
+            log.info("schema_followed", table=str(own), statements=target.done)
+        return table
+
+    def _follow(self, target: Target, own: TableName, seen: Seen, types: SchemaTypes) -> list[str]:
+        """Returns the columns that are dropped by now."""
+        table = target.table(own)
+        now, streamed = _columns_of(types), set(seen.streamed)
+        dropped = [name for name in seen.dropped if name not in types]
+        for name, old in seen.columns.items():
+            new = now.get(name)
+            if old.to is None:
+                continue
+            if new is None:
+                is_gone = name in streamed and old.to not in types
+                if is_gone and self._allows(DropColumn(own, old.to)):
+                    drop_column(target, table, old.to)
+                    dropped.append(old.to)
+            elif new.to == old.to and new.source != old.source and new.kept != old.kept:
+                column = Column(old.to, read_full(new.kept))
+                if self._allows(ModifyColumn(own, column)) and _is_as_made(target, table, old):
+                    modify_column(target, table, column)
+        return dropped
+
+    def _allows(self, operation: DropColumn | ModifyColumn) -> bool:
+        switch = self._rules.switch_off(operation)
+        if switch is not None:
+            log.info(
+                "ddl_switched_off", table=str(operation.table), switch=switch, sql=type(operation).__name__
+            )
+        return switch is None
+
+
+def _seen_of(kept: Kept, name: TableName, *, locked: bool = False) -> Seen | None:
+    text = kept.seen_columns(name, locked=locked)
+    return None if text is None else msgspec.json.decode(text, type=Seen)
+
+
+def _columns_of(types: SchemaTypes) -> dict[str, SeenColumn]:
+    return {
+        name: SeenColumn(one.to, one.type, "" if one.to is None else full(types[one.to]))
+        for name, one in types.columns.items()
+    }
+
+
+def _is_newer(change: Change, seen: Seen) -> bool:
+    """Whether the source wrote the change after the first one that told what was seen."""
+    is_behind = (change.topic, change.partition) == (
+        seen.topic,
+        seen.partition,
+    ) and change.offset > seen.offset
+    return is_behind or change.source_time_ms > seen.since_ms
+
+
+def _without_dropped(changes: Sequence[Change], seen: Seen) -> Sequence[Change]:
+    """Changes of an earlier schema, without the columns that were dropped since."""
+    dropped = frozenset(seen.dropped)
+
+    def left(row: Row | None) -> Row | None:
+        return None if row is None else {name: value for name, value in row.items() if name not in dropped}
+
+    return [
+        msgspec.structs.replace(
+            change,
+            before=left(change.before),
+            after=left(change.after),
+            types=None if change.types is None else left(dict(change.types)),
+        )
+        for change in changes
+    ]
+
+
+def _is_as_made(target: Target, table: TargetTable, column: SeenColumn) -> bool:
+    """Whether the target's column has the type that the handler gives it: another one is somebody's own."""
+    own = target.column(table, column.to or "")
+    if own is None:
+        return False
+    there, key = target.columns(table)[own], target.key(table)
+    made = sql_type(
+        read_full(column.kept), target.connection.dialect.name, key_parts=len(key) if own in key else 0
+    )
+    if _spelled(target, there) == _spelled(target, made):
+        return True
+    log.warning("column_not_retyped", table=table.name, column=own, type=target.spell(there))
+    return False
+
+
+def _spelled(target: Target, type_: sa.types.TypeEngine[object]) -> str:
+    if isinstance(type_, _WITHOUT_SIZE):
+        return type_.__class__.__name__.upper()
+    return target.spell(type_).partition(" CHARACTER SET")[0].partition(" COLLATE")[0]
+
+
+def _seen(
+    change: Change, types: SchemaTypes, before: Seen | None = None, dropped: Sequence[str] = ()
+) -> Seen:
+    columns = _columns_of(types)
+    streamed = set() if before is None else set(before.streamed) & columns.keys()
+    return Seen(
+        columns,
+        change.source_time_ms,
+        change.topic,
+        change.partition,
+        change.offset,
+        sorted(streamed) if change.op == "snapshot" else list(columns),
+        list(dropped),
+    )
+
+
+def _note(kept: Kept, name: TableName, seen: Seen) -> None:
+    kept.note_columns(name, msgspec.json.encode(seen).decode())

@@ -1,0 +1,171 @@
+"""Columns dropped and retyped at a source that writes no DDL: the schemas of its records tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sql_lab import SqlLab
+
+from handlers import Batch, Rejected
+from handlers.native_types import NativeType, SchemaTypes
+from handlers.testing import make_batch
+from worker.column_rules.row_rules import RowRules
+from worker.column_rules.settings import ColumnRules
+
+FIRST = SchemaTypes({"id": "int", "gone": "longtext", "n": "int"})
+SECOND = SchemaTypes({"id": "int", "n": "longtext", "added": "int"})
+MakeLab = Callable[[str], SqlLab]
+TIME_MS = 1_750_000_000_000
+
+
+def batch(
+    types: SchemaTypes,
+    *rows: Mapping[str, Any],
+    offset: int = 0,
+    later: int = 0,
+    op: str = "insert",
+    **fields: Any,
+) -> Batch:
+    """`later`: milliseconds after the first one."""
+    made = [{"op": op, "before": None, "after": dict(row), "source_time_ms": TIME_MS + later} for row in rows]
+    return make_batch("shop.orders", made, key="id", types=types, offset=offset, **fields)
+
+
+def together(*batches: Batch) -> Batch:
+    changes = [change for each in batches for change in each.changes]
+    return Batch("shop.orders", changes, database="shop", name="orders")
+
+
+def columns(lab: SqlLab) -> list[str]:
+    schema, name = lab.naming.target("shop", "orders")
+    return sorted(one["name"] for one in sa.inspect(lab.engine).get_columns(name, schema=schema))
+
+
+BEFORE = batch(FIRST, {"id": 1, "gone": "x", "n": 1}, {"id": 2, "gone": "y", "n": 2})
+AFTER = batch(SECOND, {"id": 2, "n": "two", "added": 5}, offset=2)
+
+
+@pytest.mark.parametrize("is_one_batch", [True, False])
+def test_a_schema_that_lacks_a_column_drops_it_and_another_type_retypes(
+    sql: SqlLab, is_one_batch: bool
+) -> None:
+    batches = [together(BEFORE, AFTER)] if is_one_batch else [BEFORE, AFTER]
+    for _ in range(2):  # the second time by another process, which finds all of it done
+        with sql.handler() as handler:
+            for each in batches:
+                handler.handle(each)
+        assert columns(sql) == ["added", "id", "n"]
+        assert sql.rows() == [{"id": 1, "n": "1", "added": None}, {"id": 2, "n": "two", "added": 5}]
+
+
+def test_a_worker_that_died_before_it_wrote_down_what_it_did_goes_on(sql: SqlLab) -> None:
+    """MySQL ends a transaction at each ALTER TABLE."""
+    with sql.handler() as handler:
+        handler.handle(BEFORE)
+        [(before,)] = sql.run("SELECT seen_columns FROM binlane_marks WHERE seen_columns IS NOT NULL")
+        handler.handle(AFTER)
+    with sql.engine.begin() as connection:
+        update = "UPDATE binlane_marks SET seen_columns = :text WHERE seen_columns IS NOT NULL"
+        connection.execute(sa.text(update), {"text": before})
+    with sql.handler() as handler:
+        handler.handle(batch(SECOND, {"id": 3, "n": "three", "added": 6}, offset=3))
+    assert columns(sql) == ["added", "id", "n"]
+    assert sql.rows()[-1] == {"id": 3, "n": "three", "added": 6}
+
+
+def test_records_of_an_earlier_schema_bring_nothing_back(sql: SqlLab) -> None:
+    with sql.handler() as handler:
+        handler.handle(BEFORE)
+        handler.handle(batch(SECOND, {"id": 2, "n": "two", "added": 5}, offset=2, later=10))
+    with sql.handler() as handler:
+        # From another partition, which is read more slowly; and as a dead letter.
+        handler.handle(batch(FIRST, {"id": 3, "gone": "z", "n": 3}, later=5, partition=1))
+        replayed = batch(FIRST, {"id": 4, "gone": "z", "n": 4}, later=20, partition=1, offset=1)
+        replayed.replay_of = ("cdc", 0, 1)
+        handler.handle(replayed)
+        assert columns(sql) == ["added", "id", "n"]
+        assert sql.rows()[2:] == [
+            {"id": 3, "n": "3", "added": None},
+            {"id": 4, "n": "4", "added": None},
+        ]
+        # But one that the source has again is back.
+        again = SchemaTypes({"id": "int", "gone": "int", "n": "longtext", "added": "int"})
+        row = {"id": 5, "gone": 5, "n": "five", "added": 6}
+        handler.handle(batch(again, row, later=30, partition=1, offset=2))
+        assert columns(sql) == ["added", "gone", "id", "n"]
+
+
+def test_what_only_a_snapshot_had_is_not_dropped(make_sql: MakeLab) -> None:
+    """So do generated columns look: the log has nothing of them."""
+    lab = make_sql("postgres")
+    logged = SchemaTypes({"id": "int", "n": "int"})
+    with lab.handler() as handler:
+        handler.handle(batch(FIRST, {"id": 1, "gone": "x", "n": 1}, op="snapshot"))
+        handler.handle(batch(logged, {"id": 2, "n": 2}, offset=1))
+        handler.handle(batch(SchemaTypes({"id": "int"}), {"id": 3}, offset=2))
+    assert columns(lab) == ["gone", "id"]
+
+
+def test_what_a_switch_keeps_and_what_is_of_the_users_own_stays(sql: SqlLab) -> None:
+    sql.make(
+        "shop.orders", "id int PRIMARY KEY, gone varchar(40), n decimal(12,3), mine varchar(9) DEFAULT 'm'"
+    )
+    with sql.handler(ddl={"drop_columns": False}) as handler:
+        handler.handle(BEFORE)
+        handler.handle(batch(SECOND, {"id": 2, "n": "7", "added": 5}, offset=2))
+    assert columns(sql) == ["added", "gone", "id", "mine", "n"]
+    # Not the type that the handler would have made: it stays, as the values fit it.
+    assert [(row["id"], float(row["n"]), row["mine"]) for row in sql.rows()] == [(1, 1.0, "m"), (2, 7.0, "m")]
+
+
+def test_a_value_that_the_new_type_does_not_take_is_told(make_sql: MakeLab) -> None:
+    lab = make_sql("postgres")
+    with lab.handler() as handler:
+        handler.handle(BEFORE)
+        retyped = SchemaTypes({"id": "int", "gone": "int", "n": "int"})
+        earlier = batch(FIRST, {"id": 3}, offset=2)
+        both = together(earlier, batch(retyped, {"id": 4}, offset=3))
+        with pytest.raises(Rejected, match="its columns changed in the source") as error:
+            handler.handle(both)
+    assert error.value.at == 1
+    assert len(lab.rows()) == 3
+
+
+def test_a_native_type_follows(make_sql: MakeLab) -> None:
+    lab = make_sql("postgres")
+    texts = SchemaTypes(
+        {"id": "int", "v": NativeType("longtext", "inet"), "w": NativeType("json", "integer[]")}
+    )
+    others = SchemaTypes(
+        {"id": "int", "v": "longtext", "w": NativeType("json", "text[]"), "x": NativeType("json", "jsonb")}
+    )
+    with lab.handler() as handler:
+        handler.handle(batch(texts, {"id": 1, "v": "10.0.0.1/8", "w": [1, None]}))
+        handler.handle(batch(others, {"id": 2, "v": "none", "w": ["a"], "x": "{}"}, offset=1))
+    typed = "SELECT pg_typeof(v)::text, pg_typeof(w)::text, pg_typeof(x)::text FROM shop.orders"
+    assert set(lab.run(typed)) == {("text", "text[]", "jsonb")}
+    found = lab.run("SELECT v, w::text FROM shop.orders ORDER BY id")
+    assert found == [("10.0.0.1/8", "{1,NULL}"), ("none", "{a}")]
+
+
+def test_columns_follow_under_the_names_that_rules_give_them(make_sql: MakeLab) -> None:
+    lab = make_sql("sqlite")
+    rules = RowRules(ColumnRules.model_validate({"rename": {"gone": "away"}, "exclude": ["added"]}))
+    others = RowRules(ColumnRules.model_validate({"rename": {"gone": "away"}, "exclude": ["added", "n"]}))
+
+    def ruled(by: RowRules, given: Batch) -> Batch:
+        changes = list(given.changes)
+        by.apply(changes, 0, "shop", "orders")
+        return Batch("shop.orders", changes, database="shop", name="orders")
+
+    with lab.handler() as handler:
+        handler.handle(ruled(rules, BEFORE))
+        assert columns(lab) == ["away", "id", "n"]
+        # A rule that leaves a column out from now on is no change of the source's.
+        handler.handle(ruled(others, batch(FIRST, {"id": 3, "gone": "z", "n": 3}, offset=2)))
+        assert columns(lab) == ["away", "id", "n"]
+        handler.handle(ruled(others, batch(SECOND, {"id": 4, "n": "4", "added": 1}, offset=3)))
+    assert columns(lab) == ["id", "n"]
