@@ -159,7 +159,7 @@ def _measure(report: Report, name: str, encode: Encode, count: int, size: int) -
 class _Registry:
     """Knows the one schema."""
 
-    def schema(self, _number: int) -> Registered:
+    def schema(self, _named: object) -> Registered:
         return Registered("AVRO", json.dumps(AVRO_SCHEMA))
 
 

@@ -10,7 +10,7 @@ from avro_records import AvroWriter, framed
 from integration.checkers import NothingLost, NothingTwice, TableOrder
 from integration.conftest import MakeStage
 from integration.process import eventually
-from servers.schema_registry import SchemaRegistry, schema_registry
+from servers.schema_registry import SchemaRegistry, guid_of, schema_registry
 
 from worker.local.broker import Broker
 
@@ -81,6 +81,28 @@ def test_what_needs_a_registry_that_is_down_waits_in_order_and_the_rest_goes_on(
     stage.check(NothingLost(rows), TableOrder(), NothingTwice())
     assert worker.status()["partitions"][0]["paused_by"] is None
     assert registry.asked.count("/schemas/ids/1") <= 12, "each schema is asked for once, when it answers"
+    assert worker.sigterm() == 0
+
+
+def test_what_names_its_schema_in_a_header_waits_and_is_read_in_order(
+    make_stage: MakeStage, registry: SchemaRegistry
+) -> None:
+    stage = make_stage()
+    source, writer = stage.source(), AvroWriter(registry)
+    values = json.dumps(ENVELOPE).encode()
+    asked = {"url": registry.url, "ids_in": "header"}
+    worker = stage.worker(format="debezium", schema_registry=asked).start()
+    registry.status = 503
+    for seq in range(100):
+        written = writer.written(values, insert(f"t{seq % 3}", seq))
+        header = ("__value_schema_id", b"\1" + guid_of(int.from_bytes(written[1:5], "big")).bytes)
+        source.producer.produce(stage.topic, written[5:], b'{"id":%d}' % seq, headers=[header])
+    source.flush()
+    eventually(lambda: worker.status()["partitions"][0]["paused_by"] == "schema_registry", what="it waits")
+    registry.status = 200
+    stage.wait_committed_to_the_end()
+    rows = {f"shop.t{table}": list(range(table, 100, 3)) for table in range(3)}
+    stage.check(NothingLost(rows), TableOrder(), NothingTwice())
     assert worker.sigterm() == 0
 
 

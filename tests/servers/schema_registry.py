@@ -8,13 +8,20 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
-__all__ = ["SchemaRegistry", "schema_registry"]
+__all__ = ["SchemaRegistry", "guid_of", "schema_registry"]
+
+
+def guid_of(number: int) -> uuid.UUID:
+    """The GUID of the schema with this id."""
+    return uuid.uuid5(uuid.NAMESPACE_OID, str(number))
 
 
 @dataclass
@@ -33,6 +40,8 @@ class SchemaRegistry:
     """The Authorization that has to come."""
     asked: list[str] = field(default_factory=list)
     """The paths, in their order."""
+    as_text: Callable[[str], str] = str
+    """What a schema of Protobuf becomes that is registered: serializers send a descriptor."""
 
     def register(
         self,
@@ -63,9 +72,13 @@ class SchemaRegistry:
             return self.status, {"error_code": self.status, "message": "as the test wants it"}
         if path == "/schemas/types":
             return 200, ["JSON", "PROTOBUF", "AVRO"]
-        found = re.fullmatch(r"/schemas/ids/(\d+)", path)
+        found = re.fullmatch(r"/schemas/(ids|guids)/([0-9a-f-]+)", path)
         if found is not None:
-            known = self.schemas.get(int(found[1]))
+            known = self.schemas.get(
+                int(found[2])
+                if found[1] == "ids"
+                else next((number for number in self.schemas if str(guid_of(number)) == found[2]), 0)
+            )
             return (200, known) if known else (404, {"error_code": 40403, "message": "Schema not found"})
         found = re.fullmatch(r"/subjects/([^/]+)/versions/(\d+)", path)
         if found is not None:
@@ -74,6 +87,22 @@ class SchemaRegistry:
                 return 404, {"error_code": 40402, "message": "Version not found."}
             return 200, {"id": number, "subject": found[1], "version": int(found[2]), **self.schemas[number]}
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+    def take(self, path: str, told: dict[str, Any]) -> tuple[int, Any]:
+        """What a serializer registers."""
+        found = re.fullmatch(r"/subjects/([^/]+)/versions", path)
+        if found is None:
+            return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+        text, kind = told["schema"], told.get("schemaType", "AVRO")
+        references = told.get("references") or ()
+        number = self.register(
+            self.as_text(text) if kind == "PROTOBUF" else text,
+            kind,
+            subject=unquote(found[1]),
+            references=references,
+        )
+        version = max(v for s, v in self.subjects if s == unquote(found[1]))
+        return 200, {"id": number, "guid": str(guid_of(number)), "version": version, **told}
 
 
 @contextmanager
@@ -86,7 +115,13 @@ def schema_registry(port: int = 0) -> Iterator[SchemaRegistry]:
 
         def do_GET(self) -> None:
             known.asked.append(self.path)
-            status, told = known.answer(self.path)
+            self._send(*known.answer(self.path))
+
+        def do_POST(self) -> None:
+            told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self._send(*known.take(urlsplit(self.path).path, told))
+
+        def _send(self, status: int, told: Any) -> None:
             if known.needs is not None and self.headers.get("Authorization") != known.needs:
                 status, told = 401, {"error_code": 401, "message": "Unauthorized"}
             body = told if isinstance(told, bytes) else json.dumps(told).encode()

@@ -36,9 +36,9 @@ def get(
 
         return Canal()
     if name == "debezium" and schemas is not None:
-        from worker.formats.schema_registry.format import DebeziumWithRegistry  # noqa: PLC0415
+        from worker.formats.schema_registry.headers import debezium_with  # noqa: PLC0415
 
-        return DebeziumWithRegistry(debezium, schemas)
+        return debezium_with(schemas, debezium)
     if name == "debezium":
         from worker.formats.debezium.format import Debezium  # noqa: PLC0415
 

@@ -15,8 +15,8 @@ __all__ = ["Keys"]
 
 _MAX_TOPICS = 10_000
 _SHOWN = 40
-_HEADS = (BEGIN, b"\0")
-"""How keys begin that have a schema, or name the id of one."""
+_HEADS = (BEGIN, b"\0", b"\1", b"\2", b"\3")
+"""How keys begin that have a schema, or name the id of one (see `schema_registry.ids`)."""
 
 _read_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read_values = msgspec.json.Decoder(dict[str, Any]).decode

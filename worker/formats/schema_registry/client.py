@@ -16,6 +16,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from worker.formats.schema_registry.ids import SchemaId
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
 __all__ = ["Client", "Registered", "RegistryUnavailable", "UnknownSchema", "UnusableSchema"]
@@ -103,16 +104,20 @@ class Client:
         self._get("/schemas/types" if self._settings.api == "confluent" else "/system/info")
         return f"the API of {self._settings.api}"
 
-    def schema(self, number: int) -> Registered:
+    def schema(self, named: SchemaId) -> Registered:
         """The schema with this id. Raises RegistryUnavailable, UnknownSchema, UnusableSchema."""
         if self._settings.api == "confluent":
-            return self._of_confluent(number)
-        return self._of_apicurio(number)
+            return self._of_confluent(named)
+        return self._of_apicurio(named)
 
     # ---- Confluent
 
-    def _of_confluent(self, number: int) -> Registered:
-        found = self._read(_read_schema, f"/schemas/ids/{number}")
+    def _of_confluent(self, named: SchemaId) -> Registered:
+        if named.kind == "global":  # by this API they are content ids
+            raise UnusableSchema("it is named by a global id of Apicurio: set schema_registry.api: apicurio")
+        found = self._read(
+            _read_schema, f"/schemas/{'guids' if named.kind == 'guid' else 'ids'}/{named.text}"
+        )
         texts: dict[tuple[str, str], str] = {}
         if found.references:
             self._follow(found.references, texts, [])
@@ -136,15 +141,18 @@ class Client:
 
     # ---- Apicurio
 
-    def _of_apicurio(self, number: int) -> Registered:
-        place = f"/ids/{self._settings.ids}Ids/{number}"
+    def _of_apicurio(self, named: SchemaId) -> Registered:
+        if named.kind == "guid":
+            raise UnusableSchema("it is named by a GUID of Confluent's: set schema_registry.api: confluent")
+        kind = self._settings.ids if named.kind == "number" else named.kind
+        place = f"/ids/{kind}Ids/{named.text}"
         answer, content = self._answer(place)
-        kind = answer.headers.get("X-Registry-ArtifactType") or _kind_of(content)
+        language = answer.headers.get("X-Registry-ArtifactType") or _kind_of(content)
         texts: dict[tuple[str, str], str] = {}
         references = self._read(_read_references, f"{place}/references")
         if references:
             self._follow_artifacts(references, texts, [])
-        return Registered(kind.upper(), content.decode(), tuple(texts.values()))
+        return Registered(language.upper(), content.decode(), tuple(texts.values()))
 
     def _follow_artifacts(
         self, references: list[_Reference], texts: dict[tuple[str, str], str], path: list[tuple[str, str]]

@@ -13,11 +13,12 @@ from worker.formats.debezium.postgres.unchanged_toast import AVRO_MARK, lacks_va
 from worker.formats.debezium.routes import DebeziumRoute
 from worker.formats.debezium.rows import RowShape
 from worker.formats.debezium.source import REFUSALS, Source, log_position
-from worker.formats.interface import LogPosition, Record, Route, UndecodableRecord
+from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
 from worker.formats.row_struct import Shapes
-from worker.formats.schema_registry.avro.envelopes import AvroEnvelope, Placed, RowsReader
+from worker.formats.schema_registry.avro.envelopes import Placed, RowsReader
 from worker.formats.schema_registry.avro.values import READ_ERRORS
 from worker.formats.schema_registry.client import Client
+from worker.formats.schema_registry.ids import names_schema
 from worker.formats.schema_registry.schemas import Schemas
 
 if TYPE_CHECKING:
@@ -37,7 +38,12 @@ Table = tuple[str, str | None, str | None, str | None]
 
 def schemas_of(settings: SchemaRegistrySettings, folder: Path, *, patience: float | None = None) -> Schemas:
     """The schemas of a worker's registry. `patience`: see Schemas."""
-    return Schemas(lambda: Client(settings, folder), id_bytes=settings.id_bytes, patience=patience)
+    return Schemas(
+        lambda: Client(settings, folder),
+        id_bytes=settings.id_bytes,
+        in_headers=settings.ids_in == "header",
+        patience=patience,
+    )
 
 
 class _RegistryEnvelopes(Envelopes):
@@ -45,11 +51,12 @@ class _RegistryEnvelopes(Envelopes):
 
     def __init__(self, schemas: Schemas) -> None:
         super().__init__()
-        self._get, self._size = schemas.get, schemas.size
+        self._get, self._sizes = schemas.get, schemas.heads.sizes
 
     def split(self, value: bytes) -> Split:
-        if value[:1] == _MAGIC and len(value) > self._size:
-            return self._get(value[: self._size]).split(value)
+        size = self._sizes.get(value[:1])
+        if size is not None and len(value) > size:
+            return self._get(value[:size]).split(value)
         return super().split(value)
 
 
@@ -70,7 +77,7 @@ class DebeziumWithRegistry(Debezium):
     def __init__(self, settings: DebeziumSettings | None, schemas: Schemas) -> None:
         super().__init__(settings, lambda: _RegistryEnvelopes(schemas))
         self._schemas = schemas
-        self._size = schemas.size
+        self._sizes = schemas.heads.sizes
         self._of_json = self._router.route
         self.route = self._route
         self._latest: dict[bytes, _Rows] = {}
@@ -79,7 +86,7 @@ class DebeziumWithRegistry(Debezium):
 
     def ready(self, records: Sequence[Record]) -> int:
         """How many of the first records have schemas that are known; what the next one needs is asked for."""
-        size, settled = self._size, self._schemas.settled
+        size, settled = self._sizes[_MAGIC], self._schemas.settled
         heads = {value[:size] for record in records if (value := record.value())}
         heads |= {key[:size] for record in records if (key := record.key())}
         missing = {head for head in heads if head[:1] == _MAGIC and len(head) == size and not settled(head)}
@@ -94,31 +101,38 @@ class DebeziumWithRegistry(Debezium):
         self._schemas.want(wanted)
         return first
 
+    def explain(self, record: Record) -> Route | Skip:
+        try:
+            return super().explain(record)
+        except UndecodableRecord as error:
+            if not self._schemas.heads.in_headers and names_schema(record):
+                raise UndecodableRecord(
+                    f"{error}; a header of the record names a schema: set schema_registry.ids_in: header"
+                ) from None
+            raise
+
     # ---- routes and places
 
-    def _envelope(self, value: bytes) -> AvroEnvelope | None:
-        if value[:1] != _MAGIC or len(value) <= self._size:
-            return None
-        return self._schemas.get(value[: self._size]).envelope
-
     def _route(self, value: bytes | None) -> Route:
-        if value is None or value[:1] != _MAGIC:
+        size = None if value is None else self._sizes.get(value[:1])
+        if value is None or size is None or len(value) <= size:
             return self._of_json(value)
-        envelope = self._envelope(value)
+        envelope = self._schemas.get(value[:size]).envelope
         if envelope is None:
             return self._router.of_envelope(self._router.payload(value))
-        database, schema, table, op = envelope.route(value, self._size)
+        database, schema, table, op = envelope.route(value, size)
         if op not in _ROWS and op != "t":
             raise LookupError("not a row")  # `explain` has to say
         return DebeziumRoute(schema or database or "", table or "", op == "t")
 
     def _placed(self, record: Record) -> Placed | None:
         value = record.value()
-        if value is None:
+        size = None if value is None else self._sizes.get(value[:1])
+        if value is None or size is None or len(value) <= size:
             return None
-        envelope = self._envelope(value)
+        envelope = self._schemas.get(value[:size]).envelope
         try:
-            return None if envelope is None else envelope.placed(value, self._size)
+            return None if envelope is None else envelope.placed(value, size)
         except _FAULTS:
             return None
 
@@ -147,21 +161,23 @@ class DebeziumWithRegistry(Debezium):
 
     def decode(self, record: Record, into: list[Change]) -> None:
         value = record.value()
-        if value is None or value[:1] != _MAGIC:
+        size = None if value is None else self._sizes.get(value[:1])
+        if value is None or size is None:
             super().decode(record, into)
             return
-        rows = self._latest.get(value[: self._size])
+        head = value[:size]
+        rows = self._latest.get(head)
         if rows is not None and rows.read is not None:
             try:
-                message, before, after = rows.read(value, self._size)
+                message, before, after = rows.read(value, size)
                 source, shape = message.source, rows.shape
                 if not self._is_of(shape, source):
-                    found = self._rows.get((value[: self._size], _table(source)))
+                    found = self._rows.get((head, _table(source)))
                     if found is None or found.read is None or not self._is_of(found.shape, source):
                         raise ValueError("another table's")
-                    self._latest[value[: self._size]] = found
+                    self._latest[head] = found
                     shape = found.shape
-                    message, before, after = found.read(value, self._size)
+                    message, before, after = found.read(value, size)
                 if message.op in OPERATIONS and not (
                     shape.may_lack_values and (AVRO_MARK in value or lacks_values(value))
                 ):

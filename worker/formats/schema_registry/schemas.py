@@ -18,6 +18,7 @@ from worker.formats.schema_registry.client import (
     UnknownSchema,
     UnusableSchema,
 )
+from worker.formats.schema_registry.ids import Heads
 from worker.formats.schema_registry.registered import RegisteredSchema, read
 
 __all__ = ["Schemas", "StillUnknown"]
@@ -52,15 +53,16 @@ class Schemas:
         client: Callable[[], Client],
         *,
         id_bytes: int = 4,
+        in_headers: bool = False,
         patience: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`client`: made when it is first needed, in the thread that asks. `patience`: how many seconds `get`
-        waits for a registry that is down; None: for ever."""
+        """`client`: made when it is first needed, in the thread that asks. `id_bytes`, `in_headers`: see
+        Heads. `patience`: how many seconds `get` waits for a registry that is down; None: for ever."""
         self._client = client
-        self.size = 1 + id_bytes
-        """Bytes with which a record names its schema: a zero, and the id."""
+        self.heads = Heads(id_bytes, in_headers=in_headers)
+        """What records begin with."""
         self._patience = patience
         self._clock = clock
         self._sleep = sleep
@@ -108,7 +110,7 @@ class Schemas:
         if kept is None:
             refused = self._refused.get(head)
             reason = "not found" if refused is None else refused.reason
-            raise UndecodableRecord(f"schema {_number(head)}: {reason}")
+            raise UndecodableRecord(f"schema {_told(head)}: {reason}")
         return self._made_ready(head, msgspec.msgpack.decode(zlib.decompress(kept), type=Registered))
 
     def _wait(self, head: bytes) -> None:
@@ -119,7 +121,7 @@ class Schemas:
                 left = None if end is None else end - self._clock()
                 if left is not None and left <= 0:
                     raise StillUnknown(
-                        f"schema {_number(head)}: the schema registry has not answered: {self._trouble}"
+                        f"schema {_told(head)}: the schema registry has not answered: {self._trouble}"
                     )
                 self._changed.wait(left)
 
@@ -131,7 +133,7 @@ class Schemas:
             try:
                 if self._made is None:
                     self._made = self._client()
-                self._take(head, self._made.schema(_number(head)))
+                self._take(head, self._made.schema(Heads.read(head)))
             except (RegistryUnavailable, OSError) as error:
                 failures += 1
                 self._tell(str(error), failures)
@@ -171,7 +173,7 @@ class Schemas:
             self._refused.pop(head, None)
             self._wanted.pop(head, None)
             self._changed.notify_all()
-        log.debug("schema_read", schema=_number(head), kind=registered.kind)
+        log.debug("schema_read", schema=_told(head), kind=registered.kind)
 
     def _made_ready(self, head: bytes, registered: Registered) -> RegisteredSchema:
         made = read(registered, head)
@@ -198,7 +200,7 @@ class Schemas:
                 del self._refused[next(iter(self._refused))]
             self._wanted.pop(head, None)
             self._changed.notify_all()
-        log.error("schema_refused", schema=_number(head), error=reason)
+        log.error("schema_refused", schema=_told(head), error=reason)
 
     def _tell(self, reason: str | None, failures: int) -> None:
         if reason is not None:
@@ -215,5 +217,6 @@ class Schemas:
         self.told(reason)
 
 
-def _number(head: bytes) -> int:
-    return int.from_bytes(head[1:], "big")
+def _told(head: bytes) -> int | str:
+    text = Heads.read(head).text
+    return int(text) if text.isdecimal() else text

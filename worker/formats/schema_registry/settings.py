@@ -55,7 +55,8 @@ class BasicAuth(Section):
 
 
 class SchemaRegistrySettings(Section):
-    """The registry that has the schemas of Debezium's records in Avro or JSON Schema; see docs/formats.md."""
+    """The registry that has the schemas of Debezium's records in Avro, Protobuf or JSON Schema; see
+    docs/formats.md."""
 
     url: Url
     """Where the registry answers: of Confluent's API its root, of Apicurio's own .../apis/registry/v3."""
@@ -66,6 +67,9 @@ class SchemaRegistrySettings(Section):
     id_bytes: Literal[4, 8] = 4
     """How long the id in a record is: 4 of Confluent's and Apicurio's present converters, 8 of its earlier
     ones."""
+    ids_in: Literal["value", "header"] = "value"
+    """Where the ids are: before the bytes of keys and values, or in headers of the record (Confluent's
+    HeaderSchemaIdSerializer, Apicurio's headers.enabled); records without such headers are read as ever."""
     basic_auth: BasicAuth | None = None
     """The user that asks."""
     bearer_token: str | None = Field(default=None, min_length=1)

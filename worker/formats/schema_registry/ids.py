@@ -1,0 +1,148 @@
+"""How records name their schemas: by what stands before their bytes, or in a header.
+
+https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
+https://www.apicur.io/registry/docs/apicurio-registry/3.0.x/getting-started/assembly-configuring-kafka-client-serdes.html
+
+What a header says is put before the bytes, so that all else is the same for both; a mark tells which kind of
+id it is. A record's head is that mark with the id.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from worker.formats.interface import Record, UndecodableRecord
+
+__all__ = ["GUID_BYTES", "Framed", "Heads", "SchemaId", "framed", "names_schema"]
+
+_NUMBER, _GUID, _CONTENT, _GLOBAL = b"\0\1\2\3"
+"""Confluent's marks are the first two; the others are Apicurio's headers here, and in no record."""
+GUID_BYTES = 16
+_LONG = 8
+_CONFLUENT = {"__key_schema_id": False, "__value_schema_id": True}
+_APICURIO = {
+    f"apicurio.{part}.{name}": (part == "value", bytes((mark,)))
+    for part in ("key", "value")
+    for name, mark in (("contentId", _CONTENT), ("globalId", _GLOBAL))
+}
+_HASHES = ("apicurio.key.contentHash", "apicurio.value.contentHash")
+_ENCODINGS = ("apicurio.key.encoding", "apicurio.value.encoding")
+_OURS = frozenset((*_CONFLUENT, *_APICURIO, *_HASHES, *_ENCODINGS))
+
+
+class SchemaId(NamedTuple):
+    """What a head says."""
+
+    kind: Literal["number", "guid", "content", "global"]
+    """`number`: the record does not say of which kind; `content` and `global`: of Apicurio."""
+    text: str
+    """As the registry is asked for it."""
+
+
+class Heads:
+    """What records begin with that name a schema."""
+
+    def __init__(self, id_bytes: int = 4, *, in_headers: bool = False) -> None:
+        """`in_headers`: whether what headers say stands before the bytes, too."""
+        self.sizes: Mapping[bytes, int] = {bytes((_NUMBER,)): 1 + id_bytes}
+        """Mark -> bytes of a head. What begins with none of them is JSON, or nothing."""
+        self.in_headers = in_headers
+        if in_headers:
+            self.sizes = {
+                **self.sizes,
+                bytes((_GUID,)): 1 + GUID_BYTES,
+                bytes((_CONTENT,)): 1 + _LONG,
+                bytes((_GLOBAL,)): 1 + _LONG,
+            }
+
+    def of(self, value: bytes) -> bytes | None:
+        """The head of a key or a value; None: it names no schema, or ends too soon."""
+        size = self.sizes.get(value[:1])
+        return None if size is None or len(value) < size else value[:size]
+
+    @staticmethod
+    def read(head: bytes) -> SchemaId:
+        """What it says."""
+        if head[0] == _GUID:
+            return SchemaId("guid", str(uuid.UUID(bytes=head[1:])))
+        text = str(int.from_bytes(head[1:], "big"))
+        return SchemaId(
+            "content" if head[0] == _CONTENT else "global" if head[0] == _GLOBAL else "number", text
+        )
+
+
+class Framed:
+    """A record whose key and value name their schemas themselves, instead of in headers."""
+
+    __slots__ = ("_headers", "_key", "_record", "_value")
+
+    def __init__(self, record: Record, key: bytes, value: bytes) -> None:
+        """`key`, `value`: what to put before them."""
+        self._record = record
+        found, own = record.value(), record.key()
+        self._value = None if found is None else value + found
+        self._key = None if own is None else key + own
+        headers = [(name, told) for name, told in record.headers() or () if name not in _OURS]
+        self._headers = headers or None
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def key(self) -> bytes | None:
+        return self._key
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        """Without those that name schemas."""
+        return self._headers
+
+    def topic(self) -> str:
+        return self._record.topic()
+
+    def partition(self) -> int:
+        return self._record.partition()
+
+    def offset(self) -> int:
+        return self._record.offset()
+
+    def timestamp(self) -> tuple[int, int]:
+        return self._record.timestamp()
+
+    def __len__(self) -> int:
+        return len(self._record)
+
+
+def names_schema(record: Record) -> bool:
+    """Whether a header of the record does."""
+    return any(name in _OURS for name, _ in record.headers() or ())
+
+
+def framed(record: Record) -> Record:
+    """The record, with what its headers say before its key and value. One without such headers is given back.
+
+    Raises UndecodableRecord for headers that do not name a schema as they should."""
+    before = [b"", b""]  # of the key, of the value
+    for name, told in record.headers() or ():
+        if name in _CONFLUENT:
+            if told is None or len(told) <= GUID_BYTES or told[0] != _GUID:
+                raise UndecodableRecord(f"the header {name} holds no GUID of a schema")
+            before[_CONFLUENT[name]] = told
+        elif name in _APICURIO:
+            is_value, mark = _APICURIO[name]
+            if told is None or len(told) != _LONG:
+                raise UndecodableRecord(f"the header {name} holds no id of {_LONG} bytes")
+            before[is_value] = mark + told
+        elif name in _HASHES:
+            raise UndecodableRecord(
+                f"the header {name} names the schema by its hash: let the connector write ids "
+                "(apicurio.registry.use-id=contentId)"
+            )
+        elif name in _ENCODINGS and told is not None and told.upper() == b"JSON":
+            raise UndecodableRecord(
+                f"the header {name} says JSON, in which Avro has another form: let the connector write "
+                "the binary encoding"
+            )
+    if before == [b"", b""]:
+        return record
+    return Framed(record, *before)
