@@ -44,6 +44,12 @@ def columns(lab: SqlLab) -> list[str]:
     return sorted(one["name"] for one in sa.inspect(lab.engine).get_columns(name, schema=schema))
 
 
+def type_of(lab: SqlLab, column: str) -> str:
+    schema, name = lab.naming.target("shop", "orders")
+    found = sa.inspect(lab.engine).get_columns(name, schema=schema)
+    return next(str(one["type"]) for one in found if one["name"] == column)
+
+
 BEFORE = batch(FIRST, {"id": 1, "gone": "x", "n": 1}, {"id": 2, "gone": "y", "n": 2})
 AFTER = batch(SECOND, {"id": 2, "n": "two", "added": 5}, offset=2)
 
@@ -117,7 +123,7 @@ def test_what_a_switch_keeps_and_what_is_of_the_users_own_stays(sql: SqlLab) -> 
         handler.handle(BEFORE)
         handler.handle(batch(SECOND, {"id": 2, "n": "7", "added": 5}, offset=2))
     assert columns(sql) == ["added", "gone", "id", "mine", "n"]
-    # Not the type that the handler would have made: it stays, as the values fit it.
+    assert type_of(sql, "n") == chosen
     assert [(row["id"], float(row["n"]), row["mine"]) for row in sql.rows()] == [(1, 1.0, "m"), (2, 7.0, "m")]
 
 
