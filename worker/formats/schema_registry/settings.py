@@ -55,8 +55,8 @@ class BasicAuth(Section):
 
 
 class SchemaRegistrySettings(Section):
-    """The registry that has the schemas of Debezium's records in Avro, Protobuf or JSON Schema; see
-    docs/formats.md."""
+    """The registry that has the schemas of Debezium's records in Avro or JSON Schema; see
+    docs/schema-registry.md."""
 
     url: Url
     """Where the registry answers: of Confluent's API its root, of Apicurio's own .../apis/registry/v3."""
