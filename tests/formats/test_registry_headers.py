@@ -55,6 +55,15 @@ def test_a_guid_in_a_header_names_the_schema_also_of_an_insert_which_begins_as_a
     assert len(registry.asked) == 1
 
 
+def test_a_value_alone_is_never_routed_by_what_it_begins_with(registry: SchemaRegistry) -> None:
+    """It may begin with a zero and four bytes that are no id: the thread that polls would wait for that."""
+    format_ = reader(registry)
+    one = in_header(AvroWriter(registry).written(SCHEMA, row({"id": 4})))
+    with pytest.raises(LookupError, match="headers say"):
+        format_.route(one.value_)  # type: ignore[arg-type]
+    assert registry.asked == []
+
+
 def test_records_without_such_headers_are_read_as_ever(registry: SchemaRegistry) -> None:
     format_ = reader(registry)
     framed = AvroWriter(registry).written(SCHEMA, row({"id": 4}))
