@@ -266,6 +266,7 @@ def test_brokers_that_are_away_are_unavailable_until_they_are_back(tmp_path: Pat
     assert ids[-3:] == [2, 3, 4]
 
 
+@pytest.mark.soak
 def test_messages_that_ran_out_of_time_twice_are_sent_again_by_another_producer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

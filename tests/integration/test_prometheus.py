@@ -217,6 +217,7 @@ def test_each_query_of_the_dashboard_has_data(trouble: Trouble, title: str, quer
     eventually(lambda: trouble.query(shown), within=60, every=0.5, what=f"{title}: {shown}")
 
 
+@pytest.mark.soak
 def test_the_dashboard_is_drawn_where_there_is_no_grafana(trouble: Trouble, tmp_path: Path) -> None:
     picture = tmp_path / "dashboard.png"
     command = [sys.executable, "tools/draw_dashboard.py", trouble.prometheus.url, str(picture), "--minutes=1"]

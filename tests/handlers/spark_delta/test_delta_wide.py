@@ -29,6 +29,7 @@ def test_a_history_of_sixty_columns(make_table: MakeTable) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.soak
 def test_a_replica_of_sixty_columns_without_a_key(make_table: MakeTable) -> None:
     table = make_table()
     table.put(shape((), **WIDE), {"op": "insert", **row(1, "a")}, {"op": "insert", **row(1, "a")})
