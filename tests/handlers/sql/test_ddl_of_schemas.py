@@ -119,6 +119,7 @@ def test_what_a_switch_keeps_and_what_is_of_the_users_own_stays(sql: SqlLab) -> 
     sql.make(
         "shop.orders", "id int PRIMARY KEY, gone varchar(40), n decimal(12,3), mine varchar(9) DEFAULT 'm'"
     )
+    chosen = type_of(sql, "n")
     with sql.handler(ddl={"drop_columns": False}) as handler:
         handler.handle(BEFORE)
         handler.handle(batch(SECOND, {"id": 2, "n": "7", "added": 5}, offset=2))
