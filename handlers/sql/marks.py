@@ -194,6 +194,10 @@ class Marks:
         moved = reached(changes, marks, source.shard)
         return Pending(pending, places, moved, has_shards, now, of_former(ids, now))
 
+    def lock(self, connection: sa.Connection, table: str, partitions: set[Partition]) -> None:
+        """Nothing of the table that comes from these partitions is applied until the transaction ends."""
+        self._locked(connection, Source(table, WHOLE), partitions)
+
     def advance(self, connection: sa.Connection, source: Source, pending: Pending) -> None:
         """The pending changes, and all before them, are applied by this transaction."""
         mine = (*self._mine, source.table)

@@ -169,6 +169,22 @@ def verify(
 
 
 @app.command()
+def reload(
+    config: Config,
+    *,
+    table: Annotated[str, typer.Option("--table", help="database.table, as the source calls it.")],
+    handler: Annotated[str | None, typer.Option("--handler", help="If it has several.")] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Read its topic from the beginning. Must be given.")
+    ] = False,
+) -> int | None:
+    """Build one table of a database again from its topic, while a worker goes on."""
+    if not from_beginning:
+        raise typer.BadParameter("say how: --from-beginning")
+    return call("reload:reload", config, table, handler)
+
+
+@app.command()
 def broker(
     directory: Annotated[
         Path | None,

@@ -1,0 +1,288 @@
+"""A table of the target, built again beside the one that is there.
+
+The new rows are applied by a handler as any other, into a table of their own with marks of their own. Then,
+in one transaction: the marks of the table are locked, so that no worker applies anything to it; its rows are
+replaced by the new ones; its marks are moved to where the new rows stand. What a worker brings afterwards up
+to there was applied already, and is passed over. Whatever ends before the commit leaves the table as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from handlers.api import HandlerContext, TargetUnavailable
+from handlers.mysql.ddl import TableName
+from handlers.progress.marks import BEFORE_ALL, WHOLE, Partition, Place
+from handlers.sql.handler import SqlHandler
+from handlers.sql.marks import Marks
+from handlers.sql.naming import Naming, exact, exact_table
+from handlers.sql.options import SqlOptions
+from handlers.sql.reloading.alone import Busy, alone
+from handlers.sql.reloading.shape import columns_of, new_name, told_apart
+from handlers.sql.target.engine import check_url, make_engine
+from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
+from handlers.sql.target.known_tables import KnownTables
+from handlers.sql.target.known_tables import TableName as TargetName
+
+__all__ = ["Behind", "Differs", "Refused", "SqlReload", "Taken"]
+
+_STATEMENT_SECONDS = 24 * 3600.0
+"""All rows are replaced by two statements."""
+
+
+CatchUp = Callable[[Mapping[Partition, Place]], Mapping[Partition, int]]
+
+
+class Refused(Exception):
+    """Why the table cannot be loaded again, in one sentence."""
+
+
+class Differs(Refused):
+    """The table that is there has other columns than the new one; a worker may be about to change it."""
+
+
+class Behind(Exception):
+    """A worker has applied more than the new table has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Rows that were replaced, and those that took their place."""
+
+    before: int
+    after: int
+
+
+class _Mark(NamedTuple):
+    place: Place
+    topic_id: str | None
+
+
+class SqlReload:
+    """One table, between `begin` and `end`. One thread."""
+
+    def __init__(self, options: Mapping[str, Any], context: HandlerContext, database: str, name: str) -> None:
+        """`options`, `context`: of the handler that keeps the table `database.name` of the source."""
+        self._options = SqlOptions.model_validate(dict(options))
+        self._url = check_url(self._options.url)
+        self._dialect = self._url.get_backend_name()
+        self._context = context
+        self._table = f"{database}.{name}"
+        self._own = TableName(database, name)
+        self._naming = Naming.of(self._dialect, self._options.schema_, self._options.table)
+        self._target: TargetName = self._naming.target(database, name)
+        schema, table = self._target
+        self._new: TargetName = (schema, new_name(table))
+        self._new_context = msgspec.structs.replace(
+            context, handler=f"{context.handler}~reload", handles=lambda table: table == self._table
+        )
+        names = {"table": _literal(self._new[1]), "schema": None if schema is None else _literal(schema)}
+        self.handler = SqlHandler(**{**options, **names, "create": True})
+        """Applies changes to the new table."""
+        self._open = contextlib.ExitStack()
+        self._connection: sa.Connection | None = None
+        self._marks: Marks | None = None
+        self._is_alone = False  # only then the new table is ours
+
+    def begin(self) -> None:
+        """Connect, and remove what a reload has left that was killed. Raises Refused."""
+        if self._dialect == "duckdb":
+            raise Refused("DuckDB's file is one process's alone: a table of it cannot be loaded again")
+        engine = make_engine(self._url, folder=self._context.folder, pool_size=1, timeout=_STATEMENT_SECONDS)
+        self._open.callback(engine.dispose)
+        marks_table, worker, handler = self._options.marks_table, self._context.worker, self._context.handler
+        self._marks = Marks(marks_table, worker, handler, engine.dialect, self._options.topic_again)
+        try:
+            self._connection = self._open.enter_context(engine.connect())
+            self._open.enter_context(alone(self._connection, repr(self._target)))
+            with self._connection.begin():
+                self._refuse_unfit(self._connection)
+            self._is_alone = True
+            self._remove()
+            self.handler.open(self._new_context)
+            self._open.callback(self.handler.close)
+        except Busy:
+            raise Refused(f"another reload of {self._table} is under way") from None
+        except DATABASE_ERRORS as error:
+            raise Refused(f"the target: {told(error)}") from error
+
+    def end(self) -> str:
+        """Remove the new table, and disconnect. Never raises; what is left behind is told, empty: nothing."""
+        shown = ".".join(filter(None, self._new))
+        try:
+            self.handler.close()
+            if self._is_alone:
+                self._remove()
+        except DATABASE_ERRORS as error:
+            return (
+                f"the table {shown} is left, as it could not be removed: {told(error)}; the next reload does"
+            )
+        else:
+            return ""
+        finally:
+            with contextlib.suppress(*DATABASE_ERRORS):
+                self._open.close()
+            self._connection, self._is_alone = None, False
+
+    def marks(self) -> dict[Partition, Place]:
+        """How far the table is applied. Raises Refused."""
+        try:
+            with self._connected.begin():
+                return {each: mark.place for each, mark in self._read(self._context.handler).items()}
+        except DATABASE_ERRORS as error:
+            raise Refused(f"the target: {told(error)}") from error
+
+    def take_over(self, read: Mapping[Partition, int], catch_up: CatchUp | None = None) -> Taken:
+        """Put the new rows in the place of the old ones.
+
+        `read`: for all partitions of the table's topics, the next offset: the changes of all before it were
+        handled by `handler`. `catch_up`: called with the table's marks where they are beyond that; has
+        `handler` handle more, and returns `read` anew. No worker moves the marks meanwhile. (Not in SQLite,
+        which has one writer at a time.) Raises Behind, Differs and Refused; then nothing has changed.
+        """
+        assert self._marks is not None
+        connection = self._connected
+        try:
+            with connection.begin(), self._marks.kept(connection).alone(self._own):
+                self._marks.lock(connection, self._table, set(read))
+                if catch_up is not None and self._dialect != "sqlite":
+                    there = self._read(self._context.handler)
+                    if _is_behind(read, there):
+                        read = catch_up({each: mark.place for each, mark in there.items()})
+                self._move_marks(connection, read)
+                return self._replace(connection)
+        except TargetUnavailable as error:
+            raise Refused(f"the target: {error}") from error
+        except DATABASE_ERRORS as error:
+            lost = fault_of(error) is Fault.UNAVAILABLE
+            doubt = ". If that was at the commit, all its rows are the new ones; else none is" if lost else ""
+            raise Refused(f"the target: {told(error)}{doubt}") from error
+
+    # ---- within a transaction
+
+    def _move_marks(self, connection: sa.Connection, read: Mapping[Partition, int]) -> None:
+        there, new = self._read(self._context.handler), self._read(self._new_context.handler)
+        for each, mark in new.items():
+            known_id = there[each].topic_id if each in there else None
+            if None not in (known_id, mark.topic_id) and known_id != mark.topic_id:
+                raise Refused(
+                    f"the topic {each[0]} was made anew, and nothing of {self._table} in the new one was "
+                    "applied yet: let the worker come that far first"
+                )
+        if _is_behind(read, there):
+            raise Behind
+        assert self._marks is not None
+        table = self._marks.table
+        for each, mark in new.items():
+            known = there.get(each, _Mark(BEFORE_ALL, None))
+            here = self._mine(self._context.handler)
+            here &= (table.c.topic == each[0]) & (table.c.kafka_partition == each[1])
+            # The whole table's mark stands for its shards, too.
+            connection.execute(table.delete().where(here, table.c.shard > WHOLE))
+            offset, index = max(known.place, mark.place)
+            moved = {
+                "kafka_offset": offset,
+                "change_index": index,
+                "topic_id": mark.topic_id or known.topic_id,
+            }
+            connection.execute(table.update().where(here, table.c.shard == WHOLE).values(moved))
+
+    def _replace(self, connection: sa.Connection) -> Taken:
+        old, new = KnownTables().get(connection, self._target), KnownTables().get(connection, self._new)
+        shown = ".".join(filter(None, self._target))
+        if old is None:
+            raise Differs(f"the target has no table {shown}; the next change that a worker applies makes it")
+        if new is None:
+            raise Differs(f"by what the topic holds there would be no table {shown}")
+        ours, theirs = columns_of(connection, old), columns_of(connection, new)
+        if ours != theirs:
+            raise Differs(f"{shown} has other columns than the topic tells: {told_apart(ours, theirs)}")
+        names = [exact(one.name) for one in old.columns.values() if not one.is_generated]
+        into = exact_table(*self._target, *(sa.column(one) for one in names))
+        rows = exact_table(*self._new, *(sa.column(one) for one in names))
+        before = connection.execute(sa.delete(into)).rowcount
+        after = connection.scalar(sa.select(sa.func.count()).select_from(rows)) or 0
+        connection.execute(sa.insert(into).from_select(names, sa.select(*rows.c), include_defaults=False))
+        return Taken(before, after)
+
+    def _refuse_unfit(self, connection: sa.Connection) -> None:
+        assert self._marks is not None
+        table = self._marks.table
+        if not sa.inspect(connection).has_table(table.name, schema=table.schema):
+            raise Refused(f"there are no marks ({self._options.marks_table}): no worker has written here yet")
+        mine = (table.c.worker == self._context.worker) & (table.c.handler == self._context.handler)
+        known: Collection[str] = connection.scalars(
+            sa.select(table.c.source_table).where(mine).distinct()
+        ).all()
+        if self._table not in known:
+            raise Refused(f"worker {self._context.worker} has applied nothing of {self._table} here yet")
+        shared = [
+            one
+            for one in known
+            if one != self._table and self._naming.target(*one.split(".", 1)) == self._target
+        ]
+        if shared:
+            shown = ".".join(filter(None, self._target))
+            raise Refused(f"{shown} also holds the rows of {', '.join(sorted(shared)[:3])}, which would go")
+
+    def _remove(self) -> None:
+        """The new table, and its marks."""
+        assert self._marks is not None
+        schema, name = self._new
+        with self._connected.begin():
+            # After an abrupt end the marks must not outlive the table: they would tell of rows that are gone.
+            table = self._marks.table
+            self._connected.execute(table.delete().where(self._mine(self._new_context.handler)))
+        with self._connected.begin():
+            sa.Table(exact(name), sa.MetaData(), schema=schema and exact(schema)).drop(
+                self._connected, checkfirst=True
+            )
+
+    def _read(self, handler: str) -> dict[Partition, _Mark]:
+        assert self._marks is not None
+        columns = self._marks.table.c
+        found: dict[Partition, _Mark] = {}
+        rows = self._connected.execute(
+            sa.select(
+                columns.topic,
+                columns.kafka_partition,
+                columns.kafka_offset,
+                columns.change_index,
+                columns.topic_id,
+            ).where(self._mine(handler), columns.shard >= WHOLE)
+        )
+        for topic, partition, offset, index, topic_id in rows:
+            mark = _Mark((offset, index), topic_id)
+            known = found.get((topic, partition), mark)
+            found[topic, partition] = max(known, mark, key=lambda one: one.place)
+        return found
+
+    def _mine(self, handler: str) -> sa.ColumnElement[bool]:
+        assert self._marks is not None
+        columns = self._marks.table.c
+        return sa.and_(
+            columns.worker == self._context.worker,
+            columns.handler == handler,
+            columns.source_table == self._table,
+        )
+
+    @property
+    def _connected(self) -> sa.Connection:
+        if self._connection is None:
+            raise RuntimeError("begin was not called")
+        return self._connection
+
+
+def _is_behind(read: Mapping[Partition, int], there: Mapping[Partition, _Mark]) -> bool:
+    return any(each not in read or mark.place[0] >= read[each] for each, mark in there.items())
+
+
+def _literal(name: str) -> str:
+    """As a template that gives this name."""
+    return name.replace("{", "{{").replace("}", "}}")

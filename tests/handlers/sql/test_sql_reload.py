@@ -1,0 +1,295 @@
+"""A table that is built again while a worker goes on: whole or as it was, and each change in it once."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sql_lab import SqlLab, orders
+
+from handlers import HandlerContext
+from handlers.sql.reloading.reload import Behind, Differs, Refused, SqlReload
+
+TYPES = {"id": "int", "n": "int"}
+PLACE = ("test", 0)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+def lab(make_sql: Callable[[str], SqlLab], request: pytest.FixtureRequest) -> SqlLab:
+    return make_sql(request.param)
+
+
+def made(lab: SqlLab, source: str = "shop.orders", **options: Any) -> SqlReload:
+    context = HandlerContext(worker="w", handler="SqlHandler", folder=lab.folder)
+    database, _, name = source.partition(".")
+    return SqlReload({"url": lab.url, **options}, context, database, name)
+
+
+@contextmanager
+def reloading(lab: SqlLab, **options: Any) -> Iterator[SqlReload]:
+    reload = made(lab, **options)
+    try:
+        reload.begin()
+        yield reload
+    finally:
+        reload.end()
+
+
+def change(number: int) -> dict[str, Any]:
+    """Counts the row up: applied twice, or not at all, the next is not what the model has."""
+    return {"id": number % 3, "n": number}
+
+
+def batch(first: int, end: int, **more: Any) -> Any:
+    return orders(*map(change, range(first, end)), types=TYPES, offset=first, **more)
+
+
+def model(end: int) -> list[dict[str, Any]]:
+    rows = {number % 3: change(number) for number in range(end)}
+    return sorted(rows.values(), key=str)
+
+
+def tables(lab: SqlLab) -> set[str]:
+    schema = lab.naming.target("shop", "orders")[0]
+    return set(sa.inspect(lab.engine).get_table_names(schema=schema))
+
+
+def test_the_table_is_as_the_topic_tells_and_the_worker_goes_on_behind_it(lab: SqlLab) -> None:
+    with lab.handler() as worker:
+        worker.handle(batch(0, 10))
+        worker.handle(orders({"id": 1, "n": 1}, types=TYPES, table="shop.others", offset=20))
+        before = tables(lab)
+        lab.run(f"UPDATE {lab.ref('shop.orders')} SET n = -1")
+        lab.run(f"INSERT INTO {lab.ref('shop.orders')} (id, n) VALUES (99, 99)")
+        with reloading(lab) as reload:
+            reload.handler.handle(batch(0, 12))
+            taken = reload.take_over({PLACE: 21})
+        assert (taken.before, taken.after) == (4, 3)
+        assert lab.rows() == model(12)
+        # What the reload had already, and what comes next.
+        worker.handle(batch(10, 12))
+        worker.handle(batch(12, 15))
+        assert lab.rows() == model(15)
+        assert lab.rows("shop.others") == [{"id": 1, "n": 1}]
+        assert tables(lab) == before, "nothing is left of it"
+        assert [row[:4] for row in lab.marks()] == [
+            ("shop.orders", -1, "test", 0),
+            ("shop.others", -1, "test", 0),
+        ]
+
+
+def test_a_table_that_is_ahead_of_what_was_read_is_left_as_it_is(lab: SqlLab) -> None:
+    with lab.handler() as worker, reloading_after(worker, lab) as reload:
+        reload.handler.handle(batch(0, 5))
+        worker.handle(batch(5, 6))
+        with pytest.raises(Behind):
+            reload.take_over({PLACE: 5})
+        assert lab.rows() == model(6)
+        reload.handler.handle(batch(5, 6))
+        reload.take_over({PLACE: 6})
+        assert lab.rows() == model(6)
+
+
+@contextmanager
+def reloading_after(worker: Any, lab: SqlLab) -> Iterator[SqlReload]:
+    worker.handle(batch(0, 5))
+    with reloading(lab) as reload:
+        yield reload
+
+
+def test_marks_of_a_partition_that_was_not_read_are_seen(lab: SqlLab) -> None:
+    with lab.handler() as worker, reloading_after(worker, lab) as reload:
+        reload.handler.handle(batch(0, 5))
+        worker.handle(orders({"id": 7, "n": 7}, types=TYPES, partition=1))
+        with pytest.raises(Behind):
+            reload.take_over({PLACE: 5})
+        with pytest.raises(Behind):
+            reload.take_over({PLACE: 5, ("test", 1): 0})
+        assert {"id": 7, "n": 7} in lab.rows()
+
+
+def test_marks_of_shards_move_with_the_table(lab: SqlLab) -> None:
+    with lab.handler() as worker:
+        for shard in (0, 1):
+            worker.handle(batch(3 * shard, 3 * shard + 1, shard=shard))
+        with reloading(lab) as reload:
+            reload.handler.handle(batch(0, 6))
+            with pytest.raises(Behind):
+                reload.take_over({PLACE: 3})
+            reload.take_over({PLACE: 6})
+        worker.handle(batch(4, 5, shard=1))
+        assert lab.rows() == model(6), "the later row stays"
+
+
+def test_other_columns_than_the_topic_tells_are_not_overwritten(lab: SqlLab) -> None:
+    with lab.handler() as worker, reloading_after(worker, lab) as reload:
+        lab.run(f"ALTER TABLE {lab.ref('shop.orders')} ADD COLUMN note int")
+        before = lab.rows()
+        reload.handler.handle(batch(0, 5))
+        with pytest.raises(Differs, match=r"note is INTEGER.*, by the topic not there"):
+            reload.take_over({PLACE: 5})
+        assert lab.rows() == before
+
+
+def test_an_error_half_way_leaves_rows_and_marks(lab: SqlLab) -> None:
+    with lab.handler() as worker, reloading_after(worker, lab) as reload:
+        marks = lab.marks()
+        reload.handler.handle(batch(0, 6))
+        if lab.dialect == "sqlite":
+            lab.run(
+                'CREATE TRIGGER no_more BEFORE INSERT ON "shop.orders" WHEN NEW.id = 2 '
+                "BEGIN SELECT RAISE(ABORT, 'no more'); END"
+            )
+        else:
+            lab.run(f"ALTER TABLE {lab.ref('shop.orders')} ADD CONSTRAINT few CHECK (n < 5)")
+        with pytest.raises(Refused, match=r"no more|few"):
+            reload.take_over({PLACE: 6})
+        assert lab.rows() == model(5)
+        assert [row for row in lab.marks() if row[4] != 5] == marks
+
+
+def test_what_a_killed_reload_has_left_is_no_part_of_the_next(lab: SqlLab) -> None:
+    with lab.handler() as worker:
+        worker.handle(batch(0, 5))
+        killed = made(lab)
+        killed.begin()
+        killed.handler.handle(orders({"id": 50, "n": 50}, types=TYPES, offset=3))
+        killed._open.close()  # as the end of its process would
+        with reloading(lab) as reload:
+            reload.handler.handle(batch(0, 5))
+            reload.take_over({PLACE: 5})
+        assert lab.rows() == model(5)
+
+
+def test_two_reloads_of_a_table_do_not_meet(lab: SqlLab) -> None:
+    with lab.handler() as worker, reloading_after(worker, lab) as reload:
+        reload.handler.handle(batch(0, 5))
+        with pytest.raises(Refused, match=r"another reload of shop\.orders"), reloading(lab):
+            pass
+        other = made(lab)
+        with pytest.raises(Refused):
+            other.begin()
+        other.end()
+        assert reload.take_over({PLACE: 5}).after == 3, "the other one has left ours alone"
+
+
+def test_a_target_table_of_several_source_tables_is_refused(lab: SqlLab) -> None:
+    shared = {"table": "all_orders"}
+    with lab.handler(**shared) as worker:
+        worker.handle(batch(0, 1))
+        worker.handle(orders({"id": 7, "n": 7}, types=TYPES, table="shop.older", offset=3))
+        with pytest.raises(Refused, match=r"also holds the rows of shop\.older"), reloading(lab, **shared):
+            pass
+
+
+def test_a_table_of_which_nothing_was_applied_is_refused(lab: SqlLab) -> None:
+    with pytest.raises(Refused, match="no worker has written here yet"), reloading(lab):
+        pass
+    with lab.handler() as worker:
+        worker.handle(orders({"id": 7, "n": 7}, types=TYPES, table="shop.older"))
+    with pytest.raises(Refused, match=r"applied nothing of shop\.orders"), reloading(lab):
+        pass
+
+
+def test_names_that_would_be_cut_stay_apart(lab: SqlLab) -> None:
+    new = [made(lab, f"shop.{'o' * 60}{end}")._new[1] for end in ("1", "2")]
+    assert len(set(new)) == 2
+    assert max(map(len, new)) <= 63
+
+
+def test_what_a_worker_had_first_is_caught_up_with_while_it_waits(server: SqlLab) -> None:
+    with server.handler() as worker, reloading_after(worker, server) as reload:
+        reload.handler.handle(batch(0, 4))
+
+        def catch_up(marks: Any) -> Any:
+            assert marks == {PLACE: (4, 0)}
+            reload.handler.handle(batch(4, 7))
+            return {PLACE: 7}
+
+        reload.take_over({PLACE: 4}, catch_up)
+        assert server.rows() == model(7)
+
+
+def test_a_worker_that_applies_all_the_time_loses_nothing(server: SqlLab) -> None:
+    """Threads meet in the database: the reload takes over between any two batches."""
+    done: list[int] = []
+
+    def work() -> None:
+        with server.handler() as worker:
+            for number in itertools.count(5):
+                if done and number > done[0] + 20:
+                    break
+                worker.handle(batch(number, number + 1))
+                applied[0] = number + 1
+
+    applied = [5]
+    with server.handler() as worker, reloading_after(worker, server) as reload:
+        thread = Thread(target=work, name="worker")
+        thread.start()
+        try:
+            read = 0
+            for _ in range(1_000):
+                end = applied[0] + 2
+                reload.handler.handle(batch(read, end))
+                read = end
+                try:
+                    reload.take_over({PLACE: read})
+                except Behind:
+                    continue
+                break
+        finally:
+            done.append(applied[0])
+            thread.join()
+    assert server.rows() == model(applied[0])
+
+
+Step = tuple[str, int]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["work", "read", "again", "damage", "take"]), st.integers(1, 4)), max_size=25
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(STEPS)
+def test_in_whatever_order_both_go_on_the_table_is_whole(steps: list[Step]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        lab = SqlLab(f"sqlite:///{folder}/target.db", Path(folder))
+        with lab.handler() as worker:
+            worker.handle(batch(0, 2))
+            done, read, is_damaged = 2, 0, False
+            with reloading(lab) as reload:
+                for what, count in steps:
+                    if what == "work":
+                        worker.handle(batch(done, done + count))
+                        done += count
+                    elif what == "again":
+                        worker.handle(batch(max(0, done - count), done))
+                    elif what == "read":
+                        reload.handler.handle(batch(read, read + count))
+                        read += count
+                    elif what == "damage":
+                        lab.run('UPDATE "shop.orders" SET n = -n - 1')
+                        is_damaged = True
+                    else:
+                        try:
+                            reload.take_over({PLACE: read})
+                        except (Behind, Differs):
+                            assert read < done or read == 0
+                        else:
+                            assert lab.rows() == model(read)
+                            is_damaged = False
+                            # The worker has still to bring what the reload has had before it.
+            reached = max(done, read)
+            if not is_damaged:
+                worker.handle(batch(done, reached + 5))
+                assert lab.rows() == model(reached + 5)
+        lab.close()

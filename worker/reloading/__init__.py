@@ -1,0 +1,1 @@
+"""`binlane reload`: one table built again from its topic, while a worker goes on."""

@@ -1,0 +1,110 @@
+"""A table's changes out of records of any tables, as a worker would hand them to its handler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from handlers import Change
+from worker.column_rules.applying import bring_under
+from worker.column_rules.plan import RuleFault
+from worker.configuration import Configuration, TableRule
+from worker.configuration.formats import formats_of
+from worker.formats.choice import NoFormatError
+from worker.formats.decoding import decoded, explained
+from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord
+from worker.formats.statements import tables_of
+
+__all__ = ["ChangesOf", "Unfollowable"]
+
+
+class Unfollowable(Exception):
+    """Why the table cannot be built from these records, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A record with the value of one of its parts."""
+
+    record: Record
+    part: bytes
+
+    def value(self) -> bytes:
+        return self.part
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.record, name)
+
+
+class ChangesOf:
+    """Of one table. One thread."""
+
+    def __init__(self, configuration: Configuration, rule: TableRule, database: str, name: str) -> None:
+        self._formats = formats_of(configuration)
+        self._halts = configuration.on_undecodable == "halt"
+        self._rule = rule
+        self._database, self._name = database, name
+        self.undecodable = 0
+        """Records that were passed over, as on_undecodable says."""
+
+    def of(self, record: Record) -> Iterator[Sequence[Change]]:
+        """The changes of the record, a statement for itself. Raises Unfollowable."""
+        place = f"{record.topic()}[{record.partition()}] offset {record.offset()}"
+        try:
+            format_ = self._formats.of(record.topic())
+            for route, piece in self._pieces(format_, record):
+                is_ours = (route.database, route.table) == (self._database, self._name)
+                if not is_ours and not route.alone:
+                    continue
+                changes: list[Change] = []
+                decoded(format_, piece, changes)
+                self._refuse_others(changes, route.database, place, is_ours=is_ours)
+                if is_ours:
+                    bring_under(
+                        self._rule.row_rules,
+                        self._rule.statement_rules,
+                        changes,
+                        0,
+                        database=self._database,
+                        table=self._name,
+                    )
+                    if changes:
+                        yield changes
+        except NoFormatError as error:
+            raise Unfollowable(str(error)) from None
+        except RuleFault as fault:
+            raise Unfollowable(f"{place}: column rules: {fault}") from None
+        except UndecodableRecord as fault:
+            if self._halts:
+                raise Unfollowable(f"undecodable record: {fault}") from None
+            self.undecodable += 1
+
+    def _pieces(self, format_: Format, record: Record) -> Iterator[tuple[Route, Record]]:
+        try:
+            route: Route | Skip | Apart | None = format_.route(record.value() or b"")
+        except Exception:  # as the router: then the slow path says what it is
+            route = None
+        if route is None or not (route.database and route.table):  # type: ignore[union-attr]
+            route = explained(format_, record)
+        if isinstance(route, Apart):
+            for own, value in route.parts:
+                yield own, _Piece(record, value)
+        elif not isinstance(route, Skip):
+            yield route, record
+
+    def _refuse_others(self, changes: Sequence[Change], database: str, place: str, *, is_ours: bool) -> None:
+        """A statement about the table and another: its rows, or what it looks like, come from there."""
+        ours = self._database, self._name
+        for change in changes:
+            named = tables_of(change.sql or "", database)
+            others = [one for one in named if one != ours]
+            if others and (is_ours or any(one in (ours, ("", self._name)) for one in named)):
+                told = ", ".join(".".join(filter(None, one)) for one in named)
+                raise Unfollowable(
+                    f"{place} is a statement about several tables ({told}): what "
+                    f"{self._database}.{self._name} holds is not told by its own records alone"
+                )

@@ -1,0 +1,198 @@
+"""The whole of a reload: read, apply to a new table, put that in the place of the old one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from handlers import Batch, Change, HandlerContext, PartialFailure, Rejected, TargetUnavailable
+from handlers.progress.marks import Place
+from handlers.sql.handler import DatabaseError
+from handlers.sql.reloading.reload import Behind, Differs, Refused, SqlReload
+from worker.configuration import Configuration, HandlerEntry
+from worker.reloading.changes import ChangesOf, Unfollowable
+from worker.reloading.topics import ReadFault, WholeTopics
+
+__all__ = ["ReloadFault", "Reloaded", "chosen", "reload_table"]
+
+_AT_ONCE = 1_000
+_PATIENCE_SECONDS = 30.0
+_PAUSE_SECONDS = 0.2
+
+_WHY_NOT = {
+    "kafka": "it sends records, and would send all of them again",
+    "webhook": "it sends requests, and would send all of them again",
+    "log": "it keeps nothing",
+}
+_FAULTS = (Refused, Unfollowable, ReadFault, Rejected, TargetUnavailable, DatabaseError, PartialFailure)
+
+
+class ReloadFault(Exception):
+    """Why the table was not loaded again, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What has become of it."""
+
+    changes: int
+    before: int
+    after: int
+    undecodable: int
+    """Records that were passed over, as on_undecodable says."""
+
+
+def chosen(configuration: Configuration, table: str, handler: str | None) -> HandlerEntry:
+    """The handler whose table is meant. Raises ReloadFault."""
+    rule = configuration.rule_for(table)
+    if rule is None:
+        raise ReloadFault(f"no rule of tables: matches {table}")
+    entries = [entry for entry in rule.handlers if handler in (None, entry.name)]
+    names = ", ".join(entry.name for entry in rule.handlers)
+    if not entries:
+        raise ReloadFault(f"{table} has no handler {handler}; it has {names}")
+    if len(entries) > 1:
+        raise ReloadFault(f"{table} has several handlers: say which with --handler: {names}")
+    entry = entries[0]
+    if entry.type != "sql":
+        why = _WHY_NOT.get(entry.type, "only tables of type sql can be loaded again")
+        raise ReloadFault(f"handler {entry.name} is of type {entry.type}: {why}")
+    if configuration.kafka.ddl_topics:
+        raise ReloadFault("with kafka.ddl_topics a table cannot be loaded again: its topics are read merged")
+    return entry
+
+
+def reload_table(
+    configuration: Configuration, table: str, entry: HandlerEntry, tell: Callable[[str], None]
+) -> Reloaded:
+    """Build the table from the topics that its marks name, and put it in the place of what is there.
+
+    `tell`: what is done now, in a line. Raises ReloadFault; then the target's table
+    is as it was, but for a connection that was lost at the commit: then it may be whole already.
+    """
+    database, _, name = table.partition(".")
+    context = HandlerContext(
+        worker=configuration.name,
+        handler=entry.name,
+        folder=configuration.folder,
+        start_timeout=configuration.start_timeout,
+    )
+    target = SqlReload(entry.options, context, database, name)
+    try:
+        try:
+            target.begin()
+            topics = sorted({topic for topic, _ in target.marks() if topic})
+            if not topics:
+                raise Refused(f"nothing of {table} was applied yet")
+            tell(f"reading {', '.join(topics)} from the beginning")
+            with closing(WholeTopics(configuration, topics)) as read:
+                return _Run(configuration, table, target, read, tell).run()
+        finally:
+            left = target.end()
+            if left:
+                tell(left)
+    except _FAULTS as fault:
+        raise ReloadFault(f"{table}: {fault}") from fault
+
+
+class _Run:
+    def __init__(
+        self,
+        configuration: Configuration,
+        table: str,
+        target: SqlReload,
+        read: WholeTopics,
+        tell: Callable[[str], None],
+    ) -> None:
+        rule = configuration.rule_for(table)
+        assert rule is not None
+        self._table = table
+        self._database, _, self._name = table.partition(".")
+        self._changes = ChangesOf(configuration, rule, self._database, self._name)
+        self._target = target
+        self._read = read
+        self._tell = tell
+        self._waiting: list[Change] = []
+        self._seen: set[tuple[str, int]] = set()
+        self._has_statements = False
+        self._count = 0
+
+    def run(self) -> Reloaded:
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            stood = dict(self._read.next)
+            self._to_the_end()
+            if self._read.next != stood:
+                until = time.monotonic() + _PATIENCE_SECONDS
+            try:
+                taken = self._target.take_over(self._read.next, self._catch_up)
+                return Reloaded(self._count, taken.before, taken.after, self._changes.undecodable)
+            except Behind:
+                if time.monotonic() > until:
+                    raise Refused(
+                        "its marks are beyond what its topics hold: they were read from others, or made anew"
+                    ) from None
+                if self._read.next != stood:
+                    continue  # at once: a worker is quick
+            except Differs:
+                # By a worker that has not come as far as we have.
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
+
+    def _to_the_end(self, marks: Mapping[tuple[str, int], Place] | None = None) -> None:
+        """Or to a statement that no worker has followed in the table itself. `marks`: the table's, if they
+        stand still."""
+        with closing(self._read.records()) as records:
+            for record in records:
+                for changes in self._changes.of(record):
+                    self._seen.add((changes[0].topic, changes[0].partition))
+                    if any(change.op in ("ddl", "truncate") for change in changes):
+                        self._has_statements = True
+                        self._refuse_scattered()
+                        if not self._is_followed(changes[-1], marks):
+                            self._apply()
+                            return
+                        self._apply()
+                        self._waiting.extend(changes)
+                        self._apply()
+                        continue
+                    self._refuse_scattered()
+                    self._waiting.extend(changes)
+                if len(self._waiting) >= _AT_ONCE:
+                    self._apply()
+        self._apply()
+
+    def _catch_up(self, marks: Mapping[tuple[str, int], Place]) -> Mapping[tuple[str, int], int]:
+        self._to_the_end(marks)
+        return self._read.next
+
+    def _is_followed(self, statement: Change, marks: Mapping[tuple[str, int], Place] | None) -> bool:
+        mark = (self._target.marks() if marks is None else marks).get((statement.topic, statement.partition))
+        return mark is not None and mark >= (statement.offset, statement.index)
+
+    def _refuse_scattered(self) -> None:
+        if self._has_statements and len(self._seen) > 1:
+            raise Unfollowable(
+                "its changes come from several partitions, with DDL or TRUNCATE among them: in which order "
+                "these were applied is not told by the topic"
+            )
+
+    def _apply(self) -> None:
+        if not self._waiting:
+            return
+        changes: Sequence[Change] = tuple(self._waiting)
+        self._waiting = []
+        self._target.handler.handle(
+            Batch(
+                self._table,
+                changes,
+                database=self._database,
+                name=self._name,
+                topic_ids=self._read.topic_ids,
+            )
+        )
+        self._count += len(changes)
+        self._tell(f"{self._count:,} changes applied")

@@ -1,0 +1,137 @@
+"""Reading whole topics, from their beginning to their end and on."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Generator
+from typing import Any, cast
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+
+from offsets.topic_ids import TopicIds
+from worker.configuration import Configuration
+from worker.configuration.kafka_properties import admin_settings, consumer_settings
+from worker.formats.interface import Record
+from worker.kafka.connection import reach_kafka
+
+__all__ = ["ReadFault", "WholeTopics"]
+
+_SECONDS = 10.0
+_POLL_RECORDS, _POLL_SECONDS = 1_000, 0.02
+
+Partition = tuple[str, int]
+
+
+class ReadFault(Exception):
+    """Why the topics cannot be read whole, in one sentence."""
+
+
+class WholeTopics:
+    """All partitions of some topics, read by a consumer that joins no group and commits nothing."""
+
+    def __init__(self, configuration: Configuration, topics: list[str]) -> None:
+        """Raises ReadFault where Kafka does not answer, or does not hold all that was ever written."""
+        reached = reach_kafka(configuration, _SECONDS)[0]
+        if reached.error is not None:
+            raise ReadFault(f"{reached.target}: {reached.error}")
+        silent = logging.Logger("reload", level=logging.CRITICAL + 1)
+        admin = AdminClient(admin_settings(configuration), logger=silent)
+        _refuse_compacted(admin, topics)
+        self.topic_ids = TopicIds(admin).now(topics, _SECONDS)
+        settings = consumer_settings(configuration)
+        settings.pop("group.instance.id", None)
+        self._consumer = Consumer(settings, logger=silent)
+        self.next: dict[Partition, int] = {}
+        """The next offset of each partition: the caller has had all before it."""
+        try:
+            for topic in topics:
+                for number in self._numbers(topic):
+                    self.next[topic, number] = self._beginning(topic, number)
+        except KafkaException as error:
+            self.close()
+            raise ReadFault(f"Kafka: {error.args[0].str()}") from None
+        except ReadFault:
+            self.close()
+            raise
+
+    def records(self) -> Generator[Record]:
+        """On from where it stands, to the end of each partition as it is then.
+
+        When the next one is asked for, or there is none, a record counts as had. Raises ReadFault."""
+        if not self.next:
+            return
+        places = [confluent_kafka.TopicPartition(*place, offset) for place, offset in self.next.items()]
+        # Anew, so that the end of each partition is told again.
+        self._consumer.assign(places)
+        # Kafka tells no end while records come all the time: then what was the end when this began is it.
+        try:
+            ends = {
+                place: self._consumer.get_watermark_offsets(
+                    confluent_kafka.TopicPartition(*place), timeout=_SECONDS
+                )[1]
+                for place in self.next
+            }
+        except KafkaException as error:
+            raise ReadFault(f"Kafka: {error.args[0].str()}") from None
+        left = {place for place, end in ends.items() if self.next[place] < end}
+        last = time.monotonic()
+        while left:
+            for message in self._consumer.consume(_POLL_RECORDS, _POLL_SECONDS):
+                place = cast(str, message.topic()), cast(int, message.partition())
+                fault, last = message.error(), time.monotonic()
+                offset = cast(int, message.offset())
+                if fault is None:
+                    yield cast(Record, message)
+                    last = time.monotonic()  # a slow target is no silent Kafka
+                    self.next[place] = offset + 1
+                    if offset + 1 >= ends[place]:
+                        left.discard(place)
+                elif fault.code() == KafkaError._PARTITION_EOF:
+                    self.next[place] = max(self.next[place], offset)
+                    left.discard(place)
+                else:
+                    raise ReadFault(f"{place[0]}[{place[1]}]: {fault.str()}")
+            if time.monotonic() - last > _SECONDS:
+                raise ReadFault(f"no answer from Kafka within {_SECONDS:g} s")
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _numbers(self, topic: str) -> list[int]:
+        found = self._consumer.list_topics(topic, timeout=_SECONDS).topics[topic]
+        if found.error is not None:
+            raise ReadFault(f"topic {topic}: {found.error.str()}")
+        return sorted(found.partitions)
+
+    def _beginning(self, topic: str, number: int) -> int:
+        place = confluent_kafka.TopicPartition(topic, number)
+        first, _ = self._consumer.get_watermark_offsets(place, timeout=_SECONDS)
+        if first > 0:
+            raise ReadFault(
+                f"{topic}[{number}] begins at offset {first}: what was before it is deleted (retention.ms, "
+                "retention.bytes), and a table made of the rest would lack rows. Have the source send a new "
+                "snapshot instead"
+            )
+        return first
+
+
+def _refuse_compacted(admin: AdminClient, topics: list[str]) -> None:
+    asked: list[Any] = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+    try:
+        for resource, future in admin.describe_configs(asked, request_timeout=_SECONDS).items():
+            policy = future.result(_SECONDS)["cleanup.policy"].value
+            if "compact" in policy:
+                raise ReadFault(
+                    f"topic {resource.name} is compacted (cleanup.policy={policy}): records of it may be "
+                    "gone, and a table made of the rest could lack some. Have the source send a new snapshot "
+                    "instead"
+                )
+    except (KafkaException, KeyError, TimeoutError) as error:
+        raise ReadFault(
+            f"Kafka does not tell whether {', '.join(topics)} still hold all (the account needs the ACL "
+            f"DescribeConfigs): {error}"
+        ) from None
