@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
-__all__ = ["NativeType", "SchemaTypes", "SourceColumn", "full", "read_full"]
+__all__ = ["NativeType", "NativeTypes", "SchemaTypes", "SourceColumn", "full", "in_full", "read_full"]
 
 
 class SourceColumn(NamedTuple):
@@ -17,9 +17,23 @@ class SourceColumn(NamedTuple):
     """In full, as `full` gives it; before the rules."""
 
 
-class SchemaTypes(dict[str, str]):
-    """`Change.types` that name all columns of the source's table, as a record's own schema does, where no DDL
-    record ever tells that they change."""
+class NativeTypes(dict[str, str]):
+    """`Change.types` as plain texts, which can be encoded and pickled, with PostgreSQL's own names beside."""
+
+    __slots__ = ("native",)
+
+    native: Mapping[str, str]
+    """Column -> what `NativeType` says besides, of those that have it."""
+
+    def __init__(self, types: Mapping[str, str]) -> None:
+        """`types`: in full."""
+        super().__init__({name: str(text) for name, text in types.items()})
+        self.native = {name: text.native for name, text in types.items() if isinstance(text, NativeType)}
+
+
+class SchemaTypes(NativeTypes):
+    """Those that name all columns of the source's table, as a record's own schema does, where no DDL record
+    ever tells that they change."""
 
     __slots__ = ("columns",)
 
@@ -35,6 +49,12 @@ class SchemaTypes(dict[str, str]):
         )
 
 
+def in_full(types: Mapping[str, str]) -> dict[str, str]:
+    """The types of a change, each a `NativeType` where it is one."""
+    native = types.native if isinstance(types, NativeTypes) else {}
+    return {name: NativeType(text, native[name]) if name in native else text for name, text in types.items()}
+
+
 def full(text: str) -> str:
     """A type text with what `NativeType` says besides; `read_full` takes it apart."""
     return f"{text}\n{text.native}" if isinstance(text, NativeType) else str(text)
@@ -48,7 +68,8 @@ def read_full(text: str) -> str:
 class NativeType(str):
     """A type text in the spelling of `Change.types`, for whoever knows no other, and in PostgreSQL's words.
 
-    A text, so that it goes wherever a column's type goes: into rows, through rules that rename the column.
+    A text, so that it goes wherever a column's type goes, through rules that rename the column; but never in
+    `Change.types` itself, as nothing encodes it (`NativeTypes`).
     """
 
     __slots__ = ("native",)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from handlers.api import Change
+from handlers.native_types import NativeTypes, in_full
 
 __all__ = ["DELETED_TYPE", "ColumnTaken", "Deletes", "marked", "time_of"]
 
@@ -35,20 +36,25 @@ def marked(changes: Sequence[Change], column: str) -> list[Change]:
 
     Raises ColumnTaken.
     """
-    checked: set[int] = set()
+    known: dict[int, Mapping[str, str] | None] = {}
+    """By the identity of a change's types, or of its row: with the column."""
+    made = []
     for change in changes:
         names = change.types if change.types is not None else change.after or change.before or {}
-        if id(names) not in checked:
-            checked.add(id(names))
+        if id(names) not in known:
             if any(name.casefold() == column.casefold() for name in names):
                 raise ColumnTaken(
                     f"the source has a column {column} itself; set deleted_column to a name that it has not"
                 )
-    return [_marked(change, column) for change in changes]
+            types = change.types
+            known[id(names)] = (
+                None if types is None else NativeTypes({**in_full(types), column: DELETED_TYPE})
+            )
+        made.append(_marked(change, column, known[id(names)]))
+    return made
 
 
-def _marked(change: Change, column: str) -> Change:
-    types = None if change.types is None else {**change.types, column: DELETED_TYPE}
+def _marked(change: Change, column: str, types: Mapping[str, str] | None) -> Change:
     # Of equal rows without a key, one that is not deleted yet is meant.
     before = None if change.before is None else {**change.before, column: None}
     if change.op != "delete":

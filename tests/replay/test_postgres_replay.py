@@ -3,10 +3,12 @@ the source's own rows, but for what the records do not tell."""
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 from captured import POSTGRES_STREAMS
@@ -41,6 +43,20 @@ def test_a_stream_of_postgresql_leaves_the_rows_of_its_source(
         "public.toasted_index": 2,
     }
     assert Replica(url, workload=POSTGRESQL).differences() == expected(stream, target)
+
+
+@pytest.mark.parametrize("stream", POSTGRES_STREAMS)
+def test_every_change_can_be_encoded_and_pickled(stream: str) -> None:
+    """As handlers of users do: their types are plain texts."""
+    encode, seen = msgspec.json.Encoder().encode, set[int]()
+    for batch in batches_of_postgres(stream, []):
+        for change in batch.changes:
+            encode(change)
+            if id(change.types) not in seen:
+                seen.add(id(change.types))
+                again = pickle.loads(pickle.dumps(change))
+                assert again.types == change.types
+                assert {type(text) for text in (change.types or {}).values()} <= {str}
 
 
 @pytest.mark.long

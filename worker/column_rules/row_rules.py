@@ -9,7 +9,7 @@ from handlers import Change
 from handlers.api import Operation
 from handlers.logs import get_logger
 from handlers.mysql.ddl.operations import quoted
-from handlers.native_types import SchemaTypes, SourceColumn
+from handlers.native_types import NativeTypes, SchemaTypes, SourceColumn, in_full
 from handlers.sql.deletes import DELETED_TYPE, time_of
 from worker.column_rules.filters import Filter
 from worker.column_rules.leaving import Leaving
@@ -154,7 +154,9 @@ class RowRules:
         known = self._types.get(id(types))
         if known is not None and known[0] is types:
             return known[1]
-        made: dict[str, str] = self.plans.types(types) if self._has_columns else dict(types)
+        made = in_full(types)
+        if self._has_columns:
+            made = self.plans.types(made)
         if self.deletes == "mark":
             if any(name.casefold() == self.deleted_column.casefold() for name in made):
                 raise _taken(self.deleted_column)
@@ -163,6 +165,8 @@ class RowRules:
             made = SchemaTypes(
                 made, {name: self._as_it_leaves(name, one) for name, one in types.columns.items()}
             )
+        elif isinstance(types, NativeTypes):
+            made = NativeTypes(made)
         if len(self._types) >= _MOST_TYPES:
             self._types.clear()
         if self._table is not None:

@@ -7,7 +7,8 @@ that only the snapshot had is not dropped: so do generated columns look, which P
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -16,7 +17,7 @@ from handlers.api import Change, Row
 from handlers.logs import get_logger
 from handlers.mysql.ddl import Column, DropColumn, ModifyColumn, TableName
 from handlers.mysql.ddl.rules import DDLRules
-from handlers.native_types import SchemaTypes, full, read_full
+from handlers.native_types import NativeTypes, SchemaTypes, full, in_full, read_full
 from handlers.sql.ddl.columns import drop_column, modify_column
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.deletes import Deletes
@@ -156,8 +157,9 @@ def _seen_of(kept: Kept, name: TableName, *, locked: bool = False) -> Seen | Non
 
 
 def _columns_of(types: SchemaTypes) -> dict[str, SeenColumn]:
+    leaving = in_full(types)
     return {
-        name: SeenColumn(one.to, one.type, "" if one.to is None else full(types[one.to]))
+        name: SeenColumn(one.to, one.type, "" if one.to is None else full(leaving[one.to]))
         for name, one in types.columns.items()
     }
 
@@ -175,7 +177,7 @@ def _without_dropped(changes: Sequence[Change], seen: Seen) -> Sequence[Change]:
     """Changes of an earlier schema, without the columns that were dropped since."""
     dropped = frozenset(seen.dropped)
 
-    def left(row: Row | None) -> Row | None:
+    def left(row: Mapping[str, Any] | None) -> Row | None:
         return None if row is None else {name: value for name, value in row.items() if name not in dropped}
 
     return [
@@ -183,7 +185,7 @@ def _without_dropped(changes: Sequence[Change], seen: Seen) -> Sequence[Change]:
             change,
             before=left(change.before),
             after=left(change.after),
-            types=None if change.types is None else left(dict(change.types)),
+            types=None if change.types is None else NativeTypes(left(in_full(change.types)) or {}),
         )
         for change in changes
     ]

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from handlers.api import Change
 from handlers.logs import get_logger
+from handlers.native_types import in_full
 from handlers.sql.naming import check_names, exact, exact_table
 from handlers.sql.target.known_tables import TableName, own_name
 from handlers.sql.types.column_types import sql_type
@@ -51,7 +52,7 @@ def wanted_columns(changes: Iterable[Change]) -> dict[str, str]:
     for change in changes:
         if change.types is not None and id(change.types) not in told:
             told.add(id(change.types))
-            wanted.update(change.types)
+            wanted.update(in_full(change.types))
         for row in (change.before, change.after):
             for column, value in (row or {}).items():
                 if column not in wanted and without.get(column) is None:

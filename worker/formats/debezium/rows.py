@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from handlers.native_types import SchemaTypes
+from handlers.native_types import NativeTypes, SchemaTypes
 from worker.formats.debezium.columns.readers import fields_of, readers_of
 from worker.formats.debezium.connect.schema import Head
 from worker.formats.debezium.connect.values import AS_IT_IS, Reader
@@ -136,6 +136,8 @@ class RowShape:
         self.may_lack_values = source.connector == POSTGRESQL
         if self.may_lack_values and fields and self.types and fields.keys() <= self.types.keys():
             self.types = SchemaTypes({name: text for name, text in self.types.items() if name in fields})
+        elif self.types and not is_mysql:
+            self.types = NativeTypes(self.types)
         self.postgresql = None
         if self.may_lack_values:
             self.postgresql = PostgresRows(table, fields, self.types or {}, self._readers, settings)
