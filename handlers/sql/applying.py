@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -21,7 +21,7 @@ from handlers.sql.marks import WHOLE, Marks, Pending, Source
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.runs import ChangeFailed, Run, has_ddl, runs
-from handlers.sql.target.creating import ColumnsMissing, TableMissing, wanted_columns
+from handlers.sql.target.creating import ColumnsMissing, TableMissing, create, wanted_columns
 from handlers.sql.target.known_tables import KnownColumn, KnownTable, KnownTables, UnfitColumn
 from handlers.sql.target.known_tables import TableName as TargetName
 from handlers.sql.writers.writer import Columns, Rows, Writer
@@ -111,10 +111,16 @@ class Applier:
             altered.update(result.targets)
             self.tables.forget(*altered)
 
-    def making(self, connection: sa.Connection, batch: Batch) -> Callable[[], AbstractContextManager[None]]:
-        """For `create`: the table of the batch is made within it."""
-        target = self._naming.target(batch.database, batch.name)
-        return partial(self._marks.kept(connection).making, _source_table(batch), target)
+    def create(self, connection: sa.Connection, batch: Batch, missing: TableMissing | ColumnsMissing) -> None:
+        """Make what is missing, but for columns that were dropped meanwhile. Raises NameUnfit."""
+        kept, own = self._marks.kept(connection), _source_table(batch)
+        making = partial(kept.making, own, self._naming.target(batch.database, batch.name))
+        if isinstance(missing, TableMissing) or not isinstance(batch.changes[0].types, SchemaTypes):
+            create(connection, missing, making)
+            return
+        with kept.alone(own):
+            if not self._schemas.are_gone(kept, own, missing.columns):
+                create(connection, missing, making)
 
     def _apply_rows(self, connection: sa.Connection, batch: Batch, run: Run) -> None:
         name = self._naming.target(batch.database, batch.name)

@@ -16,7 +16,7 @@ from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.rights import check_rights
 from handlers.sql.runs import parts
-from handlers.sql.target.creating import ColumnsMissing, TableMissing, create
+from handlers.sql.target.creating import ColumnsMissing, TableMissing
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
 from handlers.sql.target.known_tables import TableName
@@ -170,7 +170,7 @@ class SqlHandler(Handler):
             raise RuntimeError("handle was called before open")
         try:
             with self._engine.begin() as connection:
-                create(connection, missing, self._applier.making(connection, batch))
+                self._applier.create(connection, batch, missing)
         except NameUnfit as error:
             raise Rejected(f"{batch.table}: {error}") from error
         except DATABASE_ERRORS as error:

@@ -135,9 +135,11 @@ class Kept:
         has_locks = self.connection.dialect.name != "duckdb"
         return self.connection.scalar(found.with_for_update() if locked and has_locks else found)
 
-    def note_columns(self, name: TableName, text: str) -> None:
-        updated = self.marks.update().where(self._row_of_schema(name)).values(seen_columns=text)
-        if self.connection.execute(updated).rowcount > 0 or self.seen_columns(name) == text:
+    def note_columns(self, name: TableName, text: str, *, is_first: bool) -> None:
+        """`is_first`: there are none yet. An error of the database where another worker has written some."""
+        if not is_first:
+            updated = self.marks.update().where(self._row_of_schema(name)).values(seen_columns=text)
+            self.connection.execute(updated)
             return
         row = {**self._row(name, _OF_SCHEMA, NO_TOPIC), **_NO_PLACE, "seen_columns": text}
         self.connection.execute(self.marks.insert().values(row))

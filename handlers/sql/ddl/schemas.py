@@ -7,7 +7,7 @@ that only the snapshot had is not dropped: so do generated columns look, which P
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -90,18 +90,31 @@ class Schemas:
         seen = _seen_of(kept, own)
         if replay_of is not None:
             return changes if seen is None else _without_dropped(changes, seen)
+        if _to_note(change, types, seen) is not None:
+            seen = _seen_of(kept, own, locked=True)  # another worker's may stand there by now
+            noted = _to_note(change, types, seen)
+            if noted is not None:
+                _note(kept, own, noted, is_first=seen is None)
+                return changes
         if seen is None:
-            _note(kept, own, _seen(change, types))
-        elif seen.columns == _columns_of(types):
+            return changes
+        if seen.columns == _columns_of(types):
             if types.columns.keys() <= set(seen.streamed):
                 self._followed[own] = types
-            elif change.op != "snapshot":
-                _note(kept, own, msgspec.structs.replace(seen, streamed=list(types.columns)))
         elif _is_newer(change, seen):
             raise SchemaChanged(change, types)
         else:
             return _without_dropped(changes, seen)
         return changes
+
+    def are_gone(self, kept: Kept, own: TableName, columns: Iterable[str]) -> bool:
+        """Whether one of these columns was dropped after changes that bring it were looked at, by another
+        worker perhaps: the next look at them is a new one. Until the transaction's end none is dropped."""
+        seen = _seen_of(kept, own, locked=True)
+        if seen is None or set(seen.dropped).isdisjoint(columns):
+            return False
+        self._followed.pop(own, None)
+        return True
 
     def follow(self, kept: Kept, own: TableName, changed: SchemaChanged) -> TargetTable:
         """Drop and retype what the schema of the change tells, unless it was done meanwhile, in a transaction
@@ -228,5 +241,15 @@ def _seen(
     )
 
 
-def _note(kept: Kept, name: TableName, seen: Seen) -> None:
-    kept.note_columns(name, msgspec.json.encode(seen).decode())
+def _to_note(change: Change, types: SchemaTypes, seen: Seen | None) -> Seen | None:
+    """What is to be written down of a change that no column has to follow; None: nothing new."""
+    if seen is None:
+        return _seen(change, types)
+    is_new = change.op != "snapshot" and not types.columns.keys() <= set(seen.streamed)
+    if is_new and seen.columns == _columns_of(types):
+        return msgspec.structs.replace(seen, streamed=list(types.columns))
+    return None
+
+
+def _note(kept: Kept, name: TableName, seen: Seen, *, is_first: bool = False) -> None:
+    kept.note_columns(name, msgspec.json.encode(seen).decode(), is_first=is_first)

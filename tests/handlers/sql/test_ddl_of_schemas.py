@@ -104,6 +104,19 @@ def test_records_of_an_earlier_schema_bring_nothing_back(sql: SqlLab) -> None:
         assert columns(sql) == ["added", "gone", "id", "n"]
 
 
+def test_what_one_worker_dropped_another_one_does_not_bring_back(sql: SqlLab) -> None:
+    """Each reads a partition, and one of them is behind."""
+    with sql.handler() as ahead, sql.handler() as behind:
+        ahead.handle(BEFORE)
+        for offset in range(2):  # the second time it knows the schema
+            row = {"id": 7, "gone": "x", "n": 1}
+            behind.handle(batch(FIRST, row, partition=1, offset=offset))
+        ahead.handle(batch(SECOND, {"id": 2, "n": "two", "added": 5}, offset=2, later=10))
+        behind.handle(batch(FIRST, {"id": 8, "gone": "x", "n": 1}, partition=1, offset=2, later=5))
+        assert columns(sql) == ["added", "id", "n"]
+        assert sql.rows()[-1] == {"id": 8, "n": "1", "added": None}
+
+
 def test_what_only_a_snapshot_had_is_not_dropped(make_sql: MakeLab) -> None:
     """So do generated columns look: the log has nothing of them."""
     lab = make_sql("postgres")
