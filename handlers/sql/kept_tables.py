@@ -135,6 +135,16 @@ class Kept:
         has_locks = self.connection.dialect.name != "duckdb"
         return self.connection.scalar(found.with_for_update() if locked and has_locks else found)
 
+    def seen_by_others(self, name: TableName) -> dict[str, str]:
+        """Of the handler's other source tables, by their full names."""
+        columns = self.marks.c
+        mine = (columns.worker == self.worker) & (columns.handler == self.handler)
+        of_schema = (columns.shard == _OF_SCHEMA) & (columns.topic == NO_TOPIC)
+        others = sa.select(columns.source_table, columns.seen_columns).where(
+            mine, of_schema, columns.source_table != str(name), columns.seen_columns.is_not(None)
+        )
+        return {row[0]: row[1] for row in self.connection.execute(others)}
+
     def note_columns(self, name: TableName, text: str, *, is_first: bool) -> None:
         """`is_first`: there are none yet. An error of the database where another worker has written some."""
         if not is_first:

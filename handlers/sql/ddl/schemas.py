@@ -139,6 +139,7 @@ class Schemas:
         """Returns the columns that are dropped by now."""
         table = target.table(own)
         now, streamed = _columns_of(types), set(seen.streamed)
+        shared = self._shared(target, own)
         dropped = [name for name in seen.dropped if name not in types]
         for name, old in seen.columns.items():
             new = now.get(name)
@@ -147,13 +148,30 @@ class Schemas:
             if new is None:
                 is_gone = name in streamed and old.to not in types
                 if is_gone and self._allows(DropColumn(own, old.to)):
-                    drop_column(target, table, old.to)
+                    if old.to not in shared:
+                        drop_column(target, table, old.to)
                     dropped.append(old.to)
             elif new.to == old.to and new.source != old.source and new.kept != old.kept:
                 column = Column(old.to, read_full(new.kept))
-                if self._allows(ModifyColumn(own, column)) and _is_as_made(target, table, old):
+                is_theirs = shared.get(old.to, new.kept) != new.kept
+                if (
+                    not is_theirs
+                    and self._allows(ModifyColumn(own, column))
+                    and _is_as_made(target, table, old)
+                ):
                     modify_column(target, table, column)
         return dropped
+
+    def _shared(self, target: Target, own: TableName) -> dict[str, str]:
+        """Columns, with a type in full, that other source tables have which share the target's table."""
+        found: dict[str, str] = {}
+        for name, text in target.kept.seen_by_others(own).items():
+            # Which dot is the one between database and table is not told.
+            ends = (place for place, letter in enumerate(name) if letter == ".")
+            if any(target.table(own) == self._naming.target(name[:end], name[end + 1 :]) for end in ends):
+                columns = msgspec.json.decode(text, type=Seen).columns
+                found |= {one.to: one.kept for one in columns.values() if one.to is not None}
+        return found
 
     def _allows(self, operation: DropColumn | ModifyColumn) -> bool:
         switch = self._rules.switch_off(operation)

@@ -189,3 +189,25 @@ def test_columns_follow_under_the_names_that_rules_give_them(make_sql: MakeLab) 
         assert columns(lab) == ["away", "id", "n"]
         handler.handle(ruled(others, batch(SECOND, {"id": 4, "n": "4", "added": 1}, offset=3)))
     assert columns(lab) == ["id", "n"]
+
+
+def test_a_column_goes_with_the_last_source_table_that_shares_the_target(make_sql: MakeLab) -> None:
+    lab = make_sql("sqlite")
+
+    def of(table: str, given: Batch) -> Batch:
+        return Batch(f"shop.{table}", list(given.changes), database="shop", name=table)
+
+    def all_rows() -> list[dict[str, Any]]:
+        with lab.engine.connect() as connection:
+            return [dict(row._mapping) for row in connection.execute(sa.text('SELECT * FROM "all"'))]
+
+    with lab.handler(table="all") as handler:
+        handler.handle(of("a", BEFORE))
+        handler.handle(of("b", batch(FIRST, {"id": 11, "gone": "keep", "n": 1})))
+        handler.handle(of("a", batch(SECOND, {"id": 2, "n": "2", "added": 5}, offset=2)))
+        handler.handle(of("b", batch(FIRST, {"id": 12, "gone": "keep", "n": 1}, offset=1)))
+        assert [row["gone"] for row in all_rows()] == ["x", "y", "keep", "keep"]
+        handler.handle(of("b", batch(SECOND, {"id": 12, "n": "2", "added": 5}, offset=2)))
+        handler.handle(of("a", batch(FIRST, {"id": 1, "gone": "late", "n": 1}, partition=1)))
+    assert [(row["id"], row["n"]) for row in all_rows()] == [(1, "1"), (2, "2"), (11, "1"), (12, "2")]
+    assert "gone" not in all_rows()[0]
