@@ -23,6 +23,7 @@ from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.deletes import Deletes
 from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import Naming
+from handlers.sql.target.creating import fitting
 from handlers.sql.types.column_types import sql_type
 
 __all__ = ["SchemaChanged", "Schemas"]
@@ -152,7 +153,7 @@ class Schemas:
                         drop_column(target, table, old.to)
                     dropped.append(old.to)
             elif new.to == old.to and new.source != old.source and new.kept != old.kept:
-                column = Column(old.to, read_full(new.kept))
+                column = Column(old.to, fitting(target.connection, old.to, read_full(new.kept)))
                 is_theirs = shared.get(old.to, new.kept) != new.kept
                 if (
                     not is_theirs
@@ -228,9 +229,8 @@ def _is_as_made(target: Target, table: TargetTable, column: SeenColumn) -> bool:
     if own is None:
         return False
     there, key = target.columns(table)[own], target.key(table)
-    made = sql_type(
-        read_full(column.kept), target.connection.dialect.name, key_parts=len(key) if own in key else 0
-    )
+    text = fitting(target.connection, own, read_full(column.kept))
+    made = sql_type(text, target.connection.dialect.name, key_parts=len(key) if own in key else 0)
     if _spelled(target, there) == _spelled(target, made):
         return True
     log.warning("column_not_retyped", table=table.name, column=own, type=target.spell(there))

@@ -17,7 +17,7 @@ from handlers.sql.types.column_types import sql_type
 from handlers.sql.types.inferred_types import inferred_type
 from handlers.sql.types.postgresql_types import extension_of
 
-__all__ = ["ColumnsMissing", "TableMissing", "create", "wanted_columns"]
+__all__ = ["ColumnsMissing", "TableMissing", "create", "fitting", "wanted_columns"]
 
 log = get_logger("handlers.sql")
 
@@ -119,12 +119,18 @@ def _add_columns(connection: sa.Connection, missing: ColumnsMissing) -> None:
         log.info("column_added", table=".".join(filter(None, missing.name)), column=column, type=text)
 
 
+def fitting(connection: sa.Connection, column: str, text: str) -> str:
+    """A column's type text, in full, without what the target has no type for."""
+    extension = extension_of(text) if connection.dialect.name == "postgresql" else None
+    if extension is None or connection.scalar(_HAS_TYPE, {"name": extension}) is not None:
+        return text
+    log.warning("type_not_in_target", column=column, type=extension)
+    return str(text)  # what MySQL calls it: json, or a text
+
+
 def _column(connection: sa.Connection, name: str, text: str, key: tuple[str, ...]) -> sa.Column[Any]:
     is_key = name in key
-    extension = extension_of(text) if connection.dialect.name == "postgresql" else None
-    if extension is not None and connection.scalar(_HAS_TYPE, {"name": extension}) is None:
-        log.warning("type_not_in_target", column=name, type=extension)
-        text = str(text)  # what MySQL calls it: json, or a text
+    text = fitting(connection, name, text)
     type_ = sql_type(text, connection.dialect.name, key_parts=len(key) if is_key else 0)
     # Not its NOT NULL: a date that no calendar has is None, and a change may carry some columns only.
     return sa.Column(exact(name), type_, nullable=not is_key, autoincrement=False)

@@ -211,3 +211,14 @@ def test_a_column_goes_with_the_last_source_table_that_shares_the_target(make_sq
         handler.handle(of("a", batch(FIRST, {"id": 1, "gone": "late", "n": 1}, partition=1)))
     assert [(row["id"], row["n"]) for row in all_rows()] == [(1, "1"), (2, "2"), (11, "1"), (12, "2")]
     assert "gone" not in all_rows()[0]
+
+
+def test_a_type_whose_extension_the_target_lacks_follows_as_text(make_sql: MakeLab) -> None:
+    lab = make_sql("postgres")
+    texts = SchemaTypes({"id": "int", "v": "longtext", "w": NativeType("json", "hstore")})
+    others = SchemaTypes({"id": "int", "v": NativeType("json", "hstore"), "w": "longtext"})
+    with lab.handler() as handler:
+        handler.handle(batch(texts, {"id": 1, "v": "{}", "w": "{}"}))
+        handler.handle(batch(others, {"id": 2, "v": '{"a":"1"}', "w": "x"}, offset=1))
+    typed = "SELECT pg_typeof(v)::text, pg_typeof(w)::text FROM shop.orders"
+    assert set(lab.run(typed)) == {("json", "text")}
