@@ -109,6 +109,7 @@ def test_apicurios_headers_tell_which_of_its_ids_they_hold(registry: SchemaRegis
         ("apicurio.value.encoding", b"JSON", {}, "let the connector write the binary encoding"),
         ("__value_schema_id", b"\1" + b"7" * 15, {}, "the header __value_schema_id holds no GUID"),
         ("__value_schema_id", b"\0" + b"7" * 16, {}, "the header __value_schema_id holds no GUID"),
+        ("__value_schema_id", b"\1" + b"7" * 16 + b"\0", {}, "holds more than a GUID"),
         ("apicurio.key.globalId", b"7", {}, "the header apicurio.key.globalId holds no id of 8 bytes"),
         ("apicurio.value.globalId", bytes(7) + b"\1", {}, "set schema_registry.api: apicurio"),
         ("__value_schema_id", b"\1" + b"7" * 16, {"api": "apicurio"}, "set schema_registry.api: confluent"),
@@ -137,3 +138,20 @@ def test_another_connectors_records_are_refused_however_often_a_table_was_met(
             explained(
                 format_, in_header(writer.written(SCHEMA, row({"id": 4}, table="t2", connector="oracle")))
             )
+
+
+@pytest.mark.parametrize("mark", [b"\2", b"\3"])
+@pytest.mark.parametrize("part", ["key_", "value_"])
+def test_what_begins_as_a_header_is_put_before_it_is_no_head(
+    registry: SchemaRegistry, mark: bytes, part: str
+) -> None:
+    """Bytes of another producer: they name no schema, and none is asked for."""
+    format_, written = reader(registry), AvroWriter(registry).written(SCHEMA, row({"id": 4}))
+    foreign = mark + bytes(3) + written
+    one = replace(record(written), **{part: foreign})
+    until(lambda: format_.ready([one]) == 1)
+    asked = list(registry.asked)
+    with pytest.raises(UndecodableRecord, match=f"begins with the byte {mark[0]}"):
+        explained(format_, one)
+    assert registry.asked == asked
+    assert not [path for path in asked if path != "/schemas/ids/1"]

@@ -127,6 +127,11 @@ def framed(record: Record) -> Record:
         if name in _CONFLUENT:
             if told is None or len(told) <= GUID_BYTES or told[0] != _GUID:
                 raise UndecodableRecord(f"the header {name} holds no GUID of a schema")
+            if len(told) > 1 + GUID_BYTES:
+                raise UndecodableRecord(
+                    f"the header {name} holds more than a GUID, as it does for Protobuf: let the connector "
+                    "write Avro or JSON Schema"
+                )
             before[_CONFLUENT[name]] = told
         elif name in _APICURIO:
             is_value, mark = _APICURIO[name]
@@ -142,6 +147,11 @@ def framed(record: Record) -> Record:
             raise UndecodableRecord(
                 f"the header {name} says JSON, in which Avro has another form: let the connector write "
                 "the binary encoding"
+            )
+    for head, own in zip(before, (record.key(), record.value()), strict=True):
+        if not head and own and own[0] in (_CONTENT, _GLOBAL) and len(own) > 1 + _LONG:
+            raise UndecodableRecord(
+                f"no header names its schema, and it is no JSON: it begins with the byte {own[0]}"
             )
     if before == [b"", b""]:
         return record
