@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from handlers.api import Batch, Change, Handler, HandlerContext, Rejected
+from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.decimals import BeyondBounds
 from handlers.elasticsearch.bulk import Item, RowRefused, write
-from handlers.elasticsearch.client import SearchClient
+from handlers.elasticsearch.client import SearchClient, told
 from handlers.elasticsearch.documents import State, last_states, partition_of
 from handlers.elasticsearch.emptying import Emptying, emptied, empty
 from handlers.elasticsearch.indexes import Index, Indexes
@@ -147,15 +147,15 @@ class ElasticsearchHandler(Handler):
             try:
                 document = None if state.row is None else _document(state, held.get(key, {}))
             except (TypeError, BeyondBounds, UnicodeEncodeError) as error:
-                told = place_of(batch.changes[state.at], batch.table)
-                raise Rejected(f"{told}: {error}", at=state.at) from None
+                place = place_of(batch.changes[state.at], batch.table)
+                raise Rejected(f"{place}: {error}", at=state.at) from None
             items.append(Item(id=key, version=state.version, at=state.at, document=document))
         try:
             late = write(client, index.path, items, self._options.max_bytes)
         except RowRefused as error:
-            told = place_of(batch.changes[error.at], batch.table)
+            place = place_of(batch.changes[error.at], batch.table)
             raise Rejected(
-                f"{told}: {index.name} refuses its document: {error}. Where the source's column has another "
+                f"{place}: {index.name} refuses its document: {error}. Where the source's column has another "
                 f"type now: no field changes its type, so make an index with the new one, copy the documents "
                 f"(_reindex with version_type: external), and lead this table there (option index)",
                 at=error.at,
@@ -172,8 +172,12 @@ class ElasticsearchHandler(Handler):
         found: list[dict[str, Any]] = []
         for start in range(0, len(keys), _READ_AT_ONCE):
             ids = {"ids": list(keys[start : start + _READ_AT_ONCE])}
-            answer = client.request("POST", f"{index.path}/_mget{query}", ids)
-            found += [each for each in answer.body["docs"] if each.get("found")]
+            for each in client.request("POST", f"{index.path}/_mget{query}", ids).body["docs"]:
+                if "error" in each:
+                    # Its shard is away: whether there is such a document nobody knows now.
+                    raise TargetUnavailable(f"_mget of {index.name}: {told(each)}")
+                if each.get("found"):
+                    found.append(each)
         return found
 
     def _look_at_late(

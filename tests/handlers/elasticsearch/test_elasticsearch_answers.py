@@ -114,6 +114,23 @@ def test_what_is_mended_elsewhere_is_waited_for_and_no_secret_is_told(status: in
         assert "***" in str(found.value)
 
 
+def test_a_document_that_cannot_be_read_now_is_not_taken_for_one_that_is_not_there() -> None:
+    """A shard that is away is told of each document, with 200: what the row lacks would be lost."""
+    away = {"error": {"type": "no_shard_available_action_exception", "reason": "r"}}
+
+    def answer(request: Received) -> Answer:
+        if "_mget" in request.path:
+            return said(200, {"docs": [{"_id": "1", **away}]})
+        return items((201, None)) if "_bulk" in request.path else said(200, MAPPED)
+
+    part = {"before": {"id": 1}, "after": {"id": 1}}
+    with HookServer() as server, opened(ElasticsearchHandler(url=server.url)) as handler:
+        server.answer = answer
+        with pytest.raises(TargetUnavailable, match="no_shard_available"):
+            handler.handle(make_batch("shop.orders", [part], key="id", types={"id": "int", "name": "text"}))
+        assert [one for one in server.received if "_bulk" in one.path] == []
+
+
 def test_logins() -> None:
     answer = said(200, {"errors": False, "items": [{"index": {"status": 201}}] * 3})
     for login, header in (
