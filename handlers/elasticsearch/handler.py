@@ -70,7 +70,7 @@ class ElasticsearchHandler(Handler):
             return
         _, indexes = self._opened()
         index = indexes.find_or_make(batch.database, batch.name)
-        versions = self._versions(index, batch)
+        versions = self._versions(index, batch, batch.table)
         states = last_states(batch, versions)
         self._map(index, batch, states)
         self._write(index, batch, states)
@@ -96,8 +96,9 @@ class ElasticsearchHandler(Handler):
 
     # ---- versions
 
-    def _versions(self, index: Index, batch: Batch) -> Callable[[Change], int]:
-        """What gives each change of the batch its version; the index remembers the batch's topics then."""
+    def _versions(self, index: Index, batch: Batch, table: str) -> Callable[[Change], int]:
+        """What gives each change of the batch its version; the index, which is the table's, remembers the
+        batch's topics then."""
         topics: Sequence[Topic] = index.topics
         epochs: dict[str, int] = {}
         made_anew: list[MadeAnew] = []
@@ -114,9 +115,9 @@ class ElasticsearchHandler(Handler):
                 if found is not None and former and former[-1] != found:
                     made_anew.append(MadeAnew(topic, change.partition, former[-1], found))
         if list(topics) != list(index.topics) or index.table is None:
-            self._opened()[1].remember(index, batch.table, topics)
+            self._opened()[1].remember(index, table, topics)
         if self._passing_over is not None:
-            self._passing_over.made_anew(batch.table, made_anew)
+            self._passing_over.made_anew(table, made_anew)
         base = self._options.epoch
         return lambda change: version_of(base + epochs[change.topic], change.offset, change.index)
 
@@ -226,7 +227,7 @@ class ElasticsearchHandler(Handler):
         if index is None or ORIGIN not in index.fields:
             return
         try:
-            version = self._versions(index, batch)(change)
+            version = self._versions(index, batch, table)(change)
         except BeyondVersions as error:
             raise Rejected(f"{place_of(change, batch.table)}: {error}") from None
         removed = empty(

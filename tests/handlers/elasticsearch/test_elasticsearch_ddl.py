@@ -101,6 +101,17 @@ def test_a_statement_reaches_only_tables_of_this_handler(search_node: SearchNode
     assert search_node.documents(f"{database}.kept") == {}
 
 
+def test_a_statement_of_another_table_leaves_an_index_to_its_own(
+    search_node: SearchNode, database: str
+) -> None:
+    """Debezium has a topic for each table, and one for statements: none of them is known to all indexes."""
+    with handler(search_node, drop_tables=True) as it:
+        it.handle(rows(database, 0, 2, offset=0, table="kept"))
+        it.handle(statement(database, "DROP TABLE orders, kept", offset=9, time=5, topic="statements"))
+        it.handle(rows(database, 2, 3, offset=3, table="kept"))
+    assert sorted(search_node.documents(f"{database}.kept")) == ["2"]
+
+
 def test_a_new_column_has_a_field_and_one_that_cannot_be_read_is_rejected(
     search_node: SearchNode, database: str
 ) -> None:
