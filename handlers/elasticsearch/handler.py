@@ -114,7 +114,8 @@ class ElasticsearchHandler(Handler):
                 topics, epochs[topic] = followed(topics, topic, found, self._options.topic_again)
                 if found is not None and former and former[-1] != found:
                     made_anew.append(MadeAnew(topic, change.partition, former[-1], found))
-        if list(topics) != list(index.topics) or index.table is None:
+        is_known = list(topics) == list(index.topics) and index.table is not None
+        if not is_known or index.epoch != self._options.epoch:
             self._opened()[1].remember(index, table, topics)
         if self._passing_over is not None:
             self._passing_over.made_anew(table, made_anew)

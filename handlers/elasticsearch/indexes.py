@@ -36,6 +36,8 @@ class Index(msgspec.Struct, frozen=True):
     table: str | None
     """Whose documents it holds; None: nobody has said so yet."""
     topics: Sequence[Topic]
+    epoch: int
+    """The highest option `epoch` that it was written under."""
     fields: Mapping[str, Any]
     meta: Mapping[str, Any]
     """All of `_meta`, others' too."""
@@ -81,6 +83,7 @@ class Indexes:
             path=path,
             table=ours.get("table"),
             topics=[Topic(*each) for each in ours.get("topics", ())],
+            epoch=ours.get("epoch", 0),
             fields=mappings.get("properties") or {},
             meta=meta,
         )
@@ -88,6 +91,12 @@ class Indexes:
             raise IndexUnfit(
                 f"the index {name} holds the documents of {index.table}, those of {database}.{table} need "
                 f"another: names are in lower case there; see option index"
+            )
+        if index.epoch > self._options.epoch:
+            raise IndexUnfit(
+                f"the index {name} was written under the option epoch: {index.epoch}, it is "
+                f"{self._options.epoch} here: what comes now would lose against all of that. Leave it as "
+                f"high as it ever was, in all workers"
             )
         return index
 
@@ -113,8 +122,13 @@ class Indexes:
         self._client.request("PUT", f"{index.path}/_mapping", {"properties": fields})
 
     def remember(self, index: Index, table: str, topics: Sequence[Topic]) -> None:
-        """Which table and topics it is fed from."""
-        meta = {**index.meta, "binlane": {"table": table, "topics": [list(each) for each in topics]}}
+        """Which table and topics it is fed from, and under which epoch."""
+        ours = {
+            "table": table,
+            "topics": [list(each) for each in topics],
+            "epoch": max(index.epoch, self._options.epoch),
+        }
+        meta = {**index.meta, "binlane": ours}
         self._client.request("PUT", f"{index.path}/_mapping", {"_meta": meta})
 
     def _make(self, name: str, table: str) -> None:

@@ -135,6 +135,17 @@ def test_a_row_that_changed_its_partition_is_a_fault_until_an_epoch_is_begun(
     assert names(search_node, database) == {"1": "of 1"}
 
 
+def test_an_epoch_that_is_taken_back_is_a_fault(search_node: SearchNode, database: str) -> None:
+    """Also of a worker that does not have the new options yet: all that it has would be passed over."""
+    with handler(search_node) as former, handler(search_node, epoch=1) as it:
+        former.handle(batch(database, row(1, "a"), offset=4))
+        it.handle(batch(database, update(1, "b"), offset=4))
+        with pytest.raises(IndexUnfit, match="under the option epoch: 1, it is 0 here"):
+            former.handle(batch(database, update(1, "c"), offset=5))
+        it.handle(batch(database, update(1, "c"), offset=5))
+    assert names(search_node, database) == {"1": "c"}
+
+
 def test_what_others_have_written_with_higher_versions_is_told(
     search_node: SearchNode, database: str
 ) -> None:
