@@ -123,13 +123,15 @@ class Indexes:
 
     def remember(self, index: Index, table: str, topics: Sequence[Topic]) -> None:
         """Which table and topics it is fed from, and under which epoch."""
-        ours = {
+        meta = {**index.meta, "binlane": self._ours(table, topics, index.epoch)}
+        self._client.request("PUT", f"{index.path}/_mapping", {"_meta": meta})
+
+    def _ours(self, table: str, topics: Sequence[Topic], epoch: int) -> dict[str, Any]:
+        return {
             "table": table,
             "topics": [list(each) for each in topics],
-            "epoch": max(index.epoch, self._options.epoch),
+            "epoch": max(epoch, self._options.epoch),
         }
-        meta = {**index.meta, "binlane": ours}
-        self._client.request("PUT", f"{index.path}/_mapping", {"_meta": meta})
 
     def _make(self, name: str, table: str) -> None:
         """With what its templates say; what is ours comes beside it."""
@@ -141,7 +143,11 @@ class Indexes:
                 "index.gc_deletes": f"{max(1, round(self._options.keep_deletes * 1000))}ms",
                 "index.mapping.coerce": False,
             },
-            "mappings": {"properties": {ORIGIN: ORIGIN_FIELD}},
+            # From the beginning: of two tables that would have one index the later one is told so.
+            "mappings": {
+                "_meta": {"binlane": self._ours(table, (), 0)},
+                "properties": {ORIGIN: ORIGIN_FIELD},
+            },
         }
         answer = self._client.request("PUT", path, body, may=(400,))
         if answer.status == 400:

@@ -16,7 +16,7 @@ from handlers import Batch, Rejected
 from handlers.elasticsearch import ElasticsearchHandler
 from handlers.elasticsearch.documents import document_id
 from handlers.elasticsearch.handler import RowMoved
-from handlers.elasticsearch.indexes import IndexUnfit
+from handlers.elasticsearch.indexes import Index, Indexes, IndexUnfit
 from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch, opened
 
@@ -249,7 +249,11 @@ def test_templates_are_respected(search_node: SearchNode, database: str) -> None
         "index_patterns": [f"{database}.*"],
         "template": {
             "settings": {"number_of_shards": 2},
-            "mappings": {"dynamic": "strict", "properties": {"name": {"type": "text", "analyzer": "simple"}}},
+            "mappings": {
+                "_meta": {"owner": "us"},
+                "dynamic": "strict",
+                "properties": {"name": {"type": "text", "analyzer": "simple"}},
+            },
         },
     }
     search_node.call("PUT", f"/_index_template/{database}", template)
@@ -258,6 +262,7 @@ def test_templates_are_respected(search_node: SearchNode, database: str) -> None
     index = search_node.call("GET", f"/{database}.orders")[f"{database}.orders"]
     assert index["settings"]["index"]["number_of_shards"] == "2"
     assert index["mappings"]["dynamic"] == "strict"
+    assert index["mappings"]["_meta"].keys() == {"owner", "binlane"}
     assert index["mappings"]["properties"]["name"] == {"type": "text", "analyzer": "simple"}
     assert index["mappings"]["properties"]["total"] == {"type": "double"}
 
@@ -269,6 +274,27 @@ def test_two_tables_never_share_an_index(search_node: SearchNode, database: str)
             it.handle(make_batch(f"{database}.Orders", [row(1, "b")], key="id", types=TYPES))
         with pytest.raises(IndexUnfit, match="is no name of one"):
             it.handle(make_batch(f"{database}.a b", [row(1, "b")], key="id", types=TYPES))
+    assert names(search_node, database) == {"1": "a"}
+
+
+def test_an_index_is_of_one_table_from_its_beginning(
+    search_node: SearchNode, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two lanes, or two workers, meet the first rows of both tables at once."""
+    find, other = Indexes.find, make_batch(f"{database}.Orders", [row(2, "b")], key="id", types=TYPES)
+
+    def met(self: Indexes, *table: str) -> Index | None:
+        found = find(self, *table)
+        if found is not None and table[1] == "orders":
+            monkeypatch.setattr(Indexes, "find", find)
+            with pytest.raises(IndexUnfit, match="holds the documents of"):
+                it.handle(other)
+        return found
+
+    with handler(search_node) as it:
+        monkeypatch.setattr(Indexes, "find", met)
+        it.handle(batch(database, row(1, "a")))
+    assert Indexes.find is find
     assert names(search_node, database) == {"1": "a"}
 
 
