@@ -92,6 +92,7 @@ class Indexes:
                 f"the index {name} holds the documents of {index.table}, those of {database}.{table} need "
                 f"another: names are in lower case there; see option index"
             )
+        _check_origin(index)
         if index.epoch > self._options.epoch:
             raise IndexUnfit(
                 f"the index {name} was written under the option epoch: {index.epoch}, it is "
@@ -160,3 +161,19 @@ class Indexes:
         if "dynamic" not in mappings:
             self._client.request("PUT", f"{path}/_mapping", {"dynamic": False})
         log.info("index_made", index=name, table=table)
+
+
+def _check_origin(index: Index) -> None:
+    """Raises IndexUnfit where what documents tell of their origin cannot be searched for."""
+    found = (index.fields.get(ORIGIN) or {}).get("properties") or {}
+    foreign = [
+        part
+        for part, field in ORIGIN_FIELD["properties"].items()
+        if part in found and found[part].get("type") != field["type"]
+    ]
+    if foreign:
+        raise IndexUnfit(
+            f"the mapping of {index.name} has fields of other types in {ORIGIN} ({', '.join(foreign)}): the "
+            f"cluster made this index by itself, for a write that came just after it was deleted, or a "
+            f"template is in the way. Delete the index, and have the table's rows sent again"
+        )

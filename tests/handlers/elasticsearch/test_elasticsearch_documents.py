@@ -14,6 +14,7 @@ from servers.search_node import SearchNode
 
 from handlers import Batch, Rejected
 from handlers.elasticsearch import ElasticsearchHandler
+from handlers.elasticsearch.bulk import Item, write
 from handlers.elasticsearch.documents import document_id
 from handlers.elasticsearch.handler import RowMoved
 from handlers.elasticsearch.indexes import Index, Indexes, IndexUnfit
@@ -310,6 +311,27 @@ def test_an_index_that_somebody_removed_is_made_anew_with_its_mapping(
     is_told = pytest.raises(IndexUnfit, match=r"there is no index hand-orders .* create is false")
     with handler(search_node, create=False, index="hand-{table}") as it, is_told:
         it.handle(batch(database, row(1, "a")))
+
+
+def test_an_index_that_the_cluster_made_by_itself_is_not_written_to(
+    search_node: SearchNode, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is deleted just before a write, which makes it anew: with guessed fields."""
+    with handler(search_node) as it:
+        it.handle(batch(database, row(1, "a")))
+
+        def write_late(client: Any, path: str, items: Any, most: int) -> list[Item]:
+            search_node.call("DELETE", f"/{database}.orders")
+            return write(client, path, items, most)
+
+        monkeypatch.setattr("handlers.elasticsearch.handler.write", write_late)
+        it.handle(batch(database, row(2, "b"), offset=1))
+        monkeypatch.undo()
+        with pytest.raises(IndexUnfit, match="made this index by itself"):
+            it.handle(batch(database, row(3, "c"), offset=2))
+        search_node.call("DELETE", f"/{database}.orders")
+        it.handle(batch(database, row(3, "c"), offset=2))
+    assert names(search_node, database) == {"3": "c"}
 
 
 def test_requests_are_bounded(search_node: SearchNode, database: str) -> None:
