@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from handlers.api import Change, Rejected
+from handlers.api import Change, Rejected, TargetUnavailable
 from handlers.elasticsearch.bulk import Item, write
 from handlers.elasticsearch.client import RefusedByCluster, SearchClient
 from handlers.elasticsearch.indexes import Index
@@ -18,6 +18,7 @@ __all__ = ["Emptying", "emptied", "empty"]
 Emptying = DropTable | TruncateTable | RenameTable
 
 _VERSION, _PARTITION = f"{ORIGIN}.version", f"{ORIGIN}.partition"
+_ALL = "?allow_partial_search_results=false"
 _AT_ONCE = 5_000  # a search gives 10,000 at most
 # Reading a statement takes a millisecond, and the first one loads the parser.
 _TELLING = re.compile(r"\b(?:DROP|REPLACE|TRUNCATE|RENAME)\b", re.IGNORECASE)
@@ -55,8 +56,8 @@ def empty(
     }
     removed = 0
     while True:
-        client.request("POST", f"{index.path}/_refresh")  # a search sees what was there at the last one
-        hits = client.request("POST", f"{index.path}/_search", query).body["hits"]["hits"]
+        _of_all_shards(client, f"{index.path}/_refresh")  # a search sees what was there at the last one
+        hits = _of_all_shards(client, f"{index.path}/_search{_ALL}", query)["hits"]["hits"]
         if not hits:
             return removed
         items = [
@@ -78,3 +79,11 @@ def empty(
                 f"{index.name} is not emptied: its documents have other versions than they tell in {ORIGIN}; "
                 f"was it copied without them (_reindex with version_type: external keeps them)?"
             )
+
+
+def _of_all_shards(client: SearchClient, path: str, body: Any = None) -> dict[str, Any]:
+    """Raises TargetUnavailable where some did not answer: what they hold would stay."""
+    found: dict[str, Any] = client.request("POST", path, body).body
+    if (found.get("_shards") or {}).get("failed"):
+        raise TargetUnavailable(f"{path.partition('?')[0][1:]}: some shards did not answer")
+    return found

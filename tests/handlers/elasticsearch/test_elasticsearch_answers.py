@@ -131,6 +131,21 @@ def test_a_document_that_cannot_be_read_now_is_not_taken_for_one_that_is_not_the
         assert [one for one in server.received if "_bulk" in one.path] == []
 
 
+@pytest.mark.parametrize("failing", ["_refresh", "_search"])
+def test_a_truncate_waits_for_all_shards(failing: str) -> None:
+    """What one that is away holds would stay for good."""
+    truncate = make_batch("shop.orders", [{"op": "truncate", "sql": None, "before": None}], offset=9)
+
+    def answer(request: Received) -> Answer:
+        shards = {"_shards": {"total": 2, "successful": 1, "failed": int(failing in request.path)}}
+        return said(200, MAPPED if "_mapping" in request.path else {"hits": {"hits": []}, **shards})
+
+    with HookServer() as server, opened(ElasticsearchHandler(url=server.url)) as handler:
+        server.answer = answer
+        with pytest.raises(TargetUnavailable, match=f"{failing}: some shards"):
+            handler.handle(truncate)
+
+
 def test_logins() -> None:
     answer = said(200, {"errors": False, "items": [{"index": {"status": 201}}] * 3})
     for login, header in (
