@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from handlers.api import TargetUnavailable
-from handlers.elasticsearch.client import RefusedByCluster, SearchClient, told
+from handlers.elasticsearch.client import LATER, RefusedByCluster, SearchClient, told
 
 __all__ = ["Item", "RowRefused", "chunks", "write"]
 
@@ -106,5 +106,5 @@ def _send(client: SearchClient, path: str, items: Sequence[Item], lines: Sequenc
 
 
 def _is_passing(status: int, error: dict[str, Any]) -> bool:
-    # A disk that is full, or an index that is being moved.
-    return status == 429 or status >= 500 or error.get("type") == "cluster_block_exception"
+    # A block: a disk that is full, or an index that is being moved.
+    return status in LATER or status >= 500 or error.get("type") == "cluster_block_exception"

@@ -16,10 +16,10 @@ from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.options.tls import trust
 from handlers.webhook.answer import retry_after
 
-__all__ = ["Answer", "RefusedByCluster", "SearchClient", "told"]
+__all__ = ["LATER", "Answer", "RefusedByCluster", "SearchClient", "told"]
 
 _TOLD_CHARACTERS = 400
-_LATER = frozenset((401, 403, 408, 425, 429))
+LATER = frozenset((401, 403, 408, 425, 429))
 """With 401 and 403: whoever mends the credentials mends it for all that waits."""
 
 
@@ -90,7 +90,7 @@ class SearchClient:
             return Answer(status, self._read(answer))
         where = f"{self._options.url} answers {status} to {method} {path.partition('?')[0]}"
         reason = f"{where}: {self._clean(told(_json(answer)) or answer.text[:_TOLD_CHARACTERS])}"
-        if status >= 500 or status in _LATER:
+        if status >= 500 or status in LATER:
             wait = retry_after(answer.headers.get("Retry-After"), self.clock())
             raise TargetUnavailable(reason, retry_after=wait)
         raise RefusedByCluster(reason)

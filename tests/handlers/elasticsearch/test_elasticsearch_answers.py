@@ -61,6 +61,7 @@ def cluster(
         ((429, "es_rejected_execution_exception"), TargetUnavailable, "es_rejected_execution"),
         ((503, "unavailable_shards_exception"), TargetUnavailable, "unavailable_shards"),
         ((403, "cluster_block_exception"), TargetUnavailable, "cluster_block"),
+        ((403, "security_exception"), TargetUnavailable, "security_exception"),
         ((400, "mapper_parsing_exception"), Rejected, "offset 1: shop.orders refuses its document"),
         ((400, "index_closed_exception"), RefusedByCluster, "index_closed"),
         ((404, "index_not_found_exception"), RefusedByCluster, "index_not_found"),
