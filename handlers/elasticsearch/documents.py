@@ -34,6 +34,13 @@ class State(msgspec.Struct):
     partition: str
     time: int
     """Of the source, in milliseconds."""
+    of_several: bool = False
+    """Whether `row` has values of earlier changes, too: which of them is to blame cannot be told then."""
+
+    @property
+    def blamed(self) -> int | None:
+        """`Rejected.at` where the document is refused."""
+        return None if self.of_several else self.at
 
 
 def document_id(row: Row, key_columns: tuple[str, ...] | None) -> str:
@@ -87,5 +94,6 @@ def last_states(batch: Batch, version: Callable[[Change], int]) -> dict[str, Sta
         known = states.get(key)
         if known is not None and not state.whole and row is not None:
             state.row, state.whole = {**(known.row or {}), **row}, known.whole
+            state.of_several = known.row is not None
         states[key] = state
     return states

@@ -150,7 +150,7 @@ class ElasticsearchHandler(Handler):
                 document = None if state.row is None else _document(state, held.get(key, {}))
             except (TypeError, BeyondBounds, UnicodeEncodeError) as error:
                 place = place_of(batch.changes[state.at], batch.table)
-                raise Rejected(f"{place}: {error}", at=state.at) from None
+                raise Rejected(f"{place}: {error}", at=state.blamed) from None
             items.append(Item(id=key, version=state.version, at=state.at, document=document))
         try:
             late = write(client, index.path, items, self._options.max_bytes)
@@ -160,7 +160,7 @@ class ElasticsearchHandler(Handler):
                 f"{place}: {index.name} refuses its document: {error}. Where the source's column has another "
                 f"type now: no field changes its type, so make an index with the new one, copy the documents "
                 f"(_reindex with version_type: external), and lead this table there (option index)",
-                at=error.at,
+                at=next(state.blamed for state in states.values() if state.at == error.at),
             ) from None
         if late:
             self._look_at_late(index, batch, states, late)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -243,6 +243,27 @@ def test_what_no_field_takes_is_rejected_alone(search_node: SearchNode, database
         for part in (slice(0, 2), slice(3, 4)):
             it.handle(Batch(whole.table, whole.changes[part], database=database, name="orders"))
     assert sorted(names(search_node, database)) == ["1", "2", "3", "5"]
+
+
+def test_of_several_updates_of_a_row_the_right_one_is_rejected(
+    search_node: SearchNode, database: str
+) -> None:
+    """Together they make one document, and the cluster cannot tell which of them is to blame."""
+    updates = [
+        {"before": {"id": 1}, "after": {"id": 1, **one}}
+        for one in ({"name": "b"}, {"total": "a lot"}, {"name": "c"})
+    ]
+    whole = batch(database, *updates, types={**TYPES, "total": "varchar(20)"}, offset=1)
+    with handler(search_node) as it:
+        it.handle(batch(database, row(1, "a")))
+        with pytest.raises(Rejected) as told:
+            it.handle(whole)
+        assert told.value.at is None, "the worker looks for it"
+        for place, is_refused in enumerate((False, True, False)):
+            part = Batch(whole.table, whole.changes[place : place + 1], database=database, name="orders")
+            with pytest.raises(Rejected) if is_refused else nullcontext():
+                it.handle(part)
+    assert search_node.documents(f"{database}.orders") == {"1": {"id": 1, "name": "c", "total": 1.5}}
 
 
 def test_templates_are_respected(search_node: SearchNode, database: str) -> None:
