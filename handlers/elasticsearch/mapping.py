@@ -48,7 +48,7 @@ _DATE: Field = {"type": "date", "format": "strict_date"}
 _TIME: Field = {"type": "date", "format": "strict_date_optional_time"}
 # A term has 32,766 bytes at most; what is longer is kept, and not found by it.
 _KEYWORD: Field = {"type": "keyword", "ignore_above": 8191}
-_KEPT: Field = {"type": "keyword", "index": False, "doc_values": False}
+# Kept, and not searched: anything may stand in it.
 _OBJECT: Field = {"type": "object", "enabled": False}
 
 _LONG_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
@@ -139,6 +139,7 @@ _BY_NAME: Mapping[str, Field] = {
     "datetime": _TIME,
     "timestamp": _TIME,
     "datetimeoffset": _TIME,
-    "json": _KEPT,
-    "jsonb": _KEPT,
+    # Arrays and maps of PostgreSQL have this type, too: no field but this one takes a map after a NULL.
+    "json": _OBJECT,
+    "jsonb": _OBJECT,
 }

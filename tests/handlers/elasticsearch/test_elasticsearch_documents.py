@@ -209,7 +209,7 @@ def test_values_are_kept_as_the_source_has_them(search_node: SearchNode, databas
         "zoned": ("timestamp", datetime(2025, 1, 1, tzinfo=UTC), "date", "2025-01-01T00:00:00+00:00"),
         "note": ("text", "some words", "text", "some words"),
         "kind": ("enum('a','b')", "a", "keyword", "a"),
-        "data": ("json", '{"a": 1}', "keyword", '{"a": 1}'),
+        "data": ("json", '{"a": 1}', "object", '{"a": 1}'),
         "bytes": ("varbinary(9)", b"\0\xff", "binary", "AP8="),
         "none": ("int", None, "long", None),
     }  # fmt: skip
@@ -228,6 +228,17 @@ def test_values_are_kept_as_the_source_has_them(search_node: SearchNode, databas
         {"term": {"long": LONG}}, {"match": {"note": "words"}},
     ]}}}  # fmt: skip
     assert search_node.call("POST", f"/{database}.orders/_search", exact)["hits"]["total"]["value"] == 1
+
+
+def test_arrays_and_maps_of_postgresql_come_after_null(search_node: SearchNode, database: str) -> None:
+    types = {"id": "int", "tags": "json"}
+    values = [None, {"a": "1", "b": None}, [1, 2], [b"\0"], '{"a": 1}']
+    with handler(search_node) as it:
+        for number, value in enumerate(values):
+            it.handle(batch(database, {"id": number, "tags": value}, types=types, offset=number))
+    found = search_node.documents(f"{database}.orders")
+    kept = [None, {"a": "1", "b": None}, [1, 2], [{"base64": "AA=="}], '{"a": 1}']
+    assert [found[str(number)]["tags"] for number in range(len(values))] == kept
 
 
 def test_what_no_field_takes_is_rejected_alone(search_node: SearchNode, database: str) -> None:
