@@ -10,8 +10,9 @@ from handlers.options.templates import Template
 
 __all__ = ["ClusterUnfit", "check_cluster"]
 
-_PRIVILEGES = ("read", "write", "view_index_metadata", "maintenance")
-_MAKING = ("create_index", "manage")
+# manage: for what an index remembers in its mapping's _meta, whoever makes it.
+_PRIVILEGES = ("read", "write", "view_index_metadata", "maintenance", "manage")
+_MAKING = ("create_index",)
 _OLDEST = {"elasticsearch": 7, "opensearch": 1}
 
 

@@ -211,6 +211,29 @@ def test_a_user_who_may_too_little_is_told_what_is_lacking() -> None:
             ElasticsearchHandler(url=server.url).check(CONTEXT)
 
 
+def test_an_index_made_by_hand_has_a_mapping_that_is_written_to() -> None:
+    """So a user without `manage` would be stopped by the first batch: the check asks for it."""
+    asked: list[Any] = []
+
+    def answer(request: Received) -> Answer:
+        if "privileges" in request.path:
+            asked.extend(request.json["index"][0]["privileges"])
+            return said(200, {"has_all_requested": True})
+        if "_bulk" in request.path:
+            return said(200, {"errors": False, "items": [{"index": {"status": 201}}] * 3})
+        if "_mapping" in request.path:
+            properties = MAPPED["shop.orders"]["mappings"]["properties"]
+            return said(200, {"shop.orders": {"mappings": {"properties": properties}}})
+        return said(200, {"version": {"number": "8.1.0"}})
+
+    with HookServer() as server, opened(ElasticsearchHandler(url=server.url, create=False)) as handler:
+        server.answer = answer
+        handler.check(CONTEXT)
+        handler.handle(BATCH)
+        assert [one.path for one in server.received if one.method == "PUT"] == ["/shop.orders/_mapping"]
+    assert asked == ["read", "write", "view_index_metadata", "maintenance", "manage"]
+
+
 def test_a_real_cluster_is_checked_and_left_as_it_is(search_node: SearchNode) -> None:
     before = search_node.call("GET", "/_cat/indices?format=json&h=index")
     ElasticsearchHandler(url=search_node.url).check(CONTEXT)
