@@ -31,6 +31,8 @@ class Answer(NamedTuple):
     status: int
     body: Any
     """Of JSON."""
+    size: int
+    """Bytes of it."""
 
 
 class SearchClient:
@@ -66,9 +68,10 @@ class SearchClient:
         *,
         lines: bytes | None = None,
         may: tuple[int, ...] = (),
+        form: Any = Any,
     ) -> Answer:
         """What the cluster answers: 2xx, or one of the statuses `may`. `body` is sent as JSON, `lines` as
-        lines of it.
+        lines of it; `form` is the type that the answer is decoded into.
 
         Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; RefusedByCluster.
         """
@@ -87,7 +90,7 @@ class SearchClient:
             raise TargetUnavailable(f"{self._options.url}: {self._clean(text)}") from None
         status = answer.status_code
         if 200 <= status < 300 or status in may:
-            return Answer(status, self._read(answer))
+            return Answer(status, self._read(answer, form), len(answer.content))
         where = f"{self._options.url} answers {status} to {method} {path.partition('?')[0]}"
         reason = f"{where}: {self._clean(told(_json(answer)) or answer.text[:_TOLD_CHARACTERS])}"
         if status >= 500 or status in LATER:
@@ -95,11 +98,11 @@ class SearchClient:
             raise TargetUnavailable(reason, retry_after=wait)
         raise RefusedByCluster(reason)
 
-    def _read(self, answer: httpx.Response) -> Any:
+    def _read(self, answer: httpx.Response, form: Any) -> Any:
         """A HEAD has no body. Raises TargetUnavailable for what is no JSON: somebody else answers."""
         if not answer.content:
             return None
-        body = _json(answer)
+        body = _json(answer, form)
         if body is None:
             raise TargetUnavailable(f"{self._options.url} answers {answer.status_code} with what is no JSON")
         return body
@@ -123,9 +126,9 @@ def told(body: Any) -> str:
     return ": ".join(words)[:_TOLD_CHARACTERS]
 
 
-def _json(answer: httpx.Response) -> Any:
+def _json(answer: httpx.Response, form: Any = Any) -> Any:
     try:
-        return msgspec.json.decode(answer.content)
+        return msgspec.json.decode(answer.content, type=form)
     except msgspec.DecodeError:
         return None
 

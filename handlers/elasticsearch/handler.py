@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -13,7 +13,7 @@ from handlers.elasticsearch.bulk import Item, RowRefused, write
 from handlers.elasticsearch.client import SearchClient, told
 from handlers.elasticsearch.documents import State, last_states, partition_of
 from handlers.elasticsearch.emptying import Emptying, emptied, empty
-from handlers.elasticsearch.indexes import Index, Indexes
+from handlers.elasticsearch.indexes import Index, Indexes, IndexUnfit
 from handlers.elasticsearch.mapping import ORIGIN, Field, fields_of, json_document
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.elasticsearch.rights import check_cluster
@@ -29,7 +29,7 @@ __all__ = ["ElasticsearchHandler", "RowMoved"]
 log = get_logger("handlers.elasticsearch")
 
 _encode = msgspec.json.Encoder().encode
-_READ_AT_ONCE = 1_000
+_READ_AT_FIRST, _READ_AT_ONCE = 100, 1_000
 _EPOCH_BITS = 56
 
 
@@ -143,44 +143,62 @@ class ElasticsearchHandler(Handler):
 
     def _write(self, index: Index, batch: Batch, states: dict[str, State]) -> None:
         client, _ = self._opened()
-        held = self._held(index, [key for key, state in states.items() if not state.whole])
-        items: list[Item] = []
-        for key, state in states.items():
+        late: list[Item] = []
+        for piece, held in self._with_held(index, states):
+            items: list[Item] = []
+            for key, state in piece.items():
+                try:
+                    document = None if state.row is None else _document(state, held.get(key, {}))
+                except (TypeError, BeyondBounds, UnicodeEncodeError) as error:
+                    place = place_of(batch.changes[state.at], batch.table)
+                    raise Rejected(f"{place}: {error}", at=state.blamed) from None
+                items.append(Item(id=key, version=state.version, at=state.at, document=document))
             try:
-                document = None if state.row is None else _document(state, held.get(key, {}))
-            except (TypeError, BeyondBounds, UnicodeEncodeError) as error:
-                place = place_of(batch.changes[state.at], batch.table)
-                raise Rejected(f"{place}: {error}", at=state.blamed) from None
-            items.append(Item(id=key, version=state.version, at=state.at, document=document))
-        try:
-            late = write(client, index.path, items, self._options.max_bytes)
-        except RowRefused as error:
-            place = place_of(batch.changes[error.at], batch.table)
-            raise Rejected(
-                f"{place}: {index.name} refuses its document: {error}. Where the source's column has another "
-                f"type now: no field changes its type, so make an index with the new one, copy the documents "
-                f"(_reindex with version_type: external), and lead this table there (option index)",
-                at=next(state.blamed for state in states.values() if state.at == error.at),
-            ) from None
+                late += write(client, index.path, items, self._options.max_bytes)
+            except RowRefused as error:
+                place = place_of(batch.changes[error.at], batch.table)
+                raise Rejected(
+                    f"{place}: {index.name} refuses its document: {error}. Where the source's column has "
+                    f"another type now: no field changes its type, so make an index with the new one, copy "
+                    f"the documents (_reindex with version_type: external), and lead this table there "
+                    f"(option index)",
+                    at=next(state.blamed for state in piece.values() if state.at == error.at),
+                ) from None
         if late:
             self._look_at_late(index, batch, states, late)
 
-    def _held(self, index: Index, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Id -> the document as it is. No other batch of these rows runs meanwhile."""
-        return {each["_id"]: each["_source"] for each in self._documents(index, keys, "")}
+    def _with_held(
+        self, index: Index, states: dict[str, State]
+    ) -> Iterator[tuple[dict[str, State], dict[str, Mapping[str, Any]]]]:
+        """All states in pieces, each with what the index holds of those that are not whole: id -> the
+        document as it is. No other batch of these rows runs meanwhile.
 
-    def _documents(self, index: Index, keys: Sequence[str], query: str) -> list[dict[str, Any]]:
+        What a row does not send is what is large in it, as a rule: documents are read by so many as make up
+        one request.
+        """
+        if whole := {key: state for key, state in states.items() if state.whole}:
+            yield whole, {}
+        rest = [key for key, state in states.items() if not state.whole]
+        start, count = 0, _READ_AT_FIRST
+        while start < len(rest):
+            keys = rest[start : start + count]
+            found, size = self._documents(index, keys, "")
+            if any(each.source is None for each in found):
+                raise IndexUnfit(f"{index.name} keeps no _source: what an update does not send would be lost")
+            yield {key: states[key] for key in keys}, {each.id: each.source or {} for each in found}
+            start += count
+            count = max(1, min(_READ_AT_ONCE, len(keys) * self._options.max_bytes // max(size, 1)))
+
+    def _documents(self, index: Index, keys: Sequence[str], query: str) -> tuple[list[_Document], int]:
+        """Those that there are, and the bytes of the answer."""
         client, _ = self._opened()
-        found: list[dict[str, Any]] = []
-        for start in range(0, len(keys), _READ_AT_ONCE):
-            ids = {"ids": list(keys[start : start + _READ_AT_ONCE])}
-            for each in client.request("POST", f"{index.path}/_mget{query}", ids).body["docs"]:
-                if "error" in each:
-                    # Its shard is away: whether there is such a document nobody knows now.
-                    raise TargetUnavailable(f"_mget of {index.name}: {told(each)}")
-                if each.get("found"):
-                    found.append(each)
-        return found
+        path = f"{index.path}/_mget{query}"
+        answer = client.request("POST", path, {"ids": list(keys)}, form=_Documents)
+        for each in answer.body.docs:
+            if each.error is not None:
+                # Its shard is away: whether there is such a document nobody knows now.
+                raise TargetUnavailable(f"_mget of {index.name}: {told(each.error)}")
+        return [each for each in answer.body.docs if each.found], answer.size
 
     def _look_at_late(
         self, index: Index, batch: Batch, states: dict[str, State], late: Sequence[Item]
@@ -190,10 +208,19 @@ class ElasticsearchHandler(Handler):
         Raises RowMoved.
         """
         ours = {item.id: item for item in late}
-        for document in self._documents(index, list(ours), f"?_source_includes={ORIGIN}"):
-            item = ours[document["_id"]]
-            partition = (document.get("_source", {}).get(ORIGIN) or {}).get("partition")
-            is_of_later_epoch = document["_version"] - 1 >> _EPOCH_BITS > item.version - 1 >> _EPOCH_BITS
+        ids = list(ours)
+        found = [
+            each
+            for start in range(0, len(ids), _READ_AT_ONCE)
+            for each in self._documents(
+                index, ids[start : start + _READ_AT_ONCE], f"?_source_includes={ORIGIN}"
+            )[0]
+        ]
+        for document in found:
+            item = ours[document.id]
+            origin = msgspec.json.decode((document.source or {}).get(ORIGIN, b"null"))
+            partition = (origin or {}).get("partition")
+            is_of_later_epoch = document.version - 1 >> _EPOCH_BITS > item.version - 1 >> _EPOCH_BITS
             if partition == states[item.id].partition or (partition and is_of_later_epoch):
                 continue
             whose = "was not written by binlane" if partition is None else f"is of {partition}"
@@ -242,7 +269,20 @@ class ElasticsearchHandler(Handler):
         self._log.info("documents_removed", table=table, index=index.name, documents=removed)
 
 
-def _document(state: State, held: dict[str, Any]) -> bytes:
+class _Document(msgspec.Struct):
+    id: str = msgspec.field(name="_id")
+    found: bool = False
+    version: int = msgspec.field(name="_version", default=0)
+    source: dict[str, msgspec.Raw] | None = msgspec.field(name="_source", default=None)
+    """Its values as they are spelled: 9061.00 stays so."""
+    error: Any = None
+
+
+class _Documents(msgspec.Struct):
+    docs: list[_Document]
+
+
+def _document(state: State, held: Mapping[str, Any]) -> bytes:
     """JSON. `held`: what the index holds now, for a row that lacks columns."""
     row = json_document(state.row or {}, state.types)
     origin = {"version": state.version, "partition": state.partition, "time": state.time}

@@ -15,6 +15,7 @@ from servers.search_node import SearchNode
 from handlers import Batch, Rejected
 from handlers.elasticsearch import ElasticsearchHandler
 from handlers.elasticsearch.bulk import Item, write
+from handlers.elasticsearch.client import SearchClient
 from handlers.elasticsearch.documents import document_id
 from handlers.elasticsearch.handler import RowMoved
 from handlers.elasticsearch.indexes import Index, Indexes, IndexUnfit
@@ -173,6 +174,37 @@ def test_columns_that_were_not_sent_stay(search_node: SearchNode, database: str)
         "1": {"id": 1, "name": "b", "total": 2.25},
         "2": {"id": 2, "name": "c", "total": 3.25},
     }
+
+
+def test_columns_that_were_not_sent_keep_all_their_digits(search_node: SearchNode, database: str) -> None:
+    with handler(search_node) as it:
+        it.handle(batch(database, row(1, "a", "9061.00")))
+        it.handle(batch(database, {"before": {"id": 1}, "after": {"id": 1, "name": "b"}}, offset=1))
+    found = search_node.documents(f"{database}.orders", str)
+    assert found == {"1": {"id": 1, "name": "b", "total": "9061.00"}}
+
+
+def test_what_is_read_of_large_documents_is_bounded(
+    search_node: SearchNode, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    request = SearchClient.request
+
+    def measured(*args: Any, **more: Any) -> Any:
+        answer = request(*args, **more)
+        sizes.append(answer.size)
+        return answer
+
+    parts = [{"before": {"id": one}, "after": {"id": one, "total": Decimal("2.50")}} for one in range(300)]
+    with handler(search_node, max_bytes="64KiB") as it:
+        it.handle(batch(database, *(row(number, "x" * 4_000) for number in range(300))))
+        monkeypatch.setattr(SearchClient, "request", measured)
+        it.handle(batch(database, *parts, offset=300))
+    monkeypatch.undo()
+    # The first time it cannot be known yet.
+    assert sorted(sizes)[-2] < 2 * 64 * 1024
+    assert set(names(search_node, database).values()) == {"x" * 4_000}
+    assert {one["total"] for one in search_node.documents(f"{database}.orders").values()} == {2.5}
 
 
 def test_a_key_that_changes_leaves_one_document(search_node: SearchNode, database: str) -> None:
