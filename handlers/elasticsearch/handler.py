@@ -220,15 +220,19 @@ class ElasticsearchHandler(Handler):
             item = ours[document.id]
             origin = msgspec.json.decode((document.source or {}).get(ORIGIN, b"null"))
             partition = (origin or {}).get("partition")
-            is_of_later_epoch = document.version - 1 >> _EPOCH_BITS > item.version - 1 >> _EPOCH_BITS
-            if partition == states[item.id].partition or (partition and is_of_later_epoch):
+            ours_of = states[item.id].partition
+            epochs_later = (document.version - 1 >> _EPOCH_BITS) - (item.version - 1 >> _EPOCH_BITS)
+            # Of one topic a later epoch is a later one of it. What is a letter loses against all.
+            is_followed = partition and (batch.replay_of or _topic_of(partition) == _topic_of(ours_of))
+            if partition == ours_of or (is_followed and epochs_later > 0):
                 continue
             whose = "was not written by binlane" if partition is None else f"is of {partition}"
             raise RowMoved(
                 f"{place_of(batch.changes[item.at], batch.table)}: the document {item.id} of {index.name} "
                 f"{whose}, with a version as high or higher: which of the two is later cannot be told. All "
                 f"changes of a row have to come from one partition. If the topic has others now, or "
-                f"the index was filled by others, let what comes win: option epoch: {self._options.epoch + 1}"
+                f"the index was filled by others, let what comes win: option epoch: "
+                f"{self._options.epoch + 1 + max(0, epochs_later)}"
             )
         if self._passing_over is not None:
             self._passing_over.passed_over(batch.table, len(late))
@@ -267,6 +271,11 @@ class ElasticsearchHandler(Handler):
             most_bytes=self._options.max_bytes,
         )
         self._log.info("documents_removed", table=table, index=index.name, documents=removed)
+
+
+def _topic_of(partition: str) -> str:
+    """As `partition_of` puts them together."""
+    return partition.rpartition("[")[0]
 
 
 class _Document(msgspec.Struct):

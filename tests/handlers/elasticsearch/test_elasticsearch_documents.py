@@ -137,6 +137,26 @@ def test_a_row_that_changed_its_partition_is_a_fault_until_an_epoch_is_begun(
     assert names(search_node, database) == {"1": "of 1"}
 
 
+def test_a_row_that_comes_back_to_a_former_topic_is_a_fault_until_an_epoch_is_begun(
+    search_node: SearchNode, database: str
+) -> None:
+    """Each topic that an index is fed from has an epoch, and the first one the lowest."""
+
+    def of(topic: str, name: str, offset: int) -> Batch:
+        return make_batch(
+            f"{database}.orders", [row(1, name)], key="id", types=TYPES, topic=topic, offset=offset
+        )
+
+    with handler(search_node) as it:
+        it.handle(of("former", "a", 5))
+        it.handle(of("other", "b", 50))
+        with pytest.raises(RowMoved, match=r"is of other\[0\].*option epoch: 2"):
+            it.handle(of("former", "c", 6))
+    with handler(search_node, epoch=2) as it:
+        it.handle(of("former", "c", 6))
+    assert names(search_node, database) == {"1": "c"}
+
+
 def test_an_epoch_that_is_taken_back_is_a_fault(search_node: SearchNode, database: str) -> None:
     """Also of a worker that does not have the new options yet: all that it has would be passed over."""
     with handler(search_node) as former, handler(search_node, epoch=1) as it:
