@@ -224,9 +224,17 @@ class ElasticsearchHandler(Handler):
             epochs_later = (document.version - 1 >> _EPOCH_BITS) - (item.version - 1 >> _EPOCH_BITS)
             # Of one topic a later epoch is a later one of it. What is a letter loses against all.
             is_followed = partition and (batch.replay_of or _topic_of(partition) == _topic_of(ours_of))
-            if partition == ours_of or (is_followed and epochs_later > 0):
+            is_plain = batch.replay_of or epochs_later <= 0
+            if (
+                is_followed
+                and not is_plain
+                and not self._is_followed(batch, _topic_of(ours_of), item.version)
+            ):
+                whose = "is of a later epoch than any that the index remembers (is it a copy without _meta?)"
+            elif partition == ours_of or (is_followed and epochs_later > 0):
                 continue
-            whose = "was not written by binlane" if partition is None else f"is of {partition}"
+            else:
+                whose = "was not written by binlane" if partition is None else f"is of {partition}"
             raise RowMoved(
                 f"{place_of(batch.changes[item.at], batch.table)}: the document {item.id} of {index.name} "
                 f"{whose}, with a version as high or higher: which of the two is later cannot be told. All "
@@ -236,6 +244,14 @@ class ElasticsearchHandler(Handler):
             )
         if self._passing_over is not None:
             self._passing_over.passed_over(batch.table, len(late))
+
+    def _is_followed(self, batch: Batch, topic: str, version: int) -> bool:
+        """Whether another worker has begun a later epoch of the topic since the batch began."""
+        index = self._opened()[1].find(batch.database, batch.name)
+        if index is None:
+            return True
+        places = [place for place, one in enumerate(index.topics) if one.name == topic]
+        return bool(places) and self._options.epoch + places[-1] > version - 1 >> _EPOCH_BITS
 
     # ---- whole tables
 
