@@ -76,6 +76,13 @@ class ElasticsearchOptions(BaseModel):
             raise ValueError("it cannot stand in a header: no line breaks")
         return value
 
+    @field_validator("api_key")
+    @classmethod
+    def _is_encoded(cls, value: str | None) -> str | None:
+        if value is not None and not value.isascii():
+            raise ValueError("it cannot stand in a header: ASCII, as Elasticsearch encodes it")
+        return value
+
     @field_validator("index")
     @classmethod
     def _index_tells_tables_apart(cls, index: str) -> str:

@@ -166,6 +166,7 @@ def test_logins() -> None:
         ({"url": "http://h", "username": "u"}, "belong together"),
         ({"url": "http://h", "username": "u", "password": SECRET, "api_key": SECRET}, "either username"),
         ({"url": "http://h", "api_key": f"{SECRET}\n"}, "no line breaks"),
+        ({"url": "http://h", "api_key": f"{SECRET}é"}, "ASCII"),
         ({"url": "http://h", "index": "{database}"}, "needs {table}"),
         ({"url": "http://h", "index": "{table} x"}, "besides"),
         ({"url": "http://h", "indx": "a"}, "indx"),
