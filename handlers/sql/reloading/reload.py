@@ -24,14 +24,24 @@ from handlers.sql.marks import Marks
 from handlers.sql.naming import Naming, exact, exact_table
 from handlers.sql.options import SqlOptions
 from handlers.sql.reloading.alone import Busy, alone
-from handlers.sql.reloading.shape import columns_of, new_name, told_apart
+from handlers.sql.reloading.shape import (
+    changed_by_deletes,
+    columns_of,
+    new_handler,
+    new_name,
+    told_apart,
+)
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
 from handlers.sql.target.known_tables import KnownTables
 from handlers.sql.target.known_tables import TableName as TargetName
+from handlers.sql.writers.writer import insert_into
 
-__all__ = ["Behind", "Differs", "Refused", "SqlReload", "Taken"]
+__all__ = ["Behind", "Differs", "Hindered", "Refused", "SqlReload", "Taken"]
 
+_REPLAYED = "@"
+"""In the topic of a replayed dead letter's marks, and in no name of Kafka's: its record stands in the table's
+own topic."""
 _STATEMENT_SECONDS = 24 * 3600.0
 """All rows are replaced by two statements."""
 
@@ -45,6 +55,10 @@ class Refused(Exception):
 
 class Differs(Refused):
     """The table that is there has other columns than the new one; a worker may be about to change it."""
+
+
+class Hindered(Refused):
+    """Another transaction was in the way; the same again may do."""
 
 
 class Behind(Exception):
@@ -80,7 +94,7 @@ class SqlReload:
         schema, table = self._target
         self._new: TargetName = (schema, new_name(table))
         self._new_context = msgspec.structs.replace(
-            context, handler=f"{context.handler}~reload", handles=lambda table: table == self._table
+            context, handler=new_handler(context.handler), handles=lambda table: table == self._table
         )
         names = {"table": _literal(self._new[1]), "schema": None if schema is None else _literal(schema)}
         self.handler = SqlHandler(**{**options, **names, "create": True})
@@ -144,27 +158,44 @@ class SqlReload:
         `read`: for all partitions of the table's topics, the next offset: the changes of all before it were
         handled by `handler`. `catch_up`: called with the table's marks where they are beyond that; has
         `handler` handle more, and returns `read` anew. No worker moves the marks meanwhile. (Not in SQLite,
-        which has one writer at a time.) Raises Behind, Differs and Refused; then nothing has changed.
+        which has one writer at a time.) Raises Behind, Differs, Hindered and Refused; then nothing has
+        changed.
         """
         assert self._marks is not None
         connection = self._connected
         try:
             with connection.begin(), self._marks.kept(connection).alone(self._own):
                 self._marks.lock(connection, self._table, set(read))
+                self._refuse_unfit(connection)
                 if catch_up is not None and self._dialect != "sqlite":
                     there = self._read(self._context.handler)
                     if _is_behind(read, there):
                         read = catch_up({each: mark.place for each, mark in there.items()})
+                self._lock_table(connection)
                 self._move_marks(connection, read)
-                return self._replace(connection)
+                taken = self._replace(connection)
+                # Of a topic that the table had no marks of, none was locked: its rows are gone now.
+                if _is_behind(read, self._read(self._context.handler)):
+                    raise Behind
+                return taken
         except TargetUnavailable as error:
             raise Refused(f"the target: {error}") from error
         except DATABASE_ERRORS as error:
+            if fault_of(error) is Fault.CONFLICT:
+                raise Hindered(f"the target: {told(error)}") from error
             lost = fault_of(error) is Fault.UNAVAILABLE
             doubt = ". If that was at the commit, all its rows are the new ones; else none is" if lost else ""
             raise Refused(f"the target: {told(error)}{doubt}") from error
 
     # ---- within a transaction
+
+    def _lock_table(self, connection: sa.Connection) -> None:
+        """A replayed dead letter, whose marks are its own, is applied before or after. PostgreSQL's DELETE
+        would pass over rows that are not committed; others wait for them."""
+        if self._dialect == "postgresql":
+            shown = connection.dialect.identifier_preparer.format_table(exact_table(*self._target))
+            if KnownTables().get(connection, self._target) is not None:
+                connection.exec_driver_sql(f"LOCK TABLE {shown} IN SHARE ROW EXCLUSIVE MODE")
 
     def _move_marks(self, connection: sa.Connection, read: Mapping[Partition, int]) -> None:
         there, new = self._read(self._context.handler), self._read(self._new_context.handler)
@@ -203,12 +234,13 @@ class SqlReload:
         ours, theirs = columns_of(connection, old), columns_of(connection, new)
         if ours != theirs:
             raise Differs(f"{shown} has other columns than the topic tells: {told_apart(ours, theirs)}")
-        names = [exact(one.name) for one in old.columns.values() if not one.is_generated]
-        into = exact_table(*self._target, *(sa.column(one) for one in names))
-        rows = exact_table(*self._new, *(sa.column(one) for one in names))
-        before = connection.execute(sa.delete(into)).rowcount
+        before = connection.execute(sa.delete(exact_table(*self._target))).rowcount
+        rows = exact_table(*self._new)
         after = connection.scalar(sa.select(sa.func.count()).select_from(rows)) or 0
-        connection.execute(sa.insert(into).from_select(names, sa.select(*rows.c), include_defaults=False))
+        columns = tuple(one for one in old.columns.values() if not one.is_generated)
+        shown_columns = ", ".join(one.quoted for one in columns)
+        # As the worker writes into it, also where the table numbers its rows itself.
+        connection.exec_driver_sql(f"{insert_into(old, columns)} SELECT {shown_columns} FROM {new.quoted}")
         return Taken(before, after)
 
     def _refuse_unfit(self, connection: sa.Connection) -> None:
@@ -230,6 +262,16 @@ class SqlReload:
         if shared:
             shown = ".".join(filter(None, self._target))
             raise Refused(f"{shown} also holds the rows of {', '.join(sorted(shared)[:3])}, which would go")
+        taken = [one for one in known if self._naming.target(*one.split(".", 1)) == self._new]
+        if taken:
+            shown = ".".join(filter(None, self._new))
+            raise Refused(f"{shown}, where it would be built, holds the rows of {taken[0]}")
+        others = changed_by_deletes(connection, self._target)
+        if others:
+            raise Refused(
+                f"foreign keys of {', '.join(others[:3])} would delete or change rows there, too "
+                "(ON DELETE CASCADE, SET NULL or SET DEFAULT)"
+            )
 
     def _remove(self) -> None:
         """The new table, and its marks."""
@@ -255,7 +297,7 @@ class SqlReload:
                 columns.kafka_offset,
                 columns.change_index,
                 columns.topic_id,
-            ).where(self._mine(handler), columns.shard >= WHOLE)
+            ).where(self._mine(handler), columns.shard >= WHOLE, ~columns.topic.contains(_REPLAYED))
         )
         for topic, partition, offset, index, topic_id in rows:
             mark = _Mark((offset, index), topic_id)

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 import sqlalchemy as sa
 
-from handlers.sql.target.known_tables import KnownTable
+from handlers.sql.naming import exact_table
+from handlers.sql.target.known_tables import KnownTable, TableName
 
-__all__ = ["columns_of", "new_name", "told_apart"]
+__all__ = ["changed_by_deletes", "columns_of", "new_handler", "new_name", "told_apart"]
 
 _SUFFIX = "__binlane_reload"
 _LONGEST = 63 - len(_SUFFIX)
+_OF_HANDLER = "~reload"
+_LONGEST_HANDLER = 100 - len(_OF_HANDLER)
+
+_PG_REFERRERS = """
+SELECT DISTINCT conrelid::regclass::text FROM pg_constraint
+WHERE contype = 'f' AND confrelid = to_regclass(:name) AND conrelid <> confrelid
+AND confdeltype IN ('c', 'n', 'd') ORDER BY 1
+"""
+_MYSQL_REFERRERS = """
+SELECT DISTINCT concat(constraint_schema, '.', table_name) FROM information_schema.referential_constraints
+WHERE unique_constraint_schema = :schema AND referenced_table_name = :table
+AND delete_rule IN ('CASCADE', 'SET NULL', 'SET DEFAULT')
+AND NOT (constraint_schema = :schema AND table_name = :table) ORDER BY 1
+"""
 
 
 def columns_of(connection: sa.Connection, table: KnownTable) -> dict[str, str]:
@@ -39,3 +54,27 @@ def new_name(table: str) -> str:
         return table + _SUFFIX
     digest = sha256(table.encode()).hexdigest()[:8]
     return table.encode()[: _LONGEST - len(digest)].decode(errors="ignore") + digest + _SUFFIX
+
+
+def new_handler(handler: str) -> str:
+    """Under which name the new table's marks are, which have no room for any."""
+    if len(handler) <= _LONGEST_HANDLER:
+        return handler + _OF_HANDLER
+    digest = sha256(handler.encode()).hexdigest()[:8]
+    return handler[: _LONGEST_HANDLER - len(digest)] + digest + _OF_HANDLER
+
+
+def changed_by_deletes(connection: sa.Connection, table: TableName) -> Sequence[str]:
+    """Other tables whose foreign keys do something to their rows when rows of this one are deleted. (SQLite's
+    foreign keys are off.)"""
+    schema, name = table
+    match connection.dialect.name:
+        case "postgresql":
+            shown = connection.dialect.identifier_preparer.format_table(exact_table(schema, name))
+            found = connection.scalars(sa.text(_PG_REFERRERS), {"name": shown.replace("%%", "%")})
+        case "mysql" | "mariadb":
+            of = {"schema": schema or connection.dialect.default_schema_name, "table": name}
+            found = connection.scalars(sa.text(_MYSQL_REFERRERS), of)
+        case _:
+            return ()
+    return found.all()

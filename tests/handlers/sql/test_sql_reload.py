@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import psycopg
+import pymysql
 import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
@@ -17,7 +19,8 @@ from hypothesis import strategies as st
 from sql_lab import SqlLab, orders
 
 from handlers import HandlerContext
-from handlers.sql.reloading.reload import Behind, Differs, Refused, SqlReload
+from handlers.sql import SqlHandler
+from handlers.sql.reloading.reload import Behind, Differs, Hindered, Refused, SqlReload
 
 TYPES = {"id": "int", "n": "int"}
 PLACE = ("test", 0)
@@ -189,6 +192,126 @@ def test_a_target_table_of_several_source_tables_is_refused(lab: SqlLab) -> None
         worker.handle(orders({"id": 7, "n": 7}, types=TYPES, table="shop.older", offset=3))
         with pytest.raises(Refused, match=r"also holds the rows of shop\.older"), reloading(lab, **shared):
             pass
+
+
+def test_a_source_table_that_comes_to_the_target_table_meanwhile_keeps_its_rows(lab: SqlLab) -> None:
+    shared = {"table": "all_orders"}
+    with lab.handler(**shared) as worker:
+        worker.handle(batch(0, 1))
+        with reloading(lab, **shared) as reload:
+            reload.handler.handle(batch(0, 1))
+            worker.handle(orders({"id": 7, "n": 7}, types=TYPES, table="shop.older", offset=3))
+            with pytest.raises(Refused, match=r"also holds the rows of shop\.older"):
+                reload.take_over({PLACE: 1})
+
+
+def test_a_source_table_of_the_new_ones_name_keeps_its_rows(lab: SqlLab) -> None:
+    with lab.handler() as worker:
+        worker.handle(batch(0, 1))
+        taken = "shop.orders__binlane_reload"
+        worker.handle(orders({"id": 7, "n": 7}, types=TYPES, table=taken, offset=3))
+        with pytest.raises(Refused, match=f"holds the rows of {taken}"), reloading(lab):
+            pass
+        assert lab.rows(taken) == [{"id": 7, "n": 7}]
+
+
+def test_tables_that_a_foreign_key_would_empty_keep_their_rows(server: SqlLab) -> None:
+    with server.handler() as worker, reloading_after(worker, server) as reload:
+        server.make(
+            "shop.lines",
+            "id int, order_id int, FOREIGN KEY (order_id) "
+            f"REFERENCES {server.ref('shop.orders')} (id) ON DELETE CASCADE",
+        )
+        server.run(f"INSERT INTO {server.ref('shop.lines')} VALUES (1, 1)")
+        reload.handler.handle(batch(0, 5))
+        with pytest.raises(Refused, match=r"shop\.lines .*ON DELETE CASCADE"):
+            reload.take_over({PLACE: 5})
+        assert server.rows("shop.lines") == [{"id": 1, "order_id": 1}]
+
+
+@pytest.mark.parametrize("lab", ["postgres"], indirect=True)
+def test_a_table_that_numbers_its_rows_itself_is_loaded_again(lab: SqlLab) -> None:
+    lab.make("shop.orders", "id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n integer")
+    with lab.handler() as worker, reloading_after(worker, lab) as reload:
+        reload.handler.handle(batch(0, 5))
+        assert reload.take_over({PLACE: 5}).after == 3
+    assert lab.rows() == model(5)
+
+
+@pytest.mark.parametrize("lab", ["sqlite"], indirect=True)
+def test_a_handler_of_the_longest_name_has_room_for_the_new_marks(lab: SqlLab) -> None:
+    context = HandlerContext(worker="w", handler="h" * 100, folder=lab.folder)
+    worker = SqlHandler(url=lab.url)
+    worker.open(context)
+    worker.handle(batch(0, 5))
+    worker.close()
+    reload = SqlReload({"url": lab.url}, context, "shop", "orders")
+    try:
+        reload.begin()
+        reload.handler.handle(batch(0, 5))
+        assert reload.take_over({PLACE: 5}).after == 3
+    finally:
+        reload.end()
+
+
+def test_replayed_dead_letters_are_no_topics_of_the_table(lab: SqlLab) -> None:
+    with lab.handler() as worker, reloading_after(worker, lab) as reload:
+        worker.handle(batch(2, 3, topic="letters@17"))
+        assert reload.marks() == {PLACE: (4, 0)}
+        reload.handler.handle(batch(0, 5))
+        reload.take_over({PLACE: 5})
+        assert lab.rows() == model(5)
+        worker.handle(batch(2, 3, topic="letters@17"))
+        assert lab.rows() == model(5), "it was applied already"
+
+
+@pytest.mark.parametrize("lab", ["postgres"], indirect=True)
+def test_rows_that_are_not_committed_yet_are_not_left_among_the_new_ones(lab: SqlLab) -> None:
+    """As of a dead letter that is replayed: the table's marks do not lock it out."""
+    with lab.handler() as worker, reloading_after(worker, lab) as reload:
+        reload.handler.handle(batch(0, 5))
+        thread = Thread(target=lambda: reload.take_over({PLACE: 5}), name="take over")
+        waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        with lab.engine.begin() as connection:
+            connection.exec_driver_sql("INSERT INTO shop.orders (id, n) VALUES (50, 50)")
+            thread.start()
+            while thread.is_alive() and not lab.run(waits)[0][0]:
+                thread.join(0.02)
+        thread.join()
+        assert lab.rows() == model(5)
+
+
+@pytest.mark.parametrize("lab", ["mariadb"], indirect=True)
+def test_rows_of_a_topic_without_marks_until_then_are_not_lost(lab: SqlLab) -> None:
+    """They come between the look at the marks and the delete. (PostgreSQL's table is locked.)"""
+    with lab.handler() as worker, reloading_after(worker, lab) as reload:
+        reload.handler.handle(batch(0, 5))
+        move = reload._move_marks
+
+        def moved(connection: sa.Connection, read: Any) -> None:
+            move(connection, read)
+            worker.handle(orders({"id": 7, "n": 7}, types=TYPES, topic="other"))
+
+        reload._move_marks = moved  # type: ignore[method-assign]
+        with pytest.raises(Behind):
+            reload.take_over({PLACE: 5})
+        assert {"id": 7, "n": 7} in lab.rows()
+
+
+def test_a_deadlock_is_no_reason_to_give_up(server: SqlLab) -> None:
+    with server.handler() as worker, reloading_after(worker, server) as reload:
+        reload.handler.handle(batch(0, 5))
+        is_mysql = server.dialect == "mysql"
+        error = pymysql.err.OperationalError(1213, "") if is_mysql else psycopg.errors.DeadlockDetected()
+
+        def met(_: Any) -> Any:
+            raise sa.exc.OperationalError("DELETE", {}, error)
+
+        replace, reload._replace = reload._replace, met  # type: ignore[method-assign]
+        with pytest.raises(Hindered):
+            reload.take_over({PLACE: 5})
+        reload._replace = replace  # type: ignore[method-assign]
+        assert reload.take_over({PLACE: 5}).after == 3
 
 
 def test_a_table_of_which_nothing_was_applied_is_refused(lab: SqlLab) -> None:
