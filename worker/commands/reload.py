@@ -31,16 +31,19 @@ def reload(config: Path, table: str, handler: str | None = None) -> int:
     def say(text: str) -> None:
         print(visible(redact(" ".join(text.split()))), file=sys.stderr, flush=True)
 
-    last = 0.0
+    def warn(text: str) -> None:
+        say(f"{table}: {text}")
+
+    last = -_TELL_SECONDS
 
     def tell(text: str) -> None:
         nonlocal last
         if time.monotonic() - last > _TELL_SECONDS:
             last = time.monotonic()
-            say(f"{table}: {text}")
+            warn(text)
 
     try:
-        done = reload_table(configuration, table, chosen(configuration, table, handler), tell)
+        done = reload_table(configuration, table, chosen(configuration, table, handler), tell, warn)
     except ReloadFault as fault:
         say(f"binlane reload: {fault}")
         return 1

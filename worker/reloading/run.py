@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from handlers import Batch, Change, HandlerContext, PartialFailure, Rejected, TargetUnavailable
 from handlers.progress.marks import Place
 from handlers.sql.handler import DatabaseError
-from handlers.sql.reloading.reload import Behind, Differs, Refused, SqlReload
+from handlers.sql.reloading.reload import Behind, Differs, Hindered, Refused, SqlReload
 from worker.configuration import Configuration, HandlerEntry
 from worker.reloading.changes import ChangesOf, Unfollowable
 from worker.reloading.topics import ReadFault, WholeTopics
@@ -65,12 +65,16 @@ def chosen(configuration: Configuration, table: str, handler: str | None) -> Han
 
 
 def reload_table(
-    configuration: Configuration, table: str, entry: HandlerEntry, tell: Callable[[str], None]
+    configuration: Configuration,
+    table: str,
+    entry: HandlerEntry,
+    tell: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> Reloaded:
     """Build the table from the topics that its marks name, and put it in the place of what is there.
 
-    `tell`: what is done now, in a line. Raises ReloadFault; then the target's table
-    is as it was, but for a connection that was lost at the commit: then it may be whole already.
+    `tell`: what is done now, in a line; `warn`: what somebody has to know. Raises ReloadFault; then the
+    target's table is as it was, but for a connection lost at the commit: then it may be whole already.
     """
     database, _, name = table.partition(".")
     context = HandlerContext(
@@ -92,7 +96,7 @@ def reload_table(
         finally:
             left = target.end()
             if left:
-                tell(left)
+                warn(left)
     except _FAULTS as fault:
         raise ReloadFault(f"{table}: {fault}") from fault
 
@@ -136,8 +140,8 @@ class _Run:
                     ) from None
                 if self._read.next != stood:
                     continue  # at once: a worker is quick
-            except Differs:
-                # By a worker that has not come as far as we have.
+            except (Differs, Hindered):
+                # By a worker that has not come as far as we have; by a deadlock with one.
                 if time.monotonic() > until:
                     raise
             time.sleep(_PAUSE_SECONDS)
