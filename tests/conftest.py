@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import hypothesis
 import pytest
+from servers.clickhouse_server import ClickHouseServer
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from servers.redis_node import RedisNode
@@ -163,6 +164,13 @@ def search_node() -> Iterator[SearchNode]:
 
 
 @pytest.fixture(scope="session")
+def clickhouse() -> Iterator[ClickHouseServer]:
+    """A running ClickHouse that all tests share: `clickhouse.new_name()` gives a database of your own."""
+    with ExitStack() as stack:
+        yield _started(ClickHouseServer, stack)
+
+
+@pytest.fixture(scope="session")
 def s3() -> Iterator[S3Server]:
     """A running S3 that all tests share: `s3.new_bucket()` gives a bucket of your own, `s3.environment` tells
     clients where it is."""
@@ -193,6 +201,13 @@ def own_redis() -> Iterator[Callable[[], RedisNode]]:
     """`own_redis()` starts a Redis that the test may stop, kill and restart."""
     with ExitStack() as stack:
         yield lambda: _started(RedisNode, stack)
+
+
+@pytest.fixture
+def own_clickhouse() -> Iterator[Callable[[], ClickHouseServer]]:
+    """`own_clickhouse()` starts a ClickHouse that the test may stop, kill and restart."""
+    with ExitStack() as stack:
+        yield lambda: _started(ClickHouseServer, stack)
 
 
 @pytest.fixture

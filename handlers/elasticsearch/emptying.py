@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from typing import Any
 
-from handlers.api import Change, Rejected, TargetUnavailable
+from handlers.api import TargetUnavailable
 from handlers.elasticsearch.bulk import Item, write
 from handlers.elasticsearch.client import RefusedByCluster, SearchClient
 from handlers.elasticsearch.indexes import Index
 from handlers.elasticsearch.mapping import ORIGIN
-from handlers.mysql.ddl import DropTable, RenameTable, StatementError, TableName, TruncateTable, parse
 
-__all__ = ["Emptying", "emptied", "empty"]
-
-Emptying = DropTable | TruncateTable | RenameTable
+__all__ = ["empty"]
 
 _VERSION, _PARTITION = f"{ORIGIN}.version", f"{ORIGIN}.partition"
 _ALL = "?allow_partial_search_results=false"
 _AT_ONCE = 5_000  # a search gives 10,000 at most
-# Reading a statement takes a millisecond, and the first one loads the parser.
-_TELLING = re.compile(r"\b(?:DROP|REPLACE|TRUNCATE|RENAME)\b", re.IGNORECASE)
-
-
-def emptied(change: Change, own: TableName) -> Sequence[Emptying]:
-    """What the change does to whole tables. Raises Rejected for a statement that cannot be read."""
-    if change.op == "truncate":
-        return [TruncateTable(own)]
-    if change.op != "ddl" or not _TELLING.search(change.sql or ""):
-        return []
-    try:
-        operations = parse(change.sql or "", own.database)
-    except StatementError as error:
-        raise Rejected(f"DDL of {own} not understood: {error}: {change.sql}") from error
-    return [one for one in operations if isinstance(one, Emptying)]
 
 
 def empty(

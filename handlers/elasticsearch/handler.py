@@ -11,18 +11,19 @@ from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, Targe
 from handlers.decimals import BeyondBounds
 from handlers.elasticsearch.bulk import Item, RowRefused, write
 from handlers.elasticsearch.client import SearchClient, told
-from handlers.elasticsearch.documents import State, last_states, partition_of
-from handlers.elasticsearch.emptying import Emptying, emptied, empty
+from handlers.elasticsearch.documents import checked_id
+from handlers.elasticsearch.emptying import empty
 from handlers.elasticsearch.indexes import Index, Indexes, IndexUnfit
 from handlers.elasticsearch.mapping import ORIGIN, Field, fields_of, json_document
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.elasticsearch.rights import check_cluster
-from handlers.elasticsearch.versions import BeyondVersions, Topic, epoch_of_replay, followed, version_of
 from handlers.logs import get_logger
 from handlers.mysql.ddl import RenameTable, TableName, TruncateTable
+from handlers.mysql.emptying import Emptying, emptied
 from handlers.options.templates import place_of
+from handlers.progress.last_states import State, last_states, partition_of
 from handlers.progress.passing_over import PassingOver
-from handlers.progress.topic_ids import MadeAnew
+from handlers.progress.versions import BeyondVersions, versions_of
 
 __all__ = ["ElasticsearchHandler", "RowMoved"]
 
@@ -71,7 +72,7 @@ class ElasticsearchHandler(Handler):
         _, indexes = self._opened()
         index = indexes.find_or_make(batch.database, batch.name)
         versions = self._versions(index, batch, batch.table)
-        states = last_states(batch, versions)
+        states = last_states(batch, versions, checked_id)
         self._map(index, batch, states)
         self._write(index, batch, states)
 
@@ -99,28 +100,15 @@ class ElasticsearchHandler(Handler):
     def _versions(self, index: Index, batch: Batch, table: str) -> Callable[[Change], int]:
         """What gives each change of the batch its version; the index, which is the table's, remembers the
         batch's topics then."""
-        topics: Sequence[Topic] = index.topics
-        epochs: dict[str, int] = {}
-        made_anew: list[MadeAnew] = []
+        found = versions_of(batch, index.topics, base=self._options.epoch, again=self._options.topic_again)
         if batch.replay_of is not None:
-            topic, _, offset = batch.replay_of
-            epoch = epoch_of_replay(topics, topic)
-            return lambda change: version_of(epoch, offset, change.index)
-        for change in batch.changes:
-            topic = change.topic
-            if topic not in epochs:
-                former = [each.id for each in topics if each.name == topic and each.id is not None]
-                found = batch.topic_ids.get(topic)
-                topics, epochs[topic] = followed(topics, topic, found, self._options.topic_again)
-                if found is not None and former and former[-1] != found:
-                    made_anew.append(MadeAnew(topic, change.partition, former[-1], found))
-        is_known = list(topics) == list(index.topics) and index.table is not None
+            return found.of
+        is_known = list(found.topics) == list(index.topics) and index.table is not None
         if not is_known or index.epoch != self._options.epoch:
-            self._opened()[1].remember(index, table, topics)
+            self._opened()[1].remember(index, table, found.topics)
         if self._passing_over is not None:
-            self._passing_over.made_anew(table, made_anew)
-        base = self._options.epoch
-        return lambda change: version_of(base + epochs[change.topic], change.offset, change.index)
+            self._passing_over.made_anew(table, found.made_anew)
+        return found.of
 
     # ---- rows
 

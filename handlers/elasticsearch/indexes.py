@@ -12,9 +12,9 @@ import msgspec
 from handlers.elasticsearch.client import RefusedByCluster, SearchClient
 from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, Field
 from handlers.elasticsearch.options import ElasticsearchOptions
-from handlers.elasticsearch.versions import Topic
 from handlers.logs import get_logger
 from handlers.options.templates import Template
+from handlers.progress.versions import Topic
 
 __all__ = ["Index", "IndexUnfit", "Indexes", "index_name"]
 

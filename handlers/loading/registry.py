@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 BUILT_IN = {
+    "clickhouse": "handlers.clickhouse:ClickHouseHandler",
     "elasticsearch": "handlers.elasticsearch:ElasticsearchHandler",
     "files": "handlers.files:FilesHandler",
     "kafka": "handlers.kafka.handler:KafkaHandler",

@@ -21,6 +21,7 @@ HANDLERS = {
     "redis.md": "handler redis",
     "kafka.md": "handler kafka",
     "webhook.md": "handler webhook",
+    "clickhouse.md": "handler clickhouse",
     "elasticsearch.md": "handler elasticsearch",
     "parquet.md": "handler files",
 }

@@ -114,6 +114,14 @@ def test_redis(run_example: RunExample, redis_server: RedisNode) -> None:
         assert 0 < client.ttl("customer:u1@example.com") <= 168 * 3600
 
 
+def test_clickhouse(run_example: RunExample, own_clickhouse: Any) -> None:
+    server = own_clickhouse()
+    run_example("targets/clickhouse", CLICKHOUSE_URL=server.url)
+
+    assert {table: len(server.rows(table)) for table in ROWS} == ROWS
+    assert [row["total"] for row in server.rows("shop.orders") if row["id"] == 5004] == ["1900.40"]
+
+
 def test_elasticsearch(run_example: RunExample, search_node: SearchNode) -> None:
     search_node.remove("shop.*", "crm.*")
     run_example("targets/elasticsearch", SEARCH_URL=search_node.url)

@@ -17,6 +17,7 @@ import redis
 from confluent_kafka import Consumer, TopicPartition
 from integration.process import eventually
 from integration.source import Source
+from servers.clickhouse_server import ClickHouseServer
 from servers.hook_server import HookServer
 from servers.redis_node import RedisNode
 from servers.search_node import SearchNode
@@ -83,6 +84,21 @@ def test_the_page_of_elasticsearch(broker: Broker, search_node: SearchNode, tmp_
 
     run_until(pasted("elasticsearch.md", broker), broker, tmp_path, there, SEARCH_URL=search_node.url)
     assert search_node.documents("shop.orders")["7"] == {"id": 7, "seq": 7, "name": "row 7 of orders"}
+
+
+def test_the_page_of_clickhouse(
+    broker: Broker, own_clickhouse: Callable[[], ClickHouseServer], tmp_path: Path
+) -> None:
+    server = own_clickhouse()
+
+    def there() -> bool:
+        try:
+            return len(server.rows("shop.orders")) == ROWS
+        except AssertionError:  # no table yet
+            return False
+
+    run_until(pasted("clickhouse.md", broker), broker, tmp_path, there, CLICKHOUSE_URL=server.url)
+    assert server.rows("shop.orders")[7] == {"id": 7, "seq": 7, "name": "row 7 of orders"}
 
 
 def test_the_page_of_kafka(broker: Broker, tmp_path: Path) -> None:

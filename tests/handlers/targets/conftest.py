@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from target_kinds import Target, files_target, redis_target, s3_target, search_target, sql_target
+from target_kinds import (
+    Target,
+    clickhouse_target,
+    files_target,
+    redis_target,
+    s3_target,
+    search_target,
+    sql_target,
+)
 
 FILES = ("sqlite", "duckdb", "parquet")
 """Without a server."""
-KINDS = (*FILES, "postgres", "mariadb", "redis", "opensearch", "parquet_s3")
+KINDS = (*FILES, "postgres", "mariadb", "redis", "opensearch", "clickhouse", "parquet_s3")
 
 
 def make(  # noqa: PLR0911 - one for each kind
@@ -37,6 +45,9 @@ def make(  # noqa: PLR0911 - one for each kind
         case "opensearch":
             search_node = request.getfixturevalue("own_search_node")() if own else None
             return search_target(search_node or request.getfixturevalue("search_node"), search_node)
+        case "clickhouse":
+            clickhouse = request.getfixturevalue("own_clickhouse")() if own else None
+            return clickhouse_target(clickhouse or request.getfixturevalue("clickhouse"), clickhouse)
         case "mariadb":
             mariadb = request.getfixturevalue("own_mariadb")() if own else None
             shared = mariadb or request.getfixturevalue("mariadb")
@@ -53,6 +64,6 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return make(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=("postgres", "redis", "opensearch", "parquet_s3"))
+@pytest.fixture(params=("postgres", "redis", "opensearch", "clickhouse", "parquet_s3"))
 def target_with_server(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return make(request.param, request, tmp_path, own=True)

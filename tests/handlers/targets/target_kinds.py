@@ -13,13 +13,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import redis
 import sqlalchemy as sa
+from servers.clickhouse_server import ClickHouseServer
 from servers.s3_server import S3Server
 from servers.search_node import SearchNode
 
 from handlers.sql.naming import Naming
 from handlers.sql.target.engine import make_engine
 
-__all__ = ["Rows", "Target", "files_target", "redis_target", "s3_target", "search_target", "sql_target"]
+__all__ = [
+    "Rows",
+    "Target",
+    "clickhouse_target",
+    "files_target",
+    "redis_target",
+    "s3_target",
+    "search_target",
+    "sql_target",
+]
 
 Rows = dict[str, dict[str, str]]
 """The text of a row's key -> its columns that are not null, as text."""
@@ -100,6 +110,21 @@ def search_target(node: SearchNode, server: Any = None) -> Target:
     down = None if server is None else lambda: _stopped(server)
     entry = {"type": "opensearch", "url": node.url, "index": f"{prefix}-{{database}}.{{table}}"}
     return Target(entry, rows, down, checks_values=False, follows_ddl=False)
+
+
+def clickhouse_target(shared: ClickHouseServer, server: Any = None) -> Target:
+    """`server`: the server, where a test may end it."""
+    prefix = shared.new_name()
+
+    def rows(table: str) -> Rows:
+        database, name = table.split(".")
+        found = shared.rows(f"{prefix}_{database}.{name}")
+        assert len(found) == len({row["id"] for row in found})
+        return _texts({row["id"]: row for row in found})
+
+    down = None if server is None else lambda: _stopped(server)
+    entry = {"type": "clickhouse", **shared.options, "database": f"{prefix}_{{database}}"}
+    return Target(entry, rows, down, follows_ddl=False)
 
 
 def files_target(folder: Path) -> Target:

@@ -1,20 +1,21 @@
-"""The version that a document has: the place of its last change in the source's order, as one number.
+"""The version that a target keeps of a row: the place of its last change in the source, as one number.
 
 Elasticsearch and OpenSearch take a write with an external version only if it is higher than the document's
-(63 bits, https://www.elastic.co/docs/reference/elasticsearch/rest-apis/optimistic-concurrency-control). Ours
-is made of an epoch (7 bits), the offset (40 bits) and the row's place in its record (16 bits), so what comes
-late never wins. Offsets count within one topic: each topic that an index is fed from has an epoch, and one
-that was made anew has a later one.
+(63 bits, https://www.elastic.co/docs/reference/elasticsearch/rest-apis/optimistic-concurrency-control);
+ClickHouse's ReplacingMergeTree keeps the row with the highest one. Ours is made of an epoch (7 bits), the
+offset (40 bits) and the row's place in its record (16 bits), so what comes late never wins. Offsets count
+within one topic: each topic that a table is fed from has an epoch, one that was made anew a later one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from handlers.progress.topic_ids import FormerTopic
+from handlers.api import Batch, Change
+from handlers.progress.topic_ids import FormerTopic, MadeAnew
 
-__all__ = ["BeyondVersions", "Topic", "epoch_of_replay", "followed", "version_of"]
+__all__ = ["BeyondVersions", "Topic", "Versions", "epoch_of_replay", "followed", "version_of", "versions_of"]
 
 _EPOCHS, _OFFSETS, _ROWS = 1 << 7, 1 << 40, (1 << 16) - 1
 
@@ -24,11 +25,45 @@ class BeyondVersions(ValueError):
 
 
 class Topic(NamedTuple):
-    """One of the topics that an index is fed from; its epoch is its place among them."""
+    """One of the topics that a table of the target is fed from; its epoch is its place among them."""
 
     name: str
     id: str | None
     """Kafka's; None: nobody could tell it yet."""
+
+
+class Versions(NamedTuple):
+    """What gives the changes of a batch their versions."""
+
+    of: Callable[[Change], int]
+    """Raises BeyondVersions."""
+    topics: Sequence[Topic]
+    """What the target has to remember before any of them is written."""
+    made_anew: Sequence[MadeAnew]
+
+
+def versions_of(
+    batch: Batch, topics: Sequence[Topic], *, base: int, again: Mapping[str, Collection[str]]
+) -> Versions:
+    """`topics`: those that the table was fed from so far; `base`: the option `epoch`. Raises FormerTopic."""
+    if batch.replay_of is not None:
+        topic, _, offset = batch.replay_of
+        epoch = epoch_of_replay(topics, topic)
+        return Versions(lambda change: version_of(epoch, offset, change.index), topics, ())
+    epochs: dict[str, int] = {}
+    made_anew: list[MadeAnew] = []
+    for change in batch.changes:
+        topic = change.topic
+        if topic in epochs:
+            continue
+        former = [each.id for each in topics if each.name == topic and each.id is not None]
+        found = batch.topic_ids.get(topic)
+        topics, epochs[topic] = followed(topics, topic, found, again)
+        if found is not None and former and former[-1] != found:
+            made_anew.append(MadeAnew(topic, change.partition, former[-1], found))
+    return Versions(
+        lambda change: version_of(base + epochs[change.topic], change.offset, change.index), topics, made_anew
+    )
 
 
 def version_of(epoch: int, offset: int, row: int) -> int:
@@ -40,8 +75,8 @@ def version_of(epoch: int, offset: int, row: int) -> int:
     if epoch >= _EPOCHS:
         raise BeyondVersions(
             f"{_EPOCHS} topics (made anew, or others) and steps of the option epoch are all that versions "
-            f"can tell apart, this is number {epoch + 1}: give the table a new index (option index), with a "
-            f"new snapshot of it"
+            f"can tell apart, this is number {epoch + 1}: lead the table to a new "
+            f"place in the target (an index or a table of its own), with a new snapshot of it"
         )
     if offset >= _OFFSETS:
         raise BeyondVersions(f"versions hold offsets below 2^40, found: {offset}")
@@ -53,7 +88,7 @@ def version_of(epoch: int, offset: int, row: int) -> int:
 def followed(
     topics: Sequence[Topic], name: str, found: str | None, again: Mapping[str, Collection[str]]
 ) -> tuple[Sequence[Topic], int]:
-    """The topics of an index once changes of this one are written, and its epoch. `found`: its id, where
+    """The topics of a table once changes of this one are written, and its epoch. `found`: its id, where
     known; `again`: an id that is the live topic's once more -> those that it follows.
 
     Raises FormerTopic for one that another of its name has followed.

@@ -1,0 +1,234 @@
+"""Values in RowBinary, each checked before it is sent: the server cuts and wraps without an error.
+
+https://clickhouse.com/docs/interfaces/formats/RowBinary
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from handlers.change_json import json_value
+from handlers.decimals import bounded, digits
+
+__all__ = ["Codec", "Unfit", "codec_of", "inner_type"]
+
+_FIRST_YEAR, _LAST_YEAR = 1900, 2299
+"""Of Date32 and DateTime64 in all versions since 21.9; what is before or after is stored as another day."""
+_EPOCH, _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
+_INTEGER = re.compile(r"(U?)Int(8|16|32|64|128|256)")
+_CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
+
+
+class Unfit(ValueError):
+    """The column's type cannot hold the value as it is."""
+
+
+class Codec(NamedTuple):
+    """A column's type."""
+
+    encode: Callable[[Any], bytes]
+    """Raises Unfit, TypeError, BeyondBounds, UnicodeEncodeError."""
+    end: Callable[[bytes, int], int]
+    """Where the value that begins there ends."""
+
+
+def inner_type(type_text: str) -> str:
+    """Without Nullable and LowCardinality.
+
+    >>> inner_type("LowCardinality(Nullable(String))")
+    'String'
+    """
+    found = _CALL.fullmatch(type_text)
+    return inner_type(found[2]) if found and found[1] in ("Nullable", "LowCardinality") else type_text
+
+
+@lru_cache(maxsize=10_000)
+def codec_of(type_text: str) -> Codec | None:
+    """None: a type that nothing is written to here."""
+    inner = _plain(inner_type(type_text))
+    if inner is None or "Nullable(" not in type_text:
+        return inner
+
+    def encode(value: Any) -> bytes:
+        return b"\x01" if value is None else b"\x00" + inner.encode(value)
+
+    def end(data: bytes, at: int) -> int:
+        return at + 1 if data[at] else inner.end(data, at + 1)
+
+    return Codec(encode, end)
+
+
+def _plain(type_text: str) -> Codec | None:
+    integer = _INTEGER.fullmatch(type_text)
+    if integer:
+        bits, signed = int(integer[2]), not integer[1]
+        return _fixed(partial(_integer, size=bits // 8, signed=signed), bits // 8)
+    call = _CALL.fullmatch(type_text)
+    name, arguments = (call[1], call[2].split(",")) if call else (type_text, [])
+    if name == "Decimal":
+        precision, scale = map(int, arguments)
+        size = next(size for size, most in ((4, 9), (8, 18), (16, 38), (32, 76)) if precision <= most)
+        return _fixed(partial(_decimal, precision=precision, scale=scale, size=size), size)
+    if name == "DateTime64":
+        return _fixed(partial(_moment, precision=int(arguments[0])), 8)
+    if name == "DateTime":
+        return _fixed(_second, 4)
+    found = _BY_NAME.get(type_text)
+    return Codec(_string, _string_end) if type_text == "String" else found and _fixed(*found)
+
+
+def _fixed(encode: Callable[[Any], bytes], size: int) -> Codec:
+    def checked(value: Any) -> bytes:
+        if value is None:
+            raise Unfit("NULL, and the column is not Nullable")
+        encoded: bytes = encode(value)
+        return encoded
+
+    return Codec(checked, lambda _, at: at + size)
+
+
+def _integer(value: Any, *, size: int, signed: bool) -> bytes:
+    if not isinstance(value, int):
+        raise Unfit(f"no whole number: {value!r:.60}")
+    try:
+        return int(value).to_bytes(size, "little", signed=signed)
+    except OverflowError:
+        raise Unfit(f"{value} is beyond its range") from None
+
+
+def _decimal(value: Any, *, precision: int, scale: int, size: int) -> bytes:
+    if isinstance(value, bool) or not isinstance(value, Decimal | int):
+        raise Unfit(f"no decimal number: {value!r:.60}")
+    number = bounded(Decimal(value))
+    if not number.is_finite():
+        raise Unfit(f"{number} is no number")
+    sign, digits_, exponent = number.as_tuple()
+    assert isinstance(exponent, int)  # it is finite
+    whole: int = int("".join(map(str, digits_)) or "0")
+    rest = 0
+    if exponent + scale >= 0:
+        whole *= 10 ** (exponent + scale)
+    else:
+        whole, rest = divmod(whole, 10 ** -(exponent + scale))
+    if rest or whole >= 10**precision:
+        raise Unfit(f"{value:f} has more digits than it holds")
+    units: int = -whole if sign else whole
+    return units.to_bytes(size, "little", signed=True)
+
+
+def _in_years(value: date) -> None:
+    if not _FIRST_YEAR <= value.year <= _LAST_YEAR:
+        raise Unfit(f"{value.isoformat()} is not in the years {_FIRST_YEAR} to {_LAST_YEAR}, which it holds")
+
+
+def _micros(value: Any) -> int:
+    """Since 1970; without a time zone it is UTC."""
+    if not isinstance(value, datetime):
+        raise Unfit(f"no date with a time: {value!r:.60}")
+    moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    _in_years(moment)
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _moment(value: Any, *, precision: int) -> bytes:
+    ticks, rest = _micros(value) * 10 ** max(0, precision - 6), 0
+    if precision < 6:
+        ticks, rest = divmod(ticks, 10 ** (6 - precision))
+    if rest:
+        raise Unfit(f"{value.isoformat()} has more digits behind the second than it holds")
+    return _integer(ticks, size=8, signed=True)
+
+
+def _second(value: Any) -> bytes:
+    seconds, rest = divmod(_micros(value), 1_000_000)
+    if rest:
+        raise Unfit(f"{value.isoformat()} has more digits behind the second than it holds")
+    return _integer(seconds, size=4, signed=False)
+
+
+def _day(value: Any, *, size: int) -> bytes:
+    if isinstance(value, datetime) or not isinstance(value, date):
+        raise Unfit(f"no date: {value!r:.60}")
+    _in_years(value)
+    return _integer((value - _EPOCH_DAY).days, size=size, signed=size == 4)
+
+
+def _float(value: Any) -> bytes:
+    if isinstance(value, bool) or not isinstance(value, float | int):
+        raise Unfit(f"no floating-point number: {value!r:.60}")
+    if isinstance(value, int) and int(_as_float(value)) != value:
+        raise Unfit(f"{value} has more digits than it holds")
+    return struct.pack("<d", value)
+
+
+def _as_float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise Unfit(f"{value} is beyond its range") from None
+
+
+def _boolean(value: Any) -> bytes:
+    if value not in (0, 1) or not isinstance(value, int):
+        raise Unfit(f"neither true nor false: {value!r:.60}")
+    return b"\x01" if value else b"\x00"
+
+
+def _uuid(value: Any) -> bytes:
+    try:
+        number = (value if isinstance(value, UUID) else UUID(value)).int
+    except (ValueError, AttributeError, TypeError):
+        raise Unfit(f"no UUID: {value!r:.60}") from None
+    return struct.pack("<QQ", number >> 64, number & (1 << 64) - 1)
+
+
+def _string(value: Any) -> bytes:
+    if value is None:
+        raise Unfit("NULL, and the column is not Nullable")
+    data = value if isinstance(value, bytes | bytearray | memoryview) else _text(value).encode("utf-8")
+    head, left = bytearray(), len(data)
+    while left > 127:
+        head.append(left & 127 | 128)
+        left >>= 7
+    head.append(left)
+    return bytes(head) + bytes(data)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Decimal):
+        return digits(value)
+    if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
+        return ",".join(value)  # a set, whose labels hold no comma
+    plain = json_value(value)
+    return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
+
+
+def _string_end(data: bytes, at: int) -> int:
+    size = shift = 0
+    while True:
+        one = data[at]
+        size |= (one & 127) << shift
+        at, shift = at + 1, shift + 7
+        if one < 128:
+            return at + size
+
+
+_BY_NAME: Mapping[str, tuple[Callable[[Any], bytes], int]] = {
+    "Bool": (_boolean, 1),
+    "Float64": (_float, 8),
+    "UUID": (_uuid, 16),
+    "Date": (partial(_day, size=2), 2),
+    "Date32": (partial(_day, size=4), 4),
+}

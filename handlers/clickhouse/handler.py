@@ -1,0 +1,264 @@
+"""The `clickhouse` handler: a row for each change, under a version of the source's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, ClassVar
+
+from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, Row
+from handlers.clickhouse.client import ClickHouseClient
+from handlers.clickhouse.emptying import empty
+from handlers.clickhouse.options import ClickHouseOptions
+from handlers.clickhouse.rights import check_server
+from handlers.clickhouse.tables import OWN_COLUMNS, Table, Tables, TableUnfit
+from handlers.clickhouse.types import column_type
+from handlers.clickhouse.writing import RowRefused, held_rows, key_of, last_versions, lines_of, write
+from handlers.logs import get_logger
+from handlers.mysql.ddl import (
+    AddColumn,
+    ChangeKey,
+    DropColumn,
+    LoseRows,
+    ModifyColumn,
+    RenameColumn,
+    RenameTable,
+    StatementError,
+    TableName,
+    TruncateTable,
+    parse,
+)
+from handlers.mysql.emptying import Emptying, emptied
+from handlers.options.templates import MissingValue, Template, place_of
+from handlers.progress.last_states import State, last_states, partition_of
+from handlers.progress.passing_over import PassingOver
+from handlers.progress.versions import BeyondVersions, Versions, versions_of
+
+__all__ = ["ClickHouseHandler", "RowMoved"]
+
+log = get_logger("handlers.clickhouse")
+
+_KEY = Template("{key}")
+_EPOCH_BITS = 56
+_LEFT: Mapping[type, str] = {
+    AddColumn: "a new column comes with the first row that has it, rows that are there are left as they are",
+    DropColumn: "a dropped column stays, and is NULL in new rows",
+    RenameColumn: "a renamed column gets a new column beside the one with its former name",
+    ModifyColumn: "a column keeps its type",
+    ChangeKey: "a table keeps its sorting key",
+    LoseRows: "rows of partitions stay",
+}
+"""Of statements that are not followed."""
+
+
+class RowMoved(Exception):
+    """Versions cannot tell which of two changes of a row is the later one."""
+
+
+class ClickHouseHandler(Handler):
+    """Writing a batch twice is the same as once: of a row's versions the highest is the row."""
+
+    options_model: ClassVar[type[ClickHouseOptions]] = ClickHouseOptions
+
+    def __init__(self, **options: Any) -> None:
+        self._options = ClickHouseOptions.model_validate(options)
+        self._client: ClickHouseClient | None = None
+        self._tables: Tables | None = None
+        self._passing_over: PassingOver | None = None
+        self._log = log
+        self._handles: Callable[[str], bool] = lambda _: True
+
+    def open(self, context: HandlerContext) -> None:
+        """Connects when it is first needed: a server that is down then keeps no worker from starting.
+
+        Raises OSError for a certificate that cannot be read.
+        """
+        self._client = ClickHouseClient(self._options, context.folder, context.lanes)
+        self._tables = Tables(self._client, self._options)
+        self._passing_over = PassingOver(context, log)
+        self._log = log.bind(handler=context.handler)
+        self._handles = context.handles or self._handles
+
+    def handle(self, batch: Batch) -> None:
+        """Raises Rejected, TargetUnavailable, FormerTopic, TableUnfit, RowMoved, RefusedByServer."""
+        places = range(len(batch.changes))
+        for is_statement, some in groupby(places, lambda at: batch.changes[at].op in ("ddl", "truncate")):
+            if not is_statement:
+                self._write(batch, list(some))
+                continue
+            for at in some:
+                change = batch.changes[at]
+                self._tell_left(change, batch)
+                for operation in emptied(change, TableName(batch.database, batch.name)):
+                    self._follow(operation, change, batch)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = self._tables = None
+
+    def check(self, context: HandlerContext) -> None:
+        """Which server it is. Raises ServerUnfit, TargetUnavailable, RefusedByServer, and OSError for a
+        certificate that cannot be read."""
+        client = ClickHouseClient(self._options, context.folder, 1)
+        try:
+            check_server(client, self._options.url)
+        finally:
+            client.close()
+
+    def _opened(self) -> tuple[ClickHouseClient, Tables]:
+        if self._client is None or self._tables is None:
+            raise RuntimeError("handle was called before open")
+        return self._client, self._tables
+
+    # ---- versions
+
+    def _versions(self, table: Table | None, batch: Batch) -> Versions:
+        topics = [] if table is None else table.topics
+        return versions_of(batch, topics, base=self._options.epoch, again=self._options.topic_again)
+
+    def _remember(self, table: Table, batch: Batch, versions: Versions) -> Table:
+        """What the table is fed from, before any of it is written."""
+        partitions = {partition_of(batch, change) for change in batch.changes}
+        _, tables = self._opened()
+        table = tables.remember(
+            table, batch.table, versions.topics, sorted(partitions.union(table.memory.partitions))
+        )
+        if self._passing_over is not None:
+            self._passing_over.made_anew(batch.table, versions.made_anew)
+        return table
+
+    # ---- rows
+
+    def _write(self, batch: Batch, places: Sequence[int]) -> None:
+        client, tables = self._opened()
+        table = tables.find(batch.database, batch.name)
+        versions = self._versions(table, batch)
+        states = list(last_states(batch, versions.of, _checked_key, places).values())
+        key = batch.changes[places[0]].key_columns or ()
+        lacking = _lacking({} if table is None else table.columns, states, key)
+        if table is None:
+            table = tables.make(batch.database, batch.name, lacking, key)
+        elif lacking:
+            table = tables.add(table, lacking)
+        _check_key(table, batch, key)
+        table = self._remember(table, batch, versions)
+        try:
+            if len(table.memory.partitions) > 1:
+                self._check_moved(table, batch, states)
+            partial = [state for state in states if not state.whole]
+            held = held_rows(client, table, partial) if partial else {}
+            write(client, table, lines_of(table, states, held), self._options.max_bytes)
+        except RowRefused as error:
+            told = place_of(batch.changes[error.at], batch.table)
+            blamed = next((state.blamed for state in states if state.at == error.at), error.at)
+            raise Rejected(f"{told}: {table.database}.{table.name}: {error}", at=blamed) from None
+
+    def _check_moved(self, table: Table, batch: Batch, states: Sequence[State]) -> None:
+        """Whether what is there instead of a late change is of its partition, whose offsets are an order.
+
+        Raises RowMoved.
+        """
+        client, _ = self._opened()
+        found = last_versions(client, table, states)
+        for state in states:
+            version, partition = found.get(key_of(table, state), (0, state.partition))
+            is_of_later_epoch = version - 1 >> _EPOCH_BITS > state.version - 1 >> _EPOCH_BITS
+            if partition == state.partition or version < state.version or is_of_later_epoch:
+                continue
+            held = f"{table.database}.{table.name} is of {partition or 'another writer'}"
+            raise RowMoved(
+                f"{place_of(batch.changes[state.at], batch.table)}: the row with this key in {held}, with a "
+                f"version as high or higher: which of the two is later cannot be told. All changes of a row "
+                f"have to come from one partition. If the topic has others now, let what comes win: option "
+                f"epoch: {self._options.epoch + 1}"
+            )
+
+    # ---- statements
+
+    def _tell_left(self, change: Change, batch: Batch) -> None:
+        """Of a statement that changes columns: what is left to do by hand."""
+        if change.op != "ddl" or "alter" not in (change.sql or "").casefold():
+            return
+        try:
+            operations = parse(change.sql or "", batch.database)
+        except StatementError as error:
+            raise Rejected(f"DDL of {batch.table} not understood: {error}: {change.sql}") from error
+        left = sorted({_LEFT[type(one)] for one in operations if type(one) in _LEFT})
+        if left:
+            self._log.warning("ddl_refused", table=batch.table, because="; ".join(left))
+
+    def _follow(self, operation: Emptying, change: Change, batch: Batch) -> None:
+        client, tables = self._opened()
+        named = str(operation.table)
+        if isinstance(operation, RenameTable):
+            because = "rows of a renamed table stay in its table"
+            self._log.warning("ddl_refused", table=named, because=because)
+            return
+        if named != batch.table and not self._handles(named):
+            because = f"no rule leads {named} to this handler"
+            self._log.warning("ddl_refused", table=batch.table, because=because)
+            return
+        is_truncate = isinstance(operation, TruncateTable)
+        if not (self._options.truncate if is_truncate else self._options.drop_tables):
+            option = "truncate: false" if is_truncate else "drop_tables: false"
+            self._log.warning("ddl_refused", table=named, because=option)
+            return
+        table = tables.find(*operation.table)
+        if table is None:
+            return
+        versions = self._versions(table, batch)
+        try:
+            version = versions.of(change)
+        except BeyondVersions as error:
+            raise Rejected(f"{place_of(change, batch.table)}: {error}") from None
+        tables.remember(table, named, versions.topics, table.memory.partitions)
+        partition, time = partition_of(batch, change), change.source_time_ms
+        removed = empty(client, table, version=version, partition=partition, time=time)
+        self._log.info(
+            "target_rows_removed", table=named, target=f"{table.database}.{table.name}", rows=removed
+        )
+
+
+def _checked_key(row: Row, key_columns: tuple[str, ...] | None) -> str:
+    """Raises MissingValue, TypeError; also for a row that has a column of our own's name."""
+    for name in OWN_COLUMNS:
+        if name in row:
+            raise MissingValue(f"its column {name} is what the target tells of a row's origin: rename it")
+    return _KEY.key("", "", row, key_columns)
+
+
+def _lacking(known: Mapping[str, str], states: Sequence[State], key: Sequence[str]) -> dict[str, str]:
+    """The columns that the rows need beside those that are known, with ClickHouse's types."""
+    found: dict[str, str] = {}
+    for column in key:
+        if column not in known:
+            types = states[0].types or {}
+            kind = column_type(types.get(column), states[0].key.get(column), key=True)
+            found[column] = kind or "String"
+    seen: set[tuple[int, frozenset[str]]] = set()
+    for state in states:
+        if state.row is None:
+            continue
+        if state.types is not None:
+            # Rows of one table have the same columns and types, as a rule: one of them tells it all.
+            shape = id(state.types), frozenset(state.row)
+            if shape in seen:
+                continue
+            seen.add(shape)
+        for column, value in state.row.items():
+            if column not in known and column not in found:
+                kind = column_type((state.types or {}).get(column), value, key=False)
+                if kind is not None:
+                    found[column] = kind
+    return found
+
+
+def _check_key(table: Table, batch: Batch, key: Sequence[str]) -> None:
+    """Raises TableUnfit."""
+    if sorted(table.key) != sorted(key):
+        raise TableUnfit(
+            f"{table.database}.{table.name} is ordered by {', '.join(table.key)}, and the primary key of "
+            f"{batch.table} is {', '.join(key)}: ClickHouse changes no sorting key, so lead the table to "
+            f"another one (options database, table), with a new snapshot of it"
+        )

@@ -1,0 +1,167 @@
+"""What a batch leaves of the rows, inserted; and what is read of those that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from handlers.clickhouse.client import ClickHouseClient, DataRefused, identifier, literal
+from handlers.clickhouse.codecs import Codec, Unfit, codec_of
+from handlers.clickhouse.tables import OWN_COLUMNS, Table
+from handlers.decimals import BeyondBounds
+from handlers.progress.last_states import State
+
+__all__ = ["Held", "Line", "RowRefused", "held_rows", "key_of", "last_versions", "lines_of", "write"]
+
+_READ_AT_ONCE = 1_000
+_VERSION, _DELETED, _PARTITION, _TIME = (_own for _own in OWN_COLUMNS)
+_OWN = {name: codec_of(kind) for name, kind in OWN_COLUMNS.items()}
+
+
+class RowRefused(Exception):
+    """One row is refused for what it is, whenever it is sent."""
+
+    def __init__(self, at: int, reason: str) -> None:
+        super().__init__(reason)
+        self.at = at
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A row as it is sent."""
+
+    at: int
+    """The place of its change in the batch."""
+    columns: tuple[str, ...]
+    data: bytes
+
+
+Held = Mapping[str, bytes]
+"""Column -> its value as it is, in RowBinary."""
+
+
+def key_of(table: Table, state: State) -> bytes:
+    """In RowBinary. Raises RowRefused."""
+    return b"".join(_encoded(table, column, state.key[column], state.at) for column in table.key)
+
+
+def lines_of(table: Table, states: Sequence[State], held: Mapping[bytes, Held]) -> list[Line]:
+    """`held`: by the rows' keys, of rows that lack columns. Raises RowRefused."""
+    lines: list[Line] = []
+    codecs: dict[str, Codec] = {}
+    for state in states:
+        own = (state.version, int(state.row is None), state.partition, state.time)
+        row = {**state.key, **(state.row or {})}
+        # A column that is not there has had no value yet, as `_columns` of the handler has seen.
+        named = [column for column in row if column in table.columns]
+        kept: Held = {} if state.whole else held.get(key_of(table, state), {})
+        more = [column for column in kept if column not in row]
+        parts: list[bytes] = []
+        for column in named:
+            codec = codecs.get(column) or codecs.setdefault(column, table.codec(column))
+            try:
+                parts.append(codec.encode(row[column]))
+            except (Unfit, TypeError, BeyondBounds, UnicodeEncodeError) as error:
+                raise RowRefused(state.at, f"column {column} ({table.columns[column]}): {error}") from None
+        parts += [kept[column] for column in more]
+        for name, value in zip(OWN_COLUMNS, own, strict=True):
+            codec_ = _OWN[name]
+            assert codec_ is not None
+            parts.append(codec_.encode(value))
+        lines.append(Line(state.at, (*named, *more, *OWN_COLUMNS), b"".join(parts)))
+    return lines
+
+
+def write(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_bytes: int) -> None:
+    """Raises RowRefused for the first that is refused for what it is; as ClickHouseClient. What was written
+    then, stays: it is the same when it comes again."""
+    alike: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines:
+        alike.setdefault(line.columns, []).append(line)
+    for columns, those in alike.items():
+        into = f"INSERT INTO {table.sql} ({', '.join(map(identifier, columns))}) FORMAT RowBinary"
+        for chunk in _chunks(those, most_bytes):
+            _insert(client, into, chunk)
+
+
+def held_rows(client: ClickHouseClient, table: Table, states: Sequence[State]) -> dict[bytes, Held]:
+    """Key -> the row as it is now, without our own columns. No other batch of these rows runs meanwhile."""
+    names = [*table.key, *(name for name in table.columns if name not in {*table.key, *OWN_COLUMNS})]
+    codecs = [table.codec(name) for name in names]
+    chosen = ", ".join(map(identifier, names))
+    found: dict[bytes, Held] = {}
+    for keys in _keys(table, states):
+        data = client.query(f"SELECT {chosen} FROM {table.sql} FINAL WHERE {keys} FORMAT RowBinary")
+        for values in _read(data, codecs):
+            row = dict(zip(names, values, strict=True))
+            found[b"".join(values[: len(table.key)])] = row
+    return found
+
+
+def last_versions(
+    client: ClickHouseClient, table: Table, states: Sequence[State]
+) -> dict[bytes, tuple[int, str]]:
+    """Key -> the highest version that is there, of deleted rows too, and the partition it is of."""
+    key = ", ".join(map(identifier, table.key))
+    codecs = [*(table.codec(name) for name in table.key), _OWN[_VERSION], table.codec(_PARTITION)]
+    found: dict[bytes, tuple[int, str]] = {}
+    for keys in _keys(table, states):
+        data = client.query(
+            f"SELECT {key}, max({_VERSION}), argMax(toString({_PARTITION}), {_VERSION}) FROM {table.sql} "
+            f"WHERE {keys} GROUP BY {key} FORMAT RowBinary"
+        )
+        for values in _read(data, [codec for codec in codecs if codec is not None]):
+            partition = values[-1]
+            start = next(at for at in range(len(partition)) if partition[at] < 128) + 1
+            version = int.from_bytes(values[-2], "little")
+            found[b"".join(values[:-2])] = version, partition[start:].decode()
+    return found
+
+
+def _encoded(table: Table, column: str, value: object, at: int) -> bytes:
+    try:
+        return table.codec(column).encode(value)
+    except (Unfit, TypeError, BeyondBounds, UnicodeEncodeError) as error:
+        raise RowRefused(at, f"column {column} ({table.columns[column]}): {error}") from None
+
+
+def _keys(table: Table, states: Sequence[State]) -> Iterator[str]:
+    """Conditions that find the rows of these keys."""
+    chosen = ", ".join(map(identifier, table.key))
+    shape = ", ".join(f"{identifier(name)} {table.columns[name]}" for name in table.key)
+    for start in range(0, len(states), _READ_AT_ONCE):
+        data = b"".join(key_of(table, state) for state in states[start : start + _READ_AT_ONCE])
+        rows = f"format(RowBinary, {literal(shape)}, unhex('{data.hex()}'))"
+        yield f"({chosen}) IN (SELECT {chosen} FROM {rows})"
+
+
+def _read(data: bytes, codecs: Sequence[Codec]) -> Iterator[list[bytes]]:
+    at = 0
+    while at < len(data):
+        values: list[bytes] = []
+        for codec in codecs:
+            end = codec.end(data, at)
+            values.append(data[at:end])
+            at = end
+        yield values
+
+
+def _chunks(lines: Sequence[Line], most_bytes: int) -> Iterator[Sequence[Line]]:
+    start, size = 0, 0
+    for at, line in enumerate(lines):
+        if at > start and size + len(line.data) > most_bytes:
+            yield lines[start:at]
+            start, size = at, 0
+        size += len(line.data)
+    yield lines[start:]
+
+
+def _insert(client: ClickHouseClient, into: str, lines: Sequence[Line]) -> None:
+    try:
+        client.insert(into, b"".join(line.data for line in lines))
+    except DataRefused as error:
+        if len(lines) == 1:
+            raise RowRefused(lines[0].at, str(error)) from None
+        middle = len(lines) // 2
+        _insert(client, into, lines[:middle])
+        _insert(client, into, lines[middle:])

@@ -1,0 +1,85 @@
+"""What a batch leaves of each row, for targets that keep rows with a version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from handlers.api import Batch, Change, Rejected, Row
+from handlers.options.templates import MissingValue, place_of
+from handlers.progress.versions import BeyondVersions
+from handlers.rows import is_whole, row_after
+
+__all__ = ["KeyOf", "State", "last_states", "partition_of"]
+
+KeyOf = Callable[[Row, tuple[str, ...] | None], str]
+"""The text of a row's key. Raises MissingValue, TypeError."""
+
+
+class State(msgspec.Struct):
+    """What a batch leaves of one row."""
+
+    row: Row | None
+    """None: there is none."""
+    key: Row
+    """The key's columns, with their values."""
+    types: Mapping[str, str] | None
+    whole: bool
+    """Whether `row` is all there is; else what the target holds beside it stays."""
+    at: int
+    """The place of the row's last change in `batch.changes`."""
+    version: int
+    partition: str
+    time: int
+    """Of the source, in milliseconds."""
+    of_several: bool = False
+    """Whether `row` has values of earlier changes, too: which of them is to blame cannot be told then."""
+
+    @property
+    def blamed(self) -> int | None:
+        """`Rejected.at` where the row is refused."""
+        return None if self.of_several else self.at
+
+
+def partition_of(batch: Batch, change: Change) -> str:
+    """Where the change's record stood at first."""
+    topic, number, _ = batch.replay_of or (change.topic, change.partition, 0)
+    return f"{topic}[{number}]"
+
+
+def last_states(
+    batch: Batch, version: Callable[[Change], int], key_of: KeyOf, places: Sequence[int] | None = None
+) -> dict[str, State]:
+    """The text of a row's key -> what the batch leaves of it. DDL and truncates are not looked at.
+
+    `places`: of the changes in the batch that are looked at; None: all. Raises Rejected, with the place of
+    the first change that has no key, or no version.
+    """
+    states: dict[str, State] = {}
+    for at in range(len(batch.changes)) if places is None else places:
+        change = batch.changes[at]
+        if change.op in ("ddl", "truncate"):
+            continue
+        try:
+            row = None if change.after is None else row_after(change)
+            named = (change.before or {}) if row is None else row
+            key = key_of(named, change.key_columns)
+            state = State(
+                row=row,
+                key={name: named[name] for name in change.key_columns or () if name in named},
+                types=change.types,
+                whole=row is None or is_whole(change, row),
+                at=at,
+                version=version(change),
+                partition=partition_of(batch, change),
+                time=change.source_time_ms,
+            )
+        except (MissingValue, TypeError, BeyondVersions) as error:
+            raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None
+        known = states.get(key)
+        if known is not None and not state.whole and row is not None:
+            state.row, state.whole = {**(known.row or {}), **row}, known.whole
+            state.of_several = known.row is not None
+        states[key] = state
+    return states

@@ -1,0 +1,101 @@
+"""What a server answers, and what is done about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from servers.clickhouse_server import ClickHouseServer
+from servers.hook_server import Answer, HookServer
+from servers.server_process import PASSWORD
+
+from handlers import Batch, HandlerContext, TargetUnavailable
+from handlers.clickhouse import ClickHouseHandler
+from handlers.clickhouse.client import RefusedByServer
+from handlers.clickhouse.rights import ServerUnfit
+from handlers.options.faults import check_options
+from handlers.testing import make_batch, opened
+
+CONTEXT = HandlerContext(worker="w", handler="h", folder=Path())
+
+
+def batch(table: str = "t.t") -> Batch:
+    return make_batch(table, [{"id": 1}], key="id", types={"id": "int"}, topic="cdc")
+
+
+def answered(status: int, code: int | None) -> BaseException:
+    """What the handler raises for an answer that repeats the password."""
+    with HookServer() as server:
+        headers = {} if code is None else {"X-ClickHouse-Exception-Code": str(code)}
+        server.answer = lambda _: Answer(status, headers, f"Code: {code}. {PASSWORD} (WHY)".encode())
+        options = {"url": server.url, "username": "u", "password": PASSWORD}
+        with opened(ClickHouseHandler(**options)) as it, pytest.raises(Exception, match="WHY") as found:
+            it.handle(batch())
+        assert all(PASSWORD not in request.path for request in [*server.received, *server.refused])
+    assert PASSWORD not in str(found.value)
+    return found.value
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        *((500, code) for code in (159, 202, 209, 210, 241, 242, 243, 252, 285, 319, 999)),
+        *((403, code) for code in (497, 516)),
+        *((status, None) for status in (302, 401, 429, 502, 503)),
+    ],
+)
+def test_what_passes_is_waited_for(status: int, code: int | None) -> None:
+    assert isinstance(answered(status, code), TargetUnavailable)
+
+
+@pytest.mark.parametrize(("status", "code"), [(404, 60), (400, 62), (500, 164), (404, None)])
+def test_what_does_not_pass_is_a_fault(status: int, code: int | None) -> None:
+    assert isinstance(answered(status, code), RefusedByServer)
+
+
+def test_a_wrong_password_is_waited_for(clickhouse: ClickHouseServer) -> None:
+    wrong = ClickHouseHandler(**{**clickhouse.options, "password": "wrong-one"})
+    with opened(wrong) as it, pytest.raises(TargetUnavailable, match="516") as found:
+        it.handle(batch())
+    assert "wrong-one" not in str(found.value)
+
+
+def test_an_insert_is_there_when_it_is_told_so_and_is_never_taken_for_another() -> None:
+    with HookServer() as server:
+        server.answer = lambda _: Answer(200, {}, b"")
+        with opened(ClickHouseHandler(url=server.url)) as it, pytest.raises(Exception, match="gone"):
+            it.handle(batch())
+        asked = [parse_qs(urlsplit(request.path).query) for request in [*server.received, *server.refused]]
+    wanted = {"async_insert": ["0"], "insert_deduplicate": ["0"], "wait_end_of_query": ["1"]}
+    assert asked
+    assert all(wanted.items() <= one.items() for one in asked)
+
+
+def test_a_check_asks_for_the_version(clickhouse: ClickHouseServer) -> None:
+    ClickHouseHandler(**clickhouse.options).check(CONTEXT)
+
+
+@pytest.mark.parametrize(("told", "why"), [("23.3.1.1", "23.8 or later"), ("hello", "no ClickHouse")])
+def test_a_server_that_is_none_or_too_old_is_told_so(told: str, why: str) -> None:
+    with HookServer() as server:
+        server.answer = lambda _: Answer(200, {}, told.encode())
+        with pytest.raises(ServerUnfit, match=why):
+            ClickHouseHandler(url=server.url).check(CONTEXT)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"url": "http://u:p@h:1"},
+        {"url": "tcp://h:9000"},
+        {"username": "u"},
+        {"password": "p\nq", "username": "u"},
+        {"table": "rows"},
+        {"database": "{id}"},
+        {"passwort": "x"},
+    ],
+)
+def test_options_that_cannot_be_meant_are_faults(wrong: dict[str, Any]) -> None:
+    assert len(check_options(ClickHouseHandler, {"url": "http://h:8123", **wrong})) == 1
