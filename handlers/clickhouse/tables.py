@@ -41,6 +41,8 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     topics: Sequence[tuple[str, str | None]] = ()
     partitions: Sequence[str] = ()
     """All that rows have come from."""
+    epoch: int = 0
+    """The highest option `epoch` that it was written under."""
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -117,6 +119,12 @@ class Tables:
                 f"{place} holds the rows of {memory.table}, those of {database}.{table} need another table: "
                 f"see the options database and table"
             )
+        if memory.epoch > self._options.epoch:
+            raise TableUnfit(
+                f"{place} was written under the option epoch: {memory.epoch}, it is {self._options.epoch} "
+                f"here: what comes now would lose against all of that. Leave it as high as it ever was, in "
+                f"all workers"
+            )
         return found
 
     def make(self, database: str, table: str, columns: Mapping[str, str], key: Sequence[str]) -> Table:
@@ -156,7 +164,8 @@ class Tables:
         self, table: Table, source: str, topics: Sequence[Topic], partitions: Sequence[str]
     ) -> Table:
         """Which table, topics and partitions it is fed from."""
-        memory = Memory(source, [(each.name, each.id) for each in topics], sorted(partitions))
+        epoch = max(table.memory.epoch, self._options.epoch)
+        memory = Memory(source, [(each.name, each.id) for each in topics], sorted(partitions), epoch)
         if memory == table.memory:
             return table
         comment = literal(_comment(table.comment, memory))

@@ -117,6 +117,18 @@ def test_a_row_that_changed_its_partition_is_a_fault_until_an_epoch_is_begun(
     assert names(clickhouse, database) == {1: "b", 2: "a", 3: "b"}
 
 
+def test_a_lower_epoch_than_the_table_was_written_under_is_refused(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    with handler(clickhouse, epoch=1) as it:
+        it.handle(batch(database, {"id": 1, "name": "a"}))
+    with handler(clickhouse) as it, pytest.raises(TableUnfit, match="option epoch: 1, it is 0 here"):
+        it.handle(batch(database, {"id": 1, "name": "b"}, offset=1))
+    with handler(clickhouse, epoch=1) as it:
+        it.handle(batch(database, {"id": 1, "name": "b"}, offset=1))
+    assert names(clickhouse, database) == {1: "b"}
+
+
 def test_an_update_that_lacks_columns_leaves_them(clickhouse: ClickHouseServer, database: str) -> None:
     types = {**TYPES, "total": "decimal(6,2)", "at": "datetime", "data": "blob", "ratio": "double"}
     whole = {"id": 1, "name": "it's", "total": None, "data": b"\x00\xff`'\\", "ratio": 1e300}
