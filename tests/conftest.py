@@ -23,6 +23,7 @@ from servers.redis_node import RedisNode
 from servers.search_node import SearchNode
 from servers.server_process import ProgramMissing, ServerProcess
 from servers.spark_cluster import ConnectNode, SparkCluster
+from sharing_spark import OneSpark, shares_spark, starts_anew
 from spark_sessions import SparkKeeper
 
 from handlers.spark.runtime.jars import JarsError
@@ -80,19 +81,25 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Modules that keep the processors busy, long ones and those with a Spark, are spread among those that
-    mostly wait; none of them is left to run alone at the end."""
+    """Modules with the shared Spark are one process's work, begun first; long ones are spread among those
+    that mostly wait. None of them is left to run alone at the end."""
     modules = [list(tests) for _, tests in itertools.groupby(items, lambda item: item.path)]
-    long = [tests for tests in modules if any(test.get_closest_marker("long") for test in tests)]
-    short = [tests for tests in modules if tests not in long]
-    busy = [tests for tests in short if tests[0].path.parent.name.startswith("spark_")]
-    waiting = [tests for tests in short if tests not in busy]
+    shared = [tests for tests in modules if shares_spark(tests[0].path)]
+    shared.sort(key=lambda tests: starts_anew(tests[0].path))
+    others = [tests for tests in modules if not shares_spark(tests[0].path)]
+    long = [tests for tests in others if any(test.get_closest_marker("long") for test in tests)]
+    short = [tests for tests in others if tests not in long]
     placed = [
         (until * number / len(group), tests)
-        for group, until in ((long, 0.67), (busy, 0.9), (waiting, 1.0))
+        for group, until in ((shared, 0), (long, 0.67), (short, 1.0))
         for number, tests in enumerate(group)
     ]
     items[:] = itertools.chain(*(tests for _, tests in sorted(placed, key=lambda each: each[0])))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSpark:
+    return OneSpark(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -53,6 +53,7 @@ def test_a_new_column_holds_what_the_source_gave_to_its_rows(lake: DDLLake) -> N
     assert lake.commits() == ["ADD COLUMNS", "UPDATE", "UPDATE"]  # the second computes
 
 
+@pytest.mark.soak
 def test_a_new_column_stands_where_the_source_has_it(lake: DDLLake) -> None:
     lake.put("t", "id int; b int", "1, 2")
     lake.follow("ALTER TABLE t ADD a int FIRST, ADD `x y` int AFTER ID, ADD z int AFTER `x y`, ADD e int")
@@ -91,6 +92,7 @@ def test_columns_are_renamed_swapped_and_spelled_anew(lake: DDLLake) -> None:
     assert lake.rows("b, a") == [(3, 2)]
 
 
+@pytest.mark.soak
 def test_the_numbers_of_a_new_column_are_those_of_innodb(lake: DDLLake) -> None:
     lake.put("t", "o bigint; l int", "10, 1", "9, 2", "9, 1")
     result = lake.follow(

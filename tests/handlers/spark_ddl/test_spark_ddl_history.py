@@ -39,6 +39,7 @@ def test_a_new_column_has_its_default_in_current_versions_alone(history: DDLLake
     assert versions(history, "n") == [(None,), (1,)]
 
 
+@pytest.mark.soak
 def test_a_dropped_column_stays_until_another_has_its_name(history: DDLLake) -> None:
     history.follow("ALTER TABLE t DROP a")
     assert versions(history, "a") == [(7,), (8,)]
@@ -49,6 +50,7 @@ def test_a_dropped_column_stays_until_another_has_its_name(history: DDLLake) -> 
     assert versions(history, "a, a_old") == [(None, "7"), (None, "x")]
 
 
+@pytest.mark.soak
 def test_a_statement_that_comes_again_changes_nothing(history: DDLLake) -> None:
     added = "ALTER TABLE t DROP PRIMARY KEY, ADD n int AUTO_INCREMENT KEY FIRST, ADD b int NOT NULL DEFAULT 5"
     history.follow(added, key=("id",))

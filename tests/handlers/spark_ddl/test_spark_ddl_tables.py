@@ -50,6 +50,7 @@ def test_what_a_statement_left_that_failed_is_no_table(lake: DDLLake, left: tupl
     assert lake.columns() == {"id": "int"}
 
 
+@pytest.mark.soak
 def test_a_table_whose_first_versions_are_gone_is_one(lake: DDLLake) -> None:
     lake.put("t", "id int", "1")
     lake.session.sql(f"ALTER TABLE {lake.sql_of('t')} SET TBLPROPERTIES ('delta.checkpointInterval' = '2')")

@@ -61,6 +61,7 @@ def test_columns_are_added_and_widened(make_table: MakeTable) -> None:
     ]
 
 
+@pytest.mark.soak
 def test_a_changelogs_old_rows_follow_too(make_table: MakeTable) -> None:
     table = make_table(mode="changelog")
     place = {"topic": "cdc", "partition": 0, "index": 0}

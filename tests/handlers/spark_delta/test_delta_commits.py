@@ -227,8 +227,8 @@ CASES = [
     ("appended", "changelog"),
     pytest.param("of a catalog", "changelog", marks=pytest.mark.soak),
     pytest.param("merged", "history", marks=pytest.mark.soak),
-    ("without a key", "replica"),
-    ("made", "replica"),
+    pytest.param("without a key", "replica", marks=pytest.mark.soak),
+    pytest.param("made", "replica", marks=pytest.mark.soak),
     pytest.param("appended", "replica", marks=pytest.mark.soak),
     ("written anew", "replica"),
 ]

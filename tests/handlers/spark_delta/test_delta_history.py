@@ -75,6 +75,7 @@ def test_a_snapshot_that_tells_nothing_new_opens_no_version(make_table: MakeTabl
     ]
 
 
+@pytest.mark.soak
 def test_times_that_go_back_count_as_those_before(make_table: MakeTable) -> None:
     table = make_table(mode="history")
     table.put(ORDERS, change("insert", 5, id=1, name="a"), change("update", 3, id=1, name="b"))

@@ -42,6 +42,7 @@ def test_two_workers_that_make_the_table(in_memory: Make) -> None:
     assert meet(in_memory, (1, 2), (1, 3)) > 100
 
 
+@pytest.mark.soak
 def test_two_workers_of_which_one_still_knows_what_is_long_merged(in_memory: Make) -> None:
     assert meet(in_memory, (3, 9), (5, 8), before=4) > 100
 

@@ -22,6 +22,7 @@ def deleted(a: Any, b: Any = None, step: Any = None) -> dict[str, Any]:
     return {"op": "delete", "a": a, "b": b, "step": step}
 
 
+@pytest.mark.soak
 def test_a_deleted_row_takes_one_of_its_equals(make_table: MakeTable) -> None:
     table = make_table()
     table.put(PLAIN, inserted(1), inserted(1), inserted(1), inserted(2, "x"), inserted(None), deleted(9))
@@ -51,6 +52,7 @@ def test_floats_that_are_no_numbers_equal_themselves(make_table: MakeTable) -> N
     assert table.rows() == [(3, None, 0.1)]
 
 
+@pytest.mark.soak
 def test_columns_of_the_table_alone_stay(make_table: MakeTable) -> None:
     table = make_table()
     table.put(PLAIN, inserted(1), inserted(1), inserted(2))

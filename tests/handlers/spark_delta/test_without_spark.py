@@ -145,6 +145,7 @@ def test_a_statement_that_comes_between_is_looked_at_anew(
     assert table.merged == 2
 
 
+@pytest.mark.soak
 def test_a_restored_table_is_noticed(make_table: MakeTable) -> None:
     table = make_table(merge=BY_RS)
     for number in range(3):
@@ -299,6 +300,7 @@ def test_a_table_whose_files_were_removed_by_hand_is_for_spark_to_tell(make_tabl
     assert table.merged == 1
 
 
+@pytest.mark.soak
 def test_a_reader_of_delta_rs_sees_the_same(make_table: MakeTable) -> None:
     table = make_table(mode="changelog", merge=BY_RS)
     place = {"topic": "cdc", "partition": 0, "index": 0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from spark_lake import TYPES, MakeLake, change
 
 
@@ -33,6 +34,7 @@ def test_each_row_has_its_versions_with_their_times_and_the_change_that_opened_t
     ]
 
 
+@pytest.mark.soak
 def test_columns_come_and_go_and_a_truncate_ends_all_versions(make_lake: MakeLake) -> None:
     lake = make_lake(mode="history")
     lake.take(

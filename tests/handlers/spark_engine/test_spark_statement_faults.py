@@ -86,6 +86,7 @@ def test_a_column_that_somebody_else_gave_the_table_is_seen_before_the_source_ad
     assert lake.rows() == [(1, "a", None), (3, "c", None)]
 
 
+@pytest.mark.soak
 def test_a_new_type_is_judged_by_the_tables_own(lake: Lake) -> None:
     lake.sql("CREATE TABLE {t} (id INT, name STRING, stock BIGINT) USING delta")
     lake.sql("INSERT INTO {t} VALUES (9, 'z', 99999999999)")
@@ -123,6 +124,7 @@ def test_a_statement_whose_values_may_refuse_it_is_judged_before_its_batch_is_do
 # ---- a statement that cannot be followed
 
 
+@pytest.mark.soak
 def test_a_column_that_the_table_is_partitioned_by_fails_its_own_statement_alone(make_lake: MakeLake) -> None:
     lake = make_lake(partition_by=["name"])
     lake.take(row(0, 1, "a"))
@@ -165,6 +167,7 @@ def test_batches_behind_a_statement_that_cannot_be_followed_wait_and_are_no_fail
     assert lake.view() == lake.rows() == [(1,), (2,), (3,)]
 
 
+@pytest.mark.soak
 def test_a_statement_that_cannot_be_followed_is_set_aside_for_good_by_switching_its_kind_off_once(
     lake: Lake,
 ) -> None:
@@ -185,7 +188,8 @@ def test_a_statement_that_cannot_be_followed_is_set_aside_for_good_by_switching_
 # ---- workers that come late
 
 
-@pytest.mark.parametrize("told_by", [pytest.param("notes of commits", marks=pytest.mark.soak), "the mark"])
+@pytest.mark.parametrize("told_by", ["notes of commits", "the mark"])
+@pytest.mark.soak
 def test_a_worker_that_slept_before_it_dropped_a_column_leaves_the_one_that_was_added_since(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, told_by: str
 ) -> None:
@@ -237,6 +241,7 @@ def test_a_worker_that_slept_behind_a_statement_brings_no_column_back(
     assert lake.rows() == [(2, "b")]
 
 
+@pytest.mark.soak
 def test_a_table_that_lost_a_column_gets_it_again_when_a_merge_has_failed(lake: Lake) -> None:
     lake.take(row(0, 1, "a"))
     lake.sink().merge()

@@ -40,6 +40,7 @@ def test_a_view_shows_what_is_behind_a_statement_when_it_is_followed(lake: Lake)
     assert lake.status()["waiting_rows"] == 1
 
 
+@pytest.mark.soak
 def test_a_view_shows_what_is_behind_a_statement_though_it_is_not_merged(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +74,7 @@ def followed_and_not_shown(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
             lake.sink().merge()
 
 
+@pytest.mark.soak
 def test_a_view_shows_nothing_from_before_a_truncate_when_it_is_followed(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -265,6 +265,7 @@ def test_a_statement_waits_for_a_vacuum_and_says_so(quiet: Lake) -> None:
     assert quiet.rows(path="lake/shop/older") == [(0, "a")]
 
 
+@pytest.mark.soak
 def test_optimize_and_vacuum_wait_for_a_statement(quiet: Lake) -> None:
     for offset in range(2):
         quiet.take(change(offset, {"id": offset, "name": "a"}))

@@ -101,6 +101,7 @@ def test_what_is_on_its_way_is_waited_for(stage: Stage, shop: sa.Connection) -> 
     assert [each.key for each in report.tables[0].check.outcome.differences] == [(1,), (2,)]  # type: ignore[union-attr]  # it was compared
 
 
+@pytest.mark.soak
 def test_the_table_alone_is_compared_when_asked(stage: Stage, shop: sa.Connection) -> None:
     insert(shop, "(1, 'n', 1.5)", "(2, 'n', 1.5)")
     items = stage.table("items")
