@@ -21,7 +21,7 @@ from worker.local.broker import Broker
 pytestmark = pytest.mark.long
 
 SPARK = EXAMPLES / "spark"
-CHANGES = 2_000
+CHANGES = 1_000
 
 
 class Ran(NamedTuple):

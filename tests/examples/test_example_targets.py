@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx
 import pyarrow.parquet as pq
+import pytest
 import redis
 import sqlalchemy as sa
 from delta_reading import read_delta
@@ -198,6 +199,7 @@ def test_log(run_example: RunExample) -> None:
     assert batches == counted("crm")
 
 
+@pytest.mark.soak
 def test_spark(run_example: RunExample) -> None:
     run = run_example("targets/spark", JAVA_TOOL_OPTIONS=LIGHT_JAVA)
     run.stop()

@@ -216,6 +216,7 @@ except ProcessLookupError:
 """
 
 
+@pytest.mark.soak
 def test_a_spark_that_does_not_answer_any_more_is_killed_by_its_close(tmp_path: Path) -> None:
     said = subprocess.run(
         [sys.executable, "-c", FROZEN, str(tmp_path), json.dumps(QUICK)],

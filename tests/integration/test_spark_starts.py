@@ -108,6 +108,7 @@ def test_records_are_durable_and_committed_before_spark_is_up_and_merged_when_it
     assert worker.sigterm(PATIENCE) == 0, worker.tail()
 
 
+@pytest.mark.soak
 def test_a_worker_that_stops_before_spark_is_up_merges_what_it_still_can(held: HeldSpark) -> None:
     worker = held.start()
     held.insert(5)
@@ -158,6 +159,7 @@ def test_a_spark_that_does_not_start_ends_the_worker_and_says_why(held: HeldSpar
     held.wait_merged(5)
 
 
+@pytest.mark.soak
 def test_a_spark_that_never_starts_ends_the_worker_after_its_start_timeout(make_stage: MakeStage) -> None:
     held = HeldSpark(make_stage(), start_timeout="12s")
     worker = held.start()

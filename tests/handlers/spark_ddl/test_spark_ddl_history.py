@@ -63,6 +63,7 @@ def test_a_statement_that_comes_again_changes_nothing(history: DDLLake) -> None:
     assert versions(history, "n, b") == [(None, None), (1, 7)]
 
 
+@pytest.mark.soak
 def test_columns_are_renamed_and_retyped_in_all_versions(history: DDLLake) -> None:
     history.follow("ALTER TABLE t CHANGE a b varchar(9)")
     assert versions(history, "b") == [("7",), ("8",)]

@@ -195,6 +195,7 @@ def test_no_statement_reaches_beyond_what_its_handler_keeps(lake: DDLLake, sql: 
     assert not lake.exists("t")
 
 
+@pytest.mark.soak
 def test_tables_of_a_catalog(make_lake: MakeLake) -> None:
     lake = make_lake(catalog="`ddl_{database}`.`{table}`", partition_by=["id"])
     lake.follow("CREATE TABLE t (id int PRIMARY KEY, a int, `b c` int)")

@@ -53,7 +53,9 @@ def test_what_the_table_holds_is_not_brought_in_again(make_table: MakeTable, mod
     assert table.merged == 2
 
 
-@pytest.mark.parametrize("mode", ["replica", "changelog", pytest.param("history", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "mode", ["replica", *(pytest.param(each, marks=pytest.mark.soak) for each in ("changelog", "history"))]
+)
 def test_of_two_at_once_one_brings_it_in(make_table: MakeTable, shared: SharedSpark, mode: Mode) -> None:
     table = make_table(mode=mode)
     put(table, 1)

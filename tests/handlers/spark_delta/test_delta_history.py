@@ -57,6 +57,7 @@ def test_each_change_opens_a_version_and_ends_the_one_before(make_table: MakeTab
     assert table.commits == 1
 
 
+@pytest.mark.soak
 def test_a_snapshot_that_tells_nothing_new_opens_no_version(make_table: MakeTable) -> None:
     table = make_table(mode="history")
     table.put(ORDERS, change("snapshot", 1, id=1, name="a"), change("snapshot", 1, id=2))

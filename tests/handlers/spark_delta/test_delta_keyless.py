@@ -34,6 +34,7 @@ def test_a_deleted_row_takes_one_of_its_equals(make_table: MakeTable) -> None:
     assert table.commits == 1
 
 
+@pytest.mark.soak
 def test_what_comes_after_a_delete_of_nothing_stays(make_table: MakeTable) -> None:
     table = make_table()
     table.put(PLAIN, deleted(1), inserted(1))

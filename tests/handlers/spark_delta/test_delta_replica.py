@@ -17,7 +17,16 @@ from handlers.spark.options import MergeOptions
 ORDERS = shape(id=pa.int64(), name=pa.string(), price=pa.int32())
 
 
-@pytest.fixture(params=["as a small table", "as a large table", "without Spark"])
+WAYS = ("as a small table", "as a large table", "without Spark")
+
+
+def in_short(*ways: str) -> Any:
+    """What random changes show in each way, this test does in these; in the others by `make soak`."""
+    marked = [pytest.param(way, marks=() if way in ways else pytest.mark.soak) for way in WAYS]
+    return pytest.mark.parametrize("way", marked, indirect=True)
+
+
+@pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Small tables are written anew, others are merged into or appended to; without Spark, anew, too."""
     if request.param == "as a large table":
@@ -37,6 +46,7 @@ def operations(table: Table) -> list[str]:
     return [how.get("mode", name) for name, how in parameters]
 
 
+@in_short("without Spark")
 def test_the_last_change_of_each_key_stands(make_table: MakeTable, way: str) -> None:
     orders = make_table(**merging(way))
     orders.put(
@@ -66,6 +76,7 @@ def test_a_key_is_what_it_is_whatever_spark_takes_for_a_variable(
     assert table.rows() == [(key, 2)]
 
 
+@in_short("as a large table", "without Spark")
 def test_an_insert_of_a_row_that_is_there_replaces_it(make_table: MakeTable, way: str) -> None:
     orders = make_table(**merging(way))
     orders.put(ORDERS, {"id": 1, "name": "a", "op": "insert"})
@@ -124,6 +135,7 @@ KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
+@in_short("as a large table", "without Spark")
 def test_keys_of_every_type(make_table: MakeTable, way: str) -> None:
     keyed = shape(tuple(KEYS), **{name: arrow for name, (arrow, _) in KEYS.items()}, v=pa.int32())
     first = {name: values[0] for name, (_, values) in KEYS.items()}
@@ -153,6 +165,7 @@ def test_names_that_need_care(make_table: MakeTable) -> None:
     assert table.sql("DESCRIBE DETAIL {t}").collect()[0].partitionColumns == ["sp ace"]
 
 
+@in_short("as a small table", "without Spark")
 def test_narrower_values_fit_a_wider_table(make_table: MakeTable, way: str) -> None:
     table = make_table(**merging(way))
     wide = shape(id=pa.int64(), price=pa.decimal128(12, 3), day=pa.timestamp("us"))

@@ -145,6 +145,7 @@ def test_segments_that_a_killed_worker_did_not_remove_go_before_their_table_move
     assert lake.rows("id", path="lake/shop/older") == [(0,)]
 
 
+@pytest.mark.soak
 def test_a_table_is_looked_at_anew_though_remembering_the_statement_failed(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import msgspec
+import pytest
 from captured import CapturedRecord
 from spark_lake import Lake, change
 
@@ -171,6 +172,7 @@ def test_columns_that_came_or_became_wider_without_a_statement_are_followed(lake
     assert lake.rows() == [(1, *kept, None), (2, *new.values(), "m"), (3, *kept, None)]
 
 
+@pytest.mark.soak
 def test_rows_of_a_table_without_a_key_are_there_as_often_as_in_the_source(lake: Lake) -> None:
     def keyless(offset: int, after: str | None, before: str | None = None) -> Change:
         op = "delete" if after is None else "insert" if before is None else "update"

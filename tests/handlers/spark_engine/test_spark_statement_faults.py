@@ -37,6 +37,7 @@ def only_id(offset: int, id: int) -> Change:
 # ---- what does not fit is not durable
 
 
+@pytest.mark.soak
 def test_a_row_without_a_place_in_the_table_is_refused_though_a_statement_leads_to_it(
     make_lake: MakeLake,
 ) -> None:
@@ -72,6 +73,7 @@ def test_rows_behind_statements_that_are_switched_off_by_now_are_refused_when_th
     assert lake.rows() == [(1, "x", 1), (4, None, None)]
 
 
+@pytest.mark.soak
 def test_a_column_that_somebody_else_gave_the_table_is_seen_before_the_source_adds_its_own(
     lake: Lake,
 ) -> None:

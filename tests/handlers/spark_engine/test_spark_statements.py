@@ -249,6 +249,7 @@ def test_workers_merge_one_log_side_by_side(lake: Lake) -> None:
     assert operations(lake, "DELETE", "ADD COLUMNS") == ["DELETE", "ADD COLUMNS"]
 
 
+@pytest.mark.soak
 def test_what_only_spark_can_judge_behind_a_statement_waits_for_it(lake: Lake) -> None:
     lake.take(row(0, 1, "a"))
     lake.take(truncate(1))
@@ -266,6 +267,7 @@ def test_what_only_spark_can_judge_behind_a_statement_waits_for_it(lake: Lake) -
 
 
 @pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.soak
 def test_no_more_than_may_wait_is_put_behind_a_statement(make_lake: MakeLake) -> None:
     lake = make_lake(merge={"max_waiting": "1KiB"})
     lake.take(row(0, 1, "lost"))

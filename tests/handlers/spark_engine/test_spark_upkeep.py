@@ -55,6 +55,7 @@ def vacuums(lake: Lake) -> int:
     return sum(row.operation == "VACUUM START" for row in rows)
 
 
+@pytest.mark.soak
 def test_a_worker_that_is_started_anew_every_day_still_vacuums(quiet: Lake) -> None:
     quiet.take(change(0, {"id": 0, "name": "a"}))
     sink, began = quiet.sink(), time.time()
@@ -80,6 +81,7 @@ def test_what_another_worker_has_done_is_not_done_again(quiet: Lake) -> None:
     assert vacuums(quiet) == 1
 
 
+@pytest.mark.soak
 def test_a_table_in_which_nothing_happens_is_not_looked_at_every_hour(
     quiet: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +236,7 @@ def test_times_are_kept_beside_the_log_and_do_not_disturb_it(quiet: Lake) -> Non
     assert quiet.view() == [(0, "a"), (1, "a")]
 
 
+@pytest.mark.soak
 def test_without_a_place_for_times_they_count_from_the_start(quiet: Lake) -> None:
     quiet.take(change(0, {"id": 0, "name": "a"}))
     sink, began = quiet.sink(), time.time()

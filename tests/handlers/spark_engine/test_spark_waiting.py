@@ -149,6 +149,7 @@ def test_more_than_may_wait_is_merged_before_more_is_taken(make_lake: MakeLake) 
     assert (lake.rows(), lake.status()["waiting_rows"]) == ([(0, "a"), (1, "a")], 1)
 
 
+@pytest.mark.soak
 def test_a_catalogs_table_is_kept_by_name(make_lake: MakeLake) -> None:
     lake = make_lake(table="engine_{database}.{table}")
     lake.take(change(0, {"id": 1, "name": "a"}))

@@ -89,6 +89,7 @@ def test_a_key_of_several_columns_is_looked_up_alike(regions: HandMade) -> None:
     assert regions.shown(SEVERAL) == [(1, "s", 20)]
 
 
+@pytest.mark.soak
 def test_more_changes_than_are_broadcast_give_the_same_rows(orders: HandMade, regions: HandMade) -> None:
     """Where segments are large, both are shuffled by key."""
     few = orders.shown(), regions.shown(SEVERAL)

@@ -112,6 +112,7 @@ def test_the_table_alone_is_compared_when_asked(stage: Stage, shop: sa.Connectio
     assert (code, told["tables"][0]["differences"][0]["key"]) == (1, {"id": "2"})
 
 
+@pytest.mark.soak
 def test_rows_without_a_key_are_compared_as_often_as_they_are_there(
     stage: Stage, shop: sa.Connection
 ) -> None:
