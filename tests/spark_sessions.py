@@ -10,11 +10,16 @@ from handlers.spark.runtime import session
 from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.section import SparkSection
 
-__all__ = ["INTERPRETED", "LIGHT", "LIGHT_JAVA", "QUICK", "QUICK_JAVA", "SparkKeeper"]
+__all__ = ["INTERPRETED", "LIGHT", "LIGHT_JAVA", "QUICK", "QUICK_JAVA", "SHARED", "SparkKeeper"]
 
-# Compiling took half of all CPU time: it is done only for what is called very often, which changes nothing
-# that Spark does. Code that is called for minutes is optimized, too.
+# Compiling took half of all CPU time: it is done only for what is called very often, and without optimizing,
+# which changes nothing that Spark does.
 QUICK_JAVA = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:Tier3InvocationThreshold=2000 "
+    "-XX:Tier3MinInvocationThreshold=1000 -XX:Tier3CompileThreshold=20000 -XX:Tier3BackEdgeThreshold=600000"
+)
+# Where it runs for many minutes, a seventh less is used if sooner more is compiled, and the most of it well.
+_LONG_JAVA = (
     "-XX:+UseSerialGC -Xmn300m -XX:Tier3InvocationThreshold=600 -XX:Tier3MinInvocationThreshold=300 "
     "-XX:Tier3CompileThreshold=6000 -XX:Tier3BackEdgeThreshold=180000 -XX:Tier4InvocationThreshold=20000 "
     "-XX:Tier4MinInvocationThreshold=4000 -XX:Tier4CompileThreshold=40000"
@@ -34,6 +39,9 @@ LIGHT_JAVA = " ".join([QUICK_JAVA, *(f"-D{name}={value}" for name, value in INTE
 LIGHT: dict[str, Any] = {**QUICK, "conf": {**QUICK["conf"], **INTERPRETED}}
 """For many statements over few rows."""
 
+SHARED: dict[str, Any] = {**LIGHT, "conf": {"spark.driver.extraJavaOptions": _LONG_JAVA, **INTERPRETED}}
+"""The same for what `SparkKeeper` keeps running."""
+
 
 class SparkKeeper:
     """Starts Spark for the tests of a process, and stops it."""
@@ -43,7 +51,7 @@ class SparkKeeper:
         self._running: dict[str, Any] | None = None
         self._spark: SharedSpark | None = None
 
-    def get(self, section: dict[str, Any] = LIGHT, **more: Any) -> SharedSpark:
+    def get(self, section: dict[str, Any] = SHARED, **more: Any) -> SharedSpark:
         """Spark as a `spark:` section says: the running one if it was started with the same."""
         wanted = {"warehouse": str(self._folder / "catalog"), **section, **more}
         if self._spark is not None and self._running == wanted:

@@ -84,7 +84,7 @@ def test_replicas_of_both_sources_equal_them(table: str, ran: Ran) -> None:
 
     found = read_delta(ran.folder / "lake" / database / name)
 
-    assert len(found) > 100
+    assert len(found) > 50
     assert compare(name, source.key, source.rows.values(), found) == []
 
 
@@ -113,7 +113,7 @@ def test_the_revenue_is_that_of_all_settled_payments(ran: Ran) -> None:
 
     found = read_delta(ran.folder / "lake" / "revenue")
 
-    assert sum(row["payments"] for row in found) == len(settled) > 50
+    assert sum(row["payments"] for row in found) == len(settled) > 30
     assert sum(row["revenue"] for row in found) == sum(settled)
 
 

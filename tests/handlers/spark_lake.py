@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from delta_reading import column_types, read_delta
-from spark_sessions import LIGHT
+from spark_sessions import SHARED
 
 from handlers import Batch, Change, HandlerContext
 from handlers.spark import SparkHandler
@@ -58,7 +58,7 @@ class Lake:
                 worker="test",
                 handler="spark",
                 folder=self.folder,
-                spark=LIGHT,
+                spark=SHARED,
                 metrics=self.metrics,
                 partitions=lambda: self.partitions,
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_sessions import LIGHT, SparkKeeper
+from spark_sessions import SHARED, SparkKeeper
 
 from handlers import PartialFailure, Rejected
 from handlers.loading.registry import HandlerTypeError, load_function
@@ -79,7 +79,7 @@ def own(_spark: None, folder: Path) -> Any:
 def handle(folder: Path, *changes: dict[str, Any], name: str = "keep", **options: Any) -> None:
     handler = SparkHandler(mode="function", function=f"own_functions:{name}", **options)
     types = options.pop("types", TYPES)
-    with opened(handler, folder, spark=LIGHT):
+    with opened(handler, folder, spark=SHARED):
         handler.handle(make_batch("shop.orders", changes, key="id", types=types, offset=10))
 
 
@@ -166,7 +166,7 @@ def test_temporary_views_of_one_call_are_not_seen_by_another_that_runs(own: Any,
     from concurrent.futures import ThreadPoolExecutor
 
     handler = SparkHandler(mode="function", function="own_functions:view")
-    with opened(handler, folder, spark=LIGHT), ThreadPoolExecutor(4) as threads:
+    with opened(handler, folder, spark=SHARED), ThreadPoolExecutor(4) as threads:
         batches = [make_batch(f"shop.t{n}", [{"id": n}], key="id", types={"id": "int"}) for n in range(12)]
         list(threads.map(handler.handle, batches))
     assert sorted(own.CALLS) == list(range(12))
@@ -175,7 +175,7 @@ def test_temporary_views_of_one_call_are_not_seen_by_another_that_runs(own: Any,
 def test_without_a_batch_it_tells_where_spark_runs(own: Any, folder: Path) -> None:
     handler = SparkHandler(mode="function", function="own_functions:keep")
     assert handler.status() is None
-    with opened(handler, folder, spark=LIGHT):
+    with opened(handler, folder, spark=SHARED):
         told = handler.status()
     assert told is not None
     assert told["spark"]["master"] == "local[2]"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
-import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import overload
 
 import pytest
+from traced_memory import memory_of_trackers
 
 import offsets.run
 from offsets.run import Run
@@ -26,15 +26,13 @@ def but(*kept: int, size: int = SIZE) -> list[int]:
 def test_a_run_of_which_one_record_is_unfinished_takes_less_than_a_kilobyte() -> None:
     runs = 50
     tracker = OffsetTracker(0)
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    for first in range(0, runs * SIZE, SIZE):
-        run = tracker.register(range(first, first + SIZE))
-        run.finish(range(first, first + SIZE - 1))
-        tracker.checkpoint()
-    del run
-    used = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
+    with memory_of_trackers() as memory:
+        for first in range(0, runs * SIZE, SIZE):
+            run = tracker.register(range(first, first + SIZE))
+            run.finish(range(first, first + SIZE - 1))
+            tracker.checkpoint()
+        del run
+        used = memory()
     assert used < runs * 1_000
     found = tracker.checkpoint()
     assert found is not None

@@ -6,10 +6,10 @@ import random
 import re
 import sys
 import threading
-import tracemalloc
 from collections.abc import Iterator
 
 import pytest
+from traced_memory import memory_of_trackers
 
 import offsets.run
 from offsets.metadata import encode
@@ -68,18 +68,16 @@ def test_one_stuck_record_costs_next_to_nothing_for_those_finished_beyond_it() -
     polls, size = 200, 1000
     tracker = OffsetTracker(0)
     shuffled = random.Random(7)
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    for poll in range(polls):
-        offsets = list(range(poll * size, (poll + 1) * size))
-        run = tracker.register(offsets)
-        shuffled.shuffle(offsets)
-        run.finish([o for o in offsets if o])  # record 0 is stuck
-        if poll % 10 == 9:
-            assert tracker.checkpoint() == Checkpoint(0, (OffsetRange(1, (poll + 1) * size),))
-    del offsets, run
-    used = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
+    with memory_of_trackers() as memory:
+        for poll in range(polls):
+            offsets = list(range(poll * size, (poll + 1) * size))
+            run = tracker.register(offsets)
+            shuffled.shuffle(offsets)
+            run.finish([o for o in offsets if o])  # record 0 is stuck
+            if poll % 10 == 9:
+                assert tracker.checkpoint() == Checkpoint(0, (OffsetRange(1, (poll + 1) * size),))
+        del offsets, run
+        used = memory()
     assert used < 20_000, f"{used} bytes for {polls * size} offsets"
 
 

@@ -6,9 +6,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import structlog
+
+from worker.attempts import circuit
 
 from .plan import Plan
 from .run import run, run_all, simulating
@@ -37,6 +42,29 @@ def test_a_seed_gives_the_same_run_whatever_ran_before() -> None:
     alone = {seed: run_all([seed])[0].hash for seed in (21, 22, 23)}
     after_others = {each.seed: each.hash for each in run_all([20, 21, 22, 23, 24])}
     assert alone.items() <= after_others.items()
+
+
+def test_a_seed_gives_the_same_run_whatever_runs_beside_it() -> None:
+    """In threads of the same process, of the worker's own code: as the watch over a Spark of other tests."""
+    alone = run_all([21])[0].hash
+    over = threading.Event()
+    log = structlog.get_logger()
+
+    def run_on() -> None:
+        while not over.is_set():
+            assert abs(circuit.time.monotonic() - time.monotonic()) < 10
+            circuit.threading.Event().wait(1e-4)
+            circuit.time.sleep(1e-4)
+            log.info("beside")
+
+    with ThreadPoolExecutor(1) as beside:
+        running = beside.submit(run_on)
+        try:
+            found = {run_all([21])[0].hash for _ in range(3)}
+        finally:
+            over.set()
+        assert running.exception() is None
+    assert found == {alone}
 
 
 def test_other_seeds_give_other_runs() -> None:

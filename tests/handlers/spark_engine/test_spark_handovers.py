@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from spark_lake import TYPES, Lake, change
-from spark_sessions import LIGHT
+from spark_sessions import SHARED
 
 from handlers import Batch, Change, HandlerContext, TargetUnavailable
 from handlers.spark import SparkHandler
@@ -219,7 +219,7 @@ def test_a_command_that_is_no_worker_searches_for_nothing(lake: Lake, tmp_path: 
     assert "spark-search" in thread_names()
     lake.close()
     handler = SparkHandler(**lake.options)
-    handler.open(HandlerContext(worker="replay", handler="spark", folder=tmp_path, spark=LIGHT))
+    handler.open(HandlerContext(worker="replay", handler="spark", folder=tmp_path, spark=SHARED))
     assert "spark-search" not in thread_names()
     handler.close()
     lake.open()

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from files_contract import FilesContract
 from log_lab import change, place_of, places_of, rows, take
-from spark_sessions import LIGHT, SparkKeeper
+from spark_sessions import SHARED, SparkKeeper
 
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
@@ -61,7 +61,7 @@ ROW = {
 def spark(spark_keeper: SparkKeeper, tmp_path_factory: pytest.TempPathFactory) -> SharedSpark:
     folder = tmp_path_factory.mktemp("spark")
     conf = {
-        **LIGHT["conf"],
+        **SHARED["conf"],
         "spark.hadoop.fs.viewfs.mounttable.test.link./lake": f"file://{folder}/mounted",
         "spark.sql.session.timeZone": "Asia/Shanghai",  # a time without a zone must not notice
     }

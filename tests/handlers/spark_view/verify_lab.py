@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from spark_sessions import LIGHT
+from spark_sessions import SHARED
 from view_lab import HandMade
 
 from handlers.options.matching import table_matcher
@@ -40,7 +40,7 @@ class Stage:
 
     def configure(self, tables: Sequence[Mapping[str, Any]]) -> None:
         kafka = {"bootstrap_servers": "localhost:1", "group_id": "looking", "topics": ["cdc"]}
-        written = {"kafka": kafka, "http": None, "tables": tables, "spark": LIGHT}
+        written = {"kafka": kafka, "http": None, "tables": tables, "spark": SHARED}
         self.config.write_text(json.dumps(written))
 
     def table(self, name: str = "orders", mode: Any = "replica") -> HandMade:

@@ -38,11 +38,11 @@ _PACKAGES = ("worker.", "offsets.", "handlers.")
 
 
 def _monotonic() -> float:
-    return current().now
+    return current().now if _here() else time.monotonic()
 
 
 def _wall() -> float:
-    return 1_763_000_000.0 + current().now
+    return 1_763_000_000.0 + current().now if _here() else time.time()
 
 
 def _any() -> float:
@@ -54,11 +54,35 @@ def _bits(count: int) -> int:
 
 
 def _sleep(seconds: float) -> None:
-    current().park(seconds)
+    if _here():
+        current().park(seconds)
+    else:
+        time.sleep(seconds)
 
 
-_time = types.SimpleNamespace(monotonic=_monotonic, time=_wall, perf_counter=_monotonic, sleep=_sleep)
-_threading = types.SimpleNamespace(
+def _here() -> bool:
+    """Is this the thread that simulates? What runs beside it, such as the watch over a Spark of other tests,
+    has the real things: otherwise it would use up turns and chances of the seed."""
+    return threading.get_ident() == _simulating[-1]
+
+
+_simulating: list[int] = [0]
+
+
+class _Instead:
+    """A module with other things in it, for the thread that simulates."""
+
+    def __init__(self, real: types.ModuleType, **simulated: Any) -> None:
+        self._real = real
+        self._simulated = simulated
+
+    def __getattr__(self, name: str) -> Any:
+        return self._simulated[name] if _here() else getattr(self._real, name)
+
+
+_time = _Instead(time, monotonic=_monotonic, time=_wall, perf_counter=_monotonic, sleep=_sleep)
+_threading = _Instead(
+    threading,
     Lock=threads.Lock,
     RLock=threads.RLock,
     Condition=threads.Condition,
@@ -69,9 +93,9 @@ _threading = types.SimpleNamespace(
     main_thread=threading.main_thread,
     local=threading.local,
 )
-_queue = types.SimpleNamespace(SimpleQueue=threads.SimpleQueue, Empty=queue.Empty)
-_random = types.SimpleNamespace(random=_any)
-_secrets = types.SimpleNamespace(randbits=_bits)
+_queue = _Instead(queue, SimpleQueue=threads.SimpleQueue, Empty=queue.Empty)
+_random = _Instead(random, random=_any)
+_secrets = _Instead(secrets, randbits=_bits)
 _ON_DISK = (file_store, segment, file_lock, journal_files)
 _gc = types.SimpleNamespace(collect=int, freeze=int, set_threshold=lambda *_: None)
 
@@ -124,7 +148,13 @@ def patched(world: Any) -> Iterator[None]:
         setattr(owner, name, value)
         undo.append(lambda: setattr(owner, name, before))
 
+    def logged(logger: Any, name: str, event: Any) -> Any:
+        if _here():
+            return world.logged(logger, name, event)
+        raise structlog.DropEvent
+
     logging = structlog.get_config()
+    _simulating.append(threading.get_ident())
     try:  # what is put in place is taken out again, also when something of it is not there any more
         replaced = {**_REPLACED, id(registry.create): world.create_handler}
         for name, module in list(sys.modules.items()):
@@ -152,7 +182,7 @@ def patched(world: Any) -> Iterator[None]:
             if hasattr(module, "fcntl"):
                 put(module, "fcntl", world.Fcntl)
         structlog.configure(
-            processors=[world.logged],
+            processors=[logged],
             wrapper_class=structlog.make_filtering_bound_logger("info"),
             logger_factory=structlog.ReturnLoggerFactory(),
             cache_logger_on_first_use=False,
@@ -162,6 +192,7 @@ def patched(world: Any) -> Iterator[None]:
         structlog.configure(**logging)
         for each in reversed(undo):
             each()
+        _simulating.pop()
 
 
 def _patch_module(
