@@ -11,7 +11,7 @@ from handlers.api import TargetUnavailable
 from handlers.clickhouse.options import ClickHouseOptions
 from handlers.options.tls import trust
 
-__all__ = ["ClickHouseClient", "DataRefused", "RefusedByServer", "identifier", "literal"]
+__all__ = ["ClickHouseClient", "DataRefused", "RefusedByServer", "ResultTooLarge", "identifier", "literal"]
 
 _TOLD_CHARACTERS = 400
 _CODE = "X-ClickHouse-Exception-Code"
@@ -23,6 +23,10 @@ _SETTINGS = {
     # Versions see to what comes twice. A block that the server passes over, since it had one like it before
     # somebody emptied the table, is lost.
     "insert_deduplicate": "0",
+    # Where FINAL is meant it is said: a user's profile may say it for all, and would hide deleted rows.
+    "final": "0",
+    "input_format_with_names_use_header": "1",
+    "input_format_with_types_use_header": "1",
     "alter_sync": "2",
     "mutations_sync": "2",
 }
@@ -38,6 +42,7 @@ _PASSING = frozenset(
         *(192, 193, 194, 195, 497, 516),  # whoever mends the credentials mends it for all that waits
     )
 )
+_TOO_LARGE = 396
 _OF_DATA = frozenset((6, 27, 33, 38, 41, 43, 53, 69, 70, 72, 117, 131, 321, 349, 469, 636, 691))
 
 
@@ -47,6 +52,10 @@ class RefusedByServer(Exception):
 
 class DataRefused(Exception):
     """The server refused the rows that were inserted for what they are."""
+
+
+class ResultTooLarge(Exception):
+    """A query's result is above the `max_result_bytes` that it names."""
 
 
 def identifier(*names: str) -> str:
@@ -92,13 +101,14 @@ class ClickHouseClient:
     def query(self, sql: str) -> bytes:
         """What it answers.
 
-        Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; RefusedByServer.
+        Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; RefusedByServer;
+        ResultTooLarge.
         """
         size = {"max_query_size": str(len(sql) * 4 + 10_000)} if len(sql) > 50_000 else {}
         return self._send(size, sql.encode("utf-8"))
 
     def insert(self, into: str, rows: bytes) -> None:
-        """Rows in RowBinary, after `into` (INSERT INTO … FORMAT RowBinary). Raises as `query`, and
+        """Rows, in the format that `into` (INSERT INTO … FORMAT …) names. Raises as `query`, and
         DataRefused."""
         self._send({"query": into}, rows)
 
@@ -115,6 +125,8 @@ class ClickHouseClient:
         number = int(code) if code is not None and code.isdecimal() else None
         if number in _OF_DATA:
             raise DataRefused(reason)
+        if number == _TOO_LARGE:
+            raise ResultTooLarge(reason)
         if number in _PASSING or (number is None and _is_passing(answer.status_code)):
             raise TargetUnavailable(reason)
         raise RefusedByServer(reason)

@@ -19,7 +19,7 @@ import msgspec
 from handlers.change_json import json_value
 from handlers.decimals import bounded, digits
 
-__all__ = ["Codec", "Unfit", "codec_of", "inner_type"]
+__all__ = ["Codec", "Unfit", "codec_of", "header_of", "inner_type"]
 
 _FIRST_YEAR, _LAST_YEAR = 1900, 2299
 """Of Date32 and DateTime64 in all versions since 21.9; what is before or after is stored as another day."""
@@ -49,6 +49,12 @@ def inner_type(type_text: str) -> str:
     """
     found = _CALL.fullmatch(type_text)
     return inner_type(found[2]) if found and found[1] in ("Nullable", "LowCardinality") else type_text
+
+
+def header_of(columns: Mapping[str, str]) -> bytes:
+    """Of RowBinaryWithNamesAndTypes: the server refuses what it would read as other types."""
+    texts = map(_string, (*columns, *columns.values()))
+    return _varint(len(columns)) + b"".join(texts)
 
 
 @lru_cache(maxsize=10_000)
@@ -196,12 +202,16 @@ def _string(value: Any) -> bytes:
     if value is None:
         raise Unfit("NULL, and the column is not Nullable")
     data = value if isinstance(value, bytes | bytearray | memoryview) else _text(value).encode("utf-8")
-    head, left = bytearray(), len(data)
-    while left > 127:
-        head.append(left & 127 | 128)
-        left >>= 7
-    head.append(left)
-    return bytes(head) + bytes(data)
+    return _varint(len(data)) + bytes(data)
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
 
 
 def _text(value: Any) -> str:

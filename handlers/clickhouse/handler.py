@@ -13,7 +13,7 @@ from handlers.clickhouse.options import ClickHouseOptions
 from handlers.clickhouse.rights import check_server
 from handlers.clickhouse.tables import OWN_COLUMNS, Table, Tables, TableUnfit
 from handlers.clickhouse.types import column_type
-from handlers.clickhouse.writing import RowRefused, held_rows, key_of, last_versions, lines_of, write
+from handlers.clickhouse.writing import RowRefused, key_of, last_versions, lines_of, with_held_rows, write
 from handlers.logs import get_logger
 from handlers.mysql.ddl import (
     AddColumn,
@@ -30,16 +30,15 @@ from handlers.mysql.ddl import (
 )
 from handlers.mysql.emptying import Emptying, emptied
 from handlers.options.templates import MissingValue, Template, place_of
-from handlers.progress.last_states import State, last_states, partition_of
+from handlers.progress.last_states import State, last_states, partition_of, topic_of
 from handlers.progress.passing_over import PassingOver
-from handlers.progress.versions import BeyondVersions, Versions, versions_of
+from handlers.progress.versions import EPOCH_BITS, BeyondVersions, Versions, versions_of
 
-__all__ = ["ClickHouseHandler", "RowMoved"]
+__all__ = ["ClickHouseHandler", "ColumnsChanged", "RowMoved"]
 
 log = get_logger("handlers.clickhouse")
 
 _KEY = Template("{key}")
-_EPOCH_BITS = 56
 _LEFT: Mapping[type, str] = {
     AddColumn: "a new column comes with the first row that has it, rows that are there are left as they are",
     DropColumn: "a dropped column stays, and is NULL in new rows",
@@ -53,6 +52,10 @@ _LEFT: Mapping[type, str] = {
 
 class RowMoved(Exception):
     """Versions cannot tell which of two changes of a row is the later one."""
+
+
+class ColumnsChanged(Exception):
+    """What was made for other columns than there are now was refused."""
 
 
 class ClickHouseHandler(Handler):
@@ -80,7 +83,8 @@ class ClickHouseHandler(Handler):
         self._handles = context.handles or self._handles
 
     def handle(self, batch: Batch) -> None:
-        """Raises Rejected, TargetUnavailable, FormerTopic, TableUnfit, RowMoved, RefusedByServer."""
+        """Raises Rejected, TargetUnavailable, FormerTopic, TableUnfit, RowMoved, ColumnsChanged,
+        RefusedByServer."""
         places = range(len(batch.changes))
         for is_statement, some in groupby(places, lambda at: batch.changes[at].op in ("ddl", "truncate")):
             if not is_statement:
@@ -140,16 +144,20 @@ class ClickHouseHandler(Handler):
         if table is None:
             table = tables.make(batch.database, batch.name, lacking, key)
         elif lacking:
-            table = tables.add(table, lacking)
+            table = tables.add(table, lacking, batch.database, batch.name)
         _check_key(table, batch, key)
         table = self._remember(table, batch, versions)
         try:
             if len(table.memory.partitions) > 1:
                 self._check_moved(table, batch, states)
-            partial = [state for state in states if not state.whole]
-            held = held_rows(client, table, partial) if partial else {}
-            write(client, table, lines_of(table, states, held), self._options.max_bytes)
+            most = self._options.max_bytes
+            for some, held in with_held_rows(client, table, states, most):
+                write(client, table, lines_of(table, some, held), most)
         except RowRefused as error:
+            now = tables.find(batch.database, batch.name)
+            if now is None or now.columns != table.columns:
+                changed = f"{table.database}.{table.name}: somebody has changed its columns meanwhile"
+                raise ColumnsChanged(f"{changed}; tried again, with them") from None
             told = place_of(batch.changes[error.at], batch.table)
             blamed = next((state.blamed for state in states if state.at == error.at), error.at)
             raise Rejected(f"{told}: {table.database}.{table.name}: {error}", at=blamed) from None
@@ -163,15 +171,17 @@ class ClickHouseHandler(Handler):
         found = last_versions(client, table, states)
         for state in states:
             version, partition = found.get(key_of(table, state), (0, state.partition))
-            is_of_later_epoch = version - 1 >> _EPOCH_BITS > state.version - 1 >> _EPOCH_BITS
-            if partition == state.partition or version < state.version or is_of_later_epoch:
+            epochs_later = (version - 1 >> EPOCH_BITS) - (state.version - 1 >> EPOCH_BITS)
+            # Of one topic a later epoch is a later one of it. What is a letter loses against all.
+            is_followed = batch.replay_of or topic_of(partition) == topic_of(state.partition)
+            if partition == state.partition or version < state.version or (is_followed and epochs_later > 0):
                 continue
             held = f"{table.database}.{table.name} is of {partition or 'another writer'}"
             raise RowMoved(
                 f"{place_of(batch.changes[state.at], batch.table)}: the row with this key in {held}, with a "
                 f"version as high or higher: which of the two is later cannot be told. All changes of a row "
                 f"have to come from one partition. If the topic has others now, let what comes win: option "
-                f"epoch: {self._options.epoch + 1}"
+                f"epoch: {self._options.epoch + 1 + max(0, epochs_later)}"
             )
 
     # ---- statements

@@ -12,7 +12,7 @@ from handlers.clickhouse.codecs import Codec, codec_of
 from handlers.clickhouse.options import ClickHouseOptions
 from handlers.logs import get_logger
 from handlers.options.templates import Template
-from handlers.progress.versions import Topic
+from handlers.progress.versions import EPOCH_BITS, Topic
 
 __all__ = ["OWN_COLUMNS", "Table", "TableUnfit", "Tables"]
 
@@ -114,6 +114,8 @@ class Tables:
             comment=told[1] if told else comment,
             memory=memory,
         )
+        if told is None:
+            self._check_unwritten(found)
         if memory.table not in (None, f"{database}.{table}"):
             raise TableUnfit(
                 f"{place} holds the rows of {memory.table}, those of {database}.{table} need another table: "
@@ -126,6 +128,21 @@ class Tables:
                 f"all workers"
             )
         return found
+
+    def _check_unwritten(self, table: Table) -> None:
+        """That a table without a memory holds nothing that may win over what comes: its topics and their
+        epochs are forgotten.
+
+        Raises TableUnfit.
+        """
+        last = int(self._client.query(f"SELECT max(_version) FROM {table.sql} FORMAT TSV"))
+        if last and last - 1 >> EPOCH_BITS >= self._options.epoch:
+            raise TableUnfit(
+                f"{table.database}.{table.name} holds rows with versions, and its comment does not tell of "
+                f"which topics (was it replaced, or the table copied?): what comes now might lose against "
+                f"them. Give it the comment that it had, with all from binlane: on; or let what comes win: "
+                f"option epoch: {(last - 1 >> EPOCH_BITS) + 1}"
+            )
 
     def make(self, database: str, table: str, columns: Mapping[str, str], key: Sequence[str]) -> Table:
         """Raises TableUnfit."""
@@ -149,8 +166,8 @@ class Tables:
             raise TableUnfit(f"{place} is gone as soon as it is made")
         return found
 
-    def add(self, table: Table, columns: Mapping[str, str]) -> Table:
-        """Raises TableUnfit where `create: false` forbids it."""
+    def add(self, table: Table, columns: Mapping[str, str], database: str, name: str) -> Table:
+        """`database`, `name`: of the source's table. Raises TableUnfit where `create: false` forbids it."""
         if not self._options.create:
             listed = ", ".join(f"{name} {kind}" for name, kind in sorted(columns.items()))
             raise TableUnfit(f"{table.database}.{table.name} lacks {listed}, and create is false: add them")
@@ -158,7 +175,11 @@ class Tables:
             f"ADD COLUMN IF NOT EXISTS {identifier(name)} {kind}" for name, kind in columns.items()
         )
         self._client.query(f"ALTER TABLE {table.sql} {added}")
-        return msgspec.structs.replace(table, columns={**table.columns, **columns})
+        # Another batch may have added one of them meanwhile, by a value of another type.
+        found = self.find(database, name)
+        if found is None:
+            raise TableUnfit(f"{table.database}.{table.name} is gone as soon as columns are added")
+        return found
 
     def remember(
         self, table: Table, source: str, topics: Sequence[Topic], partitions: Sequence[str]

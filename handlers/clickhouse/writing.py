@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from handlers.clickhouse.client import ClickHouseClient, DataRefused, identifier, literal
-from handlers.clickhouse.codecs import Codec, Unfit, codec_of
+from handlers.clickhouse.client import ClickHouseClient, DataRefused, ResultTooLarge, identifier, literal
+from handlers.clickhouse.codecs import Codec, Unfit, codec_of, header_of
 from handlers.clickhouse.tables import OWN_COLUMNS, Table
 from handlers.decimals import BeyondBounds
 from handlers.progress.last_states import State
 
-__all__ = ["Held", "Line", "RowRefused", "held_rows", "key_of", "last_versions", "lines_of", "write"]
+__all__ = ["Held", "Line", "RowRefused", "key_of", "last_versions", "lines_of", "with_held_rows", "write"]
 
 _READ_AT_ONCE = 1_000
+_FORMAT = "RowBinaryWithNamesAndTypes"
 _VERSION, _DELETED, _PARTITION, _TIME = (_own for _own in OWN_COLUMNS)
 _OWN = {name: codec_of(kind) for name, kind in OWN_COLUMNS.items()}
 
@@ -79,19 +80,44 @@ def write(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_by
     for line in lines:
         alike.setdefault(line.columns, []).append(line)
     for columns, those in alike.items():
-        into = f"INSERT INTO {table.sql} ({', '.join(map(identifier, columns))}) FORMAT RowBinary"
+        into = f"INSERT INTO {table.sql} ({', '.join(map(identifier, columns))}) FORMAT {_FORMAT}"
+        header = header_of({name: table.columns[name] for name in columns})
         for chunk in _chunks(those, most_bytes):
-            _insert(client, into, chunk)
+            _insert(client, into, header, chunk)
 
 
-def held_rows(client: ClickHouseClient, table: Table, states: Sequence[State]) -> dict[bytes, Held]:
-    """Key -> the row as it is now, without our own columns. No other batch of these rows runs meanwhile."""
+def with_held_rows(
+    client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int
+) -> Iterator[tuple[Sequence[State], Mapping[bytes, Held]]]:
+    """Some of the states after the other, with key -> the row as it is now, without our own columns, of those
+    that lack columns: at most `most_bytes` of them at once, or one. No other batch of these rows runs
+    meanwhile."""
+    if all(state.whole for state in states):
+        yield states, {}
+        return
+    parts = [states[start : start + _READ_AT_ONCE] for start in range(0, len(states), _READ_AT_ONCE)]
+    while parts:
+        part = parts.pop(0)
+        partial = [state for state in part if not state.whole]
+        try:
+            held = _held_rows(client, table, partial, most_bytes if len(partial) > 1 else None)
+        except ResultTooLarge:
+            parts[:0] = part[: len(part) // 2], part[len(part) // 2 :]
+            continue
+        yield part, held
+
+
+def _held_rows(
+    client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int | None
+) -> dict[bytes, Held]:
+    """Raises ResultTooLarge."""
     names = [*table.key, *(name for name in table.columns if name not in {*table.key, *OWN_COLUMNS})]
     codecs = [table.codec(name) for name in names]
     chosen = ", ".join(map(identifier, names))
+    bound = f"SETTINGS max_result_bytes = {most_bytes or 0}, result_overflow_mode = 'throw'"
     found: dict[bytes, Held] = {}
     for keys in _keys(table, states):
-        data = client.query(f"SELECT {chosen} FROM {table.sql} FINAL WHERE {keys} FORMAT RowBinary")
+        data = client.query(f"SELECT {chosen} FROM {table.sql} FINAL WHERE {keys} {bound} FORMAT RowBinary")
         for values in _read(data, codecs):
             row = dict(zip(names, values, strict=True))
             found[b"".join(values[: len(table.key)])] = row
@@ -156,12 +182,12 @@ def _chunks(lines: Sequence[Line], most_bytes: int) -> Iterator[Sequence[Line]]:
     yield lines[start:]
 
 
-def _insert(client: ClickHouseClient, into: str, lines: Sequence[Line]) -> None:
+def _insert(client: ClickHouseClient, into: str, header: bytes, lines: Sequence[Line]) -> None:
     try:
-        client.insert(into, b"".join(line.data for line in lines))
+        client.insert(into, header + b"".join(line.data for line in lines))
     except DataRefused as error:
         if len(lines) == 1:
             raise RowRefused(lines[0].at, str(error)) from None
         middle = len(lines) // 2
-        _insert(client, into, lines[:middle])
-        _insert(client, into, lines[middle:])
+        _insert(client, into, header, lines[:middle])
+        _insert(client, into, header, lines[middle:])

@@ -21,9 +21,9 @@ from handlers.logs import get_logger
 from handlers.mysql.ddl import RenameTable, TableName, TruncateTable
 from handlers.mysql.emptying import Emptying, emptied
 from handlers.options.templates import place_of
-from handlers.progress.last_states import State, last_states, partition_of
+from handlers.progress.last_states import State, last_states, partition_of, topic_of
 from handlers.progress.passing_over import PassingOver
-from handlers.progress.versions import BeyondVersions, versions_of
+from handlers.progress.versions import EPOCH_BITS, BeyondVersions, versions_of
 
 __all__ = ["ElasticsearchHandler", "RowMoved"]
 
@@ -31,7 +31,6 @@ log = get_logger("handlers.elasticsearch")
 
 _encode = msgspec.json.Encoder().encode
 _READ_AT_FIRST, _READ_AT_ONCE = 100, 1_000
-_EPOCH_BITS = 56
 
 
 class RowMoved(Exception):
@@ -209,15 +208,11 @@ class ElasticsearchHandler(Handler):
             origin = msgspec.json.decode((document.source or {}).get(ORIGIN, b"null"))
             partition = (origin or {}).get("partition")
             ours_of = states[item.id].partition
-            epochs_later = (document.version - 1 >> _EPOCH_BITS) - (item.version - 1 >> _EPOCH_BITS)
+            epochs_later = (document.version - 1 >> EPOCH_BITS) - (item.version - 1 >> EPOCH_BITS)
             # Of one topic a later epoch is a later one of it. What is a letter loses against all.
-            is_followed = partition and (batch.replay_of or _topic_of(partition) == _topic_of(ours_of))
+            is_followed = partition and (batch.replay_of or topic_of(partition) == topic_of(ours_of))
             is_plain = batch.replay_of or epochs_later <= 0
-            if (
-                is_followed
-                and not is_plain
-                and not self._is_followed(batch, _topic_of(ours_of), item.version)
-            ):
+            if is_followed and not is_plain and not self._is_followed(batch, topic_of(ours_of), item.version):
                 whose = "is of a later epoch than any that the index remembers (is it a copy without _meta?)"
             elif partition == ours_of or (is_followed and epochs_later > 0):
                 continue
@@ -239,7 +234,7 @@ class ElasticsearchHandler(Handler):
         if index is None:
             return True
         places = [place for place, one in enumerate(index.topics) if one.name == topic]
-        return bool(places) and self._options.epoch + places[-1] > version - 1 >> _EPOCH_BITS
+        return bool(places) and self._options.epoch + places[-1] > version - 1 >> EPOCH_BITS
 
     # ---- whole tables
 
@@ -275,11 +270,6 @@ class ElasticsearchHandler(Handler):
             most_bytes=self._options.max_bytes,
         )
         self._log.info("documents_removed", table=table, index=index.name, documents=removed)
-
-
-def _topic_of(partition: str) -> str:
-    """As `partition_of` puts them together."""
-    return partition.rpartition("[")[0]
 
 
 class _Document(msgspec.Struct):

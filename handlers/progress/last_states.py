@@ -11,7 +11,7 @@ from handlers.options.templates import MissingValue, place_of
 from handlers.progress.versions import BeyondVersions
 from handlers.rows import is_whole, row_after
 
-__all__ = ["KeyOf", "State", "last_states", "partition_of"]
+__all__ = ["KeyOf", "State", "last_states", "partition_of", "topic_of"]
 
 KeyOf = Callable[[Row, tuple[str, ...] | None], str]
 """The text of a row's key. Raises MissingValue, TypeError."""
@@ -46,6 +46,11 @@ def partition_of(batch: Batch, change: Change) -> str:
     """Where the change's record stood at first."""
     topic, number, _ = batch.replay_of or (change.topic, change.partition, 0)
     return f"{topic}[{number}]"
+
+
+def topic_of(partition: str) -> str:
+    """Of what `partition_of` says."""
+    return partition.rpartition("[")[0]
 
 
 def last_states(

@@ -15,8 +15,19 @@ from typing import NamedTuple
 from handlers.api import Batch, Change
 from handlers.progress.topic_ids import FormerTopic, MadeAnew
 
-__all__ = ["BeyondVersions", "Topic", "Versions", "epoch_of_replay", "followed", "version_of", "versions_of"]
+__all__ = [
+    "EPOCH_BITS",
+    "BeyondVersions",
+    "Topic",
+    "Versions",
+    "epoch_of_replay",
+    "followed",
+    "version_of",
+    "versions_of",
+]
 
+EPOCH_BITS = 56
+"""A version's bits below its epoch: `version - 1 >> EPOCH_BITS` is the epoch."""
 _EPOCHS, _OFFSETS, _ROWS = 1 << 7, 1 << 40, (1 << 16) - 1
 
 
@@ -82,7 +93,7 @@ def version_of(epoch: int, offset: int, row: int) -> int:
         raise BeyondVersions(f"versions hold offsets below 2^40, found: {offset}")
     if row >= _ROWS:
         raise BeyondVersions(f"versions hold {_ROWS} rows of a record, found: row {row}")
-    return (epoch << 56 | offset << 16 | row) + 1
+    return (epoch << EPOCH_BITS | offset << 16 | row) + 1
 
 
 def followed(

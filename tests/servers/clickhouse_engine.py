@@ -17,7 +17,7 @@ from chdb.session import Session
 
 _CODE = re.compile(r"Code: (\d+)\. ")
 _FORMAT = re.compile(r"\s+FORMAT\s+(\w+)\s*$")
-_INSERT = re.compile(r"(INSERT INTO (.+) \((.+)\)) FORMAT RowBinary", re.DOTALL)
+_INSERT = re.compile(r"(INSERT INTO (.+) \((.+)\)) FORMAT (RowBinaryWithNamesAndTypes)", re.DOTALL)
 _OURS = ("query", "database", "user", "password", "wait_end_of_query")
 _STATUS = {"516": 403, "497": 403, "60": 404, "81": 404, "241": 500, "159": 500, "202": 500}
 
@@ -64,7 +64,7 @@ class _Answers(BaseHTTPRequestHandler):
         with tempfile.NamedTemporaryFile() as rows:
             rows.write(body)
             rows.flush()
-            self.session.query(f"{insert[1]} SELECT * FROM file('{rows.name}', 'RowBinary', '{shape}')")
+            self.session.query(f"{insert[1]} SELECT * FROM file('{rows.name}', '{insert[4]}', '{shape}')")
         return b""
 
     def _body(self) -> bytes:

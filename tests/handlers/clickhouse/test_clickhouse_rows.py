@@ -11,8 +11,9 @@ from servers.clickhouse_server import ClickHouseServer
 
 from handlers import Batch, Rejected
 from handlers.clickhouse import ClickHouseHandler
-from handlers.clickhouse.handler import RowMoved
-from handlers.clickhouse.tables import TableUnfit
+from handlers.clickhouse.client import ClickHouseClient
+from handlers.clickhouse.handler import ColumnsChanged, RowMoved
+from handlers.clickhouse.tables import Tables, TableUnfit
 from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch, opened
 
@@ -117,6 +118,50 @@ def test_a_row_that_changed_its_partition_is_a_fault_until_an_epoch_is_begun(
     assert names(clickhouse, database) == {1: "b", 2: "a", 3: "b"}
 
 
+def test_a_row_that_comes_back_to_a_former_topic_is_a_fault_until_an_epoch_is_begun(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    """Each topic that a table is fed from has an epoch, and the first one the lowest."""
+    with handler(clickhouse) as it:
+        it.handle(batch(database, {"id": 1, "name": "a"}, offset=5, topic="former"))
+        it.handle(batch(database, {"id": 1, "name": "b"}, offset=50, topic="other"))
+        with pytest.raises(RowMoved, match=r"is of other\[0\].*option epoch: 2"):
+            it.handle(batch(database, {"id": 1, "name": "c"}, offset=6, topic="former"))
+    with handler(clickhouse, epoch=2) as it:
+        it.handle(batch(database, {"id": 1, "name": "c"}, offset=6, topic="former"))
+    assert names(clickhouse, database) == {1: "c"}
+
+
+def test_what_is_deleted_counts_though_the_users_profile_hides_it(
+    own_clickhouse: Callable[[], ClickHouseServer],
+) -> None:
+    server = own_clickhouse()
+    server.query("SET final = 1")
+    with handler(server) as it:
+        it.handle(batch("shop", {"id": 2, "name": "b"}, partition=1))
+        it.handle(batch("shop", {"before": {"id": 1}, "op": "delete"}, offset=100))
+        with pytest.raises(RowMoved, match=r"cdc\[0\]"):
+            it.handle(batch("shop", {"id": 1, "name": "c"}, offset=3, partition=1))
+
+
+@pytest.mark.parametrize("comment", ["", "orders of our shop"])
+def test_rows_whose_topics_are_forgotten_are_a_fault_until_an_epoch_is_begun(
+    clickhouse: ClickHouseServer, database: str, comment: str
+) -> None:
+    """Somebody has replaced the table's comment: a topic made anew would begin at the first epoch again."""
+    with handler(clickhouse) as it:
+        it.handle(batch(database, {"id": 1, "name": "former"}, offset=9, topic_id="A"))
+        it.handle(batch(database, {"id": 1, "name": "anew"}, offset=5, topic_id="B"))
+        clickhouse.query(f"ALTER TABLE {database}.t MODIFY COMMENT '{comment}'")
+        with pytest.raises(TableUnfit, match=r"its comment does not tell .* option epoch: 2"):
+            it.handle(batch(database, {"id": 1, "name": "new"}, offset=6, topic_id="B"))
+    assert names(clickhouse, database) == {1: "anew"}
+    with handler(clickhouse, epoch=2) as it:
+        for offset, name in ((6, "new"), (7, "newer")):
+            it.handle(batch(database, {"id": 1, "name": name}, offset=offset, topic_id="B"))
+    assert names(clickhouse, database) == {1: "newer"}
+
+
 def test_a_lower_epoch_than_the_table_was_written_under_is_refused(
     clickhouse: ClickHouseServer, database: str
 ) -> None:
@@ -140,6 +185,71 @@ def test_an_update_that_lacks_columns_leaves_them(clickhouse: ClickHouseServer, 
     after = clickhouse.query(f"SELECT hex(data), ratio = 1e300 FROM {database}.t FINAL WHERE id = 1")
     assert after == before == "00FF60275C\t1\n"
     assert names(clickhouse, database) == {1: "new", 2: "b"}
+
+
+@pytest.mark.parametrize("becomes", ["Nullable(Int64)", "Nullable(String)"])
+def test_a_column_whose_type_is_changed_between_a_look_and_an_insert_takes_the_values_as_they_are(
+    clickhouse: ClickHouseServer, database: str, monkeypatch: pytest.MonkeyPatch, becomes: str
+) -> None:
+    types = {"id": "int", "n": "int", "m": "int"}
+    insert = ClickHouseClient.insert
+
+    def late(client: ClickHouseClient, into: str, rows: bytes) -> None:
+        monkeypatch.undo()
+        clickhouse.query(f"ALTER TABLE {database}.t MODIFY COLUMN n {becomes}")
+        insert(client, into, rows)
+
+    with handler(clickhouse) as it:
+        it.handle(batch(database, {"id": 1, "n": 1, "m": 1}, types=types))
+        monkeypatch.setattr(ClickHouseClient, "insert", late)
+        changes = [{"id": number, "n": 258, "m": number} for number in (2, 3)]
+        with pytest.raises(ColumnsChanged, match="tried again"):
+            it.handle(batch(database, *changes, types=types, offset=5))
+        it.handle(batch(database, *changes, types=types, offset=5))
+    found = clickhouse.query(f"SELECT id, toString(n), m FROM {database}.t FINAL ORDER BY id FORMAT TSV")
+    assert found == "1\t1\t1\n2\t258\t2\n3\t258\t3\n"
+
+
+def test_of_two_that_add_a_column_by_values_of_different_types_one_is_told(
+    clickhouse: ClickHouseServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without types the first value decides: rows of one table may be written by several at once."""
+    with handler(clickhouse) as it, handler(clickhouse) as other:
+        it.handle(batch(database, {"id": 1}, types=None))
+        find = Tables.find
+
+        def late(tables: Tables, *named: str) -> Any:
+            found = find(tables, *named)
+            monkeypatch.undo()
+            other.handle(batch(database, {"id": 2, "note": 7}, types=None, offset=1))
+            return found
+
+        monkeypatch.setattr(Tables, "find", late)
+        with pytest.raises(Rejected, match="no whole number: 'seven'"):
+            it.handle(batch(database, {"id": 3, "note": "seven"}, types=None, offset=2))
+    assert clickhouse.query(f"SELECT id, note FROM {database}.t FINAL ORDER BY id") == "1\t\\N\n2\t7\n"
+
+
+def test_no_more_is_read_of_rows_that_lack_columns_than_one_insert_may_hold(
+    clickhouse: ClickHouseServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = [{"id": number, "name": f"{number}" * 20_000} for number in range(8)]
+    types = {**TYPES, "n": "int"}
+    partial = [{"before": {"id": number}, "after": {"id": number, "n": 1}} for number in range(8)]
+    answers = []
+    query = ClickHouseClient.query
+
+    def noted(client: ClickHouseClient, sql: str) -> bytes:
+        answers.append(found := query(client, sql))
+        return found
+
+    with handler(clickhouse, max_bytes="50KiB") as it:
+        it.handle(batch(database, *large, types=types))
+        monkeypatch.setattr(ClickHouseClient, "query", noted)
+        it.handle(batch(database, *partial, {"id": 9, "name": "whole", "n": 1}, types=types, offset=10))
+    assert max(map(len, answers)) < 50 << 10
+    assert names(clickhouse, database) == {**{row["id"]: row["name"] for row in large}, 9: "whole"}
+    assert clickhouse.query(f"SELECT sum(n) FROM {database}.t FINAL") == "9\n"
 
 
 def test_a_row_without_a_key_or_with_a_name_of_ours_is_rejected_alone(
