@@ -23,7 +23,7 @@ from servers.redis_node import RedisNode
 from servers.search_node import SearchNode
 from servers.server_process import ProgramMissing, ServerProcess
 from servers.spark_cluster import ConnectNode, SparkCluster
-from sharing_spark import OneSpark, shares_spark, starts_anew
+from sharing_spark import OneSpark, shares_spark
 from spark_sessions import SparkKeeper
 
 from handlers.spark.runtime.jars import JarsError
@@ -85,7 +85,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     that mostly wait. None of them is left to run alone at the end."""
     modules = [list(tests) for _, tests in itertools.groupby(items, lambda item: item.path)]
     shared = [tests for tests in modules if shares_spark(tests[0].path)]
-    shared.sort(key=lambda tests: starts_anew(tests[0].path))
     others = [tests for tests in modules if not shares_spark(tests[0].path)]
     long = [tests for tests in others if any(test.get_closest_marker("long") for test in tests)]
     short = [tests for tests in others if tests not in long]

@@ -9,21 +9,22 @@ from pathlib import PurePath
 
 from xdist.scheduler import LoadFileScheduling
 
-__all__ = ["OneSpark", "shares_spark", "starts_anew"]
+__all__ = ["OneSpark", "shares_spark"]
 
 _FOLDERS = ("spark_delta", "spark_ddl", "spark_engine", "spark_view")
-_MODULES = ("test_example_aggregates.py", "test_pieces_spark.py", "test_several_writers.py")
-_WITH_ANOTHER_SECTION = ("test_log_spark.py", "test_spark_function.py")
+_MODULES = (
+    "test_example_aggregates.py",
+    "test_log_spark.py",
+    "test_pieces_spark.py",
+    "test_postgres_delta.py",
+    "test_several_writers.py",
+    "test_spark_function.py",
+)
 
 
 def shares_spark(path: PurePath) -> bool:
     """Does the module ask for the Spark of `spark_keeper`, and leave it running?"""
-    return path.parent.name in _FOLDERS or path.name in _MODULES or starts_anew(path)
-
-
-def starts_anew(path: PurePath) -> bool:
-    """Does it need a Spark that is started with another section?"""
-    return path.name in _WITH_ANOTHER_SECTION
+    return path.parent.name in _FOLDERS or path.name in _MODULES
 
 
 class OneSpark(LoadFileScheduling):  # type: ignore[misc]

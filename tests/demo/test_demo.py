@@ -55,7 +55,8 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
 
 
 # Kafka ends with a parent that is killed: test_broker.py; Spark does: handlers/test_spark_process.py.
-@pytest.mark.parametrize("sent", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.soak
 def test_a_demo_that_is_ended_leaves_no_process_behind(sent: signal.Signals, tmp_path: Path) -> None:
     process = subprocess.Popen(
         DEMO,

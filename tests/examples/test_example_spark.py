@@ -18,7 +18,7 @@ from worker.demo.shop.changes import Shop
 from worker.demo.verify import compare
 from worker.local.broker import Broker
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak  # the function alone: test_example_aggregates.py; its modes: the demo
 
 SPARK = EXAMPLES / "spark"
 CHANGES = 1_000

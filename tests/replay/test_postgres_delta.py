@@ -16,7 +16,7 @@ from postgres_differences import expected
 from postgres_rows import POSTGRESQL
 from postgres_streams import batches_of_postgres
 from replica import Differences
-from spark_sessions import LIGHT, SparkKeeper
+from spark_sessions import SHARED, SparkKeeper
 
 from handlers import Batch, HandlerContext, Rejected
 from handlers.spark import SparkHandler
@@ -49,7 +49,7 @@ class Lakes:
         handler = SparkHandler(
             mode="replica", path=path, merge={"max_age": "1h", "at_close": "10m"}, **options
         )
-        handler.open(HandlerContext(worker="test", handler=name, folder=self._folder, spark=LIGHT))
+        handler.open(HandlerContext(worker="test", handler=name, folder=self._folder, spark=SHARED))
         return handler
 
     def take(self, batch: Batch) -> None:

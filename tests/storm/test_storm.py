@@ -18,7 +18,7 @@ _SHARED = "database stopped"
 """Other tests use this database, too."""
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_a_short_storm_loses_nothing_and_keeps_the_order(tmp_path: Path, postgres: PostgresServer) -> None:
     kinds = {kind: 1 for kind in ONE_BROKER if kind not in (_SHARED, "Spark killed")}

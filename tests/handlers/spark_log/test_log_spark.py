@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from files_contract import FilesContract
 from log_lab import change, place_of, places_of, rows, take
-from spark_sessions import SHARED, SparkKeeper
+from spark_sessions import SparkKeeper
 
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
@@ -57,16 +58,25 @@ ROW = {
 }
 
 
+_LINK = "fs.viewfs.mounttable.test.link./lake"
+_ZONE = "spark.sql.session.timeZone"
+
+
 @pytest.fixture(scope="module")
-def spark(spark_keeper: SparkKeeper, tmp_path_factory: pytest.TempPathFactory) -> SharedSpark:
+def spark(spark_keeper: SparkKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSpark]:
     folder = tmp_path_factory.mktemp("spark")
-    conf = {
-        **SHARED["conf"],
-        "spark.hadoop.fs.viewfs.mounttable.test.link./lake": f"file://{folder}/mounted",
-        "spark.sql.session.timeZone": "Asia/Shanghai",  # a time without a zone must not notice
-    }
     (folder / "mounted").mkdir()
-    return spark_keeper.get(conf=conf)
+    shared = spark_keeper.get()
+    context = shared.session._jsparkSession.sparkContext()
+    context.hadoopConfiguration().set(_LINK, f"file://{folder}/mounted")
+    zone = shared.session.conf.get(_ZONE)
+    # A time without a zone must not notice: new sessions begin with the context's settings.
+    context.conf().set(_ZONE, "Asia/Shanghai")
+    shared.session.conf.set(_ZONE, "Asia/Shanghai")
+    yield shared
+    context.conf().set(_ZONE, zone)
+    shared.session.conf.set(_ZONE, zone)
+    context.hadoopConfiguration().unset(_LINK)
 
 
 @pytest.fixture

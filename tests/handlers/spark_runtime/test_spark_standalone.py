@@ -44,6 +44,7 @@ def rows(spark: Any, table: str) -> int:
     return int(spark.session.sql(f"SELECT count(DISTINCT id) FROM delta.`{table}`").collect()[0][0])
 
 
+@pytest.mark.soak
 def test_executors_write_and_read_delta_tables(spark: Any, spark_cluster: SparkCluster, table: str) -> None:
     assert rows(spark, table) == 2
     assert len(spark_cluster.executors()) == 1
@@ -51,6 +52,7 @@ def test_executors_write_and_read_delta_tables(spark: Any, spark_cluster: SparkC
     assert spark.ui_url.startswith("http://127.0.0.1:")
 
 
+@pytest.mark.soak
 def test_a_function_runs_on_the_cluster(spark: Any, spark_cluster: SparkCluster, tmp_path: Path) -> None:
     place = tmp_path / "counts"
     (tmp_path / "cluster_function.py").write_text(FUNCTION.replace("PLACE", repr(str(place))))
