@@ -169,6 +169,7 @@ def test_a_spark_that_never_starts_ends_the_worker_after_its_start_timeout(make_
     assert "launch_gateway" in told
 
 
+@pytest.mark.soak
 def test_a_default_file_system_that_nobody_could_know_of_ends_the_worker_and_says_where_records_are(
     stage: Stage,
 ) -> None:

@@ -35,7 +35,7 @@ def some(*streams: str) -> list[Any]:
 
 # What the records of each stream are in SQL is shown in test_in_process.py. What Kafka and the worker do with
 # them, whatever the tool: one stream whose statements come with the rows, one with a topic of their own.
-WAYS = some("canal", "debezium-schemas")
+WAYS = some("debezium-schemas")
 # What a kill or a repetition does is the same for both of them.
 ONE = some("canal")
 
