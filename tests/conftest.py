@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import itertools
+import logging
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import hypothesis
 import pytest
+import structlog
 from servers.clickhouse_server import ClickHouseServer
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
@@ -99,6 +101,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSpark:
     return OneSpark(config, log)
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """How one test has logging configured must not show in the next."""
+    root = logging.getLogger()
+    handlers, level, settings = root.handlers[:], root.level, structlog.get_config()
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.configure(**settings)
+    logging.captureWarnings(capture=False)
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,9 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 from prometheus_client import generate_latest
 
 from worker.observing import log_limits, logs
@@ -37,17 +34,11 @@ def limits(clock: Clock) -> LogLimits:
 
 
 @pytest.fixture
-def stream(limits: LogLimits, monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    root = logging.getLogger()
-    handlers, level, settings = root.handlers[:], root.level, structlog.get_config()
+def stream(limits: LogLimits, monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     monkeypatch.setattr(logs, "LIMITS", limits)
     stream = io.StringIO()
     logs.configure("info", stream=stream)
-    yield stream
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.configure(**settings)
-    logging.captureWarnings(capture=False)
+    return stream
 
 
 def told(stream: io.StringIO) -> list[dict[str, Any]]:

@@ -6,11 +6,9 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 
 from worker.observing import logs
 
@@ -18,17 +16,6 @@ from worker.observing import logs
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level, settings = root.handlers[:], root.level, structlog.get_config()
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.configure(**settings)
-    logging.captureWarnings(capture=False)
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from release_building import build
 
 import binlane
 import binlane.spark
@@ -129,15 +130,7 @@ def test_a_foreign_module_that_was_imported_before_is_told(tmp_path: Path) -> No
 
 
 def test_the_wheel_holds_all_that_runs(tmp_path: Path) -> None:
-    built = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
-    assert built.returncode == 0, built.stderr
-    (wheel,) = tmp_path.glob("*.whl")
+    wheel = build("wheel", tmp_path / "dist")
     site = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(site)
     for package in ("binlane", *NAMES):

@@ -14,10 +14,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from release_building import PROJECT, build
 
 from worker import __version__
 
-PROJECT = Path(__file__).parents[2]
 PACKAGES = ("binlane", "worker", "offsets", "handlers")
 CONFIG = """\
 kafka: {bootstrap_servers: localhost:9092, group_id: g, topics: [example.canal]}
@@ -25,13 +25,6 @@ format: canal
 tables:
   - {match: shop.*, handlers: [{type: log}]}
 """
-
-
-def build(target: str, folder: Path, project: Path = PROJECT) -> Path:
-    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder), "-t", target]
-    subprocess.run(command, cwd=project, check=True, capture_output=True)
-    [built] = folder.iterdir()
-    return built
 
 
 def sources() -> set[str]:

@@ -39,13 +39,16 @@ def count(frame, batch):
     print("counted", frame.count(), flush=True)
 """
 
+# What is logged, by other threads too, goes where it comes into no line of ours.
 CHILD = """
 import json, signal, sys
 from pathlib import Path
+import structlog
 from handlers import HandlerContext, StopWorker
 from handlers.spark import SparkHandler
 from handlers.testing import make_batch
 
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 caught = []
 
 def stop_worker(error):
@@ -79,9 +82,11 @@ for line in sys.stdin:
 LARGE = """
 import json, sys, time
 from pathlib import Path
+import structlog
 from handlers import HandlerContext
 from handlers.spark import SparkHandler
 from handlers.testing import make_batch
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 
 context = HandlerContext(
     worker="test",
@@ -128,9 +133,9 @@ class Child:
         self.process.stdin.flush()
 
     def read(self) -> str:
-        """The next line it prints, without the log."""
+        """The next line it prints."""
         assert self.process.stdout is not None
-        return next(line.strip() for line in self.process.stdout if not line.startswith("20"))
+        return next(iter(self.process.stdout)).strip()
 
     def java(self) -> psutil.Process:
         [java] = psutil.Process(self.process.pid).children()
@@ -312,7 +317,7 @@ def _large(folder: Path, memory: str, *size: str) -> Iterator[Iterator[str]]:
     )
     assert process.stdout is not None
     try:
-        yield (line.strip() for line in process.stdout if not line.startswith("20"))
+        yield (line.strip() for line in process.stdout)
     finally:
         process.kill()
         process.communicate()

@@ -59,18 +59,18 @@ def test_a_worker_reads_commits_and_writes_letters(secured: SecuredBroker, way: 
         stage.close()
 
 
-def reached(folder: Path, address: str, properties: dict[str, Any]) -> Reached:
+def reached(folder: Path, address: str, properties: dict[str, Any], seconds: float = 4) -> Reached:
     """What `binlane check --connect` would tell of the brokers."""
     path = folder / "shop.yaml"
     kafka = {"bootstrap_servers": address, "group_id": "g", "topics": ["^t$"], "properties": properties}
     tables = [{"match": "*", "handlers": [{"type": "log"}]}]
     path.write_text(yaml.safe_dump({"kafka": kafka, "tables": tables}))
-    return reach_kafka(load(path), seconds=1.5)[0]
+    return reach_kafka(load(path), seconds=seconds)[0]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_check_reaches_it(secured: SecuredBroker, way: str, tmp_path: Path) -> None:
-    found = reached(tmp_path, secured.address(way), secured.properties(way))
+    found = reached(tmp_path, secured.address(way), secured.properties(way), seconds=60)
     assert (found.error, found.detail) == (None, "1 brokers")
 
 
