@@ -119,12 +119,29 @@ def test_a_frozen_worker_begins_nothing_of_what_is_anothers_by_then(play: Play) 
     second = play.worker("second", _CLASSIC, waits=False).start()
     play.stage.wait_rows(play.source.count)
     before = play.stage.run.mark()
+    pid = first.process.pid
+
+    def events_of_first(kind: str, events: slice) -> list[str]:
+        return [
+            event["table"]
+            for event in play.stage.run.events()[events]
+            if event["event"] == kind and event["worker"].endswith(f":{pid}")
+        ]
+
+    ran_when_frozen = sorted(events_of_first("start", slice(before)))  # at the gate: none of them ended
+    assert ran_when_frozen
     play.gate.unlink()
-    os.kill(first.process.pid, signal.SIGCONT)
+    os.kill(pid, signal.SIGCONT)
     eventually(lambda: first.logged("partitions_lost"), what="the group went on without it")
-    since = [e for e in play.stage.run.events()[before:] if e["worker"].endswith(f":{first.process.pid}")]
-    assert [e["table"] for e in since if e["event"] == "end"]  # what ran when it was frozen
-    assert not [e["table"] for e in since if e["event"] == "start"]
+    eventually(
+        lambda: sorted(events_of_first("end", slice(before, None))) == ran_when_frozen,
+        what="what ran when it was frozen ends",
+    )
+    eventually(
+        lambda: not any(each["unfinished"] for each in first.status()["partitions"]),
+        what="the rest is neither queued nor running",
+    )
+    assert not events_of_first("start", slice(before, None))
     assert second.sigterm() == 0
     play.finish(first)
 
