@@ -1,6 +1,6 @@
 """Writes the files that are made from others.
 
-    python tools/generate.py [ROOT]
+    PYTHONPATH=tools python tools/generate.py [ROOT]
 
 docs/metrics.md: its table, from the definitions of the metrics.
 docs/command-line.md: what `--help` of every command says.
@@ -12,7 +12,7 @@ takes them.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,12 +76,18 @@ def stale(root: Path) -> list[str]:
     ]
 
 
-def main(arguments: list[str]) -> int:
-    root = Path(arguments[0] if arguments else Path(__file__).parents[1])
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [ROOT]"
+    )
+    parser.add_argument(
+        "root", nargs="?", type=Path, default=Path(__file__).parents[1], help="the project's folder"
+    )
+    root = parser.parse_args(arguments).root
     for name, make in GENERATED.items():
         (root / name).write_text(make(root))
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())
