@@ -25,7 +25,6 @@ from servers.redis_node import RedisNode
 from servers.search_node import SearchNode
 from servers.server_process import ProgramMissing, ServerProcess
 from servers.spark_cluster import ConnectNode, SparkCluster
-from sharing_spark import OneSpark, shares_spark
 from spark_sessions import SparkKeeper
 
 from handlers.spark.runtime.jars import JarsError
@@ -36,6 +35,8 @@ from worker.running.ending import LastResort
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from servers.s3_server import S3Server
+
+pytest_plugins = ("sharing_servers",)
 
 MakeTopic = Callable[..., str]
 AnyServer = TypeVar("AnyServer", bound=ServerProcess)
@@ -80,27 +81,6 @@ def pytest_testnodedown(node: Any, error: object) -> None:
         print(f"runner {node.gateway.id}: exit code {code}; its stacks, if it could write them:")
         for file in Path(tempfile.gettempdir()).glob(f"binlane-tests-{node.gateway._io.popen.pid}.stacks"):
             print(file.read_text("utf-8"))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Modules with the shared Spark are one process's work, begun first; long ones are spread among those
-    that mostly wait. None of them is left to run alone at the end."""
-    modules = [list(tests) for _, tests in itertools.groupby(items, lambda item: item.path)]
-    shared = [tests for tests in modules if shares_spark(tests[0].path)]
-    others = [tests for tests in modules if not shares_spark(tests[0].path)]
-    long = [tests for tests in others if any(test.get_closest_marker("long") for test in tests)]
-    short = [tests for tests in others if tests not in long]
-    placed = [
-        (until * number / len(group), tests)
-        for group, until in ((shared, 0), (long, 0.67), (short, 1.0))
-        for number, tests in enumerate(group)
-    ]
-    items[:] = itertools.chain(*(tests for _, tests in sorted(placed, key=lambda each: each[0])))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSpark:
-    return OneSpark(config, log)
 
 
 @pytest.fixture(autouse=True)

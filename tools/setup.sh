@@ -9,7 +9,8 @@
 #   setup.sh dist       what make dist writes the SBOM with (into .venv/dist-tools, 40 MB)
 #   setup.sh stores     Azurite, Azure's storage for `make soak` (node and npm, 370 MB)
 #   setup.sh api-server Kubernetes' API server and etcd for `make api-server` (Go; ten minutes, 3 GB)
-#   PYTHON=...          the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves)
+#   PYTHON=...          the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves; one that
+#                       was compiled without optimizations gives way to the distribution's)
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -43,8 +44,8 @@ environment_is_current() {
     installed=$(head -n 1 "$STAMP")
     case "$installed" in *" all") level=all ;; esac # what was wanted once is kept up to date
     [ "$installed" = "$digest $level" ] || return 1
-    current=$(version_of .venv/bin/python) || return 1
-    [ -z "${PYTHON:-}" ] || [ "$current" = "$(version_of "$PYTHON")" ]
+    current=$(home_of .venv/bin/python) || return 1
+    [ -z "${PYTHON:-}" ] || [ "$current" = "$(home_of "$PYTHON")" ]
 }
 
 # Prints the version, such as 3.11; fails for one that is too old or does not run.
@@ -52,14 +53,20 @@ version_of() {
     "$1" -c 'import sys; v = sys.version_info; v < (3, 11) and sys.exit(1); print("%d.%d" % v[:2])' 2>/dev/null
 }
 
+# Prints the version and where the Python is installed of which it is, or of which its environment was made.
+home_of() {
+    "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2], sys.base_prefix)' 2>/dev/null
+}
+
 make_environment() {
     python=$(find_python) || install_python
+    [ -n "${PYTHON:-}" ] || python=$(quick_python "$python")
     version=$(version_of "$python")
     if ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
         apt_install "python$version-venv" python3-venv ||
             fail "$python cannot make virtual environments: install python$version-venv"
     fi
-    if [ "$(version_of .venv/bin/python || true)" != "$version" ]; then
+    if [ "$(home_of .venv/bin/python || true)" != "$(home_of "$python")" ]; then
         say "making .venv with $python ($version)"
         "$python" -m venv --clear .venv
     fi
@@ -130,6 +137,26 @@ find_python() {
         fi
     done
     return 1
+}
+
+# Prints this one, or the distribution's where this one was compiled without --enable-optimizations, as pyenv does by
+# default: a call of a function takes it twice as long. Distributions build theirs with profiles, and say it nowhere.
+quick_python() {
+    if "$1" -c '
+import sys, sysconfig
+options = sysconfig.get_config_var("CONFIG_ARGS") or ""
+sys.exit(sys.base_prefix != "/usr" and options != "" and "--enable-optimizations" not in options)'; then
+        echo "$1"
+        return
+    fi
+    for own in /usr/bin/python3.13 /usr/bin/python3.12 /usr/bin/python3.11 /usr/bin/python3; do
+        if version_of "$own" >/dev/null && "$own" -c 'import venv, ensurepip' 2>/dev/null; then
+            say "$1 was compiled without optimizations: $own is quicker (PYTHON=$1 takes it nevertheless)"
+            echo "$own"
+            return
+        fi
+    done
+    echo "$1"
 }
 
 install_python() {
