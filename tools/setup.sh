@@ -9,6 +9,7 @@
 #   setup.sh dist       what make dist writes the SBOM with (into .venv/dist-tools, 40 MB)
 #   setup.sh stores     Azurite, Azure's storage for `make soak` (node and npm, 370 MB)
 #   setup.sh api-server Kubernetes' API server and etcd for `make api-server` (Go; ten minutes, 3 GB)
+#   setup.sh python     says which Python .venv is made with
 #   PYTHON=...          the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves; one that
 #                       was compiled without optimizations gives way to the distribution's)
 set -eu
@@ -59,8 +60,7 @@ home_of() {
 }
 
 make_environment() {
-    python=$(find_python) || install_python
-    [ -n "${PYTHON:-}" ] || python=$(quick_python "$python")
+    choose_python
     version=$(version_of "$python")
     if ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
         apt_install "python$version-venv" python3-venv ||
@@ -137,6 +137,11 @@ find_python() {
         fi
     done
     return 1
+}
+
+choose_python() {
+    python=$(find_python) || install_python
+    [ -n "${PYTHON:-}" ] || python=$(quick_python "$python")
 }
 
 # Prints this one, or the distribution's where this one was compiled without --enable-optimizations, as pyenv does by
@@ -333,5 +338,9 @@ servers) servers ;;
 dist) dist ;;
 stores) stores ;;
 api-server) api_server ;;
-*) fail "there is no step $1; allowed: none, run, servers, dist, stores, or api-server" ;;
+python)
+    choose_python
+    echo "$python"
+    ;;
+*) fail "there is no step $1; allowed: none, run, servers, dist, stores, api-server, or python" ;;
 esac
