@@ -7,13 +7,13 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import zipfile
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from archives import opened_tar
 from release_building import PROJECT, build
 
 from worker import __version__
@@ -81,8 +81,8 @@ def test_the_wheel_holds_all_that_the_packages_need_and_runs_without_the_project
 
 def test_the_sdist_holds_what_builds_the_wheel_and_not_the_tests(tmp_path: Path) -> None:
     sdist = build("sdist", tmp_path / "dist")
-    with tarfile.open(sdist) as file:
-        file.extractall(tmp_path, filter="data")
+    with opened_tar(sdist) as file:
+        file.extractall(tmp_path)
     unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
     of_the_project = {each.name for each in unpacked.iterdir() if not each.name.startswith(".")}
     lists = {"constraints.txt", "constraints-hashed.txt"}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from archives import opened_tar
 
 from handlers.mysql.ddl import TableName
 from handlers.spark.ddl.tables import drop_table
@@ -32,8 +32,8 @@ CHECKPOINT = Checkpoint(10, (OffsetRange(12, 15), OffsetRange(20, 21)), "AAAAAAA
 
 @pytest.fixture(params=sorted(each.name for each in RELEASES.iterdir() if (each / "left.tar.xz").exists()))
 def left(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    with tarfile.open(RELEASES / request.param / "left.tar.xz") as file:
-        file.extractall(tmp_path, filter="data")
+    with opened_tar(RELEASES / request.param / "left.tar.xz") as file:
+        file.extractall(tmp_path)
     return tmp_path / "left"
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import pytest
+from archives import opened_tar
 from spark_lake import Lake, MakeLake, change
 
 from handlers import TargetUnavailable
@@ -16,11 +16,11 @@ PENDING = "lake/_binlane/shop/orders/pending"
 
 
 def unpack(release: str, folder: Path) -> None:
-    with tarfile.open(RELEASES / release / "left.tar.xz") as file:
+    with opened_tar(RELEASES / release / "left.tar.xz") as file:
         within = [each for each in file.getmembers() if each.name.startswith("left/lake/")]
         for each in within:
             each.name = each.name.removeprefix("left/")
-        file.extractall(folder, within, filter="data")
+        file.extractall(folder, within)
 
 
 def again(lake: Lake) -> None:
