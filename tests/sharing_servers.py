@@ -22,45 +22,38 @@ __all__ = [
     "pytest_xdist_make_scheduler",
 ]
 
-_FOLDERS = ("spark_delta", "spark_ddl", "spark_engine", "spark_view")
-_MODULES = (
-    "test_example_aggregates.py",
-    "test_log_spark.py",
-    "test_pieces_spark.py",
-    "test_postgres_delta.py",
-    "test_several_writers.py",
-    "test_spark_function.py",
-)
-_SEARCHING_FOLDERS = ("elasticsearch", "targets")
-_SEARCHING_MODULES = ("test_documented_handlers.py", "test_example_targets.py")
+_SPARK = "the shared Spark"
+_SHARED = {
+    # They ask for the Spark of `spark_keeper`, and leave it running.
+    _SPARK: (
+        *("spark_delta", "spark_ddl", "spark_engine", "spark_view"),
+        *("test_example_aggregates.py", "test_log_spark.py", "test_pieces_spark.py"),
+        *("test_postgres_delta.py", "test_several_writers.py", "test_spark_function.py"),
+    ),
+    "OpenSearch": ("elasticsearch", "targets", "test_documented_handlers.py", "test_example_targets.py"),
+}
+"""Server -> the folders and modules of those who share it."""
 
 
-def _shares_spark(path: PurePath) -> bool:
-    """Does the module ask for the Spark of `spark_keeper`, and leave it running?"""
-    return path.parent.name in _FOLDERS or path.name in _MODULES
-
-
-def _shares_search(path: PurePath) -> bool:
-    return path.parent.name in _SEARCHING_FOLDERS or path.name in _SEARCHING_MODULES
+def _shared_server(path: PurePath) -> str | None:
+    """What the module shares; None: nothing of these."""
+    return next((name for name, who in _SHARED.items() if {path.parent.name, path.name} & {*who}), None)
 
 
 class OneOfEach(LoadFileScheduling):  # type: ignore[misc]
-    """Gives a whole file to a process; all files with the shared Spark to one, those with OpenSearch, too."""
+    """Gives a whole file to a process; all files that share a server to one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        path = PurePath(file)
-        if _shares_spark(path):
-            return "the shared Spark"
-        return "OpenSearch" if _shares_search(path) else file
+        file: str = super()._split_scope(nodeid)
+        return _shared_server(PurePath(file)) or file
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Modules with the shared Spark are one process's work, begun first; long ones are spread among those
     that mostly wait. None of them is left to run alone at the end."""
     modules = [list(tests) for _, tests in itertools.groupby(items, lambda item: item.path)]
-    shared = [tests for tests in modules if _shares_spark(tests[0].path)]
-    others = [tests for tests in modules if not _shares_spark(tests[0].path)]
+    shared = [tests for tests in modules if _shared_server(tests[0].path) == _SPARK]
+    others = [tests for tests in modules if _shared_server(tests[0].path) != _SPARK]
     long = [tests for tests in others if any(test.get_closest_marker("long") for test in tests)]
     short = [tests for tests in others if tests not in long]
     placed = [

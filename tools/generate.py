@@ -76,14 +76,13 @@ def stale(root: Path) -> list[str]:
     ]
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [ROOT]"
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "root", nargs="?", type=Path, default=Path(__file__).parents[1], help="the project's folder"
-    )
-    root = parser.parse_args(arguments).root
+    default = Path(__file__).parents[1]
+    parser.add_argument("root", nargs="?", type=Path, default=default, metavar="ROOT", help="the project")
+    root = parser.parse_args().root
     for name, make in GENERATED.items():
         (root / name).write_text(make(root))
     return 0

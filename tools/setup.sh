@@ -9,7 +9,7 @@
 #   setup.sh dist       what make dist writes the SBOM with (into .venv/dist-tools, 40 MB)
 #   setup.sh stores     Azurite, Azure's storage for `make soak` (node and npm, 370 MB)
 #   setup.sh api-server Kubernetes' API server and etcd for `make api-server` (Go; ten minutes, 3 GB)
-#   setup.sh python     says which Python .venv is made with
+#   setup.sh python     nothing: says which Python .venv would be made with
 #   PYTHON=...          the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves; one that
 #                       was compiled without optimizations gives way to the distribution's)
 set -eu
@@ -59,10 +59,14 @@ home_of() {
     "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2], sys.base_prefix)' 2>/dev/null
 }
 
+makes_environments() {
+    "$1" -c 'import venv, ensurepip' 2>/dev/null
+}
+
 make_environment() {
-    choose_python
+    python=$(find_python) || install_python
     version=$(version_of "$python")
-    if ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
+    if ! makes_environments "$python"; then
         apt_install "python$version-venv" python3-venv ||
             fail "$python cannot make virtual environments: install python$version-venv"
     fi
@@ -132,36 +136,34 @@ of_pip() {
 find_python() {
     for candidate in ${PYTHON:-python3.13 python3.12 python3.11 python3}; do
         if version_of "$candidate" >/dev/null; then
-            echo "$candidate"
+            if [ -n "${PYTHON:-}" ]; then echo "$candidate"; else quick_python "$candidate"; fi
             return
         fi
     done
     return 1
 }
 
-choose_python() {
-    python=$(find_python) || install_python
-    [ -n "${PYTHON:-}" ] || python=$(quick_python "$python")
-}
-
 # Prints this one, or the distribution's where this one was compiled without --enable-optimizations, as pyenv does by
 # default: a call of a function takes it twice as long. Distributions build theirs with profiles, and say it nowhere.
 quick_python() {
-    if "$1" -c '
-import sys, sysconfig
-options = sysconfig.get_config_var("CONFIG_ARGS") or ""
-sys.exit(sys.base_prefix != "/usr" and options != "" and "--enable-optimizations" not in options)'; then
-        echo "$1"
-        return
+    if is_slow "$1"; then
+        for own in /usr/bin/python3.13 /usr/bin/python3.12 /usr/bin/python3.11 /usr/bin/python3; do
+            if version_of "$own" >/dev/null && makes_environments "$own"; then
+                say "$1 was compiled without optimizations: $own is quicker (PYTHON=$1 takes it nevertheless)"
+                echo "$own"
+                return
+            fi
+        done
     fi
-    for own in /usr/bin/python3.13 /usr/bin/python3.12 /usr/bin/python3.11 /usr/bin/python3; do
-        if version_of "$own" >/dev/null && "$own" -c 'import venv, ensurepip' 2>/dev/null; then
-            say "$1 was compiled without optimizations: $own is quicker (PYTHON=$1 takes it nevertheless)"
-            echo "$own"
-            return
-        fi
-    done
     echo "$1"
+}
+
+is_slow() {
+    "$1" -c '
+import sys, sysconfig
+options = sysconfig.get_config_var("CONFIG_ARGS")
+is_slow = sys.base_prefix != "/usr" and options and "--enable-optimizations" not in options
+sys.exit(0 if is_slow else 1)'
 }
 
 install_python() {
@@ -338,9 +340,6 @@ servers) servers ;;
 dist) dist ;;
 stores) stores ;;
 api-server) api_server ;;
-python)
-    choose_python
-    echo "$python"
-    ;;
+python) find_python || fail "Python 3.11 or later is needed" ;;
 *) fail "there is no step $1; allowed: none, run, servers, dist, stores, api-server, or python" ;;
 esac

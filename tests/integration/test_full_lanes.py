@@ -121,27 +121,26 @@ def test_a_frozen_worker_begins_nothing_of_what_is_anothers_by_then(play: Play) 
     before = play.stage.run.mark()
     pid = first.process.pid
 
-    def events_of_first(kind: str, events: slice) -> list[str]:
-        return [
-            event["table"]
-            for event in play.stage.run.events()[events]
-            if event["event"] == kind and event["worker"].endswith(f":{pid}")
-        ]
+    def tables_of_first(kind: str, since: int = 0) -> list[str]:
+        events = play.stage.run.events()[since:]
+        return sorted(
+            each["table"] for each in events if each["event"] == kind and each["worker"].endswith(f":{pid}")
+        )
 
-    ran_when_frozen = sorted(events_of_first("start", slice(before)))  # at the gate: none of them ended
+    ran_when_frozen = tables_of_first("start")  # at the gate: none of them ended
     assert ran_when_frozen
     play.gate.unlink()
     os.kill(pid, signal.SIGCONT)
     eventually(lambda: first.logged("partitions_lost"), what="the group went on without it")
     eventually(
-        lambda: sorted(events_of_first("end", slice(before, None))) == ran_when_frozen,
+        lambda: tables_of_first("end", before) == ran_when_frozen,
         what="what ran when it was frozen ends",
     )
     eventually(
         lambda: not any(each["unfinished"] for each in first.status()["partitions"]),
         what="the rest is neither queued nor running",
     )
-    assert not events_of_first("start", slice(before, None))
+    assert not tables_of_first("start", before)
     assert second.sigterm() == 0
     play.finish(first)
 
