@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from handlers import Batch, Change, HandlerContext, PartialFailure, Rejected, TargetUnavailable
 from handlers.progress.marks import Place
 from handlers.sql.handler import DatabaseError
-from handlers.sql.reloading.reload import Behind, Differs, Hindered, Refused, SqlReload
+from handlers.sql.reloading.outcomes import Behind, Differs, Hindered, Refused
+from handlers.sql.reloading.reload import SqlReload
 from worker.configuration import Configuration, HandlerEntry
 from worker.reloading.changes import ChangesOf, Unfollowable
 from worker.reloading.topics import ReadFault, WholeTopics

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +23,7 @@ from handlers.sql.marks import Marks
 from handlers.sql.naming import Naming, exact, exact_table
 from handlers.sql.options import SqlOptions
 from handlers.sql.reloading.alone import Busy, alone
+from handlers.sql.reloading.outcomes import Behind, Differs, Hindered, Refused, Taken
 from handlers.sql.reloading.shape import (
     changed_by_deletes,
     columns_of,
@@ -37,7 +37,7 @@ from handlers.sql.target.known_tables import KnownTables
 from handlers.sql.target.known_tables import TableName as TargetName
 from handlers.sql.writers.writer import insert_into
 
-__all__ = ["Behind", "Differs", "Hindered", "Refused", "SqlReload", "Taken"]
+__all__ = ["SqlReload"]
 
 _REPLAYED = "@"
 """In the topic of a replayed dead letter's marks, and in no name of Kafka's: its record stands in the table's
@@ -47,30 +47,6 @@ _STATEMENT_SECONDS = 24 * 3600.0
 
 
 CatchUp = Callable[[Mapping[Partition, Place]], Mapping[Partition, int]]
-
-
-class Refused(Exception):
-    """Why the table cannot be loaded again, in one sentence."""
-
-
-class Differs(Refused):
-    """The table that is there has other columns than the new one; a worker may be about to change it."""
-
-
-class Hindered(Refused):
-    """Another transaction was in the way; the same again may do."""
-
-
-class Behind(Exception):
-    """A worker has applied more than the new table has."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """Rows that were replaced, and those that took their place."""
-
-    before: int
-    after: int
 
 
 class _Mark(NamedTuple):

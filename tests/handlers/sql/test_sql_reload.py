@@ -20,7 +20,8 @@ from sql_lab import SqlLab, orders
 
 from handlers import HandlerContext
 from handlers.sql import SqlHandler
-from handlers.sql.reloading.reload import Behind, Differs, Hindered, Refused, SqlReload
+from handlers.sql.reloading.outcomes import Behind, Differs, Hindered, Refused
+from handlers.sql.reloading.reload import SqlReload
 
 TYPES = {"id": "int", "n": "int"}
 PLACE = ("test", 0)
