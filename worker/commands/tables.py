@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from handlers.spark.log.segment_file import BrokenLog
-from handlers.spark.read.inspection import columns_of, head_of, shown_sql
-from handlers.spark.read.inventory import Facts, Found, facts_of
+from handlers.spark.read.facts import Facts, facts_of, known_columns
+from handlers.spark.read.inspection import head_of, shown_sql
+from handlers.spark.read.inventory import Found
 from handlers.spark.read.shared import Shared
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.runtime.errors import told
@@ -69,7 +70,7 @@ def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, vi
 
 
 def _facts(lake: Lake, found: Found, shared: Shared) -> Facts:
-    return facts_of(lake.spark.session, lake.files, found, lake.entry.name, shared)
+    return facts_of(lake.spark, lake.files, found, lake.entry.name, shared)
 
 
 # ---- views
@@ -80,9 +81,8 @@ def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
     for lake, table in found:
         if table.mode == "history":
             continue
-        session = lake.spark.session
         head = head_of(lake.files, table.ref.log_folder)
-        columns = columns_of(session, table.ref)
+        columns = known_columns(lake.spark, lake.files, table.ref)
         print(f"-- {table.name}")
         if head is None:
             print(f"-- has no log: read {table.ref.sql}\n")

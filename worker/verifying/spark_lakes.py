@@ -1,14 +1,18 @@
-"""The Spark tables of a configuration, opened to be looked at: by a Spark of our own, which only reads."""
+"""The Spark tables of a configuration, opened to be looked at: by their files, and a Spark of our own."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import typer
+from pyspark.sql import SparkSession
 
 from handlers.options.matching import PatternError, table_matcher
+from handlers.spark.default_files import plain_paths_are_local
 from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import files_for
 from handlers.spark.log.stores.interface import Files
@@ -18,7 +22,16 @@ from handlers.spark.runtime.session import SharedSpark, acquire, release
 from handlers.spark.section import SparkSection
 from worker.configuration import Configuration
 
-__all__ = ["Lake", "SparkEntry", "chosen_by", "for_looking", "leads_to", "opened_lakes", "spark_entries"]
+__all__ = [
+    "Lake",
+    "SparkEntry",
+    "SparkWhenAsked",
+    "chosen_by",
+    "for_looking",
+    "leads_to",
+    "opened_lakes",
+    "spark_entries",
+]
 
 _MASTER = "local[2]"
 _MOST_MEMORY = "1g"
@@ -41,7 +54,7 @@ class Lake:
     entry: SparkEntry
     locations: Locations
     files: Files
-    spark: SharedSpark
+    spark: SparkWhenAsked
 
     def tables(self, chosen: Callable[[str], bool]) -> Sequence[Found]:
         """In the order of their names. Raises BrokenLog, and what the store raises."""
@@ -67,24 +80,63 @@ def _location(options: SparkOptions) -> tuple[str, str, str | None, str | None]:
     return options.mode, options.format, options.path, options.table
 
 
+class SparkWhenAsked:
+    """A Spark of this process that starts when something is asked that the files do not tell. Any thread.
+
+    Each method raises JavaError, JarsError and RuntimeError when it does not start, and as SharedSpark's.
+    """
+
+    def __init__(self, section: SparkSection, folder: Path, name: str) -> None:
+        self._wanted = for_looking(section), folder, name
+        self._lock = threading.Lock()  # guards the next
+        self._spark: SharedSpark | None = None
+        self.is_classic = section.remote is None
+
+    @property
+    def session(self) -> SparkSession:
+        return self._started().session
+
+    def fresh(self) -> SparkSession:
+        """A session of one's own; to be given back to `drop`."""
+        return self._started().fresh()
+
+    def drop(self, session: SparkSession) -> None:
+        self._started().drop(session)
+
+    def stop(self) -> None:
+        with self._lock:
+            if self._spark is not None:
+                self._spark = None
+                release()
+
+    def _started(self) -> SharedSpark:
+        with self._lock:
+            if self._spark is None:
+                self._spark = acquire(*self._wanted)
+            return self._spark
+
+
 @contextmanager
 def opened_lakes(configuration: Configuration) -> Iterator[list[Lake]]:
     """Every handler's tables. Spark runs in this process, wherever the worker's does: it takes nothing from a
     cluster that may be busy with it, and a heap of 1 GiB at most; behind Spark Connect it is the same server.
+    It starts when it is needed, at once for a store that only Spark reaches.
 
     Raises JavaError, JarsError and RuntimeError when Spark does not start, FilesError for a store that cannot
     be reached.
     """
     section = SparkSection.model_validate(dict(configuration.spark))
-    spark = acquire(for_looking(section), configuration.folder, f"{configuration.name}-looking")
+    spark = SparkWhenAsked(section, configuration.folder, f"{configuration.name}-looking")
+    is_local = plain_paths_are_local(section)
     try:
         lakes = []
         for entry in spark_entries(configuration):
             locations = Locations(entry.options, section, configuration.folder)
-            lakes.append(Lake(entry, locations, files_for(locations.root, spark), spark))
+            files = files_for(locations.root, spark, assume_local=is_local)
+            lakes.append(Lake(entry, locations, files, spark))
         yield lakes
     finally:
-        release()
+        spark.stop()
 
 
 def for_looking(section: SparkSection) -> SparkSection:

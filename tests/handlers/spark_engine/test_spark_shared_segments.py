@@ -12,8 +12,10 @@ from spark_lake import Lake, MakeLake, change
 from handlers import Change
 from handlers.asking_again import AskAgain
 from handlers.spark.locations import Locations
+from handlers.spark.log.store_choice import AnySpark
 from handlers.spark.options import SparkOptions
-from handlers.spark.read.inventory import facts_of, found_tables
+from handlers.spark.read.facts import facts_of
+from handlers.spark.read.inventory import found_tables
 from handlers.spark.section import SparkSection
 
 SHARED = {"shared_segments": "10ms"}
@@ -116,7 +118,7 @@ def test_binlane_tables_counts_what_is_in_packs(make_lake: MakeLake) -> None:
     options = SparkOptions.model_validate({"mode": "replica"})
     locations = Locations(options, SparkSection.model_validate({}), lake.folder)
     [found] = found_tables(world.files, locations, options)
-    facts = facts_of(lake.spark, world.files, found, "spark")
+    facts = facts_of(AnySpark(lake.spark), world.files, found, "spark")
     assert (facts.waiting_rows, facts.waiting_segments, facts.offsets) == (3, 3, {"cdc": {0: 2}})
     assert facts.source_time_ms == row(2).source_time_ms
 

@@ -13,10 +13,11 @@ from view_lab import ORDERS, HandMade, shape
 
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import fenced
-from handlers.spark.delta.commits.held_segments import last_note
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.statement import Statement, columns_of
+from handlers.spark.read import facts
 from handlers.spark.rows.added import log_schema
+from worker.verifying import spark_lakes
 
 COLUMNS = "id BIGINT, name STRING, price INT"
 SECOND = datetime(2026, 11, 21, 8, 0, 1, tzinfo=UTC)
@@ -39,24 +40,40 @@ def listed(stage: Stage, *arguments: str, code: int = 0) -> dict[str, dict[str, 
     return {each["table"]: each for each in json.loads(out)["tables"]}
 
 
-def test_all_of_a_table_is_told_of_one_version(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=["files", "spark"])
+def told_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who tells of the Delta tables: their files, or Spark, as where these do not."""
+    if request.param == "spark":
+        monkeypatch.setattr(facts, "state_in_files", lambda *arguments: None)
+    else:
+        monkeypatch.setattr(spark_lakes, "acquire", None)  # Spark does not start
+    told: str = request.param
+    return told
+
+
+def test_all_of_a_table_is_told_of_one_version(
+    stage: Stage, told_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     orders = stage.table()
     orders.table(COLUMNS)
-    merges = [1]
+    merge(orders, 1)
+    merges = [2]
+    notes = "notes_in_files" if told_by == "files" else "last_note"
+    real = getattr(facts, notes)
 
     def merged_meanwhile(*arguments: Any) -> Any:
         for number in merges:
             merges.remove(number)
             merge(orders, number)
-        return last_note(*arguments)
+        return real(*arguments)
 
-    monkeypatch.setattr("handlers.spark.read.inventory.last_note", merged_meanwhile)
+    monkeypatch.setattr(facts, notes, merged_meanwhile)
     [told] = listed(stage).values()
-    assert {key: told[key] for key in ("rows", "files", "version")} == {"rows": 1, "files": 1, "version": 1}
+    assert {key: told[key] for key in ("rows", "files", "version")} == {"rows": 2, "files": 2, "version": 2}
     assert told["merged_source_time_ms"] == MILLISECONDS
 
 
-def test_rows_sizes_times_and_offsets_with_what_waits(stage: Stage) -> None:
+def test_rows_sizes_times_and_offsets_with_what_waits(stage: Stage, told_by: str) -> None:
     orders = stage.table()
     orders.table(COLUMNS)
     orders.marks = Marks({("cdc", 0): {-1: (41, 0)}})

@@ -1,0 +1,200 @@
+"""A Delta table's newest version by its log's files: at once, where a Spark would have to start first."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from handlers.spark.log.stores.interface import Files
+
+__all__ = ["LogState", "state_in_files"]
+
+_FEATURES = frozenset(
+    (
+        *("appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors"),
+        *("allowColumnDefaults", "domainMetadata", "generatedColumns", "identityColumns", "invariants"),
+        *("clustering", "rowTracking", "timestampNtz", "typeWidening", "vacuumProtocolCheck", "variantType"),
+    )
+)
+"""Of Delta's protocol: what changes nothing of which files there are, and of how many rows they tell."""
+_NAMED = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet)")
+_MOST_FILES = 200_000
+"""Files of a table, which are held in memory, of some 200 bytes each; Spark counts those of larger ones."""
+_MOST_COMMITS = 1_000
+_READ = [
+    *("add.path", "add.size", "add.stats", "add.deletionVector.cardinality"),
+    *("metaData.schemaString", "protocol.readerFeatures", "protocol.writerFeatures", "sidecar.path"),
+]
+"""Of a checkpoint."""
+_AT_ONCE = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """One version of a table."""
+
+    version: int
+    columns: Mapping[str, Sequence[str]]
+    """Each with the names of what is in it, if it is a struct."""
+    files: int
+    bytes: int
+    rows: int
+
+
+class _Stats(msgspec.Struct, rename="camel"):
+    num_records: int
+
+
+class _DeletionVector(msgspec.Struct):
+    cardinality: int
+
+
+class _Add(msgspec.Struct, rename="camel"):
+    path: str
+    size: int
+    stats: str | None = None
+    deletion_vector: _DeletionVector | None = None
+
+
+class _Path(msgspec.Struct):
+    path: str
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    schema_string: str
+
+
+class _Protocol(msgspec.Struct, rename="camel"):
+    reader_features: list[str] | None = None
+    writer_features: list[str] | None = None
+
+
+class _Action(msgspec.Struct, rename="camel"):
+    add: _Add | None = None
+    remove: _Path | None = None
+    meta_data: _Metadata | None = None
+    protocol: _Protocol | None = None
+    sidecar: _Path | None = None
+
+
+class _Unknown(Exception):
+    """The files do not tell: Spark is to be asked."""
+
+
+def state_in_files(files: Files, path: str) -> LogState | None:
+    """The newest version of the table at `path`; None: Spark is to be asked.
+
+    By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#action-reconciliation
+    Raises what `files` raises.
+    """
+    replay = _Replay()
+    try:
+        version = replay.all_of(files, f"{path}/_delta_log")
+        return replay.state(version)
+    except (_Unknown, FileNotFoundError, msgspec.DecodeError, pa.ArrowException):
+        return None  # or Delta has removed a file since it was listed
+
+
+@dataclass(slots=True)
+class _Replay:
+    """The actions of a log, one after the other."""
+
+    added: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The path of each file of the table -> its bytes, and its rows."""
+    schema: str | None = None
+    features: set[str] = field(default_factory=set)
+
+    def all_of(self, files: Files, folder: str) -> int:
+        """The newest checkpoint, and the commits since; the last one's version."""
+        checkpoint, commits = _found([entry.name for entry in files.list(folder)])
+        for name in checkpoint:
+            with files.open(f"{folder}/{name}") as file:
+                self._checkpoint(pq.ParquetFile(file))
+        for version in commits:
+            self._commit(files.read(f"{folder}/{version:020d}.json"))
+        return commits[-1] if commits else int(checkpoint[0][:20])
+
+    def state(self, version: int) -> LogState:
+        if self.schema is None or not self.features <= _FEATURES:
+            raise _Unknown
+        fields: list[dict[str, Any]] = json.loads(self.schema)["fields"]
+        return LogState(
+            version,
+            {each["name"]: _within(each["type"]) for each in fields},
+            len(self.added),
+            sum(size for size, _ in self.added.values()),
+            sum(rows for _, rows in self.added.values()),
+        )
+
+    def _checkpoint(self, file: pq.ParquetFile) -> None:
+        if file.metadata.num_rows > _MOST_FILES:
+            raise _Unknown
+        for batch in file.iter_batches(_AT_ONCE, columns=_READ):
+            for row in batch.to_pylist():
+                self._take(msgspec.convert(_told(row), _Action))
+
+    def _commit(self, commit: bytes) -> None:
+        actions = [msgspec.json.decode(line, type=_Action) for line in commit.splitlines()]
+        # A file that only gets a deletion vector is removed and added by one commit.
+        for action in actions:
+            if action.remove is not None:
+                self.added.pop(action.remove.path, None)
+        for action in actions:
+            self._take(action)
+        if len(self.added) > _MOST_FILES:
+            raise _Unknown
+
+    def _take(self, action: _Action) -> None:
+        if (add := action.add) is not None:
+            if add.stats is None:
+                raise _Unknown
+            rows = msgspec.json.decode(add.stats, type=_Stats).num_records
+            gone = 0 if add.deletion_vector is None else add.deletion_vector.cardinality
+            self.added[add.path] = add.size, rows - gone
+        if action.sidecar is not None:
+            raise _Unknown  # the files are told elsewhere
+        if action.meta_data is not None:
+            self.schema = action.meta_data.schema_string
+        if (protocol := action.protocol) is not None:
+            self.features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+
+
+def _found(names: Sequence[str]) -> tuple[Sequence[str], Sequence[int]]:
+    """The files of the newest checkpoint that is whole, and the versions of the commits since."""
+    commits: list[int] = []
+    checkpoints: dict[tuple[int, int], list[str]] = {}
+    for name in sorted(names):
+        if (found := _NAMED.fullmatch(name)) is None:
+            continue
+        version = int(found[1])
+        if name.endswith(".json"):
+            commits.append(version)
+        else:
+            checkpoints.setdefault((version, int(found[2] or 1)), []).append(name)
+    whole = [key for key, parts in checkpoints.items() if len(parts) == key[1]]
+    newest = max(whole, default=None)
+    begin = -1 if newest is None else newest[0]
+    since = [version for version in commits if version > begin]
+    is_gapless = since == list(range(begin + 1, begin + 1 + len(since)))
+    if not is_gapless or len(since) > _MOST_COMMITS or (newest is None and not since):
+        raise _Unknown
+    return () if newest is None else checkpoints[newest], since
+
+
+def _told(row: Any) -> Any:
+    """Without what is null: each row of a checkpoint has all kinds of actions."""
+    if isinstance(row, dict):
+        return {name: _told(value) for name, value in row.items() if value is not None}
+    return row
+
+
+def _within(kind: Any) -> Sequence[str]:
+    is_struct = isinstance(kind, dict) and kind.get("type") == "struct"
+    return [each["name"] for each in kind["fields"]] if is_struct else ()

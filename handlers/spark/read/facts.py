@@ -1,0 +1,243 @@
+"""How far a table is: from its log and Delta's own; Spark is asked only for what the files do not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_files
+from handlers.spark.delta.commits.commit_notes import read_note
+from handlers.spark.delta.commits.held_segments import UnknownSegments, last_note, merged_segment
+from handlers.spark.delta.commits.restored import LostCommit
+from handlers.spark.delta.log_files import LogState, state_in_files
+from handlers.spark.log.last_seen_table import ToldHeld
+from handlers.spark.log.marks import Marks
+from handlers.spark.log.packs.pack_file import Piece
+from handlers.spark.log.segment_file import BrokenLog, Head, Segment
+from handlers.spark.log.store_choice import Spark
+from handlers.spark.log.stores.interface import Files
+from handlers.spark.read.inspection import columns_of, head_of, log_of, version_of
+from handlers.spark.read.inventory import Found
+from handlers.spark.read.shared import Shared
+from handlers.spark.read.view import Columns, folder_sql
+from handlers.spark.runtime.errors import told
+from handlers.spark.table_ref import TableRef
+
+__all__ = ["Facts", "facts_of", "known_columns"]
+
+_LOOKS = 3
+"""At a table that a worker changes meanwhile: what is told of it is to be of one version."""
+_NOTES = 100
+"""Commits of others (OPTIMIZE, ALTER) may follow ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One table, as `binlane tables` tells of it. Sizes in bytes, times in milliseconds since 1970."""
+
+    table: str
+    handler: str
+    mode: str
+    place: str
+    rows: int | None = None
+    """Of the Spark table; None: there is none yet, as with all that follows."""
+    files: int | None = None
+    bytes: int | None = None
+    version: int | None = None
+    merged_source_time_ms: int | None = None
+    """The newest source time in the Spark table, where its last commits tell it."""
+    waiting_segments: int = 0
+    """Received, durable, and not in the Spark table yet."""
+    waiting_rows: int = 0
+    waiting_bytes: int = 0
+    waiting_statements: int = 0
+    """Statements of the source that are received and not followed yet."""
+    source_time_ms: int | None = None
+    """The newest source time of all, with what waits."""
+    view_source_time_ms: int | None = None
+    """The newest that views show: nothing of what is behind a statement that waits."""
+    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Topic -> partition -> the last offset that reached the table."""
+    problems: Sequence[str] = ()
+    """What is odd, or in the way."""
+    unread: bool = False
+    """Whether something could not be read, as told in `problems`."""
+
+
+def facts_of(spark: Spark, files: Files, found: Found, handler: str, shared: Shared | None = None) -> Facts:
+    """Everything about one table. Whatever cannot be read is told in `problems`. `spark` is asked only for
+    what the files do not tell; `shared`: to look at packs once for several tables."""
+    facts = Facts(found.name, handler, found.mode, str(found.ref))
+    try:
+        facts, merged, columns = _with_table(spark, files, found, facts)
+        facts = _with_log(files, found, facts, merged, shared or Shared(files))
+        head = head_of(files, found.ref.log_folder)
+        if head is not None and columns is not None:
+            facts = _noting(facts, _missing_columns(head, columns))
+    except PySparkException as error:
+        return replace(_noting(facts, told(error)), unread=True)
+    except (BrokenLog, LostCommit, UnknownSegments, OSError) as error:
+        return replace(_noting(facts, str(error)), unread=True)
+    return facts
+
+
+def _with_table(spark: Spark, files: Files, found: Found, facts: Facts) -> tuple[Facts, int, Columns | None]:
+    """What the Spark table tells; the last segment that it holds; its columns."""
+    ref = found.ref
+    if ref.path == ref.log_folder:  # plain Parquet files: none of them waits
+        [row] = spark.session.sql(f"SELECT count(*) AS n FROM {folder_sql(ref.log_folder)}").collect()
+        return replace(facts, rows=int(row["n"])), 0, None
+    if ref.path is not None and not files.exists(f"{ref.path}/_delta_log"):
+        return facts, 0, None
+    seen = (None if ref.path is None else _by_files(files, ref.path, ref)) or _by_spark(spark.session, ref)
+    if seen is None:
+        return facts, 0, None
+    state, note, merged = seen
+    facts = replace(
+        facts,
+        rows=state.rows,
+        files=state.files,
+        bytes=state.bytes,
+        version=state.version,
+        merged_source_time_ms=(note or {}).get("source_time_ms"),
+    )
+    return facts, merged, state.columns
+
+
+def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
+    """The Spark table's columns; None: there is no such table."""
+    if ref.path is not None:
+        if not files.exists(f"{ref.path}/_delta_log"):
+            return None
+        if (state := state_in_files(files, ref.path)) is not None:
+            return state.columns
+    return columns_of(spark.session, ref)
+
+
+class _Seen(NamedTuple):
+    """A table, all of it of one version, unless that changes at each look."""
+
+    state: LogState
+    note: Mapping[str, Any] | None
+    """Of the newest commit of a segment."""
+    merged: int
+    """The last segment that it holds."""
+
+
+def _by_files(files: Files, path: str, ref: TableRef) -> _Seen | None:
+    """None: only Spark can tell."""
+    state = state_in_files(files, path)
+    for _ in range(_LOOKS):
+        notes, held = notes_in_files(files, path, _NOTES), held_in_files(files, path, ref.app_id)
+        if state is None or notes is None or held is None:
+            return None
+        read = (read_note(note) for note in notes)
+        seen = _Seen(state, next((note for note in read if note and note.get("segment")), None), held.last)
+        before, state = state, state_in_files(files, path)
+        if state == before:
+            return seen
+    return None
+
+
+def _by_spark(session: SparkSession, ref: TableRef) -> _Seen | None:
+    """None: there is no such table."""
+    columns = columns_of(session, ref)
+    if columns is None:
+        return None
+    version = version_of(session, ref)
+    for _ in range(_LOOKS):
+        [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
+        [counted] = session.sql(f"SELECT count(*) AS n FROM {ref.sql}").collect()
+        note, merged = last_note(session, ref), merged_segment(session, ref)
+        before, version = version, version_of(session, ref)
+        if version == before:
+            break
+    size, rows = int(detail["sizeInBytes"]), int(counted["n"])
+    return _Seen(LogState(version, columns, int(detail["numFiles"]), size, rows), note, merged)
+
+
+def _with_log(files: Files, found: Found, facts: Facts, merged: int, shared: Shared) -> Facts:
+    is_table = found.ref.path == found.ref.log_folder
+    heads = log_of(files, found.ref.log_folder, after=merged).heads
+    if not heads:
+        if facts.rows is None:
+            return _noting(facts, "there is neither a table nor a log")
+        return facts
+    offsets: dict[str, dict[int, int]] = {}
+    for (topic, partition), (offset, _) in sorted(heads[-1].marks.highest().items()):
+        offsets.setdefault(topic, {})[partition] = offset
+    segments = [head.segment for head in heads if head.segment.number > merged and head.segment.rows]
+    newest = _newest(segments, facts)
+    facts = replace(facts, offsets=offsets, source_time_ms=newest, view_source_time_ms=newest)
+    if heads[-1].is_behind:
+        facts = _with_statements(files, found, facts, heads)
+    size = sum(segment.bytes for segment in segments)
+    if is_table:
+        return replace(facts, files=len(segments), bytes=size, merged_source_time_ms=newest)
+    rows = sum(segment.rows for segment in segments)
+    if facts.rows is None and not segments:
+        facts = _noting(facts, "there is no table: the source dropped or renamed it, or it is still empty")
+    facts = replace(facts, waiting_segments=len(segments), waiting_rows=rows, waiting_bytes=size)
+    return _with_packs(facts, shared.pieces(found.ref.log_folder, heads[-1]))
+
+
+def _with_packs(facts: Facts, pieces: Sequence[Piece]) -> Facts:
+    """With what is behind the last segment in packs."""
+    if not pieces:
+        return facts
+    offsets: dict[str, dict[int, int]] = {}
+    for (topic, partition), (offset, _) in sorted(Marks.from_json(pieces[-1].marks).highest().items()):
+        offsets.setdefault(topic, {})[partition] = offset
+    times = [each.last_source_ms for each in pieces if each.last_source_ms is not None]
+    return replace(
+        facts,
+        offsets=offsets,
+        waiting_segments=facts.waiting_segments + len(pieces),
+        waiting_rows=facts.waiting_rows + sum(each.rows for each in pieces),
+        waiting_bytes=facts.waiting_bytes + sum(each.size for each in pieces),
+        source_time_ms=max([*times, *filter(None, [facts.source_time_ms])], default=None),
+    )
+
+
+def _with_statements(files: Files, found: Found, facts: Facts, heads: Sequence[Head]) -> Facts:
+    """Until where views reach, of a log that ends behind a statement."""
+    followed = ToldHeld(files, found.ref.log_folder).look().followed
+    seen = head_of(files, found.ref.log_folder)
+    until = 0 if seen is None else seen.segment.number
+    shown = _newest([head.segment for head in heads if head.segment.number <= until], facts)
+    waiting = [
+        head.segment.statement
+        for head in heads
+        if head.segment.statement is not None and head.segment.number > followed
+    ]
+    facts = replace(facts, view_source_time_ms=shown, waiting_statements=len(waiting))
+    if not waiting:
+        return facts
+    one = waiting[0]
+    return _noting(
+        facts,
+        f"views end before {one.topic}[{one.partition}] offset {one.offset}, which is not followed yet: "
+        f"{one.sql or one.op}",
+    )
+
+
+def _newest(segments: Sequence[Segment], facts: Facts) -> int | None:
+    """The newest source time of these and of the table."""
+    times = [segment.last_source_ms for segment in segments if segment.last_source_ms is not None]
+    return max([*times, *filter(None, [facts.merged_source_time_ms])], default=None)
+
+
+def _missing_columns(head: Head, columns: Columns) -> str | None:
+    there = {name.lower() for name in columns}
+    lacking = [name for name in head.schema.names if name.lower() not in there and name[:1].isalpha()]
+    if not lacking or not head.segment.rows:
+        return None
+    return f"the table has no column {', '.join(lacking)}, which its log has: it comes with the next commit"
+
+
+def _noting(facts: Facts, problem: str | None) -> Facts:
+    return facts if problem is None else replace(facts, problems=[*facts.problems, problem])

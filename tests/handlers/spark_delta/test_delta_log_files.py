@@ -1,0 +1,157 @@
+"""A table's files, sizes, rows and columns by its log's files: as delta-rs and Spark tell them."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from spark_sessions import SparkKeeper
+
+from handlers.spark.delta.log_files import LogState, state_in_files
+from handlers.spark.log.stores.local import LocalFiles
+
+TABLE_OF_ROWS = pa.schema([("id", pa.int64()), ("at", pa.struct([("x", pa.int32()), ("y", pa.int32())]))])
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.Table.from_pylist([{"id": id, "at": {"x": id, "y": 0}} for id in ids], schema=TABLE_OF_ROWS)
+
+
+def state(folder: Path) -> LogState | None:
+    return state_in_files(LocalFiles(), str(folder))
+
+
+def log_of(folder: Path, version: int, kind: str = "json") -> Path:
+    return folder / "_delta_log" / f"{version:020d}.{kind}"
+
+
+def edit(file: Path, kind: str, **changes: Any) -> None:
+    """Another hand has written these into a commit's actions of a kind."""
+    actions = [json.loads(line) for line in file.read_text().splitlines()]
+    for action in actions:
+        action.get(kind, {}).update(changes)
+    file.write_text("\n".join(map(json.dumps, actions)))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_same_as_delta_rs_after_each_of_many_commits(tmp_path: Path, seed: int) -> None:
+    chosen = random.Random(seed)
+    deltalake.write_deltalake(tmp_path, rows(0, 1, 2))
+    for number in range(12):
+        step = chosen.choice(("append", "append", "overwrite", "delete", "optimize", "checkpoint", "clean"))
+        table = deltalake.DeltaTable(tmp_path)
+        if step in {"append", "overwrite"}:
+            deltalake.write_deltalake(table, rows(*range(number, number + chosen.randint(1, 4))), mode=step)
+        elif step == "delete":
+            table.delete(f"id % 3 = {chosen.randrange(3)}")
+        elif step == "optimize":
+            table.optimize.compact()
+        else:
+            table.create_checkpoint()
+        if step == "clean":  # as Delta does it with commits of some age
+            for version in range(table.version()):
+                log_of(tmp_path, version).unlink(missing_ok=True)
+        table = deltalake.DeltaTable(tmp_path)
+        adds = pa.table(table.get_add_actions(flatten=True))
+        assert state(tmp_path) == LogState(
+            table.version(),
+            {"id": (), "at": ["x", "y"]},
+            adds.num_rows,
+            sum(adds.column("size_bytes").to_pylist()),
+            sum(adds.column("num_records").to_pylist()),
+        )
+
+
+def test_a_deletion_vector_takes_its_rows_from_a_file_that_stays(tmp_path: Path) -> None:
+    deltalake.write_deltalake(tmp_path, rows(1, 2, 3))
+    actions = (json.loads(line) for line in log_of(tmp_path, 0).read_text().splitlines())
+    [added] = [action["add"] for action in actions if "add" in action]
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "sizeInBytes": 36}
+    commit = [
+        {"add": {**added, "deletionVector": {**vector, "offset": 1, "cardinality": 2}}},
+        {"remove": {"path": added["path"], "dataChange": True}},
+    ]
+    log_of(tmp_path, 1).write_text("\n".join(map(json.dumps, commit)))
+    found = state(tmp_path)
+    assert found is not None
+    assert (found.version, found.files, found.bytes, found.rows) == (1, 1, added["size"], 1)
+
+
+@pytest.mark.soak
+def test_the_same_as_spark_with_deletion_vectors_other_names_and_its_checkpoints(
+    tmp_path: Path, spark_keeper: SparkKeeper
+) -> None:
+    spark = spark_keeper.get().session
+    table = f"delta.`{tmp_path}`"
+    properties = {"enableDeletionVectors": True, "columnMapping.mode": "name", "checkpointInterval": 2}
+    told = ", ".join(f"'delta.{name}' = '{value}'" for name, value in properties.items())
+    for statement in (
+        f"CREATE TABLE {table} USING delta TBLPROPERTIES ({told}) AS SELECT id, id AS old FROM range(9)",
+        f"DELETE FROM {table} WHERE id = 3",
+        f"ALTER TABLE {table} RENAME COLUMN old TO new",
+        f"DELETE FROM {table} WHERE id = 4",
+        f"INSERT INTO {table} VALUES (9, 9)",
+    ):
+        spark.sql(statement)
+        [detail] = spark.sql(f"DESCRIBE DETAIL {table}").collect()
+        seen = spark.table(table)
+        found = state(tmp_path)
+        assert found is not None
+        assert (found.files, found.bytes) == (detail.numFiles, detail.sizeInBytes), statement
+        assert (found.rows, [*found.columns]) == (seen.count(), seen.columns), statement
+    assert found.version == 4
+    assert list((tmp_path / "_delta_log").glob("*.checkpoint.parquet"))
+
+
+def test_what_the_files_do_not_tell_is_left_to_spark(tmp_path: Path) -> None:
+    def made(name: str) -> Path:
+        folder = tmp_path / name
+        deltalake.write_deltalake(folder, rows(1))
+        deltalake.write_deltalake(folder, rows(2), mode="append")
+        deltalake.write_deltalake(folder, rows(3), mode="append")
+        return folder
+
+    assert state(made("whole")) is not None
+    gap = made("gap")
+    log_of(gap, 1).unlink()
+    begun_late = made("begun late")
+    log_of(begun_late, 0).unlink()
+    no_counts = made("no counts")
+    edit(log_of(no_counts, 1), "add", stats=None)
+    new_feature = made("new feature")
+    features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["catalogManaged"]}
+    edit(log_of(new_feature, 0), "protocol", **features)
+    broken = made("broken")
+    log_of(broken, 2).write_bytes(b'{"add"')
+    broken_checkpoint = made("broken checkpoint")
+    log_of(broken_checkpoint, 2, "checkpoint.parquet").write_bytes(b"PAR1")
+    second_kind = made("second kind")
+    deltalake.DeltaTable(second_kind).create_checkpoint()
+    checkpoint = log_of(second_kind, 2, "checkpoint.parquet")
+    checkpoint.rename(log_of(second_kind, 2, "checkpoint.0a1b2c3d-0000-4000-8000-000000000000.parquet"))
+    for version in range(3):
+        log_of(second_kind, version).unlink()
+    for folder in (gap, begun_late, no_counts, new_feature, broken, broken_checkpoint, second_kind):
+        assert state(folder) is None, folder.name
+    assert state(tmp_path / "nothing") is None
+
+
+def test_a_checkpoint_of_several_parts_counts_only_when_all_are_there(tmp_path: Path) -> None:
+    deltalake.write_deltalake(tmp_path, rows(1))
+    deltalake.DeltaTable(tmp_path).create_checkpoint()
+    whole = log_of(tmp_path, 0, "checkpoint.parquet")
+    parts = [log_of(tmp_path, 0, f"checkpoint.{number:010d}.{2:010d}.parquet") for number in (1, 2)]
+    actions = pa.parquet.read_table(whole)
+    whole.unlink()
+    log_of(tmp_path, 0).unlink()
+    pa.parquet.write_table(actions.slice(0, 2), parts[0])
+    assert state(tmp_path) is None
+    pa.parquet.write_table(actions.slice(2), parts[1])
+    found = state(tmp_path)
+    assert found is not None
+    assert (found.version, found.files, found.rows) == (0, 1, 1)
