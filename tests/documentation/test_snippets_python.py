@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import plain_http
 import pytest
 from documentation.blocks import Block, blocks, each
 from integration.process import eventually
@@ -99,7 +100,7 @@ def test_the_receiver_of_the_webhook_page_answers(tmp_path: Path) -> None:
 
 def _post(port: int, batch: dict[str, Any]) -> httpx.Response | None:
     try:
-        return httpx.post(f"http://127.0.0.1:{port}/", content=json.dumps(batch), trust_env=False)
+        return plain_http.post(f"http://127.0.0.1:{port}/", content=json.dumps(batch))
     except httpx.ConnectError:
         return None
 

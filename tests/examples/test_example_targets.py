@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import httpx
+import plain_http
 import pyarrow.parquet as pq
 import pytest
 import redis
@@ -152,9 +152,11 @@ def test_webhook(run_example: RunExample) -> None:
 
 def test_the_receiver_refuses_what_is_not_signed() -> None:
     with receiver() as (url, lines):
-        assert httpx.post(url, content=b"{}").status_code == 401
+        assert plain_http.post(url, content=b"{}").status_code == 401
         late = {"X-Binlane-Timestamp": "1", "X-Binlane-Signature": "sha256=" + signature(b"1.{}")}
-        assert httpx.post(url, content=b"{}", headers=late).status_code == 401, "an old request, sent again"
+        assert plain_http.post(url, content=b"{}", headers=late).status_code == 401, (
+            "an old request, sent again"
+        )
     assert lines() == []
 
 

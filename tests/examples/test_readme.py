@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import plain_http
 import pytest
 from delta_reading import read_delta
 from examples.example_runs import EXAMPLES, ROOT, configurations
@@ -100,7 +100,7 @@ def _said(terminal: Terminal, *lines: str) -> str:
 
 def _merged(address: str) -> set[str]:
     """The Spark tables that hold all that was received."""
-    [handler] = httpx.get(f"{address}/api/status", trust_env=False).json()["handlers"]
+    [handler] = plain_http.get(f"{address}/api/status").json()["handlers"]
     return {
         table["table"]
         for table in handler["tables"]

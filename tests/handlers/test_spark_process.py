@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
+import plain_http
 import psutil
 import pyarrow.parquet as pq
 import pytest
@@ -159,7 +159,7 @@ def test_signals_reach_the_worker_alone_and_spark_ends_with_a_killed_worker(chil
     assert [child.read(), child.read()] == ["counted 1", "done SIGINT SIGTERM"]
 
     # The web pages answer, on this machine alone; so does everything else of a local Spark.
-    assert httpx.get(f"{child.ui}/jobs/", trust_env=False, timeout=30, follow_redirects=True).is_success
+    assert plain_http.get(f"{child.ui}/jobs/", timeout=30, follow_redirects=True).is_success
     listening = [each.laddr.ip for each in java.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
     assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import httpx
 import msgspec
+import plain_http
 import pytest
 from example_worker import ERROR, status_at
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -169,7 +170,7 @@ def test_the_startup_probe_fails_until_the_worker_has_started() -> None:
     server = HttpServer(app, "127.0.0.1", 0)
     server.start()
     url = f"http://127.0.0.1:{server.port}/startupz"
-    found = [httpx.get(url, trust_env=False) for _ in range(2)]
+    found = [plain_http.get(url) for _ in range(2)]
     server.stop()
     assert [(each.status_code, each.text) for each in found] == [
         (503, "starting: handler spark is being opened\n"),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import httpx
+import plain_http
 import yaml
 
 __all__ = ["WorkerProcess", "eventually"]
@@ -146,7 +147,7 @@ class WorkerProcess:
         if self.url is None:
             return None
         try:
-            return httpx.get(self.url + path, timeout=5)
+            return plain_http.get(self.url + path, timeout=5)
         except httpx.TransportError:
             return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-import httpx
+import plain_http
 from integration.checkers import NothingLost
 from integration.letters import binlane, letters, listed, with_dead_letters
 from integration.process import WorkerProcess, eventually
@@ -58,14 +58,14 @@ def test_a_blocked_table_goes_on_and_kill_9_does_not_bring_the_record_back(stage
     assert wrong.returncode == 1
     assert "is not what blocks shop.t0: that stands at" in wrong.stderr
     assert worker.url is not None
-    page = httpx.get(f"{worker.url}/api/live", trust_env=False, timeout=20).json()
+    page = plain_http.get(f"{worker.url}/api/live", timeout=20).json()
     [trouble] = [each for each in page["troubles"] if each["table"] == "shop.t0"]
     assert trouble["what"].startswith(f"shop.t0 is blocked at {stage.topic}[0] offset {BAD}")
     words = shlex.split(trouble["commands"][-1])
     # The command that the page proposes does it; with port 0 a URL stands in for the file.
     done = binlane(worker, words[1], worker.url, *words[3:])
     assert done.returncode == 0, done.stderr
-    hour = httpx.get(f"{worker.url}/api/history", trust_env=False, timeout=20).json()
+    hour = plain_http.get(f"{worker.url}/api/history", timeout=20).json()
     assert hour["points"][0][hour["fields"].index("time")] > 0
     happened = [each["event"] for each in hour["entries"]]
     assert happened[0] == "worker started"

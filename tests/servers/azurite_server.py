@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
+import plain_http
 from servers.server_process import HOST, ProgramMissing
 from servers.spark_cluster import eventually
 
@@ -72,14 +73,13 @@ class AzuriteServer:
         headers = f"x-ms-date:{date}\nx-ms-version:{version}"
         signed = "PUT" + "\n" * 12 + f"{headers}\n/{ACCOUNT}/{ACCOUNT}/{name}\nrestype:container"
         digest = hmac.new(base64.b64decode(_KEY), signed.encode(), hashlib.sha256).digest()
-        answer = httpx.put(
+        answer = plain_http.put(
             f"{self._url}/{ACCOUNT}/{name}?restype=container",
             headers={
                 "x-ms-date": date,
                 "x-ms-version": version,
                 "Authorization": f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}",
             },
-            trust_env=False,
         )
         answer.raise_for_status()
         return name
@@ -95,7 +95,7 @@ class AzuriteServer:
 
     def _answers(self) -> bool:
         try:
-            httpx.get(self._url, trust_env=False)
+            plain_http.get(self._url)
         except httpx.TransportError:
             return False
         return True

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-import httpx
+import plain_http
 from servers.server_process import HOST, PASSWORD, USER, ServerProcess
 
 __all__ = ["ClickHouseServer"]
@@ -43,7 +43,7 @@ class ClickHouseServer(ServerProcess):
     def query(self, sql: str) -> str:
         """What it answers, which has to be 200."""
         headers = {"X-ClickHouse-User": USER, "X-ClickHouse-Key": PASSWORD}
-        answer = httpx.post(self.url, content=sql.encode(), headers=headers, timeout=60)
+        answer = plain_http.post(self.url, content=sql.encode(), headers=headers, timeout=60)
         assert answer.status_code == 200, answer.text
         return answer.text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pymysql
 from servers.server_process import HOST, PASSWORD, USER, ServerProcess
@@ -42,9 +42,7 @@ class MariaDBServer(ServerProcess):
     def new_database(self, name: str) -> str:
         """An empty database of this name, in place of an earlier one; its URL."""
         quoted = "`" + name.replace("`", "``") + "`"
-        connection = pymysql.connect(
-            host=HOST, port=self.port, user=USER, password=PASSWORD, charset="utf8mb4"
-        )
+        connection = pymysql.connect(**self._login(), charset="utf8mb4")
         with connection, connection.cursor() as cursor:
             cursor.execute(f"DROP DATABASE IF EXISTS {quoted}")
             cursor.execute(f"CREATE DATABASE {quoted}")
@@ -75,11 +73,16 @@ class MariaDBServer(ServerProcess):
         ]
 
     def ping(self) -> bool:
-        pymysql.connect(host=HOST, port=self.port, user=USER, password=PASSWORD, connect_timeout=2).close()
+        pymysql.connect(**self._login(), connect_timeout=2).close()
         return True
 
+    def _login(self) -> dict[str, Any]:
+        return {"host": HOST, "port": self.port, "user": USER, "password": PASSWORD, "ssl_disabled": True}
+
     def _url(self, database: str) -> str:
-        return f"mysql+pymysql://{USER}:{PASSWORD}@{HOST}:{self.port}/{database}?charset=utf8mb4"
+        # Else each connection reads all of the system's certificates first, in 50 ms of CPU.
+        options = "charset=utf8mb4&ssl_disabled=true"
+        return f"mysql+pymysql://{USER}:{PASSWORD}@{HOST}:{self.port}/{database}?{options}"
 
 
 def _socket(folder: object) -> str:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, ClassVar
 
-import httpx
+import plain_http
 import yaml
 from servers.server_process import HOST, ServerProcess
 
@@ -84,11 +84,11 @@ class PrometheusNode(ServerProcess):
         ]
 
     def ping(self) -> bool:
-        return httpx.get(f"{self.url}/-/ready", timeout=2).status_code == 200
+        return plain_http.get(f"{self.url}/-/ready", timeout=2).status_code == 200
 
     def query(self, expr: str) -> list[dict[str, Any]]:
         """The series of an instant query: `metric` (labels) and `value`. AssertionError with what it says."""
-        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": expr}, timeout=10).json()
+        answer = plain_http.get(f"{self.url}/api/v1/query", params={"query": expr}, timeout=10).json()
         assert answer["status"] == "success", f"{expr}: {answer.get('error')}"
         found: list[dict[str, Any]] = answer["data"]["result"]
         return found
@@ -101,7 +101,7 @@ class PrometheusNode(ServerProcess):
 
     def firing(self) -> dict[str, dict[str, str]]:
         """{alert: the annotations of one of it}."""
-        answer = httpx.get(f"{self.url}/api/v1/alerts", timeout=10).json()
+        answer = plain_http.get(f"{self.url}/api/v1/alerts", timeout=10).json()
         return {
             each["labels"]["alertname"]: each["annotations"]
             for each in answer["data"]["alerts"]

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import httpx
+import plain_http
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 from moto.server import DomainDispatcherApplication, create_backend_app
@@ -59,7 +59,7 @@ class S3Server:
         """Its name."""
         self._buckets += 1
         name = f"lake-{self._buckets}"
-        httpx.put(f"{self.environment['AWS_ENDPOINT_URL']}/{name}", trust_env=False).raise_for_status()
+        plain_http.put(f"{self.environment['AWS_ENDPOINT_URL']}/{name}").raise_for_status()
         return name
 
     def fill(self, bucket: str, names: Iterable[str]) -> None:

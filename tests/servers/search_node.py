@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import httpx
+import plain_http
 from servers.server_process import HOST, ServerProcess
 
 from handlers.spark.runtime import jars
@@ -59,7 +59,7 @@ class SearchNode(ServerProcess):
 
     def call(self, method: str, path: str, body: Any = None, number: Callable[[str], Any] = float) -> Any:
         """What it answers to a request, which has to be 2xx. `number`: of the digits of one with a point."""
-        answer = httpx.request(method, self.url + path, json=body, timeout=30)
+        answer = plain_http.request(method, self.url + path, json=body, timeout=30)
         assert answer.is_success, answer.text
         return json.loads(answer.content, parse_float=number)
 
@@ -106,7 +106,7 @@ class SearchNode(ServerProcess):
         ]
 
     def ping(self) -> bool:
-        answer = httpx.get(f"{self.url}/_cluster/health", timeout=2)
+        answer = plain_http.get(f"{self.url}/_cluster/health", timeout=2)
         return answer.is_success and answer.json()["status"] in ("green", "yellow")
 
 

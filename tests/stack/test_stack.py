@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import plain_http
 import psutil
 import pymysql
 import pytest
@@ -116,7 +116,7 @@ def connection(command: str) -> pymysql.Connection[Any]:
 
 
 def counted(url: str) -> int:
-    tables = httpx.get(f"{url}/api/status", timeout=5).json()["tables"]
+    tables = plain_http.get(f"{url}/api/status", timeout=5).json()["tables"]
     return sum(each["finished_records"] for each in tables if each["table"] == "shop.customers")
 
 
@@ -155,7 +155,7 @@ def test_a_changed_row_is_in_the_view_and_on_the_page_in_seconds_and_one_key_end
                 assert time.monotonic() - changed < SEEN_SECONDS
             taken.append(time.monotonic() - changed)
     prometheus = terminal.value("Prometheus").removesuffix("/alerts")
-    rules = httpx.get(f"{prometheus}/api/v1/rules", timeout=5).json()["data"]["groups"]
+    rules = plain_http.get(f"{prometheus}/api/v1/rules", timeout=5).json()["data"]["groups"]
     assert {rule["name"] for group in rules for rule in group["rules"]} >= {"BinlaneNoWorker"}
 
     stopping = time.monotonic()

@@ -56,7 +56,8 @@ class WorkerConnection:
                 timeout=httpx.Timeout(seconds, connect=2.0),
                 trust_env=trust_env,
                 headers=headers,
-                verify=_trusted(ca, only),
+                # Reading the usual certificates takes a while, and nobody shows any there.
+                verify=_trusted(ca, only) if parsed.scheme == "https" or ca or only else False,
             )
         except OSError as error:
             raise Unreachable(f"--ca: {ca or only} holds no certificates in PEM ({error})") from error
