@@ -73,11 +73,12 @@ def test_a_member_that_joins_sees_nothing_again_that_was_finished(make_stage: Ma
     stage.check(NothingLost(source.rows), TableOrder(), NothingTwice(), NeverTwoAtOnce())
 
 
+# test_full_lanes.py moves partitions back and forth in these ways, too.
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "properties",
     [
-        # test_full_lanes.py moves partitions back and forth in this way, too.
-        pytest.param({"partition.assignment.strategy": "range"}, id="eager", marks=pytest.mark.soak),
+        pytest.param({"partition.assignment.strategy": "range"}, id="eager"),
         pytest.param({"group.protocol": "consumer"}, id="consumer-protocol"),
     ],
 )

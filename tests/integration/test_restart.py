@@ -62,12 +62,12 @@ def test_a_restart_repeats_exactly_the_unfinished_records_behind_a_gap(stage: St
     stage.check(NothingLost(source.rows), NothingTwice())
 
 
-def test_eight_kills_under_load_lose_nothing_and_keep_the_order(make_stage: MakeStage) -> None:
+def test_four_kills_under_load_lose_nothing_and_keep_the_order(make_stage: MakeStage) -> None:
     stage = make_stage(partitions=4)
     source = stage.source()
     worker = stage.worker(handlers=[stage.recording(row_sleep=0.001, slow=SLOW)], properties=STATIC)
     with Load(source, tables=40):
-        for _ in range(8):
+        for _ in range(4):
             handled = stage.run.handled()
             worker.start()
             stage.wait_rows(handled + 500)
@@ -77,7 +77,7 @@ def test_eight_kills_under_load_lose_nothing_and_keep_the_order(make_stage: Make
     stage.wait_committed_to_the_end()
 
     assert worker.sigterm() == 0
-    assert source.count > 4_000
+    assert source.count > 2_000
     stage.check(NothingLost(source.rows), TableOrder(), NeverTwoAtOnce())
 
 

@@ -42,10 +42,15 @@ def seqs_in_parquet(folder: Path, table: str) -> Counter[int]:
 @pytest.mark.parametrize(
     ("entry", "seqs"),
     [
-        ({"type": "sql", "url": "duckdb:///{folder}/replica.duckdb"}, seqs_in_duckdb),
-        ({"type": "files", "format": "parquet", "directory": "{folder}/raw"}, seqs_in_parquet),
+        pytest.param(
+            *({"type": "sql", "url": "duckdb:///{folder}/replica.duckdb"}, seqs_in_duckdb), id="duckdb"
+        ),
+        pytest.param(
+            *({"type": "files", "format": "parquet", "directory": "{folder}/raw"}, seqs_in_parquet),
+            id="parquet",
+            marks=pytest.mark.soak,  # handlers/files_parquet/test_parquet_exactly_once.py
+        ),
     ],
-    ids=["duckdb", "parquet"],
 )
 def test_each_change_is_there_once(
     stage: Stage, tmp_path: Path, entry: dict[str, str], seqs: Callable[[Path, str], Counter[int]]

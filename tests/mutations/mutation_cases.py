@@ -10,13 +10,13 @@ from patching import mutations
 __all__ = ["cases"]
 
 
-_ONE_IN = 24
+_ONE_IN = 48
 """So many are tried by `make test`: they prove what tests prove once more, at two seconds each."""
 
 
 def cases(*subjects: str) -> list[Any]:
     """Those of these subjects, by their names, and at the end what waits. What needs a real Spark or Kafka is
-    for `make soak`, and so are all others but one in twenty-four."""
+    for `make soak`, and so are all others but one in forty-eight."""
     found = [each for subject in subjects for each in mutations(subject)]
     quick = [each for each in found if not each.soak]
     tried = {each.name for each in quick[::_ONE_IN]}

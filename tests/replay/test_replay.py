@@ -124,7 +124,9 @@ def test_a_stream_leaves_the_rows_of_its_source_when_the_worker_is_killed_on_the
     assert replay.differences() == expected_of(stream)
 
 
-@pytest.mark.parametrize("stream", ONE)
+# Also test_delta_replay.py, with kills beside; each target alone: handlers/targets/test_targets.py.
+@pytest.mark.soak
+@pytest.mark.parametrize("stream", ALL_STREAMS)
 def test_a_stream_whose_records_come_twice_each_leaves_the_rows_of_its_source(
     make_replay: MakeReplay, stream: str
 ) -> None:
