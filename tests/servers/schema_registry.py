@@ -9,7 +9,7 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,8 +40,6 @@ class SchemaRegistry:
     """The Authorization that has to come."""
     asked: list[str] = field(default_factory=list)
     """The paths, in their order."""
-    as_text: Callable[[str], str] = str
-    """What a schema of Protobuf becomes that is registered: serializers send a descriptor."""
 
     def register(
         self,
@@ -51,14 +49,17 @@ class SchemaRegistry:
         subject: str = "",
         references: Sequence[Mapping[str, Any]] = (),
         number: int | None = None,
+        serialized: str | None = None,
     ) -> int:
-        """Its id: the same for the same schema."""
+        """Its id: the same for the same schema. `serialized`: what `?format=serialized` gives."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         told: dict[str, Any] = {"schema": text}
         if kind != "AVRO":
             told["schemaType"] = kind
         if references:
             told["references"] = list(references)
+        if serialized is not None:
+            told["serialized"] = serialized
         known = next((each for each, other in self.schemas.items() if other == told), None)
         number = number or known or max(self.schemas, default=0) + 1
         self.schemas[number] = told
@@ -68,6 +69,13 @@ class SchemaRegistry:
         return number
 
     def answer(self, path: str) -> tuple[int, Any]:
+        path, _, query = path.partition("?")
+        status, told = self._answer(path)
+        if status == 200 and query == "format=serialized" and "serialized" in told:
+            told = {**told, "schema": told["serialized"]}
+        return status, {k: v for k, v in told.items() if k != "serialized"} if type(told) is dict else told
+
+    def _answer(self, path: str) -> tuple[int, Any]:
         if self.status != 200:
             return self.status, {"error_code": self.status, "message": "as the test wants it"}
         if path == "/schemas/types":
@@ -95,11 +103,13 @@ class SchemaRegistry:
             return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
         text, kind = told["schema"], told.get("schemaType", "AVRO")
         references = told.get("references") or ()
+        serialized = text if kind == "PROTOBUF" else None
         number = self.register(
-            self.as_text(text) if kind == "PROTOBUF" else text,
+            text if serialized is None else f"// {text}",
             kind,
             subject=unquote(found[1]),
             references=references,
+            serialized=serialized,
         )
         version = max(v for s, v in self.subjects if s == unquote(found[1]))
         return 200, {"id": number, "guid": str(guid_of(number)), "version": version, **told}

@@ -1,2 +1,2 @@
-"""Records whose schemas a registry keeps: Avro and JSON Schema behind an id. They become what Debezium's JSON
-is, and `worker.formats.debezium` says what that means."""
+"""Records whose schemas a registry keeps: Avro, JSON Schema and Protobuf behind an id. They become what
+Debezium's JSON is, and `worker.formats.debezium` says what that means."""

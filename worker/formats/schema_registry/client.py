@@ -29,6 +29,8 @@ _MOST_REFERENCES = 200
 _MOST_SECONDS = 60.0
 """Of one answer, however slowly it comes."""
 _TOLD = 200
+_SERIALIZED = "?format=serialized"
+"""Asks for Protobuf's descriptors instead of its language."""
 _UNKNOWN = (40401, 40402, 40403)
 """Confluent's codes: no such subject, version, schema."""
 
@@ -53,6 +55,8 @@ class Registered(msgspec.Struct, frozen=True):
     text: str
     references: tuple[str, ...] = ()
     """The schemas that it refers to, each after those that it refers to itself."""
+    names: tuple[str, ...] = ()
+    """By which they are referred to."""
 
 
 class _Reference(msgspec.Struct, gc=False):
@@ -115,16 +119,22 @@ class Client:
     def _of_confluent(self, named: SchemaId) -> Registered:
         if named.kind == "global":  # by this API they are content ids
             raise UnusableSchema("it is named by a global id of Apicurio: set schema_registry.api: apicurio")
-        found = self._read(
-            _read_schema, f"/schemas/{'guids' if named.kind == 'guid' else 'ids'}/{named.text}"
-        )
-        texts: dict[tuple[str, str], str] = {}
+        place = f"/schemas/{'guids' if named.kind == 'guid' else 'ids'}/{named.text}"
+        found = self._read(_read_schema, place)
+        form = _SERIALIZED if found.kind == "PROTOBUF" else ""
+        if form:
+            found = self._read(_read_schema, place + form)
+        texts: dict[tuple[str, str], tuple[str, str]] = {}
         if found.references:
-            self._follow(found.references, texts, [])
-        return Registered(found.kind, found.text, tuple(texts.values()))
+            self._follow(found.references, texts, [], form)
+        return _registered(found.kind, found.text, texts)
 
     def _follow(
-        self, references: list[_Reference], texts: dict[tuple[str, str], str], path: list[tuple[str, str]]
+        self,
+        references: list[_Reference],
+        texts: dict[tuple[str, str], tuple[str, str]],
+        path: list[tuple[str, str]],
+        form: str,
     ) -> None:
         for each in references:
             key = each.subject, str(each.version)
@@ -133,11 +143,11 @@ class Client:
             if key in path or len(texts) + len(path) >= _MOST_REFERENCES:
                 raise UnusableSchema(f"its references form a circle, or are more than {_MOST_REFERENCES}")
             found = self._read(
-                _read_schema, f"/subjects/{_segment(each.subject)}/versions/{_segment(key[1])}"
+                _read_schema, f"/subjects/{_segment(each.subject)}/versions/{_segment(key[1])}{form}"
             )
             if found.references:
-                self._follow(found.references, texts, [*path, key])
-            texts[key] = found.text
+                self._follow(found.references, texts, [*path, key], form)
+            texts[key] = each.name, found.text
 
     # ---- Apicurio
 
@@ -148,14 +158,17 @@ class Client:
         place = f"/ids/{kind}Ids/{named.text}"
         answer, content = self._answer(place)
         language = answer.headers.get("X-Registry-ArtifactType") or _kind_of(content)
-        texts: dict[tuple[str, str], str] = {}
+        texts: dict[tuple[str, str], tuple[str, str]] = {}
         references = self._read(_read_references, f"{place}/references")
         if references:
             self._follow_artifacts(references, texts, [])
-        return Registered(language.upper(), content.decode(), tuple(texts.values()))
+        return _registered(language.upper(), content.decode(), texts)
 
     def _follow_artifacts(
-        self, references: list[_Reference], texts: dict[tuple[str, str], str], path: list[tuple[str, str]]
+        self,
+        references: list[_Reference],
+        texts: dict[tuple[str, str], tuple[str, str]],
+        path: list[tuple[str, str]],
     ) -> None:
         for each in references:
             key = f"{each.group or 'default'}/{each.artifact}", str(each.version)
@@ -170,7 +183,7 @@ class Client:
             further = self._read(_read_references, f"{place}/references")
             if further:
                 self._follow_artifacts(further, texts, [*path, key])
-            texts[key] = content.decode()
+            texts[key] = each.name, content.decode()
 
     # ---- HTTP
 
@@ -211,6 +224,11 @@ class Client:
         raise RegistryUnavailable(
             f"{self._url} answers {status} {answer.reason_phrase}{hint}{f' ({told})' if told else ''}"
         )
+
+
+def _registered(kind: str, text: str, texts: dict[tuple[str, str], tuple[str, str]]) -> Registered:
+    names = tuple(name for name, _ in texts.values())
+    return Registered(kind, text, tuple(told for _, told in texts.values()), names)
 
 
 def _bounded(answer: httpx.Response) -> bytes:

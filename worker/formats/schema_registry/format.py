@@ -137,9 +137,12 @@ class DebeziumWithRegistry(Debezium):
             return None
 
     def source_time_ms(self, record: Record) -> int | None:
-        placed = self._placed(record)
-        if placed is None:
-            return super().source_time_ms(record)
+        try:
+            placed = self._placed(record)
+            if placed is None:
+                return super().source_time_ms(record)
+        except UndecodableRecord:  # its router tells what is wrong with it
+            return None
         return placed.source.ts_ms if placed.source.ts_ms is not None else placed.ts_ms
 
     def log_position(self, record: Record) -> LogPosition | None:
@@ -147,7 +150,7 @@ class DebeziumWithRegistry(Debezium):
             placed = self._placed(record)
             if placed is None:
                 return super().log_position(record)
-        except UndecodableRecord:  # its router tells what is wrong with it
+        except UndecodableRecord:  # likewise
             return None
         return LogPosition(placed.source.name, log_position(placed.source), placed.op == "t")
 

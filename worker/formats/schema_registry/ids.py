@@ -130,7 +130,7 @@ def framed(record: Record) -> Record:
             if len(told) > 1 + GUID_BYTES:
                 raise UndecodableRecord(
                     f"the header {name} holds more than a GUID, as it does for Protobuf: let the connector "
-                    "write Avro or JSON Schema"
+                    "write Protobuf with ids in its values, or Avro"
                 )
             before[_CONFLUENT[name]] = told
         elif name in _APICURIO:

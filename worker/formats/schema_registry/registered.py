@@ -43,9 +43,16 @@ def read(registered: Registered, prefix: bytes) -> RegisteredSchema:
         head = json_head(registered.text, prefix)
         size = len(prefix)
         return RegisteredSchema(number, head, lambda value: Split(head, memoryview(value)[size:]), None)
+    if registered.kind == "PROTOBUF":
+        # Who reads Avro needs no Protobuf.
+        from worker.formats.schema_registry.protobuf.values import ProtobufSchema  # noqa: PLC0415
+
+        references = list(zip(registered.names, registered.references, strict=True))
+        schema = ProtobufSchema(registered.text, references, prefix, number)
+        return RegisteredSchema(number, schema.head, schema.split, None)
     raise SchemaError(
-        f"a schema of {registered.kind[:20]}: Avro and JSON Schema are read; let the connector write one of "
-        "them (value.converter)"
+        f"a schema of {registered.kind[:20]}: Avro, JSON Schema and Protobuf are read; let the connector "
+        "write one of them (value.converter)"
     )
 
 

@@ -55,7 +55,7 @@ class BasicAuth(Section):
 
 
 class SchemaRegistrySettings(Section):
-    """The registry that has the schemas of Debezium's records in Avro or JSON Schema; see
+    """The registry that has the schemas of Debezium's records in Avro, JSON Schema or Protobuf; see
     docs/schema-registry.md."""
 
     url: Url

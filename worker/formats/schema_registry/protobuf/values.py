@@ -1,0 +1,66 @@
+"""Bytes behind the id of a schema of Protobuf: which message they are, and what that is in Connect's JSON."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from worker.formats.debezium.connect.schema import Head, Split
+from worker.formats.interface import UndecodableRecord
+from worker.formats.schema_registry.avro.schema import SchemaError
+from worker.formats.schema_registry.protobuf.connect import MessageReader, reader_of
+from worker.formats.schema_registry.protobuf.descriptors import file_of, indexes_at, message_of
+
+__all__ = ["ProtobufSchema"]
+
+_FIRST = (0,)
+_MOST_MESSAGES = 1_000
+
+
+class _Known(NamedTuple):
+    head: Head
+    kind: type[Message]
+    reader: MessageReader
+
+
+class ProtobufSchema:
+    """A file of messages, one of which each value is. Threads share it."""
+
+    def __init__(self, text: str, references: list[tuple[str, str]], prefix: bytes, number: int) -> None:
+        """`text`, `references`: see `file_of`; `prefix`: what its values begin with, up to the indexes of the
+        message. Raises SchemaError."""
+        self._file: FileDescriptor = file_of(text, references)
+        self._prefix = prefix
+        self._number = number
+        self._known: dict[tuple[int, ...], _Known] = {}
+        self._encode = msgspec.json.Encoder().encode
+        try:
+            self.head = self._message(_FIRST).head
+        except ValueError as error:
+            raise SchemaError(str(error)) from None
+
+    def split(self, value: bytes) -> Split:
+        """Raises UndecodableRecord for bytes that are not of it."""
+        try:
+            path, begin = indexes_at(value, len(self._prefix))
+            known = self._known.get(path) or self._message(path)
+            message = known.kind.FromString(value[begin:])
+            return Split(known.head, self._encode(known.reader.read(message)))
+        except (DecodeError, ValueError, OverflowError, RecursionError) as error:
+            raise UndecodableRecord(
+                f"the bytes are not of their schema ({self._number}), or not clear: {error}"
+            ) from None
+
+    def _message(self, path: tuple[int, ...]) -> _Known:
+        """Raises ValueError, SchemaError."""
+        message = message_of(self._file, path)
+        reader = reader_of(message)
+        head = Head(self._prefix, msgspec.json.encode(reader.schema), closes=None)
+        if len(self._known) >= _MOST_MESSAGES:
+            self._known.clear()
+        known = self._known[path] = _Known(head, GetMessageClass(message), reader)
+        return known
