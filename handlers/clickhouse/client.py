@@ -9,7 +9,7 @@ import httpx
 
 from handlers.api import TargetUnavailable
 from handlers.clickhouse.options import ClickHouseOptions
-from handlers.options.tls import trust
+from handlers.options.tls import trusted
 
 __all__ = ["ClickHouseClient", "DataRefused", "RefusedByServer", "ResultTooLarge", "identifier", "literal"]
 
@@ -90,8 +90,7 @@ class ClickHouseClient:
         self._client = httpx.Client(
             headers=headers,
             timeout=options.timeout,
-            # Reading the usual certificates takes a while, and nobody shows any there.
-            verify=trust(options.tls, folder) if options.url.startswith("https:") else False,
+            verify=trusted(options.url, options.tls, folder),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=max(20, connections)),
         )
 

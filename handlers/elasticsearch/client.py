@@ -13,7 +13,7 @@ import msgspec
 
 from handlers.api import TargetUnavailable
 from handlers.elasticsearch.options import ElasticsearchOptions
-from handlers.options.tls import trust
+from handlers.options.tls import trusted
 from handlers.webhook.answer import retry_after
 
 __all__ = ["LATER", "Answer", "RefusedByCluster", "SearchClient", "told"]
@@ -52,8 +52,7 @@ class SearchClient:
         self._client = httpx.Client(
             headers=headers,
             timeout=options.timeout,
-            # Reading the usual certificates takes a while, and nobody shows any there.
-            verify=trust(options.tls, folder) if options.url.startswith("https:") else False,
+            verify=trusted(options.url, options.tls, folder),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=max(20, connections)),
         )
 

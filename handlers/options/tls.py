@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["TlsOptions", "trust"]
+__all__ = ["TlsOptions", "trusted"]
 
 
 class TlsOptions(BaseModel):
@@ -28,8 +28,18 @@ class TlsOptions(BaseModel):
     )
 
 
-def trust(tls: TlsOptions, folder: Path) -> ssl.SSLContext:
-    """What a client is to trust, and to show. Raises OSError for a certificate that cannot be read."""
+def trusted(url: str, tls: TlsOptions, folder: Path) -> ssl.SSLContext | bool:
+    """What a client of `url` is to trust, and to show. False for plain HTTP: to read the usual certificates
+    takes a while, and nobody shows any there. Raises OSError for a certificate that cannot be read, or that
+    would never be looked at."""
+    if httpx.URL(url).scheme != "https":  # however it is written
+        if tls.ca is not None or tls.certificate is not None:
+            raise OSError(f"tls: nobody shows a certificate at {url}, it is plain HTTP: write https://")
+        return False
+    return _trust(tls, folder)
+
+
+def _trust(tls: TlsOptions, folder: Path) -> ssl.SSLContext:
     made = httpx.create_ssl_context(verify=tls.verify)
     read = f"ca ({tls.ca})"
     try:

@@ -12,7 +12,13 @@ __all__ = ["environment_has_files", "plain_paths_are_local"]
 
 _FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_DIST_CLASSPATH")
 """Variables that lead to files in which it may be set."""
-_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+_OPTIONS = (
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "SPARK_SUBMIT_OPTS",
+    "PYSPARK_SUBMIT_ARGS",
+)
 _NAMES = ("fs.default", "spark.driver.extraClassPath", "spark.driver.userClassPathFirst")
 """In keys and in Java's own options."""
 

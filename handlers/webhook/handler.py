@@ -23,7 +23,7 @@ from handlers.api import (
 )
 from handlers.change_json import line
 from handlers.options.templates import Template, place_of
-from handlers.options.tls import trust
+from handlers.options.tls import trusted
 from handlers.webhook.answer import Verdict, retry_after, verdict
 from handlers.webhook.options import WebhookOptions, address, literal_start
 
@@ -94,8 +94,7 @@ class WebhookHandler(Handler):
     def _new_client(self, context: HandlerContext) -> httpx.Client:
         return httpx.Client(
             timeout=self._options.timeout,
-            # Reading the usual certificates takes a while, and nobody shows any there.
-            verify=trust(self._options.tls, context.folder) if self._origin.startswith("https:") else False,
+            verify=trusted(self._origin, self._options.tls, context.folder),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=max(20, context.lanes)),
             follow_redirects=False,
         )

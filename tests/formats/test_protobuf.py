@@ -126,13 +126,15 @@ def test_numbers_that_are_none_and_bytes(reader: Debezium, write: Write) -> None
 
 
 def test_enums_and_maps_of_whoever_wrote_the_schema() -> None:
-    file = simple("Value", ("state", 1), ("tags", ".p.Value.TagsEntry"), ("more", ".p.Value.MoreEntry"))
+    file = simple(
+        "Value", ("state", 1), ("tags", ".p.Value.TagsEntry"), ("more", ".p.Value.ConnectDefault2Entry")
+    )
     message = file.message_type[0]
     message.field[0].type, message.field[0].type_name = FIELD.TYPE_ENUM, ".p.State"
     kind = file.enum_type.add(name="State")
     kind.value.add(name="NEW", number=0)
     kind.value.add(name="PAID", number=3)
-    for name, field in (("TagsEntry", message.field[1]), ("MoreEntry", message.field[2])):
+    for name, field in (("TagsEntry", message.field[1]), ("ConnectDefault2Entry", message.field[2])):
         field.type, field.label = FIELD.TYPE_MESSAGE, FIELD.LABEL_REPEATED
         entry = message.nested_type.add(name=name)
         entry.field.add(name="key", number=1, type=FIELD.TYPE_STRING, label=FIELD.LABEL_OPTIONAL)
@@ -170,7 +172,16 @@ def test_what_may_be_null_or_the_default_is_refused_with_what_to_set(reader: Deb
             explained(reader, write(clear | unclear, *columns, nullables="lost"))
 
 
-def test_a_key_has_no_null(registry: SchemaRegistry) -> None:
+def test_a_flattened_row_is_one_whatever_its_schema_is_called() -> None:
+    """As SetSchemaMetadata calls it; and of one without a name, which the converter calls so."""
+    for name in ("Value", "Order", "ConnectDefault1"):
+        file = simple(name, ("id", FIELD.TYPE_INT64), ("name", FIELD.TYPE_STRING))
+        schema = ProtobufSchema(serialized(file), [], b"\0\0\0\0\1", 1)
+        with pytest.raises(UndecodableRecord, match="name is '' or NULL"):
+            schema.split(b"\0\0\0\0\1\0\x08\x07")
+
+
+def test_a_key_has_no_null() -> None:
     for name, is_clear in (("Key", True), ("Value", False)):
         schema = ProtobufSchema(serialized(simple(name, ("id", FIELD.TYPE_INT64))), [], b"\0\0\0\0\1", 1)
         if is_clear:
@@ -188,6 +199,114 @@ def test_an_array_that_may_be_null_is_refused(reader: Debezium, write: Write) ->
     for unclear in ([], None):
         with pytest.raises(UndecodableRecord, match=r"n is empty or NULL, .*column\.exclude\.list"):
             explained(reader, write({**after, "n": unclear}, *columns))
+
+
+def test_an_entry_of_a_map_that_may_be_null_is_refused(reader: Debezium, write: Write) -> None:
+    column = {"type": "map", "keys": TEXT, "values": {**TEXT, "optional": True}, "field": "h"}
+    for nullables, tags in (("optional", {"a": "", "b": None}), ("lost", {"a": "x"})):
+        after = {"id": 1, "h": tags}
+        assert change(reader, write(after, column, nullables=nullables)).after == after
+    with pytest.raises(UndecodableRecord, match="value is '' or NULL"):
+        explained(reader, write({"id": 1, "h": {"a": ""}}, column, nullables="lost"))
+
+
+# ---- what others may write
+
+
+def split_of(file: descriptor_pb2.FileDescriptorProto, message: bytes) -> Any:
+    schema = ProtobufSchema(serialized(file), [], b"\0\0\0\0\1", 1)
+    return json.loads(bytes(schema.split(b"\0\0\0\0\1\0" + message).payload))
+
+
+def test_names_that_python_has_too_are_names() -> None:
+    names = ("HasField", "DESCRIPTOR", "FromString", "class", "__class__", "Clear")
+    file = simple("Value", *((name, FIELD.TYPE_INT32) for name in names))
+    for number, field in enumerate(file.message_type[0].field):
+        field.proto3_optional, field.oneof_index = True, number
+        file.message_type[0].oneof_decl.add(name=f"_{field.name}")
+    assert split_of(file, b"\x08\x01\x20\x05") == {**dict.fromkeys(names), "HasField": 1, "class": 5}
+
+
+def test_a_text_that_is_none_is_refused() -> None:
+    file = simple("Value", ("s", FIELD.TYPE_STRING))
+    file.ClearField("syntax")
+    assert split_of(file, b"\x0a\x01a") == {"s": "a"}
+    with pytest.raises(UndecodableRecord, match="no UTF-8"):
+        split_of(file, b"\x0a\x01\xff")
+
+
+def test_a_message_that_is_only_called_as_a_known_one_is_a_struct() -> None:
+    file = simple("Value", ("on", ".google.type.Date"), dependency=["date.proto"])
+    other = simple("Date", ("year", FIELD.TYPE_STRING))
+    other.package = "google.type"
+    schema = ProtobufSchema(serialized(file), [("date.proto", serialized(other))], b"\0\0\0\0\1", 1)
+    found = schema.split(b"\0\0\0\0\1\0\x0a\x03\x0a\x01x")
+    assert bytes(found.payload) == b'{"on":{"year":"x"}}'
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        (("google.type.Date", {"year": 1500, "month": 2, "day": 30}), "no date: 1500-2-30"),
+        (("google.type.Date", {"year": 1900, "month": 2, "day": 29}), "no date: 1900-2-29"),
+        (("google.type.Date", {}), "no date: 0-0-0"),
+        (("google.type.TimeOfDay", {"hours": 25}), "no time of a day"),
+        (("google.type.TimeOfDay", {"minutes": 60}), "no time of a day"),
+        (("google.protobuf.UInt64Value", {"value": 2**63}), "beyond 63 bits"),
+    ],
+)
+def test_values_that_are_none_are_refused(parts: tuple[str, dict[str, int]], told: str) -> None:
+    name, fields = parts
+    file = simple("Value", ("v", f".{name}"))
+    file.dependency.extend(
+        {
+            "Date": ["google/type/date.proto"],
+            "TimeOfDay": ["google/type/timeofday.proto"],
+            "UInt64Value": ["google/protobuf/wrappers.proto"],
+        }[name.rpartition(".")[2]]
+    )
+    made = GetMessageClass(message_of(file_of(serialized(file), []), (0,)))()
+    made.v.SetInParent()
+    for field, value in fields.items():
+        setattr(made.v, field, value)
+    with pytest.raises(UndecodableRecord, match=told):
+        split_of(file, made.SerializeToString())
+
+
+def test_a_date_beyond_pythons_is_what_it_is_in_json(reader: Debezium, write: Write) -> None:
+    file = simple("Value", ("on", ".google.type.Date"), dependency=["google/type/date.proto"])
+    made = GetMessageClass(message_of(file_of(serialized(file), []), (0,)))()
+    made.on.year, made.on.month, made.on.day = 10_000, 1, 1
+    assert split_of(file, made.SerializeToString()) == {"on": (date.max - date(1970, 1, 1)).days + 1}
+
+
+def test_many_empty_items_take_no_memory() -> None:
+    """Two bytes each; their fields that are not there would be hundreds."""
+    file = simple("Value", ("items", ".p.Item"))
+    file.message_type[0].field[0].label = FIELD.LABEL_REPEATED
+    item = file.message_type.add(name="Item")
+    for number in range(1, 101):
+        item.field.add(name=f"column_{number}", number=number, type=9, label=FIELD.LABEL_OPTIONAL)
+    assert len(split_of(file, b"\x0a\x00" * 1000)["items"]) == 1000
+    with pytest.raises(UndecodableRecord, match="more than 64 MiB"):
+        split_of(file, b"\x0a\x00" * 100_000)
+
+
+def test_schemas_of_messages_within_messages_take_no_time() -> None:
+    own = simple("A", *((f"f{number}", ".p.A") for number in range(40)))
+    wide = simple("L0", ("x", FIELD.TYPE_INT32))
+    for level in range(1, 9):
+        message = wide.message_type.add(name=f"L{level}")
+        for number in range(1, 9):
+            message.field.add(
+                name=f"f{number}", number=number, type_name=f".p.L{level - 1}", label=FIELD.LABEL_OPTIONAL
+            )
+    wide.message_type.add(name="Last").CopyFrom(wide.message_type[-1])
+    del wide.message_type[-1]
+    wide.message_type.insert(0, wide.message_type.pop())
+    for file, told in ((own, "within itself"), (wide, "more than 20000 fields")):
+        with pytest.raises(SchemaError, match=told):
+            ProtobufSchema(serialized(file), [], b"\0\0\0\0\1", 1)
 
 
 # ---- which message
@@ -241,7 +360,7 @@ def test_what_a_schema_imports_is_asked_for(registry: SchemaRegistry) -> None:
         (serialized(simple("A", ("b", ".q.B"), dependency=["q.proto"])), "imports q.proto"),
         (serialized(simple("A", ("b", ".p.Nothing"))), "no schema of Protobuf"),
         (serialized(descriptor_pb2.FileDescriptorProto(name="f", syntax="proto3")), "has no message 0"),
-        (serialized(simple("A", ("a", ".p.A"), ("b", ".p.A"))), "messages within messages|more than"),
+        (serialized(simple("A", ("a", ".p.A"), ("b", ".p.A"))), "a message within itself"),
     ],
 )
 def test_a_schema_that_cannot_be_used_says_why(text: str, told: str) -> None:

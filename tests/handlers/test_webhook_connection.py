@@ -10,8 +10,15 @@ import pytest
 from servers.hook_server import Answer, HookServer
 
 from handlers import HandlerContext, TargetUnavailable
+from handlers.clickhouse.client import ClickHouseClient
+from handlers.clickhouse.options import ClickHouseOptions
+from handlers.elasticsearch.client import SearchClient
+from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.testing import make_batch, opened
 from handlers.webhook.handler import WebhookHandler
+from worker.commands.asking.connection import Unreachable, WorkerConnection
+from worker.formats.schema_registry.client import Client, RegistryUnavailable
+from worker.formats.schema_registry.settings import SchemaRegistrySettings
 from worker.local.broker_settings import free_port
 
 
@@ -59,6 +66,39 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(certificate: Path) -> 
         with pytest.raises(TargetUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
             handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
         assert hook.received == []
+
+
+@pytest.mark.parametrize("scheme", ["https", "HTTPS", "hTTps"])
+def test_every_client_looks_at_the_certificate_however_https_is_written(
+    certificate: Path, scheme: str
+) -> None:
+    with HookServer(trust_of(certificate)) as hook:
+        url = hook.url.replace("https", scheme)
+        with pytest.raises(TargetUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            WebhookHandler(url=url).check(context(certificate))
+        clickhouse = ClickHouseClient(ClickHouseOptions.model_validate({"url": url}), certificate, 1)
+        with pytest.raises(TargetUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            clickhouse.query("SELECT 1")
+        search = SearchClient(ElasticsearchOptions.model_validate({"url": url}), certificate, 1)
+        with pytest.raises(TargetUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            search.request("GET", "/")
+        registry = Client(SchemaRegistrySettings.model_validate({"url": url}), certificate)
+        with pytest.raises(RegistryUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            registry.reach()
+        with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+            WorkerConnection(url).ask("GET", "api/status")
+        assert hook.received == hook.refused == []
+
+
+def test_a_certificate_that_nobody_would_look_at_is_told(certificate: Path) -> None:
+    for read in (
+        lambda: WebhookHandler(url="http://h/", tls={"ca": "cert.pem"}).open(context(certificate)),
+        lambda: Client(
+            SchemaRegistrySettings.model_validate({"url": "http://h", "tls": {"ca": "cert.pem"}}), certificate
+        ),
+    ):
+        with pytest.raises(OSError, match=r"tls: nobody shows a certificate at http://h.*write https://"):
+            read()
 
 
 @pytest.mark.parametrize("tls", [{"ca": "cert.pem"}, {"verify": False}])

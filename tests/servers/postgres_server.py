@@ -37,7 +37,10 @@ _MORE_THAN_SCHEMAS = (
     "OR EXISTS (SELECT FROM pg_publication) OR EXISTS (SELECT FROM pg_event_trigger) "
     "OR EXISTS (SELECT FROM pg_largeobject_metadata) "
     "OR EXISTS (SELECT FROM pg_prepared_xacts WHERE database = current_database()) "
-    "OR EXISTS (SELECT FROM pg_db_role_setting WHERE setdatabase <> 0)"
+    "OR EXISTS (SELECT FROM pg_db_role_setting WHERE setdatabase <> 0) "
+    "OR EXISTS (SELECT FROM pg_default_acl) OR EXISTS (SELECT FROM pg_foreign_data_wrapper) "
+    "OR EXISTS (SELECT FROM pg_cast WHERE oid >= 16384) OR EXISTS (SELECT FROM pg_am WHERE oid >= 16384) "
+    "OR EXISTS (SELECT FROM pg_database WHERE datname = current_database() AND datacl IS NOT NULL)"
 )
 _EMPTY = """DO $$ DECLARE found name; BEGIN
   FOR found IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema$)' LOOP
@@ -72,12 +75,15 @@ class PostgresServer(ServerProcess):
         return self._url(name)
 
     def _emptied(self, name: str) -> bool:
-        """For a sixth of what a new one costs. False: it has more than schemas."""
-        with psycopg.connect(self._dsn(name), autocommit=True) as connection:
-            connection.execute(_END_OTHERS)
-            [more] = connection.execute(_MORE_THAN_SCHEMAS).fetchone() or (True,)
-            if not more:
-                connection.execute(_EMPTY)
+        """For a sixth of what a new one costs. False: it has more than schemas, or is gone."""
+        try:
+            with psycopg.connect(self._dsn(name), autocommit=True) as connection:
+                connection.execute(_END_OTHERS)
+                [more] = connection.execute(_MORE_THAN_SCHEMAS).fetchone() or (True,)
+                if not more:
+                    connection.execute(_EMPTY)
+        except psycopg.OperationalError:
+            return False
         return not more
 
     def prepare(self) -> None:

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
-from pyspark.errors import PySparkException
 from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -20,7 +19,7 @@ from handlers.spark.read.inspection import head_of, shown_sql
 from handlers.spark.read.inventory import Found
 from handlers.spark.read.shared import Shared
 from handlers.spark.read.view import NothingToSee
-from handlers.spark.runtime.errors import told
+from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import quoted
 from worker.configuration import Configuration, load
 from worker.observing import logs
@@ -56,8 +55,8 @@ def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, vi
             shared = {id(lake): Shared(lake.files) for lake, _ in found}
             with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tables") as pool:
                 facts = list(pool.map(lambda each: _facts(each[0], each[1], shared[id(each[0])]), found))
-    except (OSError, BrokenLog, RuntimeError, PySparkException) as error:
-        text = told(error) if isinstance(error, PySparkException) else str(error)
+    except (OSError, BrokenLog, RuntimeError, *SPARK_ERRORS) as error:
+        text = told(error) if isinstance(error, SPARK_ERRORS) else str(error)
         print(clean(f"binlane tables: {' '.join(text.split())}"), file=sys.stderr)
         return 1
     if as_json:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 import sqlalchemy as sa
-from pyspark.errors import PySparkException
 from sqlalchemy.exc import SQLAlchemyError
 
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.read.inventory import Found
-from handlers.spark.runtime.errors import told
+from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from worker.configuration import Configuration
 from worker.verifying.checking import Check, TooDifferent
 from worker.verifying.comparing import OutOfOrder
@@ -150,7 +149,7 @@ def _checked(job: _Job, lake: Lake, found: Found) -> Check:
         check = Check(job.source, table, replica, chunk=job.chunk, limit=job.limit, plans=plans)
         try:
             check.run()
-        except PySparkException as error:
+        except SPARK_ERRORS as error:
             if attempt == _ATTEMPTS or not any(word in str(error) for word in _REMOVED):
                 raise
         else:
@@ -188,7 +187,7 @@ def _told(report: TableReport) -> Iterator[None]:
 
 def _explained(error: Exception) -> str | None:
     """The fault in words; None for one of the program."""
-    if isinstance(error, PySparkException):
+    if isinstance(error, SPARK_ERRORS):
         return told(error)
     if isinstance(error, SQLAlchemyError):
         cause = getattr(error, "orig", None) or error

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from handlers.options.matching import PatternError, table_matcher
 from handlers.spark.default_files import plain_paths_are_local
 from handlers.spark.locations import Locations
-from handlers.spark.log.store_choice import files_for
-from handlers.spark.log.stores.interface import Files
+from handlers.spark.log.store_choice import default_scheme, files_for
+from handlers.spark.log.stores.interface import Files, scheme_of
 from handlers.spark.options import SparkOptions
 from handlers.spark.read.inventory import Found, found_tables
 from handlers.spark.runtime.session import SharedSpark, acquire, release
@@ -88,9 +88,12 @@ class SparkWhenAsked:
 
     def __init__(self, section: SparkSection, folder: Path, name: str) -> None:
         self._wanted = for_looking(section), folder, name
-        self._lock = threading.Lock()  # guards the next
+        self._lock = threading.Lock()  # guards the next two
         self._spark: SharedSpark | None = None
+        self._fault: Exception | None = None
         self.is_classic = section.remote is None
+        self._is_local = plain_paths_are_local(section)
+        self._assumed = False
 
     @property
     def session(self) -> SparkSession:
@@ -109,11 +112,33 @@ class SparkWhenAsked:
                 self._spark = None
                 release()
 
+    def files_of(self, root: str) -> Files:
+        """The store of a place. A path without a scheme is taken as this machine's where nothing says
+        otherwise, which is checked when Spark starts. Raises FilesError."""
+        self._assumed = self._assumed or (self._is_local and not scheme_of(root))
+        return files_for(root, self, assume_local=self._is_local)
+
     def _started(self) -> SharedSpark:
         with self._lock:
+            if self._fault is not None:
+                raise self._fault
             if self._spark is None:
-                self._spark = acquire(*self._wanted)
+                try:
+                    self._spark = acquire(*self._wanted)
+                    self._check_default_files(self._spark)
+                except Exception as error:
+                    self._fault = error
+                    raise
             return self._spark
+
+    def _check_default_files(self, spark: SharedSpark) -> None:
+        """Raises RuntimeError where plain paths were taken for what they are not."""
+        if self._assumed and (found := default_scheme(spark)) != "file":
+            raise RuntimeError(
+                f"paths without a scheme were taken for folders of this machine, and Spark's fs.defaultFS "
+                f"says {found}: give spark.warehouse its whole address, {found}://... or file:...; or set "
+                "HADOOP_CONF_DIR"
+            )
 
 
 @contextmanager
@@ -127,13 +152,11 @@ def opened_lakes(configuration: Configuration) -> Iterator[list[Lake]]:
     """
     section = SparkSection.model_validate(dict(configuration.spark))
     spark = SparkWhenAsked(section, configuration.folder, f"{configuration.name}-looking")
-    is_local = plain_paths_are_local(section)
     try:
         lakes = []
         for entry in spark_entries(configuration):
             locations = Locations(entry.options, section, configuration.folder)
-            files = files_for(locations.root, spark, assume_local=is_local)
-            lakes.append(Lake(entry, locations, files, spark))
+            lakes.append(Lake(entry, locations, spark.files_of(locations.root), spark))
         yield lakes
     finally:
         spark.stop()

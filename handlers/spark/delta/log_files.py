@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from handlers.spark.log.stores.interface import Files
+from handlers.spark.log.stores.interface import Files, FilesError
 
 __all__ = ["LogState", "state_in_files"]
 
@@ -28,9 +28,13 @@ _NAMED = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.\d{10}\.(\d{10}))?\.parqu
 _MOST_FILES = 200_000
 """Files of a table, which are held in memory, of some 200 bytes each; Spark counts those of larger ones."""
 _MOST_COMMITS = 1_000
+_MOST_READER = 3
+"""The version of Delta's protocol that is known."""
 _READ = [
-    *("add.path", "add.size", "add.stats", "add.deletionVector.cardinality"),
-    *("metaData.schemaString", "protocol.readerFeatures", "protocol.writerFeatures", "sidecar.path"),
+    *("add.path", "add.size", "add.stats", "add.deletionVector.storageType"),
+    *("add.deletionVector.pathOrInlineDv", "add.deletionVector.offset", "add.deletionVector.cardinality"),
+    *("protocol.minReaderVersion", "protocol.readerFeatures", "protocol.writerFeatures"),
+    *("metaData.schemaString", "sidecar.path"),
 ]
 """Of a checkpoint."""
 _AT_ONCE = 4_096
@@ -52,8 +56,11 @@ class _Stats(msgspec.Struct, rename="camel"):
     num_records: int
 
 
-class _DeletionVector(msgspec.Struct):
+class _DeletionVector(msgspec.Struct, rename="camel", frozen=True):
+    storage_type: str
+    path_or_inline_dv: str
     cardinality: int
+    offset: int | None = None
 
 
 class _Add(msgspec.Struct, rename="camel"):
@@ -63,7 +70,12 @@ class _Add(msgspec.Struct, rename="camel"):
     deletion_vector: _DeletionVector | None = None
 
 
-class _Path(msgspec.Struct):
+class _Remove(msgspec.Struct, rename="camel"):
+    path: str
+    deletion_vector: _DeletionVector | None = None
+
+
+class _Sidecar(msgspec.Struct):
     path: str
 
 
@@ -72,16 +84,21 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 class _Protocol(msgspec.Struct, rename="camel"):
+    min_reader_version: int
     reader_features: list[str] | None = None
     writer_features: list[str] | None = None
 
 
 class _Action(msgspec.Struct, rename="camel"):
     add: _Add | None = None
-    remove: _Path | None = None
+    remove: _Remove | None = None
     meta_data: _Metadata | None = None
     protocol: _Protocol | None = None
-    sidecar: _Path | None = None
+    sidecar: _Sidecar | None = None
+
+
+_BROKEN = (ValueError, TypeError, KeyError, RecursionError)
+"""What is raised by bytes that are none of Delta's."""
 
 
 class _Unknown(Exception):
@@ -98,7 +115,9 @@ def state_in_files(files: Files, path: str) -> LogState | None:
     try:
         version = replay.all_of(files, f"{path}/_delta_log")
         return replay.state(version)
-    except (_Unknown, FileNotFoundError, msgspec.DecodeError, pa.ArrowException):
+    except FilesError:
+        raise
+    except (_Unknown, msgspec.DecodeError, pa.ArrowException, OSError, *_BROKEN):
         return None  # or Delta has removed a file since it was listed
 
 
@@ -106,10 +125,10 @@ def state_in_files(files: Files, path: str) -> LogState | None:
 class _Replay:
     """The actions of a log, one after the other."""
 
-    added: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The path of each file of the table -> its bytes, and its rows."""
+    added: dict[str, tuple[int, int, _DeletionVector | None]] = field(default_factory=dict)
+    """The path of each file of the table -> its bytes, its rows, and what is deleted of them."""
     schema: str | None = None
-    features: set[str] = field(default_factory=set)
+    protocol: _Protocol | None = None
 
     def all_of(self, files: Files, folder: str) -> int:
         """The newest checkpoint, and the commits since; the last one's version."""
@@ -122,15 +141,17 @@ class _Replay:
         return commits[-1] if commits else int(checkpoint[0][:20])
 
     def state(self, version: int) -> LogState:
-        if self.schema is None or not self.features <= _FEATURES:
+        if self.schema is None or self.protocol is None or self.protocol.min_reader_version > _MOST_READER:
+            raise _Unknown
+        if not {*(self.protocol.reader_features or ()), *(self.protocol.writer_features or ())} <= _FEATURES:
             raise _Unknown
         fields: list[dict[str, Any]] = json.loads(self.schema)["fields"]
         return LogState(
             version,
             {each["name"]: _within(each["type"]) for each in fields},
             len(self.added),
-            sum(size for size, _ in self.added.values()),
-            sum(rows for _, rows in self.added.values()),
+            sum(size for size, _, _ in self.added.values()),
+            sum(rows for _, rows, _ in self.added.values()),
         )
 
     def _checkpoint(self, file: pq.ParquetFile) -> None:
@@ -145,7 +166,9 @@ class _Replay:
         # A file that only gets a deletion vector is removed and added by one commit.
         for action in actions:
             if action.remove is not None:
-                self.added.pop(action.remove.path, None)
+                gone = self.added.pop(action.remove.path, None)
+                if gone is not None and gone[2] != action.remove.deletion_vector:
+                    raise _Unknown  # it is not this one that is removed
         for action in actions:
             self._take(action)
         if len(self.added) > _MOST_FILES:
@@ -157,13 +180,15 @@ class _Replay:
                 raise _Unknown
             rows = msgspec.json.decode(add.stats, type=_Stats).num_records
             gone = 0 if add.deletion_vector is None else add.deletion_vector.cardinality
-            self.added[add.path] = add.size, rows - gone
+            if not 0 <= gone <= rows:
+                raise _Unknown
+            self.added[add.path] = add.size, rows - gone, add.deletion_vector
         if action.sidecar is not None:
             raise _Unknown  # the files are told elsewhere
         if action.meta_data is not None:
             self.schema = action.meta_data.schema_string
-        if (protocol := action.protocol) is not None:
-            self.features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+        if action.protocol is not None:
+            self.protocol = action.protocol
 
 
 def _found(names: Sequence[str]) -> tuple[Sequence[str], Sequence[int]]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_files
@@ -24,7 +23,7 @@ from handlers.spark.read.inspection import columns_of, head_of, log_of, version_
 from handlers.spark.read.inventory import Found
 from handlers.spark.read.shared import Shared
 from handlers.spark.read.view import Columns, folder_sql
-from handlers.spark.runtime.errors import told
+from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import TableRef
 
 __all__ = ["Facts", "facts_of", "known_columns"]
@@ -78,7 +77,7 @@ def facts_of(spark: Spark, files: Files, found: Found, handler: str, shared: Sha
         head = head_of(files, found.ref.log_folder)
         if head is not None and columns is not None:
             facts = _noting(facts, _missing_columns(head, columns))
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         return replace(_noting(facts, told(error)), unread=True)
     except (BrokenLog, LostCommit, UnknownSegments, OSError) as error:
         return replace(_noting(facts, str(error)), unread=True)

@@ -8,8 +8,10 @@ from contextlib import suppress
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it has no types
 from pyspark.errors import PySparkException
 
-__all__ = ["causes", "is_connection_error", "says_no_table", "told"]
+__all__ = ["SPARK_ERRORS", "causes", "is_connection_error", "says_no_table", "told"]
 
+SPARK_ERRORS = (PySparkException, Py4JError)
+"""What Spark raises: pyspark has words of its own for some of Java's exceptions alone."""
 _LONGEST = 500
 _STACK_LINE = re.compile(
     r"^\s*(at [\w.$]+[(/]|\.\.\. \d+ more|Driver stacktrace:|JVM stacktrace:|Traceback )"

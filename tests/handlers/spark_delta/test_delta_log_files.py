@@ -126,6 +126,31 @@ def test_what_the_files_do_not_tell_is_left_to_spark(tmp_path: Path) -> None:
     new_feature = made("new feature")
     features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["catalogManaged"]}
     edit(log_of(new_feature, 0), "protocol", **features)
+    bytes_of_nobody = made("bytes of nobody")
+    log_of(bytes_of_nobody, 1).write_bytes(
+        log_of(bytes_of_nobody, 1).read_bytes().replace(b"part-", b"p\xffrt-")
+    )
+    no_schema = made("no schema")
+    edit(log_of(no_schema, 0), "metaData", schemaString="null")
+    half_a_schema = made("half a schema")
+    edit(log_of(half_a_schema, 0), "metaData", schemaString='{"type":"struct","feilds":[]}')
+    newer = made("newer")
+    edit(log_of(newer, 0), "protocol", minReaderVersion=9)
+    no_protocol = made("no protocol")
+    lines = log_of(no_protocol, 0).read_text().splitlines()
+    log_of(no_protocol, 0).write_text("\n".join(line for line in lines if "protocol" not in line))
+    less_than_none = made("less than none")
+    edit(log_of(less_than_none, 1), "add", stats='{"numRecords":-1}')
+    another_vector = made("another vector")
+    [path] = (
+        json.loads(line)["add"]["path"]
+        for line in log_of(another_vector, 1).read_text().splitlines()
+        if '"add"' in line
+    )
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "cardinality": 1}
+    removed = {"remove": {"path": path, "dataChange": True, "deletionVector": vector}}
+    log_of(another_vector, 3).write_text(json.dumps(removed))
+    faults = (bytes_of_nobody, no_schema, half_a_schema, newer, no_protocol, less_than_none, another_vector)
     broken = made("broken")
     log_of(broken, 2).write_bytes(b'{"add"')
     broken_checkpoint = made("broken checkpoint")
@@ -136,7 +161,7 @@ def test_what_the_files_do_not_tell_is_left_to_spark(tmp_path: Path) -> None:
     checkpoint.rename(log_of(second_kind, 2, "checkpoint.0a1b2c3d-0000-4000-8000-000000000000.parquet"))
     for version in range(3):
         log_of(second_kind, version).unlink()
-    for folder in (gap, begun_late, no_counts, new_feature, broken, broken_checkpoint, second_kind):
+    for folder in (gap, begun_late, no_counts, new_feature, broken, broken_checkpoint, second_kind, *faults):
         assert state(folder) is None, folder.name
     assert state(tmp_path / "nothing") is None
 

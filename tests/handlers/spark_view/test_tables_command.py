@@ -17,6 +17,7 @@ from handlers.spark.log.marks import Marks
 from handlers.spark.log.statement import Statement, columns_of
 from handlers.spark.read import facts
 from handlers.spark.rows.added import log_schema
+from handlers.spark.runtime.java import JavaError
 from worker.verifying import spark_lakes
 
 COLUMNS = "id BIGINT, name STRING, price INT"
@@ -187,6 +188,43 @@ def test_what_cannot_be_read_is_told_and_the_others_are_listed(stage: Stage) -> 
     assert (told["shop.good"]["waiting_rows"], told["shop.good"]["unread"]) == (1, False)
     assert told["shop.broken"]["unread"] is True
     assert "no whole Parquet file" in told["shop.broken"]["problems"][0]
+
+
+def test_a_damaged_table_is_one_that_cannot_be_read(stage: Stage) -> None:
+    good, bad = (stage.table(name) for name in ("good", "bad"))
+    for table in (good, bad):
+        table.table(COLUMNS, "(1, 'a', 1)")
+        table.put(row(1))
+    commit = Path(bad.path, "_delta_log", f"{0:020d}.json")
+    commit.write_bytes(commit.read_bytes().replace(b"part-", b"p\xffrt-"))
+    told = listed(stage, code=1)
+    assert (told["shop.good"]["rows"], told["shop.good"]["unread"]) == (1, False)
+    assert told["shop.bad"]["unread"] is True
+
+
+def test_a_spark_that_does_not_start_is_tried_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(6):
+        stage.table(f"t{number}").table(COLUMNS, "(1, 'a', 1)")
+    tried: list[object] = []
+
+    def none(*arguments: object) -> None:
+        tried.append(arguments)
+        raise JavaError("no Java here")
+
+    monkeypatch.setattr(facts, "state_in_files", lambda *arguments: None)
+    monkeypatch.setattr(spark_lakes, "acquire", none)
+    assert stage.run("tables") == (1, "", "binlane tables: no Java here\n")
+    assert len(tried) == 1
+
+
+def test_folders_that_are_another_file_systems_are_told_when_spark_is_there(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.table().table(COLUMNS, "(1, 'a', 1)")
+    monkeypatch.setattr(facts, "state_in_files", lambda *arguments: None)
+    monkeypatch.setattr(spark_lakes, "default_scheme", lambda spark: "hdfs")
+    code, _, err = stage.run("tables")
+    assert (code, "Spark's fs.defaultFS says hdfs" in err) == (1, True)
 
 
 def test_a_lake_without_tables_is_no_fault(stage: Stage) -> None:

@@ -92,7 +92,7 @@ class Client:
         user = settings.basic_auth
         self._client = httpx.Client(
             timeout=settings.timeout,
-            verify=_trust(settings, folder) if settings.url.startswith("https:") else False,
+            verify=_trusted(settings, folder),
             headers=headers,
             auth=None if user is None else httpx.BasicAuth(user.username, user.password),
             follow_redirects=False,
@@ -121,13 +121,14 @@ class Client:
             raise UnusableSchema("it is named by a global id of Apicurio: set schema_registry.api: apicurio")
         place = f"/schemas/{'guids' if named.kind == 'guid' else 'ids'}/{named.text}"
         found = self._read(_read_schema, place)
-        form = _SERIALIZED if found.kind == "PROTOBUF" else ""
-        if form:
-            found = self._read(_read_schema, place + form)
+        text, form = found.text, ""
+        if found.kind == "PROTOBUF":
+            form = _SERIALIZED
+            text = self._read(_read_schema, place + form).text
         texts: dict[tuple[str, str], tuple[str, str]] = {}
         if found.references:
             self._follow(found.references, texts, [], form)
-        return _registered(found.kind, found.text, texts)
+        return _registered(found.kind, text, texts)
 
     def _follow(
         self,
@@ -274,8 +275,16 @@ def _segment(name: str) -> str:
     return name.replace(".", "%2E") if set(name) <= {"."} else quote(name, safe="")
 
 
-def _trust(settings: SchemaRegistrySettings, folder: Path) -> ssl.SSLContext:
+def _trusted(settings: SchemaRegistrySettings, folder: Path) -> ssl.SSLContext | bool:
+    """False for plain HTTP: to read the usual certificates takes a while, and nobody shows any there."""
     tls = settings.tls
+    if httpx.URL(settings.url).scheme != "https":  # however it is written
+        if tls.ca is not None or tls.certificate is not None:
+            raise OSError(
+                f"schema_registry.tls: nobody shows a certificate at {settings.url}, it is plain HTTP: write "
+                "https://"
+            )
+        return False
     trust = httpx.create_ssl_context(verify=tls.verify)
     read = f"ca ({tls.ca})"
     try:

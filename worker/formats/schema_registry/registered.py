@@ -21,10 +21,16 @@ __all__ = ["RegisteredSchema", "read"]
 class RegisteredSchema:
     """Never changed; threads share it."""
 
-    __slots__ = ("envelope", "head", "number", "split")
+    __slots__ = ("envelope", "head", "number", "split", "weight")
 
     def __init__(
-        self, number: int, head: Head, split: Callable[[bytes], Split], envelope: AvroEnvelope | None
+        self,
+        number: int,
+        head: Head,
+        split: Callable[[bytes], Split],
+        envelope: AvroEnvelope | None = None,
+        *,
+        weight: int,
     ) -> None:
         self.number = number
         self.head = head
@@ -32,6 +38,8 @@ class RegisteredSchema:
         """A value with the schema, taken apart. Raises UndecodableRecord for one that is not of it."""
         self.envelope = envelope
         """Of rows in Avro."""
+        self.weight = weight
+        """Bytes; it takes about ten times as much memory."""
 
 
 def read(registered: Registered, prefix: bytes) -> RegisteredSchema:
@@ -42,14 +50,15 @@ def read(registered: Registered, prefix: bytes) -> RegisteredSchema:
     if registered.kind == "JSON":
         head = json_head(registered.text, prefix)
         size = len(prefix)
-        return RegisteredSchema(number, head, lambda value: Split(head, memoryview(value)[size:]), None)
+        split: Callable[[bytes], Split] = lambda value: Split(head, memoryview(value)[size:])  # noqa: E731
+        return RegisteredSchema(number, head, split, weight=len(registered.text))
     if registered.kind == "PROTOBUF":
         # Who reads Avro needs no Protobuf.
         from worker.formats.schema_registry.protobuf.values import ProtobufSchema  # noqa: PLC0415
 
         references = list(zip(registered.names, registered.references, strict=True))
         schema = ProtobufSchema(registered.text, references, prefix, number)
-        return RegisteredSchema(number, schema.head, schema.split, None)
+        return RegisteredSchema(number, schema.head, schema.split, weight=schema.weight)
     raise SchemaError(
         f"a schema of {registered.kind[:20]}: Avro, JSON Schema and Protobuf are read; let the connector "
         "write one of them (value.converter)"
@@ -70,4 +79,4 @@ def _avro(registered: Registered, prefix: bytes, number: int) -> RegisteredSchem
             raise UndecodableRecord(f"the bytes are not of their schema ({number}): {error}") from None
         return Split(head, encode(found))
 
-    return RegisteredSchema(number, head, split, envelope_of(schema))
+    return RegisteredSchema(number, head, split, envelope_of(schema), weight=len(registered.text))

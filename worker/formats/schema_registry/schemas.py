@@ -177,7 +177,7 @@ class Schemas:
 
     def _made_ready(self, head: bytes, registered: Registered) -> RegisteredSchema:
         made = read(registered, head)
-        size = len(registered.text)
+        size = made.weight
         with self._changed:
             if self._ready_bytes + size > _MOST_BUILT:
                 self._ready.clear()

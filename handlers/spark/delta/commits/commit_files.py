@@ -110,7 +110,7 @@ def _newest_first(files: Files, path: str) -> Iterator[tuple[int, bytes]]:
         checkpoint = msgspec.json.decode(files.read(f"{folder}/_last_checkpoint"), type=_Checkpoint).version
     except FileNotFoundError:
         checkpoint = 0
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _Unknown from error
     since: list[bytes] = []
     while (commit := _commit(files, folder, checkpoint + len(since))) is not None:
@@ -152,5 +152,5 @@ def _actions(commit: bytes, kind: bytes) -> Iterator[_Action]:
         if kind in line:
             try:
                 yield msgspec.json.decode(line, type=_Action)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise _Unknown from error

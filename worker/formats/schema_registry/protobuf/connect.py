@@ -9,47 +9,59 @@ Protobuf does with 0 and "" where a field has no presence (`optional.for.nullabl
 
 from __future__ import annotations
 
-import base64
-import math
-from collections.abc import Callable, Mapping
-from datetime import date
-from typing import Any
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import Message
 
 from worker.formats.schema_registry.avro.schema import SchemaError
+from worker.formats.schema_registry.protobuf.leaves import Told, key_of, leaf, scalar
 
-__all__ = ["MessageReader", "reader_of"]
+__all__ = ["MessageReader", "Meter"]
 
-Told = Mapping[str, Any]
-Read = Callable[[Any], Any]
-
-_DEPTH = 8
+_DEPTH = 32
 _MOST_FIELDS = 20_000
-_KINDS = {
-    **dict.fromkeys((FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_ENUM), "int32"),
-    **dict.fromkeys(
-        (FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64),
-        "int64",
-    ),
-    FieldDescriptor.CPPTYPE_FLOAT: "float",
-    FieldDescriptor.CPPTYPE_DOUBLE: "double",
-    FieldDescriptor.CPPTYPE_BOOL: "boolean",
-    FieldDescriptor.CPPTYPE_STRING: "string",
-}
-_WRAPPERS = frozenset(
-    f"google.protobuf.{name}Value"
-    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
-)
+_MOST_BYTES = 64 << 20
+_OF_STRUCT, _OF_FIELD = 64, 32
+"""Bytes that a struct takes in memory, at least, and each field of it beside its name."""
 _MEANINGS = {
     "VariableScaleDecimal": ("io.debezium.data.VariableScaleDecimal", {"scale", "value"}),
     **{name: (f"io.debezium.data.geometry.{name}", {"wkb"}) for name in ("Geometry", "Geography", "Point")},
 }
 """Messages that are called so, with these fields."""
 _ROWS = ("before", "after")
-_GREGORIAN = (1582, 10, 15)
-_EPOCH = date(1970, 1, 1).toordinal()
+_NO_ROWS = re.compile(r"\w*Key|Envelope|\w*Heartbeat|SchemaChangeValue|TransactionMetadataValue|MessageValue")
+"""Debezium's own messages that have no columns, and keys, whose columns are never NULL."""
+_MAP = re.compile(r"ConnectDefault\d+Entry")
+"""What the converter calls the entries of one of Connect's maps."""
+
+
+class Meter:
+    """What the values of one record may take."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = _MOST_BYTES
+
+    def take(self, size: int) -> None:
+        """Raises ValueError."""
+        self.left -= size
+        if self.left < 0:
+            raise ValueError(f"its fields that are not there would take more than {_MOST_BYTES >> 20} MiB")
+
+
+Read = Callable[[Any, Meter], Any]
+
+
+class _Kind(NamedTuple):
+    """What a message, or one item, is."""
+
+    told: Told
+    read: Read
+    fields: int
+    """In all that its schema names."""
 
 
 class MessageReader:
@@ -57,218 +69,160 @@ class MessageReader:
 
     def __init__(self, message: Descriptor) -> None:
         """Raises SchemaError."""
-        self.left = _MOST_FIELDS
-        self._strict = not _tells_null(message, _DEPTH) and message.name != "Key"
+        name, fields = message.name, message.fields_by_name
+        is_key = name.endswith("Key")
+        self._strict = not (is_key or _tells_null(message, set()))
         """Whether a column at its default may be NULL."""
-        self.schema: Told
-        self.schema, self.read = self._struct(message, _DEPTH, is_row=message.name == "Value")
+        is_row = not (_NO_ROWS.fullmatch(name) or {"op", "source"} <= set(fields))
+        self._structs: dict[tuple[str, bool], _Kind | None] = {}
+        kind = self._struct(message, is_row=is_row)
+        self.schema = kind.told
+        self.fields = kind.fields
+        self._read = kind.read
 
-    def _struct(self, message: Descriptor, depth: int, *, is_row: bool) -> tuple[Told, Read]:
-        if not depth:
-            raise SchemaError(f"messages within messages, {_DEPTH} deep: {message.full_name}")
-        parts = []
-        fields = []
+    def read(self, message: Any) -> Any:
+        """In the form of Connect's JSON. Raises ValueError."""
+        return self._read(message, Meter())
+
+    def _struct(self, message: Descriptor, *, is_row: bool) -> _Kind:
+        key = message.full_name, is_row
+        if key in self._structs:
+            known = self._structs[key]
+            if known is None:
+                raise SchemaError(f"a message within itself: {message.full_name}")
+            return known
+        if len(self._structs) >= _DEPTH * _DEPTH:
+            raise SchemaError(f"more than {_DEPTH * _DEPTH} messages")
+        self._structs[key] = None
+        fields, parts, count, size = [], [], 0, _OF_STRUCT
         for field in message.fields:
-            self.left -= 1
-            if self.left < 0:
+            kind = self._field(field, is_row=is_row)
+            count += 1 + kind.fields
+            if count > _MOST_FIELDS:
                 raise SchemaError(f"more than {_MOST_FIELDS} fields")
-            told, read = self._field(field, depth, is_row=is_row)
-            fields.append({**told, "field": field.name, "optional": True})
-            parts.append((field.name, read))
-        name, needed = _MEANINGS.get(message.name, ("", set[str]()))
-        told = {"type": "struct", "fields": fields}
+            fields.append({**kind.told, "field": field.name, "optional": True})
+            parts.append((field.name, kind.read))
+            size += _OF_FIELD + len(field.name)
+        told: dict[str, Any] = {"type": "struct", "fields": fields}
+        # A column of the same name gives it another ending.
+        name, needed = _MEANINGS.get(message.name.removesuffix("Message"), ("", set[str]()))
         if name and needed <= set(message.fields_by_name):
             told["name"] = name
-        return told, lambda value: {name: read(value) for name, read in parts}
+        made = self._structs[key] = _Kind(told, _struct_reader(parts, size), count)
+        return made
 
-    def _field(self, field: FieldDescriptor, depth: int, *, is_row: bool) -> tuple[Told, Read]:
-        """The schema of a field, and how it is read off the message that it is in."""
+    def _field(self, field: FieldDescriptor, *, is_row: bool) -> _Kind:
+        """Of a field, read off the message that it is in."""
         name = field.name
         if field.is_repeated:
-            return self._repeated(field, depth, is_row=is_row)
-        if field.message_type is not None:
-            told, read = self._message(field.message_type, depth, is_row=name in _ROWS)
-            return told, lambda value: read(getattr(value, name)) if value.HasField(name) else None
-        told, read = _scalar(field)
+            return self._repeated(field, is_row=is_row)
+        kind = self._item(field, is_row=name in _ROWS)
+        read = kind.read
         if field.has_presence:
-            return told, lambda value: read(getattr(value, name)) if value.HasField(name) else None
+            # As of its class: a field may be called as this is.
+            return kind._replace(
+                read=lambda value, meter: (
+                    read(getattr(value, name), meter) if type(value).HasField(value, name) else None
+                )
+            )
         if not self._strict:
-            return told, lambda value: read(getattr(value, name))
+            return kind._replace(read=lambda value, meter: read(getattr(value, name), meter))
         default = field.default_value
         if not is_row:  # of a source: texts that are not there
-            return told, lambda value: None if (found := getattr(value, name)) == "" else read(found)
+            return kind._replace(
+                read=lambda value, meter: (
+                    None if (found := getattr(value, name)) == "" else read(found, meter)
+                )
+            )
 
-        def certain(value: Message) -> Any:
+        def certain(value: Any, meter: Meter) -> Any:
             found = getattr(value, name)
             if found == default:
                 raise ValueError(
                     f"{name} is {default!r} or NULL, the record does not tell: let the connector write it "
                     "with value.converter.optional.for.nullables=true"
                 )
-            return read(found)
+            return read(found, meter)
 
-        return told, certain
+        return kind._replace(read=certain)
 
-    def _repeated(self, field: FieldDescriptor, depth: int, *, is_row: bool) -> tuple[Told, Read]:
-        name, kind = field.name, field.message_type
-        if kind is not None and _is_map(kind):
-            key, item = kind.fields_by_name["key"], kind.fields_by_name["value"]
-            of_key = _key(key)
-            if kind.GetOptions().map_entry:
-                told, of_item = self._item(item, depth)
-
-                def read_all(value: Message) -> Any:
-                    return {of_key(one): of_item(other) for one, other in getattr(value, name).items()}
-            else:
-                told, of_entry = self._field(item, depth - 1, is_row=False)
-
-                def read_all(value: Message) -> Any:
-                    return {of_key(each.key): of_entry(each) for each in getattr(value, name)}
-
-            schema = {"type": "map", "keys": {"type": "string"}, "values": told}
-        else:
-            told, read = self._item(field, depth)
-            schema = {"type": "array", "items": told}
-
-            def read_all(value: Message) -> Any:
-                return [read(each) for each in getattr(value, name)]
-
+    def _repeated(self, field: FieldDescriptor, *, is_row: bool) -> _Kind:
+        kind = self._map(field, is_row=is_row) or self._array(field)
         if not is_row:
-            return schema, read_all
+            return kind
+        name, read_all = field.name, kind.read
 
-        def certain(value: Message) -> Any:
+        def certain(value: Any, meter: Meter) -> Any:
             if not getattr(value, name):
                 raise ValueError(
                     f"{name} is empty or NULL, the record does not tell: leave the column out in the "
                     "connector (column.exclude.list), or let it write Avro"
                 )
-            return read_all(value)
+            return read_all(value, meter)
 
-        return schema, certain
+        return kind._replace(read=certain)
 
-    def _item(self, field: FieldDescriptor, depth: int) -> tuple[Told, Read]:
-        if field.message_type is None:
-            return _scalar(field)
-        return self._message(field.message_type, depth, is_row=False)
+    def _array(self, field: FieldDescriptor) -> _Kind:
+        name, item = field.name, self._item(field)
+        read = item.read
+        return _Kind(
+            {"type": "array", "items": item.told},
+            lambda value, meter: [read(each, meter) for each in getattr(value, name)],
+            1 + item.fields,
+        )
 
-    def _message(self, message: Descriptor, depth: int, *, is_row: bool) -> tuple[Told, Read]:
-        known = _LOGICAL.get(message.full_name)
-        if known is not None:
-            return known
-        if message.full_name in _WRAPPERS:
-            told, read = _scalar(message.fields_by_name["value"])
-            return told, lambda wrapper: read(wrapper.value)
-        return self._struct(message, depth - 1, is_row=is_row)
+    def _map(self, field: FieldDescriptor, *, is_row: bool) -> _Kind | None:
+        """None: it is an array."""
+        entry, name = field.message_type, field.name
+        if entry is None or not (entry.GetOptions().map_entry or _MAP.fullmatch(entry.name)):
+            return None
+        parts = entry.fields_by_name
+        if {*parts} != {"key", "value"} or (of_key := key_of(parts["key"])) is None:
+            return None
+        if entry.GetOptions().map_entry:
+            item = self._item(parts["value"])
+
+            def read_all(value: Any, meter: Meter) -> Any:
+                return {of_key(one): item.read(other, meter) for one, other in getattr(value, name).items()}
+        else:
+            item = self._field(parts["value"], is_row=is_row)
+
+            def read_all(value: Any, meter: Meter) -> Any:
+                return {of_key(each.key): item.read(each, meter) for each in getattr(value, name)}
+
+        told = {"type": "map", "keys": {"type": "string"}, "values": item.told}
+        return _Kind(told, read_all, 1 + item.fields)
+
+    def _item(self, field: FieldDescriptor, *, is_row: bool = False) -> _Kind:
+        """Of what a field holds, or what repeats in it."""
+        message = field.message_type
+        found = scalar(field) if message is None else leaf(message)
+        if found is None:
+            return self._struct(message, is_row=is_row)
+        told, read = found
+        return _Kind(told, lambda value, _: read(value), 0)
 
 
-def reader_of(message: Descriptor) -> MessageReader:
-    """How values of a message are read. Raises SchemaError."""
-    return MessageReader(message)
+def _struct_reader(parts: Sequence[tuple[str, Read]], size: int) -> Read:
+    def read(value: Any, meter: Meter) -> Any:
+        meter.take(size)
+        return {name: part(value, meter) for name, part in parts}
+
+    return read
 
 
-def _tells_null(message: Descriptor, depth: int) -> bool:
+def _tells_null(message: Descriptor, met: set[str]) -> bool:
     """Whether NULL of any scalar in it can be told from its default."""
+    met.add(message.full_name)
     for field in message.fields:
         kind = field.message_type
         if kind is None and field.has_presence:
             return True
-        if kind is not None and kind.full_name in _WRAPPERS:
+        if kind is None or kind.full_name in met:
+            continue
+        found = leaf(kind)
+        if found is None and _tells_null(kind, met):
             return True
-        if kind is not None and depth and kind.full_name not in _LOGICAL and _tells_null(kind, depth - 1):
+        if found is not None and kind.name.endswith("Value"):
             return True
     return False
-
-
-def _is_map(message: Descriptor) -> bool:
-    """A map, or what the converter makes of one of Connect's."""
-    names = [field.name for field in message.fields]
-    return bool(message.GetOptions().map_entry) or (
-        message.name.endswith("Entry") and names == ["key", "value"]
-    )
-
-
-# ---- values
-
-
-def _scalar(field: FieldDescriptor) -> tuple[Told, Read]:
-    if field.enum_type is not None:
-        labels = {value.number: value.name for value in field.enum_type.values}
-        return {"type": "string"}, lambda number: labels.get(number, str(number))
-    if field.type == FieldDescriptor.TYPE_BYTES:
-        return {"type": "bytes"}, _base64
-    kind = _KINDS[field.cpp_type]
-    return {"type": kind}, _number if kind in ("float", "double") else _as_it_is
-
-
-def _key(field: FieldDescriptor) -> Callable[[Any], str]:
-    if field.type == FieldDescriptor.TYPE_BOOL:
-        return lambda value: "true" if value else "false"
-    return str
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _base64(value: bytes) -> str:
-    return base64.b64encode(value).decode("ascii")
-
-
-def _number(value: float) -> Any:
-    """As Connect's JSON has it."""
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _decimal(value: Any) -> Any:
-    """With a scale of its own, whatever the schema says."""
-    return {"scale": value.scale, "value": _base64(value.value)}
-
-
-def _days(value: Any) -> int:
-    """Of a date as Java's calendar counts: Julian before 1582-10-15. Raises ValueError."""
-    year, month, day = value.year, value.month, value.day
-    if (year, month, day) >= _GREGORIAN:
-        return int(date(year, month, day).toordinal()) - _EPOCH
-    if not (year >= 1 and 1 <= month <= 12 and 1 <= day <= 31):
-        raise ValueError(f"no date: {year}-{month}-{day}")
-    # https://en.wikipedia.org/wiki/Julian_day#Converting_Julian_calendar_date_to_Julian_Day_Number
-    shift = (14 - month) // 12
-    years, months = year + 4800 - shift, month + 12 * shift - 3
-    days: int = day + (153 * months + 2) // 5 + 365 * years + years // 4 - 32083 - 2440588
-    return days
-
-
-def _milliseconds(value: Any) -> int:
-    if value.hours == 24 and not (value.minutes or value.seconds or value.nanos):
-        return 86_400_000
-    seconds = (value.hours * 60 + value.minutes) * 60 + value.seconds
-    milliseconds: int = seconds * 1000 + value.nanos // 1_000_000
-    return milliseconds
-
-
-def _moment(value: Any) -> int:
-    milliseconds: int = value.seconds * 1000 + value.nanos // 1_000_000
-    return milliseconds
-
-
-_LOGICAL: Mapping[str, tuple[Told, Read]] = {
-    "confluent.type.Decimal": (
-        {
-            "type": "struct",
-            "name": "io.debezium.data.VariableScaleDecimal",
-            "fields": [{"type": "int32", "field": "scale"}, {"type": "bytes", "field": "value"}],
-        },
-        _decimal,
-    ),
-    "google.type.Date": ({"type": "int32", "name": "org.apache.kafka.connect.data.Date"}, _days),
-    "google.type.TimeOfDay": (
-        {"type": "int32", "name": "org.apache.kafka.connect.data.Time"},
-        _milliseconds,
-    ),
-    "google.protobuf.Timestamp": (
-        {"type": "int64", "name": "org.apache.kafka.connect.data.Timestamp"},
-        _moment,
-    ),
-}

@@ -12,15 +12,20 @@ from collections.abc import Iterator, Sequence
 
 from google.protobuf import (
     any_pb2,
+    api_pb2,
     descriptor_pb2,
     descriptor_pool,
     duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    source_context_pb2,
     struct_pb2,
     timestamp_pb2,
+    type_pb2,
     wrappers_pb2,
 )
 from google.protobuf.descriptor import Descriptor, FileDescriptor
-from google.protobuf.message import DecodeError
+from google.protobuf.message import Error
 
 from worker.formats.schema_registry.avro.schema import SchemaError
 
@@ -44,7 +49,8 @@ def _file(
 
 def _known_files() -> Iterator[descriptor_pb2.FileDescriptorProto]:
     """What registries take for known, and do not give: Google's own, and those that the converter imports."""
-    for module in (descriptor_pb2, any_pb2, duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2):
+    common = any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
+    for module in (descriptor_pb2, *common, source_context_pb2, type_pb2, api_pb2):
         yield descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
     whole, bytes_ = _FIELD.TYPE_INT32, _FIELD.TYPE_BYTES
     yield _file(
@@ -91,14 +97,16 @@ def file_of(text: str, references: Sequence[tuple[str, str]]) -> FileDescriptor:
 
     try:
         for name, told in references:
+            if name in _KNOWN:
+                continue
             file = _read(told)
             file.name = name
             add(file)
         file = _read(text)
-        file.name = _OWN
+        file.name = own = "/".join([_OWN, *(name for name, _ in references)])  # none is called so
         add(file)
-        return pool.FindFileByName(_OWN)
-    except (TypeError, KeyError, ValueError) as error:  # what pools raise for a file that does not fit
+        return pool.FindFileByName(own)
+    except (TypeError, KeyError, ValueError, Error) as error:  # what pools raise for a file that does not fit
         if isinstance(error, SchemaError):
             raise
         raise SchemaError(f"no schema of Protobuf: {error}") from None
@@ -107,7 +115,7 @@ def file_of(text: str, references: Sequence[tuple[str, str]]) -> FileDescriptor:
 def _read(text: str) -> descriptor_pb2.FileDescriptorProto:
     try:
         return descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
-    except (binascii.Error, ValueError, DecodeError):
+    except (binascii.Error, ValueError, Error):
         raise SchemaError(
             "the registry gives this schema of Protobuf as text, though it was asked for ?format=serialized: "
             "let it be one that can (Confluent's, Karapace, Redpanda), or the connector write Avro"
