@@ -55,8 +55,9 @@ mutations: setup servers class-archive ## bring each known defect back: which te
 servers: ## what the tests start: PostgreSQL, MariaDB, Redis, Prometheus
 	@tools/setup.sh servers
 
-class-archive: setup # makes the tests' Sparks start in half the time
+class-archive: setup # makes the tests' Sparks and brokers start in half the time
 	@python -m handlers.spark.training
+	@python -m worker.local.training
 
 rewritten: setup # the tests' asserts, once: the processes that begin side by side would each do it, for 20 s
 	@PYTHONPATH=tests python -m pytest --collect-only -qq -p only_modules

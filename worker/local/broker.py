@@ -14,7 +14,7 @@ import time
 import uuid
 import weakref
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -35,6 +35,7 @@ from worker.local.broker_settings import (
     is_free,
     write_settings,
 )
+from worker.local.prepared import BOOTSTRAP, bootstrap_of, java_options
 
 __all__ = ["HOST", "Broker", "BrokerError"]
 
@@ -54,8 +55,8 @@ class Broker:
 
     `directory` holds its data, settings and log, and keeps them between starts; without it there is a
     temporary folder, removed by `close` or when this process ends. `port` is any free one unless given, and
-    stays the same over restarts. `overrides` are broker settings by Kafka's names. A context manager: starts,
-    then closes.
+    stays the same over restarts. `overrides` are broker settings by Kafka's names, `java_options` Java's,
+    instead of the archive of its classes. A context manager: starts, then closes.
 
     The Java process ends with this one, however this one ends (see `worker.local.broker_guard`). A broker
     belongs to one thread.
@@ -66,9 +67,12 @@ class Broker:
         directory: Path | None = None,
         port: int | None = None,
         overrides: Mapping[str, str] | None = None,
+        *,
+        java_options: Sequence[str] | None = None,
     ) -> None:
         self.port = port or free_port()
         self._overrides = dict(overrides or {})
+        self._java_options = java_options
         self._temporary = directory is None
         self._directory = (directory or Path(tempfile.mkdtemp(prefix="binlane-broker-"))).absolute()
         # At the latest when this process ends; when it is killed, the guard does it.
@@ -116,14 +120,16 @@ class Broker:
             raise BrokerError(
                 f"port {self.port} of {HOST} is in use: choose another, or stop what listens there"
             )
-        java = [str(find_java().executable), *JVM_OPTIONS, "-cp", os.pathsep.join(map(str, kafka_jars()))]
+        jars = kafka_jars()
+        java = [str(find_java().executable), *JVM_OPTIONS, "-cp", os.pathsep.join(map(str, jars))]
         log_settings = write_settings(self._directory, self.port, self._overrides)
         java.append(f"-Dlog4j2.configurationFile={log_settings}")
         self._log_begin = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
             if not (self._directory / "data" / "meta.properties").exists():
-                self._format(java, log.fileno())
-            self._spawn([*java, "kafka.Kafka", "server.properties"], log.fileno())
+                self._format(java, bootstrap_of(jars, self._overrides), log.fileno())
+            options = java_options(jars) if self._java_options is None else self._java_options
+            self._spawn([*java, *options, "kafka.Kafka", "server.properties"], log.fileno())
         try:
             self._wait_until_it_answers()
         except BrokerError as fault:
@@ -197,10 +203,19 @@ class Broker:
         # log_level 0: that a broker which is starting refuses connections is no news.
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
-    def _format(self, java: list[str], log: int) -> None:
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    def _format(self, java: list[str], bootstrap: bytes | None, log: int) -> None:
+        """`bootstrap`: what the tool would write, which is a JVM of its own; None: nobody knows."""
+        cluster = _new_id()
+        if bootstrap is not None:
+            data = self._directory / "data"
+            data.mkdir(exist_ok=True)
+            (data / BOOTSTRAP).write_bytes(bootstrap)
+            # What makes the folder a formatted one comes last.
+            lines = f"cluster.id={cluster}", f"directory.id={_new_id()}", f"node.id={NODE}", "version=1"
+            (data / "meta.properties").write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+            return
         command = [*java, "kafka.tools.StorageTool", "format"]
-        command += ["--cluster-id", f"i{cluster[1:]}", "--config", "server.properties"]
+        command += ["--cluster-id", cluster, "--config", "server.properties"]
         run = subprocess.run(
             command, cwd=self._directory, stdout=log, stderr=subprocess.PIPE, text=True, check=False
         )
@@ -251,6 +266,11 @@ class Broker:
         except subprocess.TimeoutExpired:
             guard.kill()  # and the kernel kills Java
             guard.wait()
+
+
+def _new_id() -> str:
+    """As Kafka writes a UUID; none begins with a dash, which tools would take for an option."""
+    return f"i{urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip('=')[1:]}"
 
 
 def _telling(output: str) -> str:

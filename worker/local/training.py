@@ -1,0 +1,78 @@
+"""`python -m worker.local.training` makes what `prepared` finds: 15 s of CPU, 50 MB.
+
+A broker does what brokers do, and Java writes the classes that it loaded as it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import tempfile
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer
+
+from handlers.spark.runtime.class_archive import QUIET, is_ours, kept, lock_of, named
+from handlers.spark.runtime.jars import kafka_jars
+from worker.local.broker import Broker
+from worker.local.prepared import BOOTSTRAP, place
+
+__all__ = ["main"]
+
+_KEPT = 2
+"""Archives on one machine."""
+
+
+def main() -> None:
+    """Make it, unless it is there. Raises OSError where nothing can be written, RuntimeError when Java makes
+    none, BrokerError, JavaError and JarsError."""
+    wanted = place(kafka_jars())
+    folder = wanted.parent
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not is_ours(folder):
+        raise PermissionError(
+            f"another user could change {folder}, or a folder above it: nothing is kept there"
+        )
+    with lock_of(wanted).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        bootstrap = wanted.with_suffix(".checkpoint")
+        if kept(wanted) and bootstrap.exists():
+            return
+        with tempfile.TemporaryDirectory(prefix=f".{wanted.name}-", dir=folder) as temporary:
+            made = Path(temporary, "kafka.jsa")
+            found = _train(Path(temporary, "broker"), made)
+            if not made.exists():
+                raise RuntimeError("Java has made no archive of Kafka's classes")
+            made.chmod(0o644)
+            for former in folder.glob(f"{wanted.name}.*.jsa"):
+                former.unlink()
+            made.rename(named(wanted, made.stat().st_size))
+            whole = Path(temporary, BOOTSTRAP)
+            whole.write_bytes(found)
+            whole.rename(bootstrap)
+        archives = sorted(folder.glob("kafka-*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
+        for unused in archives[_KEPT:]:
+            unused.unlink(missing_ok=True)
+
+
+def _train(folder: Path, made: Path) -> bytes:
+    """What a broker's formatted folder begins with, when it has ended."""
+    options = (f"-XX:ArchiveClassesAtExit={made}", QUIET)
+    with Broker(folder, java_options=options) as broker:
+        found = (folder / "data" / BOOTSTRAP).read_bytes()
+        topic = broker.create_topic("t", 2)
+        servers = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+        producer = Producer({**servers, "enable.idempotence": True, "compression.type": "lz4"})
+        for number in range(10):
+            producer.produce(topic, f"{number}".encode(), key=f"{number}".encode())
+        producer.flush(30)
+        del producer
+        consumer = Consumer({**servers, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe([topic])
+        consumer.consume(10, timeout=30)
+        consumer.commit(asynchronous=False)
+        consumer.close()
+    return found
+
+
+if __name__ == "__main__":
+    main()
