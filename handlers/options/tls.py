@@ -1,14 +1,28 @@
-"""`tls:` of handlers that speak HTTP."""
+"""`tls:` of what speaks HTTP."""
 
 from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from typing import Protocol
 
 import httpx
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["TlsOptions", "trusted"]
+__all__ = ["Tls", "TlsOptions", "trusted"]
+
+
+class Tls(Protocol):
+    """What a section of certificates says: see TlsOptions."""
+
+    @property
+    def verify(self) -> bool: ...
+    @property
+    def ca(self) -> str | None: ...
+    @property
+    def certificate(self) -> str | None: ...
+    @property
+    def key(self) -> str | None: ...
 
 
 class TlsOptions(BaseModel):
@@ -28,18 +42,14 @@ class TlsOptions(BaseModel):
     )
 
 
-def trusted(url: str, tls: TlsOptions, folder: Path) -> ssl.SSLContext | bool:
+def trusted(url: str, tls: Tls, folder: Path, *, where: str = "tls") -> ssl.SSLContext | bool:
     """What a client of `url` is to trust, and to show. False for plain HTTP: to read the usual certificates
-    takes a while, and nobody shows any there. Raises OSError for a certificate that cannot be read, or that
-    would never be looked at."""
+    takes a while, and nobody shows any there. `where`: the section's place. Raises OSError for a certificate
+    that cannot be read, or that would never be looked at."""
     if httpx.URL(url).scheme != "https":  # however it is written
         if tls.ca is not None or tls.certificate is not None:
-            raise OSError(f"tls: nobody shows a certificate at {url}, it is plain HTTP: write https://")
+            raise OSError(f"{where}: nobody shows a certificate at {url}, it is plain HTTP: write https://")
         return False
-    return _trust(tls, folder)
-
-
-def _trust(tls: TlsOptions, folder: Path) -> ssl.SSLContext:
     made = httpx.create_ssl_context(verify=tls.verify)
     read = f"ca ({tls.ca})"
     try:
@@ -50,5 +60,5 @@ def _trust(tls: TlsOptions, folder: Path) -> ssl.SSLContext:
             read = f"certificate ({tls.certificate})" + ("" if key is None else f" with key ({tls.key})")
             made.load_cert_chain(folder / tls.certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise OSError(f"tls: a certificate cannot be read: {read}: {error}") from None
+        raise OSError(f"{where}: a certificate cannot be read: {read}: {error}") from None
     return made

@@ -22,7 +22,7 @@ from pyspark import SparkContext
 
 from handlers.process_end import process_ends
 from handlers.spark.handler import SparkHandler
-from handlers.spark.runtime.class_archive import OPTIONS, QUIET, is_ours, kept, lock_of, named, place
+from handlers.spark.runtime.class_archive import OPTIONS, QUIET, keep, kept, lock_of, own_folder, place
 from handlers.testing import make_batch, opened
 
 __all__ = ["main"]
@@ -44,12 +44,7 @@ def main(*, nice: bool) -> None:
         with suppress(OSError):  # where memory ends all the same, it is not the worker that is killed
             Path("/proc/self/oom_score_adj").write_text("1000")
     wanted = place()
-    wanted.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if not is_ours(wanted.parent):
-        raise PermissionError(
-            f"another user could change {wanted.parent}, or a folder above it: an archive there is not used. "
-            f"Lead XDG_CACHE_HOME to a folder of this user's own"
-        )
+    own_folder(wanted)
     with lock_of(wanted).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX if not nice else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,21 +58,7 @@ def main(*, nice: bool) -> None:
             end_on_sigterm(folder)
             made = Path(folder, "spark.jsa")
             _train(Path(folder), made)
-            if not is_whole(made):
-                raise RuntimeError("Java has made no archive of Spark's classes")
-            made.chmod(0o644)
-            for damaged in wanted.parent.glob(f"{wanted.name}.*.jsa"):
-                damaged.unlink()
-            made.rename(named(wanted, made.stat().st_size))
-
-
-def is_whole(made: Path) -> bool:
-    """Whether Java has come to the end of it: the header, which is not zeros, is written last."""
-    try:
-        with made.open("rb") as file:
-            return any(file.read(4))
-    except FileNotFoundError:
-        return False
+            keep(made, wanted)
 
 
 def remove_unused(wanted: Path) -> None:

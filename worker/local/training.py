@@ -11,7 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer
 
-from handlers.spark.runtime.class_archive import QUIET, is_ours, kept, lock_of, named
+from handlers.spark.runtime.class_archive import QUIET, keep, kept, lock_of, own_folder
 from handlers.spark.runtime.jars import kafka_jars
 from worker.local.broker import Broker
 from worker.local.prepared import BOOTSTRAP, place
@@ -27,11 +27,7 @@ def main() -> None:
     none, BrokerError, JavaError and JarsError."""
     wanted = place(kafka_jars())
     folder = wanted.parent
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if not is_ours(folder):
-        raise PermissionError(
-            f"another user could change {folder}, or a folder above it: nothing is kept there"
-        )
+    own_folder(wanted)
     with lock_of(wanted).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         bootstrap = wanted.with_suffix(".checkpoint")
@@ -40,12 +36,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix=f".{wanted.name}-", dir=folder) as temporary:
             made = Path(temporary, "kafka.jsa")
             found = _train(Path(temporary, "broker"), made)
-            if not made.exists():
-                raise RuntimeError("Java has made no archive of Kafka's classes")
-            made.chmod(0o644)
-            for former in folder.glob(f"{wanted.name}.*.jsa"):
-                former.unlink()
-            made.rename(named(wanted, made.stat().st_size))
+            keep(made, wanted)
             whole = Path(temporary, BOOTSTRAP)
             whole.write_bytes(found)
             whole.rename(bootstrap)

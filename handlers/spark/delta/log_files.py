@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from handlers.spark.log.stores.interface import Files, FilesError
 
-__all__ = ["LogState", "state_in_files"]
+__all__ = ["LogState", "newest_version", "state_in_files"]
 
 _FEATURES = frozenset(
     (
@@ -121,6 +121,14 @@ def state_in_files(files: Files, path: str) -> LogState | None:
         return None  # or Delta has removed a file since it was listed
 
 
+def newest_version(files: Files, path: str) -> int | None:
+    """Of the table at `path`; None: Spark is to be asked. Raises what `files` raises."""
+    try:
+        return _version_of(*_found_in(files, f"{path}/_delta_log"))
+    except _Unknown:
+        return None
+
+
 @dataclass(slots=True)
 class _Replay:
     """The actions of a log, one after the other."""
@@ -132,13 +140,13 @@ class _Replay:
 
     def all_of(self, files: Files, folder: str) -> int:
         """The newest checkpoint, and the commits since; the last one's version."""
-        checkpoint, commits = _found([entry.name for entry in files.list(folder)])
+        checkpoint, commits = _found_in(files, folder)
         for name in checkpoint:
             with files.open(f"{folder}/{name}") as file:
                 self._checkpoint(pq.ParquetFile(file))
         for version in commits:
             self._commit(files.read(f"{folder}/{version:020d}.json"))
-        return commits[-1] if commits else int(checkpoint[0][:20])
+        return _version_of(checkpoint, commits)
 
     def state(self, version: int) -> LogState:
         if self.schema is None or self.protocol is None or self.protocol.min_reader_version > _MOST_READER:
@@ -191,11 +199,15 @@ class _Replay:
             self.protocol = action.protocol
 
 
-def _found(names: Sequence[str]) -> tuple[Sequence[str], Sequence[int]]:
+def _version_of(checkpoint: Sequence[str], commits: Sequence[int]) -> int:
+    return commits[-1] if commits else int(checkpoint[0][:20])
+
+
+def _found_in(files: Files, folder: str) -> tuple[Sequence[str], Sequence[int]]:
     """The files of the newest checkpoint that is whole, and the versions of the commits since."""
     commits: list[int] = []
     checkpoints: dict[tuple[int, int], list[str]] = {}
-    for name in sorted(names):
+    for name in sorted(entry.name for entry in files.list(folder)):
         if (found := _NAMED.fullmatch(name)) is None:
             continue
         version = int(found[1])

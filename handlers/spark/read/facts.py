@@ -12,7 +12,7 @@ from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_fi
 from handlers.spark.delta.commits.commit_notes import read_note
 from handlers.spark.delta.commits.held_segments import UnknownSegments, last_note, merged_segment
 from handlers.spark.delta.commits.restored import LostCommit
-from handlers.spark.delta.log_files import LogState, state_in_files
+from handlers.spark.delta.log_files import LogState, newest_version, state_in_files
 from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.packs.pack_file import Piece
@@ -129,16 +129,15 @@ class _Seen(NamedTuple):
 
 def _by_files(files: Files, path: str, ref: TableRef) -> _Seen | None:
     """None: only Spark can tell."""
-    state = state_in_files(files, path)
     for _ in range(_LOOKS):
+        state = state_in_files(files, path)
         notes, held = notes_in_files(files, path, _NOTES), held_in_files(files, path, ref.app_id)
         if state is None or notes is None or held is None:
             return None
         read = (read_note(note) for note in notes)
-        seen = _Seen(state, next((note for note in read if note and note.get("segment")), None), held.last)
-        before, state = state, state_in_files(files, path)
-        if state == before:
-            return seen
+        if newest_version(files, path) == state.version:
+            note = next((note for note in read if note and note.get("segment")), None)
+            return _Seen(state, note, held.last)
     return None
 
 

@@ -26,7 +26,20 @@ from handlers.spark.room import cpus, free_memory
 from handlers.spark.runtime.jars import JarsError, cache_folder, spark_jars_folder
 from handlers.spark.runtime.java import JavaError, find_java
 
-__all__ = ["OPTIONS", "QUIET", "is_ours", "kept", "lock_of", "make_later", "named", "place", "with_archive"]
+__all__ = [
+    "OPTIONS",
+    "QUIET",
+    "is_ours",
+    "is_whole",
+    "keep",
+    "kept",
+    "lock_of",
+    "make_later",
+    "named",
+    "own_folder",
+    "place",
+    "with_archive",
+]
 
 OPTIONS = "spark.driver.extraJavaOptions"
 QUIET = "-Xlog:cds*=off,class+path=off"
@@ -71,6 +84,36 @@ def named(place: Path, size: int) -> Path:
 def lock_of(place: Path) -> Path:
     """Held by who makes it; its time is that of the last use."""
     return place.with_name(f"{place.name}.lock")
+
+
+def own_folder(place: Path) -> None:
+    """See to it that there is a folder for it that is ours. Raises OSError."""
+    place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not is_ours(place.parent):
+        raise PermissionError(
+            f"another user could change {place.parent}, or a folder above it: an archive there is not used. "
+            f"Lead XDG_CACHE_HOME to a folder of this user's own"
+        )
+
+
+def is_whole(made: Path) -> bool:
+    """Whether Java has come to the end of it: the header, which is not zeros, is written last."""
+    try:
+        with made.open("rb") as file:
+            return any(file.read(4))
+    except FileNotFoundError:
+        return False
+
+
+def keep(made: Path, place: Path) -> None:
+    """Put a new archive, made in a folder beside it, where `kept` finds it. Raises RuntimeError for one that
+    is not whole."""
+    if not is_whole(made):
+        raise RuntimeError(f"Java has made no archive of {place.name.partition('-')[0].title()}'s classes")
+    made.chmod(0o644)
+    for damaged in place.parent.glob(f"{place.name}.*.jsa"):
+        damaged.unlink()
+    made.rename(named(place, made.stat().st_size))
 
 
 def kept(place: Path) -> Path | None:

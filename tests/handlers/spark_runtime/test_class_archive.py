@@ -14,7 +14,7 @@ from spark_sessions import QUICK
 
 from handlers.spark import training
 from handlers.spark.runtime import class_archive, jars
-from handlers.spark.runtime.class_archive import OPTIONS, kept, lock_of, named, place, with_archive
+from handlers.spark.runtime.class_archive import OPTIONS, is_whole, kept, lock_of, named, place, with_archive
 from handlers.spark.runtime.java import find_java
 
 
@@ -158,12 +158,12 @@ def test_a_use_is_noted_without_touching_the_archive(cache: Path) -> None:
 
 def test_an_archive_that_java_did_not_finish_is_not_taken(tmp_path: Path) -> None:
     made = tmp_path / "spark.jsa"
-    assert not training.is_whole(made)
+    assert not is_whole(made)
     made.write_bytes(bytes(4096) + b"regions")
-    assert not training.is_whole(made)
+    assert not is_whole(made)
     java = str(find_java().executable)
     subprocess.run([java, f"-XX:ArchiveClassesAtExit={made}", "-Xlog:disable", "-version"], check=True)
-    assert training.is_whole(made)
+    assert is_whole(made)
 
 
 def _damaged(archive: Path) -> None:

@@ -6,7 +6,6 @@ https://www.apicur.io/registry/docs/apicurio-registry/3.0.x/assets-attachments/r
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from handlers.options.tls import trusted
 from worker.formats.schema_registry.ids import SchemaId
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
@@ -92,7 +92,7 @@ class Client:
         user = settings.basic_auth
         self._client = httpx.Client(
             timeout=settings.timeout,
-            verify=_trusted(settings, folder),
+            verify=trusted(settings.url, settings.tls, folder, where="schema_registry.tls"),
             headers=headers,
             auth=None if user is None else httpx.BasicAuth(user.username, user.password),
             follow_redirects=False,
@@ -273,26 +273,3 @@ def _kind_of(content: bytes) -> str:
 def _segment(name: str) -> str:
     """Part of a path: `..` would be a way up."""
     return name.replace(".", "%2E") if set(name) <= {"."} else quote(name, safe="")
-
-
-def _trusted(settings: SchemaRegistrySettings, folder: Path) -> ssl.SSLContext | bool:
-    """False for plain HTTP: to read the usual certificates takes a while, and nobody shows any there."""
-    tls = settings.tls
-    if httpx.URL(settings.url).scheme != "https":  # however it is written
-        if tls.ca is not None or tls.certificate is not None:
-            raise OSError(
-                f"schema_registry.tls: nobody shows a certificate at {settings.url}, it is plain HTTP: write "
-                "https://"
-            )
-        return False
-    trust = httpx.create_ssl_context(verify=tls.verify)
-    read = f"ca ({tls.ca})"
-    try:
-        if tls.ca is not None:
-            trust.load_verify_locations(folder / tls.ca)
-        if tls.certificate is not None:
-            read = f"certificate ({tls.certificate})" + ("" if tls.key is None else f" with key ({tls.key})")
-            trust.load_cert_chain(folder / tls.certificate, None if tls.key is None else folder / tls.key)
-    except (OSError, ssl.SSLError) as error:
-        raise OSError(f"schema_registry.tls: a certificate cannot be read: {read}: {error}") from None
-    return trust
