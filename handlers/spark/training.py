@@ -22,7 +22,8 @@ from pyspark import SparkContext
 
 from handlers.process_end import process_ends
 from handlers.spark.handler import SparkHandler
-from handlers.spark.runtime.class_archive import OPTIONS, QUIET, keep, kept, lock_of, own_folder, place
+from handlers.spark.runtime.class_archive import OPTIONS, QUIET, keep, lock_of, own_folder, place, usable
+from handlers.spark.runtime.jars import spark_jars_folder
 from handlers.testing import make_batch, opened
 
 __all__ = ["main"]
@@ -45,12 +46,12 @@ def main(*, nice: bool) -> None:
             Path("/proc/self/oom_score_adj").write_text("1000")
     wanted = place()
     own_folder(wanted)
-    with lock_of(wanted).open("w") as lock:
+    with lock_of(wanted).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX if not nice else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
-        if kept(wanted):
+        if usable():
             return
         prefix = f".{wanted.name}-"
         remove_unused(wanted)
@@ -58,6 +59,9 @@ def main(*, nice: bool) -> None:
             end_on_sigterm(folder)
             made = Path(folder, "spark.jsa")
             _train(Path(folder), made)
+            lock.truncate(0)
+            lock.write(str(spark_jars_folder()))  # `usable` reads it
+            lock.flush()
             keep(made, wanted)
 
 

@@ -43,6 +43,7 @@ class HeldSpark:
             JAVA.format(go=shlex.quote(str(self._go)), java=shlex.quote(str(find_java().executable)))
         )
         java.chmod(0o755)
+        (home / "lib").symlink_to(find_java().home / "lib")  # by which its archive of classes is known
         handler = {"type": "spark", "mode": "replica", "merge": {"max_age": "0s", "at_close": "1m"}}
         spark = {**LIGHT, "conf": {**LIGHT["conf"], **(conf or {})}}
         self.worker = stage.worker(tables=[{"match": "*", "handlers": [handler]}], spark=spark, **sections)

@@ -21,6 +21,7 @@ import httpx
 import psutil
 from spark_sessions import INTERPRETED, QUICK_JAVA
 
+from handlers.spark.runtime.class_archive import OPTIONS, with_archive
 from handlers.spark.runtime.jars import delta_jars
 from handlers.spark.runtime.java import find_java
 from worker.local import broker_guard
@@ -70,7 +71,7 @@ class SparkNode:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": self._heap,
-            "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
+            "SPARK_DAEMON_JAVA_OPTS": with_archive({OPTIONS: QUICK_JAVA})[OPTIONS],
             "SPARK_LOCAL_DIRS": str(self.folder),
             "PYSPARK_PYTHON": sys.executable,
         }

@@ -38,6 +38,7 @@ __all__ = [
     "named",
     "own_folder",
     "place",
+    "usable",
     "with_archive",
 ]
 
@@ -62,14 +63,15 @@ _CPUS = 2.0
 _log = get_logger("spark")
 
 
-def place() -> Path:
+def place(jars: Path | None = None) -> Path:
     """The archive of this Java and this pyspark, without the size that its name ends with.
 
-    Raises JavaError and JarsError."""
+    `jars`: the folder with another pyspark's. Raises JavaError, JarsError and OSError."""
     java = find_java()
-    runtime = java.home / "lib" / "modules"
+    runtime = (java.home / "lib" / "modules").resolve()
     parts = [str(java.version), metadata.version("pyspark")]
-    for file in (runtime if runtime.exists() else java.executable, *sorted(spark_jars_folder().iterdir())):
+    own = sorted((jars or spark_jars_folder()).iterdir())
+    for file in (runtime if runtime.exists() else java.executable, *own):
         found = file.stat()  # Java looks at the same of each jar
         parts += [str(file), str(found.st_size), str(int(found.st_mtime))]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
@@ -128,6 +130,30 @@ def kept(place: Path) -> Path | None:
     return None
 
 
+def usable() -> Path | None:
+    """The archive of this Java and this pyspark, or one that was made of the same files at another place: an
+    installer may link them from its cache. Raises JavaError, JarsError and OSError."""
+    wanted = place()
+    if (own := kept(wanted)) is not None or not is_ours(wanted.parent):
+        return own
+    jars = spark_jars_folder()
+    for lock in wanted.parent.glob("spark-*.lock"):
+        made_of, other = Path(lock.read_text(errors="replace")), lock.with_suffix("")
+        if made_of.is_absolute() and _are_one(made_of, jars) and place(made_of) == other:
+            own = own or kept(other)
+    return own
+
+
+def _are_one(one: Path, other: Path) -> bool:
+    """Whether both folders hold the same files, in the order in which Java finds them, which has to be that
+    of the archive. It looks for the files that this was made of, too."""
+    try:
+        names = [[each.name for each in folder.iterdir()] for folder in (one, other)]
+        return names[0] == names[1] and all((one / name).samefile(other / name) for name in names[0])
+    except (OSError, ValueError):  # also a path that is none
+        return False
+
+
 def is_ours(folder: Path) -> bool:
     """Whether nobody but this user and root can put or change names in this folder, which is there and has no
     links in its path, or in those above it. A group counts only where it is not the user's own, or root's."""
@@ -155,11 +181,11 @@ def with_archive(conf: Mapping[str, str]) -> dict[str, str]:
     if any(word in own for word in _OWN):
         return dict(conf)
     try:
-        found = kept(place())
+        found = usable()
         if found is None or _splits(found):
             return dict(conf)
         with suppress(OSError):  # the longest unused are removed first
-            os.utime(lock_of(place()))
+            os.utime(lock_of(found.with_name(found.name.partition(".")[0])))
     except OSError as error:
         _log.debug("spark_classes_not_used", error=str(error))
         return dict(conf)
@@ -180,7 +206,7 @@ def make_later(conf: Mapping[str, str], ended: threading.Event) -> None:
 def _make(conf: Mapping[str, str], ended: threading.Event) -> None:
     try:
         wanted = place()
-        if any(word in conf.get(OPTIONS, "") for word in _OWN) or kept(wanted) or _splits(wanted):
+        if any(word in conf.get(OPTIONS, "") for word in _OWN) or usable() or _splits(wanted):
             return
         if environment_has_files():  # Java keeps no classes where folders are among its class path
             return

@@ -14,7 +14,16 @@ from spark_sessions import QUICK
 
 from handlers.spark import training
 from handlers.spark.runtime import class_archive, jars
-from handlers.spark.runtime.class_archive import OPTIONS, is_whole, kept, lock_of, named, place, with_archive
+from handlers.spark.runtime.class_archive import (
+    OPTIONS,
+    is_whole,
+    kept,
+    lock_of,
+    named,
+    place,
+    usable,
+    with_archive,
+)
 from handlers.spark.runtime.java import find_java
 
 
@@ -69,6 +78,39 @@ def test_another_java_or_spark_has_an_archive_of_its_own(
     before = place()
     monkeypatch.setattr(class_archive.metadata, "version", lambda _: "9.9.9")
     assert place() != before
+
+
+def test_the_same_files_at_another_place_have_one_archive_as_long_as_both_are_there(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        folder.mkdir()
+    for name in ("a.jar", "b.jar"):
+        (one / name).write_text(name)
+        (two / name).hardlink_to(one / name)
+    monkeypatch.setattr(class_archive, "spark_jars_folder", lambda: one)
+    archive = named(place(), 3)
+    archive.write_bytes(b"jsa")
+    lock_of(place()).write_text(str(one))
+    lock_of(place().with_name("spark-other")).write_bytes(b"\xff\0 of no use")
+
+    monkeypatch.setattr(class_archive, "spark_jars_folder", lambda: two)
+    assert kept(place()) is None
+    assert usable() == archive
+    assert f"SharedArchiveFile={archive} " in with_archive({})[OPTIONS]
+    (one / "c.jar").write_text("another Delta's")
+    assert usable() is None
+    (one / "c.jar").unlink()
+    copied = (two / "b.jar").read_bytes()
+    (two / "b.jar").unlink()
+    (two / "b.jar").write_bytes(copied)  # to Java another file
+    assert usable() is None
+    (two / "b.jar").unlink()
+    (two / "b.jar").hardlink_to(one / "b.jar")
+    assert usable() == archive
+    one.rename(tmp_path / "gone")  # Java looks for the files that it was made of, too
+    assert usable() is None
 
 
 def _writable(path: Path) -> None:
