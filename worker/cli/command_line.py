@@ -161,11 +161,14 @@ def verify(
     chunk: Annotated[int, typer.Option(min=1, help="So many rows have one checksum.")] = 10_000,
     settle: Annotated[str, typer.Option(help="How long differences may be on their way.")] = "30s",
     limit: Annotated[int, typer.Option(min=0, help="So many differences of a table are listed.")] = 20,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Write rows that differ as the source has them.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int | None:
     """Compare the Spark handlers' replicas with the source database, row by row."""
-    options = {"through": through, "chunk": chunk, "settle": settle, "limit": limit, "as_json": as_json}
-    return call("verify:verify", config, against, patterns or (), **options)
+    options = {"through": through, "chunk": chunk, "settle": settle, "limit": limit, "repair": repair}
+    return call("verify:verify", config, against, patterns or (), **options, as_json=as_json)
 
 
 @app.command()

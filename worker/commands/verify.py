@@ -40,11 +40,12 @@ def verify(
     chunk: int = 10_000,
     settle: str = "30s",
     limit: int = 20,
+    repair: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Compare every replica with the table of the source that it is of.
+    """Compare every replica with the table of the source that it is of; `repair`: write what differs.
 
-    Returns 0 when all are equal, 1 when not or when a side cannot be reached.
+    Returns 0 when all are equal, or are now; 1 when not, or when a side cannot be reached.
 
     Raises:
         ConfigurationError: the configuration cannot be used.
@@ -77,6 +78,7 @@ def verify(
         chunk=chunk,
         settle=seconds,
         limit=limit,
+        repair=repair,
     )
     if as_json:
         shown = _as_json(report, limit)
@@ -113,6 +115,7 @@ def _table_as_json(report: TableReport, limit: int) -> dict[str, Any]:
         "ranges": outcome.ranges,
         "different_ranges": outcome.different_ranges,
         "different_rows": outcome.different_rows,
+        "repaired_rows": report.repaired,
         "differences": [
             {"row": kind, "key": key, "columns": columns}
             for kind, key, columns in _differences(report.check, limit)
@@ -187,6 +190,8 @@ def _print(report: Report, limit: int, clean: Callable[[str], str]) -> None:
 def _told(report: TableReport, limit: int) -> Iterator[str]:
     if report.error is not None:
         yield f"{report.table}: {report.error}"
+    if report.repaired:
+        yield f"{report.table}: rows written as the source has them: {report.repaired:,}"
     if report.check is None:
         return
     outcome = report.check.outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructType
 
 from worker.column_rules.plan import ColumnPlans
 from worker.verifying.column_names import Leaving
-from worker.verifying.comparing import Difference, digest, ranges, surplus
+from worker.verifying.comparing import Difference, digest, formed, ranges, surplus
 from worker.verifying.forms import Form, form_of
 from worker.verifying.replica import Replica
 from worker.verifying.source import Row, Source, SourceTable
@@ -37,6 +37,8 @@ class Column:
     source: str
     replica: str
     form: Form
+    type: sa.types.TypeEngine[Any]
+    """The source's."""
 
 
 @dataclass(slots=True)
@@ -89,6 +91,7 @@ class Check:
         self._key: Sequence[int] = ()
         self._seen: dict[Row, set[bytes]] = {}
         self._uncertain = 0
+        self._leaving = Leaving()
 
     @property
     def columns(self) -> Sequence[str]:
@@ -97,7 +100,36 @@ class Check:
 
     @property
     def key(self) -> Sequence[str]:
-        return [self._columns[place].source for place in self._key]
+        return [column.source for column in self.key_columns]
+
+    @property
+    def matched(self) -> Sequence[Column]:
+        """The columns that are compared."""
+        return self._columns
+
+    @property
+    def key_columns(self) -> Sequence[Column]:
+        return [self._columns[place] for place in self._key]
+
+    @property
+    def has_other_values(self) -> bool:
+        """Whether the rules give the replica values that the source does not hold: masked, cast or added."""
+        return bool(self._leaving.changed or self._leaving.added)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `outcome.differences` are all that were found."""
+        return not self._uncertain
+
+    def source_rows(self, keys: Sequence[Row]) -> dict[Row, Row]:
+        """The source's rows with these keys, as they are now and as its driver gives them: the values of
+        `matched`."""
+        by = [column.source for column in self.key_columns]
+        found: dict[Row, Row] = {}
+        for row in self._source.rows_of(self._table, self.columns, keys, by):
+            for one in self._of_source([row]):
+                found[self._key_of(one)] = row
+        return {key: found[key] for key in keys if key in found}
 
     def run(self) -> None:
         """Compare all rows. Raises TooDifferent, OutOfOrder, and what both sides raise."""
@@ -143,7 +175,7 @@ class Check:
     def _match(self, schema: StructType, kept_by: tuple[str, ...] | None) -> None:
         there = {each.name.lower(): each for each in schema.fields}
         columns = []
-        leaves_as = Leaving.of(self._plans, self._table.columns)
+        leaves_as = self._leaving = Leaving.of(self._plans, self._table.columns)
         if kept_by is not None:
             kept_by = leaves_as.source_names(kept_by)
         key = self._table.key if kept_by is None else kept_by
@@ -162,7 +194,7 @@ class Check:
             source_type = (
                 _TEXT if name.lower() in is_key and isinstance(spark.dataType, StringType) else type_
             )
-            columns.append(Column(name, spark.name, form_of(source_type, spark.dataType)))
+            columns.append(Column(name, spark.name, form_of(source_type, spark.dataType), type_))
         self.outcome.notes += leaves_as.notes(there)
         if self.outcome.lacking:
             self.outcome.notes.append(f"the replica has no column {', '.join(self.outcome.lacking)}")
@@ -193,9 +225,9 @@ class Check:
 
     def _compare_ranges(self) -> None:
         outcome = self.outcome
-        order = {column.source: self._is_text(column) for column in self._key_columns()}
+        order = {column.source: self._is_text(column) for column in self.key_columns}
         source = self._source.rows(self._table, self.columns, order)
-        replica = self._replica.rows(self._names(), [column.replica for column in self._key_columns()])
+        replica = self._replica.rows(self._names(), [column.replica for column in self.key_columns])
         for each in ranges(self._of_source(source), self._of_replica(replica), self._key_of, self._chunk):
             outcome.ranges += 1
             outcome.source_rows += each.source_rows
@@ -210,11 +242,11 @@ class Check:
                     self._uncertain += 1
 
     def _source_rows_of(self, keys: Sequence[Row]) -> Iterator[Row]:
-        by = [column.source for column in self._key_columns()]
+        by = [column.source for column in self.key_columns]
         return self._of_source(self._source.rows_of(self._table, self.columns, keys, by))
 
     def _replica_rows_of(self, keys: Sequence[Row]) -> Iterator[Row]:
-        by = [column.replica for column in self._key_columns()]
+        by = [column.replica for column in self.key_columns]
         return self._of_replica(self._replica.rows_of(self._names(), keys, by))
 
     def _by_key(self, rows: Iterable[Row]) -> dict[Row, list[Row | None]]:
@@ -225,9 +257,6 @@ class Check:
 
     def _key_of(self, row: Row) -> Row:
         return tuple(row[place] for place in self._key)
-
-    def _key_columns(self) -> list[Column]:
-        return [self._columns[place] for place in self._key]
 
     def _is_text(self, column: Column) -> bool:
         return isinstance(self._types[column.replica], StringType)
@@ -264,28 +293,10 @@ class Check:
     # ---- one form
 
     def _of_source(self, rows: Iterable[Row]) -> Iterator[Row]:
-        return _formed(rows, [column.form.source for column in self._columns])
+        return formed(rows, [column.form.source for column in self._columns])
 
     def _of_replica(self, rows: Iterable[Row]) -> Iterator[Row]:
-        return _formed(rows, [column.form.spark for column in self._columns])
-
-
-def _formed(rows: Iterable[Row], reads: Sequence[Callable[[Any], Any]]) -> Iterator[Row]:
-    for row in rows:
-        try:
-            yield tuple(
-                [None if value is None else read(value) for read, value in zip(reads, row, strict=True)]
-            )
-        except (ValueError, TypeError, ArithmeticError):
-            yield tuple([_or_as_it_is(read, value) for read, value in zip(reads, row, strict=True)])
-
-
-def _or_as_it_is(read: Callable[[Any], Any], value: Any) -> Any:
-    """A value that its column's type does not explain equals itself alone."""
-    try:
-        return None if value is None else read(value)
-    except (ValueError, TypeError, ArithmeticError):
-        return str(value)
+        return formed(rows, [column.form.spark for column in self._columns])
 
 
 def _state(row: Row | None) -> bytes:

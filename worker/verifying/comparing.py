@@ -11,7 +11,7 @@ from typing import Any
 
 from worker.verifying.source import Row
 
-__all__ = ["Difference", "OutOfOrder", "Range", "digest", "ranges", "surplus"]
+__all__ = ["Difference", "OutOfOrder", "Range", "digest", "formed", "ranges", "surplus"]
 
 
 class OutOfOrder(RuntimeError):
@@ -78,6 +78,25 @@ def surplus(source: Iterable[Row], replica: Iterable[Row]) -> tuple[Counter[byte
             else:
                 more[each] += sign
     return more, counts[0], counts[1]
+
+
+def formed(rows: Iterable[Row], reads: Sequence[Callable[[Any], Any]]) -> Iterator[Row]:
+    """Rows in one form: `reads` is a column's `Form`, of this side."""
+    for row in rows:
+        try:
+            yield tuple(
+                [None if value is None else read(value) for read, value in zip(reads, row, strict=True)]
+            )
+        except (ValueError, TypeError, ArithmeticError):
+            yield tuple([_or_as_it_is(read, value) for read, value in zip(reads, row, strict=True)])
+
+
+def _or_as_it_is(read: Callable[[Any], Any], value: Any) -> Any:
+    """A value that its column's type does not explain equals itself alone."""
+    try:
+        return None if value is None else read(value)
+    except (ValueError, TypeError, ArithmeticError):
+        return str(value)
 
 
 def _compared(source: Sequence[Row], replica: Sequence[Row], key_of: Callable[[Row], Row]) -> Range:

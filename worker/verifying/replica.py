@@ -18,7 +18,7 @@ from handlers.spark.table_ref import quoted
 from worker.verifying.source import Row
 from worker.verifying.spark_lakes import Lake
 
-__all__ = ["Replica"]
+__all__ = ["Replica", "for_spark"]
 
 _ROWS_OF_A_PART = 50_000
 """The driver holds one part of the sorted rows at a time."""
@@ -45,13 +45,13 @@ class Replica:
 
     def schema(self) -> StructType | None:
         """Its columns; None while there is no row that could be seen."""
-        with self._session() as session:
+        with self.session() as session:
             frame = self._frame(session)
             return None if frame is None else frame.schema
 
     def rows(self, columns: Sequence[str], order: Sequence[str]) -> Iterator[Row]:
         """All rows, in the order of these columns; texts by their bytes in UTF-8."""
-        with self._session() as session:
+        with self.session() as session:
             frame = self._frame(session)
             if frame is None:
                 return
@@ -63,7 +63,7 @@ class Replica:
 
     def rows_of(self, columns: Sequence[str], keys: Sequence[Row], by: Sequence[str]) -> Iterator[Row]:
         """The rows with these keys."""
-        with self._session() as session:
+        with self.session() as session:
             frame = self._frame(session)
             if frame is None:
                 return
@@ -73,7 +73,7 @@ class Replica:
                 wanted.add(f"k{number}", types[name.lower()])
             values = [
                 tuple(
-                    _for_spark(value, field.dataType) for value, field in zip(key, wanted.fields, strict=True)
+                    for_spark(value, field.dataType) for value, field in zip(key, wanted.fields, strict=True)
                 )
                 for key in keys
             ]
@@ -97,7 +97,8 @@ class Replica:
         return session.sql(f"SELECT * FROM {ref.sql}")
 
     @contextmanager
-    def _session(self) -> Iterator[SparkSession]:
+    def session(self) -> Iterator[SparkSession]:
+        """One of its own, in UTC."""
         session = self._lake.spark.fresh()
         try:
             session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -120,7 +121,8 @@ def _selected(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     )
 
 
-def _for_spark(value: Any, type_: DataType) -> Any:
+def for_spark(value: Any, type_: DataType) -> Any:
+    """A value in the form of both sides as a column of a key takes it."""
     if isinstance(type_, TimestampType) and isinstance(value, datetime):
         return value.replace(tzinfo=UTC)
     return bool(value) if isinstance(type_, BooleanType) else value

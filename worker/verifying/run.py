@@ -18,13 +18,14 @@ from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from worker.configuration import Configuration
 from worker.verifying.checking import Check, TooDifferent
 from worker.verifying.comparing import OutOfOrder
+from worker.verifying.repairing import repair as repair_rows
 from worker.verifying.replica import Replica
 from worker.verifying.source import Source, SourceTable
 from worker.verifying.spark_lakes import Lake, leads_to, opened_lakes
 
 __all__ = ["Report", "TableReport", "compare"]
 
-State = Literal["equal", "different", "no replica", "no source", "failed"]
+State = Literal["equal", "different", "repaired", "no replica", "no source", "failed"]
 
 _ATTEMPTS = 3
 """A worker removes segments that were merged a while ago: who reads them for long begins anew."""
@@ -42,6 +43,10 @@ class TableReport:
     state: State
     error: str | None = None
     check: Check | None = None
+    repaired: int = 0
+    """Rows that were written."""
+    place: tuple[Lake, Found] | None = None
+    """Where the replica is."""
 
 
 @dataclass(slots=True)
@@ -52,7 +57,7 @@ class Report:
 
     @property
     def is_equal(self) -> bool:
-        return self.error is None and all(each.state == "equal" for each in self.tables)
+        return self.error is None and all(each.state in ("equal", "repaired") for each in self.tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +80,13 @@ def compare(
     chunk: int = 10_000,
     settle: float = 30.0,
     limit: int = 20,
+    repair: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Report:
     """Compare the chosen replicas. What cannot be read is told in the report.
 
     `settle`: seconds for which rows that differ are looked at again, for changes may be on their way.
+    `repair`: rows that differ then are written as the source has them.
     """
     report = Report()
     try:
@@ -90,6 +97,8 @@ def compare(
                 if lake.entry.options.mode == "replica":
                     report.tables += _compare_lake(job, lake)
             _settle(report, settle, sleep)
+            if repair:
+                _repair(job, report)
     except Exception as error:
         report.error = _explained(error)
         if report.error is None:
@@ -117,7 +126,8 @@ def _compare_lake(job: _Job, lake: Lake) -> Iterator[TableReport]:
                     continue  # a log that outlived a table which was dropped or renamed
                 report.state, report.error = "no source", "the source has no such table (any more)"
             else:
-                report.check = _checked(job, lake, found[name])
+                report.place = lake, found[name]
+                report.check = _checked(job, *report.place)
                 report.state = "equal" if report.check.outcome.is_equal else "different"
         yield report
 
@@ -171,6 +181,37 @@ def _settle(report: Report, seconds: float, sleep: Callable[[float], None]) -> N
             with _told(each):
                 if each.check is not None and each.check.look_again():
                     each.state = "equal"
+
+
+def _repair(job: _Job, report: Report) -> None:
+    for each in report.tables:
+        if each.state == "different":
+            try:
+                _repair_table(job, each)
+            except Exception as error:
+                text = _explained(error)
+                if text is None:
+                    raise
+                each.error = f"not repaired: {text}"
+
+
+def _repair_table(job: _Job, report: TableReport) -> None:
+    assert report.check is not None
+    assert report.place is not None
+    lake, found = report.place
+
+    def count(rows: int) -> None:
+        report.repaired += rows
+
+    while True:
+        before = report.repaired
+        replica = Replica(lake, found, with_waiting=job.with_waiting)
+        repair_rows(report.check, replica, lake, found.ref, count)
+        if report.check.is_whole or report.repaired == before:
+            break
+        report.check = _checked(job, lake, found)  # more differed than are kept
+    if report.check.outcome.is_equal:
+        report.state = "repaired"
 
 
 @contextmanager

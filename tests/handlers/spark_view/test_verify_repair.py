@@ -1,0 +1,157 @@
+"""`binlane verify --repair`: what differs is written as the source has it, and nothing else is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+from verify_lab import Stage, url
+from view_lab import HandMade, shape
+
+from worker.verifying import repairing
+
+PRICE = Decimal("1.50")
+ITEMS = shape(id=pa.int64(), name=pa.string(), price=pa.decimal128(10, 2))
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[sa.Connection]:
+    """A SQLite database with four items."""
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'shop.db'}", isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(
+            "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT, price NUMERIC(10, 2))"
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO items VALUES (1, 'n', 1.5), (2, 'here', 1.5), (3, NULL, 2.25), (4, 'n', 1.5)"
+        )
+        yield connection
+    engine.dispose()
+
+
+def items(stage: Stage, *rows: str) -> HandMade:
+    """A replica with a Delta table; a row of it that waits, so that its log tells the key."""
+    table = stage.table("items")
+    table.table("id BIGINT, name STRING, price DECIMAL(10,2)", *rows)
+    table.put({"op": "upsert", "id": 4, "name": "n", "price": PRICE}, of=ITEMS)
+    return table
+
+
+def rows_of(table: HandMade) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in table.spark.sql(f"SELECT * FROM {table.ref.sql}").collect())
+
+
+def version_of(table: HandMade) -> int:
+    return int(table.spark.sql(f"DESCRIBE HISTORY {table.ref.sql} LIMIT 1").collect()[0].version)
+
+
+def test_rows_that_differ_are_written_in_one_commit_and_the_others_left(
+    stage: Stage, shop: sa.Connection
+) -> None:
+    table = items(stage, "(1, 'n', 1.5)", "(3, 'x', 2.2)", "(5, 'gone', 1)")
+    before = version_of(table)
+    code, told = stage.verify(url(shop), "--repair")
+    [found] = told["tables"]
+    assert (code, told["equal"], found["state"], found["repaired_rows"]) == (0, True, "repaired", 3)
+    assert version_of(table) == before + 1
+    assert rows_of(table) == [
+        (1, "n", Decimal("1.50")),
+        (2, "here", Decimal("1.50")),
+        (3, None, Decimal("2.25")),
+    ]
+    code, told = stage.verify(url(shop), "--repair")
+    assert (code, told["tables"][0]["state"], version_of(table)) == (0, "equal", before + 1)
+
+
+def between(monkeypatch: pytest.MonkeyPatch, *do: Callable[[], object]) -> None:
+    """Each is done once, when the source was read and nothing is written yet."""
+    left = list(do)
+    merge = repairing._merge
+
+    def late(*arguments: Any) -> str:
+        if left:
+            left.pop(0)()
+        return merge(*arguments)
+
+    monkeypatch.setattr(repairing, "_merge", late)
+
+
+def test_what_a_worker_brings_in_meanwhile_is_newer_and_stays(
+    stage: Stage, shop: sa.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = items(stage, "(1, 'n', 1.5)", "(2, 'here', 1.5)", "(5, 'gone', 1)")
+
+    def newer() -> None:
+        # Both differ, and a worker brings in what the source has become since it was read.
+        shop.exec_driver_sql("UPDATE items SET name = 'newer' WHERE id = 3")
+        shop.exec_driver_sql("INSERT INTO items VALUES (5, 'again', 3)")
+        table.spark.sql(f"INSERT INTO {table.ref.sql} VALUES (3, 'newer', 2.25)")
+        table.spark.sql(f"UPDATE {table.ref.sql} SET name = 'again', price = 3 WHERE id = 5")
+
+    between(monkeypatch, newer)
+    written = []
+    monkeypatch.setattr(repairing, "_write", counted(repairing._write, written))
+    code, told = stage.verify(url(shop), "--repair")
+    assert (code, told["tables"][0]["state"]) == (0, "repaired")
+    assert written == [0]
+    assert rows_of(table)[2:] == [(3, "newer", Decimal("2.25")), (5, "again", Decimal("3.00"))]
+
+
+def counted(write: Callable[..., int], written: list[int]) -> Callable[..., int]:
+    def counting(*arguments: Any) -> int:
+        written.append(write(*arguments))
+        return written[-1]
+
+    return counting
+
+
+def test_what_waits_and_brings_a_wrong_row_back_is_told(stage: Stage, shop: sa.Connection) -> None:
+    table = items(stage, "(1, 'n', 1.5)", "(2, 'here', 1.5)", "(3, NULL, 2.25)")
+    table.put({"op": "upsert", "id": 1, "name": "wrong", "price": PRICE}, of=ITEMS)
+    code, told = stage.verify(url(shop), "--repair")
+    [found] = told["tables"]
+    assert (code, found["state"], found["different_rows"]) == (1, "different", 1)
+    assert "not repaired: 1 rows differ though they were written: what waits" in found["error"]
+
+
+def test_a_table_that_cannot_be_repaired_is_left_and_told(stage: Stage, shop: sa.Connection) -> None:
+    shop.exec_driver_sql("CREATE TABLE tags (name TEXT)")
+    shop.exec_driver_sql("INSERT INTO tags VALUES ('a')")
+    tags = stage.table("tags")
+    tags.table("name STRING", "('b')")
+    tags.put(of=shape((), name=pa.string()))
+    table = items(stage, "(1, 'n', 1.5)", "(2, 'here', 1.5)", "(3, 'x', 2.25)")
+    masked = {"columns": {"mask": {"price": "null"}}}
+    stage.configure(
+        [
+            {"match": "shop.items", **masked, "handlers": [{"type": "spark", "mode": "replica"}]},
+            {"match": "shop.*", "handlers": [{"type": "spark", "mode": "replica"}]},
+        ]
+    )
+    versions = version_of(table), version_of(tags)
+    code, told = stage.verify(url(shop), "--repair")
+    errors = {each["table"]: each["error"] for each in told["tables"]}
+    assert code == 1
+    assert "mask, cast or add" in errors["shop.items"]
+    assert "no key" in errors["shop.tags"]
+    assert (version_of(table), version_of(tags)) == versions
+
+
+def test_a_value_that_the_column_cannot_keep_is_told_and_nothing_is_written(
+    stage: Stage, shop: sa.Connection
+) -> None:
+    shop.exec_driver_sql("UPDATE items SET price = 123456789012.5 WHERE id = 3")
+    table = items(stage, "(1, 'x', 1.5)", "(2, 'here', 1.5)", "(3, NULL, 2.25)")
+    before = version_of(table)
+    code, told = stage.verify(url(shop), "--repair")
+    assert code == 1
+    assert (
+        "column price: 123456789012.5 has no place in a column of type decimal(10,2)"
+        in told["tables"][0]["error"]
+    )
+    assert version_of(table) == before

@@ -1,0 +1,154 @@
+"""Rows of a replica that differ, written as the source has them.
+
+A worker may go on meanwhile. The table's version is looked at before the source is read, and a row is written
+only if it is in the table as it was in that version: what a worker brought in since is newer than what was
+read. What it brings in later may be older; then the changes that follow end where the source was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import BooleanType, MapType, StructType, VariantType
+
+from handlers.spark.read.inspection import columns_of, version_of
+from handlers.spark.runtime.errors import SPARK_ERRORS
+from handlers.spark.section import SparkSection
+from handlers.spark.several_writers import UnsafeForSeveral, check_several_writers
+from handlers.spark.table_ref import TableRef, quoted
+from worker.verifying.checking import Check, Column, TooDifferent
+from worker.verifying.replica import Replica, for_spark
+from worker.verifying.source import Row
+from worker.verifying.spark_lakes import Lake
+from worker.verifying.written import Unwritable, written
+
+__all__ = ["repair"]
+
+_ROUNDS = 5
+_WANTED = "binlane_wanted"
+_NO_VALUES = (MapType, VariantType)
+"""Types whose values Spark does not compare."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unpromised:
+    """A Spark for which nobody has promised that one worker alone writes: this is another writer."""
+
+    session: SparkSession
+    is_classic: bool
+    section: SparkSection
+
+
+def repair(check: Check, replica: Replica, lake: Lake, ref: TableRef, count: Callable[[int], None]) -> None:
+    """Write what differs into the table, until nothing does, or nothing more can be done. `count` is told how
+    many rows each commit has written.
+
+    Raises TooDifferent for a table that cannot be repaired, Unwritable for a value, and what both sides
+    raise.
+    """
+    _refuse(check)
+    before: list[Row] | None = None
+    for _ in range(_ROUNDS):
+        keys = list(dict.fromkeys(each.key for each in check.outcome.differences))
+        if keys == before:
+            raise TooDifferent(
+                f"{len(keys):,} rows differ though they were written: what waits brings them back until a "
+                "worker has merged it, or their keys are there more than once"
+            )
+        with replica.session() as session:
+            _refuse_place(session, lake, ref)
+            try:
+                count(_write(session, check, ref, keys))
+                before = keys
+            except SPARK_ERRORS as error:
+                if "concurrent" not in str(error).lower():
+                    raise
+                # A worker has committed meanwhile: look again what is there.
+        if check.look_again() or not check.outcome.differences:
+            break
+
+
+def _refuse(check: Check) -> None:
+    if not check.key:
+        raise TooDifferent("it has no key by which its rows could be found: build the table anew")
+    if check.outcome.lacking:
+        raise TooDifferent("the replica lacks columns: build the table anew")
+    if check.has_other_values:
+        raise TooDifferent("its column rules mask, cast or add columns, which the source does not hold")
+
+
+def _refuse_place(session: SparkSession, lake: Lake, ref: TableRef) -> None:
+    if columns_of(session, ref) is None:
+        raise TooDifferent("there is no Delta table yet: let a worker merge what waits first")
+    try:
+        unpromised = _Unpromised(session, lake.spark.is_classic, SparkSection.model_validate({}))
+        check_several_writers(lake.locations.root, unpromised)
+    except UnsafeForSeveral:
+        raise TooDifferent(
+            f"{lake.locations.root} is safe for one writer alone, which is the worker: build the table anew"
+        ) from None
+
+
+def _write(session: SparkSession, check: Check, ref: TableRef, keys: Sequence[Row]) -> int:
+    version = version_of(session, ref)
+    target = session.sql(f"SELECT * FROM {ref.sql} LIMIT 0").schema
+    _wanted(session, check, target, keys, check.source_rows(keys))
+    found = session.sql(_merge(check, ref, target, version)).collect()
+    return int(found[0]["num_affected_rows"]) if found else 0
+
+
+def _wanted(
+    session: SparkSession, check: Check, target: StructType, keys: Sequence[Row], rows: Mapping[Row, Row]
+) -> None:
+    """A view of the keys, whether the source has no such row, and its values."""
+    types = {field.name.lower(): field.dataType for field in target.fields}
+    schema = StructType()
+    for number, column in enumerate(check.key_columns):
+        schema.add(f"k{number}", types[column.replica.lower()])
+    schema.add("gone", BooleanType())
+    for number, column in enumerate(check.matched):
+        schema.add(f"n{number}", types[column.replica.lower()])
+
+    def values_of(key: Row) -> list[Any]:
+        row = rows.get(key)
+        if row is None:
+            return [None] * len(check.matched)
+        return [_value(column, value, types) for column, value in zip(check.matched, row, strict=True)]
+
+    key_types = [types[column.replica.lower()] for column in check.key_columns]
+    wanted = []
+    for key in keys:
+        found = [for_spark(value, type_) for value, type_ in zip(key, key_types, strict=True)]
+        wanted.append((*found, key not in rows, *values_of(key)))
+    session.createDataFrame(wanted, schema).createOrReplaceTempView(_WANTED)
+
+
+def _value(column: Column, value: Any, types: Mapping[str, Any]) -> Any:
+    try:
+        return written(value, column.type, column.form, types[column.replica.lower()])
+    except Unwritable as error:
+        raise Unwritable(f"column {column.source}: {error}") from None
+
+
+def _merge(check: Check, ref: TableRef, target: StructType, version: int) -> str:
+    kept = [field.name for field in target.fields if not isinstance(field.dataType, _NO_VALUES)]
+    keys = [quoted(column.replica) for column in check.key_columns]
+    before = ", ".join(f"o.{quoted(name)} AS o{number}" for number, name in enumerate(kept))
+    is_row = " AND ".join(f"o.{key} <=> w.k{number}" for number, key in enumerate(keys))
+    is_same = " AND ".join(f"t.{quoted(name)} <=> s.o{number}" for number, name in enumerate(kept))
+    matches = " AND ".join(f"t.{key} <=> s.k{number}" for number, key in enumerate(keys))
+    columns = [quoted(column.replica) for column in check.matched]
+    values = [f"s.n{number}" for number in range(len(columns))]
+    sets = ", ".join(f"t.{column} = {value}" for column, value in zip(columns, values, strict=True))
+    return (
+        f"MERGE INTO {ref.sql} AS t USING (SELECT w.*, o.binlane_there IS NOT NULL AS there, {before} "
+        f"FROM {_WANTED} AS w LEFT JOIN (SELECT true AS binlane_there, * FROM {ref.sql} "
+        f"VERSION AS OF {version}) AS o ON {is_row}) AS s ON {matches} "
+        f"WHEN MATCHED AND s.there AND s.gone AND {is_same} THEN DELETE "
+        f"WHEN MATCHED AND s.there AND {is_same} THEN UPDATE SET {sets} "
+        f"WHEN NOT MATCHED AND NOT s.there AND NOT s.gone "
+        f"THEN INSERT ({', '.join(columns)}) VALUES ({', '.join(values)})"
+    )
