@@ -148,8 +148,10 @@ def test_a_frozen_worker_begins_nothing_of_what_is_anothers_by_then(play: Play) 
 @pytest.mark.parametrize(
     "properties",
     [
-        pytest.param(_CLASSIC, id="cooperative"),
-        pytest.param({**_CLASSIC, "partition.assignment.strategy": "range"}, id="eager"),
+        pytest.param(_CLASSIC, id="cooperative", marks=pytest.mark.soak),
+        pytest.param(
+            {**_CLASSIC, "partition.assignment.strategy": "range"}, id="eager", marks=pytest.mark.soak
+        ),
         pytest.param({"group.protocol": "consumer"}, id="consumer-protocol"),
     ],
 )

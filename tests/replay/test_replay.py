@@ -36,8 +36,6 @@ def some(*streams: str) -> list[Any]:
 # What the records of each stream are in SQL is shown in test_in_process.py. What Kafka and the worker do with
 # them, whatever the tool: one stream whose statements come with the rows, one with a topic of their own.
 WAYS = some("debezium-schemas")
-# What a kill or a repetition does is the same for both of them.
-ONE = some("canal")
 
 
 class SqlReplay(Replay):
@@ -109,7 +107,9 @@ def test_a_stream_leaves_the_rows_of_its_source_also_when_all_of_it_comes_again(
     assert passed_over > 0
 
 
-@pytest.mark.parametrize("stream", ONE)
+# Also test_delta_replay.py; each target alone: integration/test_targets_killed.py.
+@pytest.mark.soak
+@pytest.mark.parametrize("stream", ALL_STREAMS)
 def test_a_stream_leaves_the_rows_of_its_source_when_the_worker_is_killed_on_the_way(
     make_replay: MakeReplay, stream: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Whole workers in 250 simulated runs; `make simulate` has more. A failure names its seed: replay it with
+"""Whole workers in 150 simulated runs; `make simulate` has more. A failure names its seed: replay it with
 `python -m tests.simulation --seed N`."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ import pytest
 
 from .run import run_all
 
-_SEEDS, _CHUNKS = 250, 10
+_SEEDS, _CHUNKS = 150, 6
 
 
 @pytest.mark.parametrize("chunk", range(_CHUNKS))

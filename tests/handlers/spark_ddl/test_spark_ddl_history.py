@@ -31,6 +31,7 @@ def versions(lake: DDLLake, what: str, table: str = "t") -> list[tuple[Any, ...]
     return [row[1:] for row in lake.rows(f"_valid_from, {what}", table)]
 
 
+@pytest.mark.soak
 def test_a_new_column_has_its_default_in_current_versions_alone(history: DDLLake) -> None:
     history.follow("ALTER TABLE t ADD b int NOT NULL DEFAULT 5, ADD c int AS (a + 1)")
     assert versions(history, "b, c") == [(None, None), (5, 9)]
@@ -69,7 +70,7 @@ def test_columns_are_renamed_and_retyped_in_all_versions(history: DDLLake) -> No
     assert versions(history, "b") == [("7",), ("8",)]
 
 
-@pytest.mark.parametrize("sql", ["DROP TABLE t", "TRUNCATE t"])
+@pytest.mark.parametrize("sql", [pytest.param("DROP TABLE t", marks=pytest.mark.soak), "TRUNCATE t"])
 def test_versions_end_when_the_rows_do(history: DDLLake, sql: str) -> None:
     later = "TIMESTAMP'2026-01-01 00:00:00Z'"  # by a clock that was set back since
     history.session.sql(

@@ -38,7 +38,9 @@ def put(table: Table, *ids: int) -> None:
     table.put(ORDERS, *({"op": "insert", "id": one, "name": "a", "offset": one, **place} for one in ids))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", [pytest.param(mode, marks=() if mode == "replica" else pytest.mark.soak) for mode in MODES]
+)
 def test_what_the_table_holds_is_not_brought_in_again(make_table: MakeTable, mode: Mode) -> None:
     table = make_table(mode=mode)
     put(table, 1, 2)
@@ -226,7 +228,7 @@ def keyless(table: Table, *ids: int) -> None:
 
 
 CASES = [
-    ("appended", "changelog"),
+    pytest.param("appended", "changelog", marks=pytest.mark.soak),
     pytest.param("of a catalog", "changelog", marks=pytest.mark.soak),
     pytest.param("merged", "history", marks=pytest.mark.soak),
     pytest.param("without a key", "replica", marks=pytest.mark.soak),

@@ -119,14 +119,14 @@ def test_rows_without_a_key_have_no_history(make_table: MakeTable) -> None:
         table.merge()
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
-def test_random_changes_come_to_what_a_model_says(make_table: MakeTable, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "merges"), [(1, 2), pytest.param(2, 8, marks=pytest.mark.soak)])
+def test_random_changes_come_to_what_a_model_says(make_table: MakeTable, seed: int, merges: int) -> None:
     chance = random.Random(seed)
     keyed = shape(("a", "b"), **{"a": pa.string(), "b": pa.int32(), "x y": pa.string()})
     table = make_table(mode="history")
     model: dict[tuple[str, int], list[list[Any]]] = {}  # versions: value, from, to
     second = 0
-    for _ in range(4):
+    for _ in range(merges):
         for _ in range(chance.randint(1, 3)):
             rows = []
             for _ in range(chance.randint(1, 30)):

@@ -65,11 +65,11 @@ def test_columns_of_the_table_alone_stay(make_table: MakeTable) -> None:
     assert table.rows("a, mine") == [(1, "x"), (2, "x"), (3, None)]
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
-def test_random_changes_come_to_what_a_model_says(make_table: MakeTable, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "merges"), [(1, 2), pytest.param(2, 8, marks=pytest.mark.soak)])
+def test_random_changes_come_to_what_a_model_says(make_table: MakeTable, seed: int, merges: int) -> None:
     chance = random.Random(seed)
     table, model = make_table(), Counter[tuple[Any, ...]]()
-    for _ in range(4):
+    for _ in range(merges):
         for _ in range(chance.randint(1, 3)):
             rows = []
             for _ in range(chance.randint(1, 60)):

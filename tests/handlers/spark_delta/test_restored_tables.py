@@ -34,6 +34,7 @@ def test_rows_are_missed_unless_they_were_brought_back() -> None:
             check_restores("t", 5, found)
 
 
+@pytest.mark.soak
 def test_it_is_noticed_by_sql_alone(make_table: MakeTable) -> None:
     table = make_table()
     for number in (1, 2):

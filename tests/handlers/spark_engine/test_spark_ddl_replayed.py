@@ -34,7 +34,9 @@ def replay(lake: Lake, number: int) -> None:
     )
 
 
-@pytest.mark.parametrize("noted", [True, False], ids=["soon", "long after"])
+@pytest.mark.parametrize(
+    "noted", [pytest.param(True, id="soon"), pytest.param(False, id="long after", marks=pytest.mark.soak)]
+)
 def test_a_replayed_statement_goes_on_where_it_failed(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, noted: bool
 ) -> None:

@@ -166,8 +166,13 @@ def test_what_came_before_a_type_that_cannot_be_kept_counts_as_done(lake: Lake) 
     ("types", "value", "reason"),
     [
         ({"columns": {"v": "decimal(4,1)"}}, "1234.5", "does not fit decimal(4,1)"),
-        ({"columns": {"v": "timestamp"}}, "10000-01-01 00:00:00", "does not fit timestamp"),
-        ({"columns": {"v": "tinyint"}}, 300, "does not fit tinyint"),
+        pytest.param(
+            {"columns": {"v": "timestamp"}},
+            "10000-01-01 00:00:00",
+            "does not fit timestamp",
+            marks=pytest.mark.soak,
+        ),
+        pytest.param({"columns": {"v": "tinyint"}}, 300, "does not fit tinyint", marks=pytest.mark.soak),
     ],
 )
 def test_a_value_out_of_range_is_told_with_its_place_and_the_others_go_on(

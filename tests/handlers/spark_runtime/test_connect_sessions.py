@@ -61,6 +61,7 @@ def fails(spark: Any, session: Any) -> None:
         raise
 
 
+@pytest.mark.soak  # the server, cold, takes half a minute of CPU for its first MERGE
 def test_delta_tables_are_written_and_read_in_sessions_with_settings_of_their_own(
     spark: Any, tmp_path: Path
 ) -> None:

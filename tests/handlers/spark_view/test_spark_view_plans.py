@@ -77,7 +77,13 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param(query, id=name, marks=() if name in ("some columns", "a key") else pytest.mark.soak)
+        for name, query in QUERIES.items()
+    ],
+)
 def test_segments_are_read_and_shuffled_once_and_the_table_is_not_shuffled(
     orders: HandMade, query: str
 ) -> None:

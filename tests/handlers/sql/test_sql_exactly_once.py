@@ -60,7 +60,9 @@ def test_a_batch_that_comes_again_changes_nothing(sql: SqlLab) -> None:
     assert sql.marks() == [("shop.orders", -1, "test", 0, 2, 0)]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 5))]
+)
 def test_batches_that_come_again_cut_differently_are_applied_once(sql: SqlLab, seed: int) -> None:
     random = Random(seed)
     batch = orders(*map(event, range(100)), key=None, types=TYPES)

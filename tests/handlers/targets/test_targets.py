@@ -65,7 +65,7 @@ def life() -> tuple[Batch, Rows]:
     }
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_what_comes_again_in_other_pieces_is_there_once(target: Target, tmp_path: Path, seed: int) -> None:
     """A process ends anywhere, and the next one is given an earlier position: never a later one."""
     random, (whole, expected) = Random(seed), life()
