@@ -46,7 +46,7 @@ def main(*, nice: bool) -> None:
             Path("/proc/self/oom_score_adj").write_text("1000")
     wanted = place()
     own_folder(wanted)
-    with lock_of(wanted).open("a") as lock:
+    with lock_of(wanted).open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX if not nice else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -60,7 +60,7 @@ def main(*, nice: bool) -> None:
             made = Path(folder, "spark.jsa")
             _train(Path(folder), made)
             lock.truncate(0)
-            lock.write(str(spark_jars_folder()))  # `usable` reads it
+            lock.write(os.fsencode(spark_jars_folder()))  # `usable` reads it
             lock.flush()
             keep(made, wanted)
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructType
 
 from worker.column_rules.plan import ColumnPlans
 from worker.verifying.column_names import Leaving
-from worker.verifying.comparing import Difference, digest, formed, ranges, surplus
+from worker.verifying.comparing import Difference, can_be_found, digest, formed, ranges, surplus
 from worker.verifying.forms import Form, form_of
 from worker.verifying.replica import Replica
 from worker.verifying.source import Row, Source, SourceTable
@@ -90,6 +90,7 @@ class Check:
         self._columns: Sequence[Column] = ()
         self._key: Sequence[int] = ()
         self._seen: dict[Row, set[bytes]] = {}
+        self._were_there: set[Row] = set()
         self._uncertain = 0
         self._leaving = Leaving()
 
@@ -120,6 +121,15 @@ class Check:
     def is_whole(self) -> bool:
         """Whether `outcome.differences` are all that were found."""
         return not self._uncertain
+
+    def forget(self, keys: Sequence[Row]) -> None:
+        """What of these was written is not equal for it: only what the source has from now on is."""
+        for key in keys:
+            self._seen.get(key, set()).clear()
+
+    def was_there(self, key: Row) -> bool:
+        """Whether the source had a row of this key when all its rows were read."""
+        return key in self._were_there
 
     def source_rows(self, keys: Sequence[Row]) -> dict[Row, Row]:
         """The source's rows with these keys, as they are now and as its driver gives them: the values of
@@ -154,11 +164,15 @@ class Check:
                 self._compare_sets()
             return outcome.is_equal
         if self._seen:
-            keys = list(self._seen)
+            keys = [key for key in self._seen if can_be_found(key)]
             sources = self._by_key(self._source_rows_of(keys))
             replicas = self._by_key(self._replica_rows_of(keys))
             left: list[Difference] = []
+            sought, found = set(keys), {each.key: each for each in outcome.differences}
             for key, states in self._seen.items():
+                if key not in sought:  # NULL, or no number, by which no row is found
+                    left.append(found[key])
+                    continue
                 source, replica = sources.get(key, [None])[0], replicas.get(key, [None])
                 states.add(_state(source))
                 if len(replica) > 1:
@@ -237,6 +251,8 @@ class Check:
             for difference in each.differences:
                 if len(self._seen) < _MOST_SUSPECTS:
                     self._seen[difference.key] = {_state(difference.source)}
+                    if difference.source is not None:
+                        self._were_there.add(difference.key)
                     outcome.differences.append(difference)
                 else:
                     self._uncertain += 1

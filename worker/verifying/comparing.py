@@ -11,7 +11,7 @@ from typing import Any
 
 from worker.verifying.source import Row
 
-__all__ = ["Difference", "OutOfOrder", "Range", "digest", "formed", "ranges", "surplus"]
+__all__ = ["Difference", "OutOfOrder", "Range", "can_be_found", "digest", "formed", "ranges", "surplus"]
 
 
 class OutOfOrder(RuntimeError):
@@ -37,6 +37,11 @@ class Range:
     source_checksum: bytes
     replica_checksum: bytes
     differences: Sequence[Difference]
+
+
+def can_be_found(key: Row) -> bool:
+    """Whether a row can be asked for by this key: not by NULL, nor by what is no number."""
+    return all(value is not None and value == value for value in key)  # noqa: PLR0124 (what is no number)
 
 
 def digest(row: Row) -> bytes:

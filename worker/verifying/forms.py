@@ -199,6 +199,8 @@ def _padded(value: Any) -> str:
 
 
 def _bytes(value: Any) -> bytes:
+    if isinstance(value, int):  # of SQLite, whose columns take anything; bytes(5) is five zeros
+        raise TypeError("a number")
     return value.encode() if isinstance(value, str) else bytes(value)
 
 

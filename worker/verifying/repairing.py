@@ -11,15 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sqlalchemy as sa
 from pyspark.sql import SparkSession
-from pyspark.sql.types import BooleanType, MapType, StructType, VariantType
+from pyspark.sql.types import BooleanType, MapType, StringType, StructType, VariantType
+from sqlalchemy.dialects import postgresql
 
-from handlers.spark.read.inspection import columns_of, version_of
+from handlers.spark.delta.commits.exactly_once import is_conflict
+from handlers.spark.delta.state import look
+from handlers.spark.read.inspection import version_of
 from handlers.spark.runtime.errors import SPARK_ERRORS
 from handlers.spark.section import SparkSection
 from handlers.spark.several_writers import UnsafeForSeveral, check_several_writers
 from handlers.spark.table_ref import TableRef, quoted
 from worker.verifying.checking import Check, Column, TooDifferent
+from worker.verifying.comparing import can_be_found
 from worker.verifying.replica import Replica, for_spark
 from worker.verifying.source import Row
 from worker.verifying.spark_lakes import Lake
@@ -28,7 +33,11 @@ from worker.verifying.written import Unwritable, written
 __all__ = ["repair"]
 
 _ROUNDS = 5
+_SMALL = 16 * 2**20
+"""Bytes of a table up to which rows are inserted. In one of more than 32 MiB a worker looks whether keys are
+there, and then appends their rows: with ours between, they would be there twice (`delta.modes.replica`)."""
 _WANTED = "binlane_wanted"
+_TEXTS = (sa.String, sa.Uuid, postgresql.INET, postgresql.CIDR, postgresql.MACADDR)
 _NO_VALUES = (MapType, VariantType)
 """Types whose values Spark does not compare."""
 
@@ -56,19 +65,24 @@ def repair(check: Check, replica: Replica, lake: Lake, ref: TableRef, count: Cal
         if keys == before:
             raise TooDifferent(
                 f"{len(keys):,} rows differ though they were written: what waits brings them back until a "
-                "worker has merged it, or their keys are there more than once"
+                "worker has merged it, or they change all the time, or are missing in a large table, to which "
+                "a worker may be about to append them: have the source send these again"
             )
         with replica.session() as session:
             _refuse_place(session, lake, ref)
             try:
                 count(_write(session, check, ref, keys))
                 before = keys
+                check.forget(keys)
             except SPARK_ERRORS as error:
-                if "concurrent" not in str(error).lower():
+                if "MULTIPLE_SOURCE_ROW_MATCHING" in str(error):
+                    raise TooDifferent("a key is there more than once: build the table anew") from None
+                if not is_conflict(error):
                     raise
-                # A worker has committed meanwhile: look again what is there.
+                before = None  # a worker has committed meanwhile: look again what is there
         if check.look_again() or not check.outcome.differences:
-            break
+            return
+    raise TooDifferent(f"other writers came between {_ROUNDS} times: try again when there are fewer changes")
 
 
 def _refuse(check: Check) -> None:
@@ -80,9 +94,19 @@ def _refuse(check: Check) -> None:
         raise TooDifferent("its column rules mask, cast or add columns, which the source does not hold")
 
 
+def _refuse_keys(check: Check, target: StructType) -> None:
+    """A text key in other words than a worker's would be another key."""
+    types = {field.name.lower(): field.dataType for field in target.fields}
+    for column in check.key_columns:
+        is_text = isinstance(types[column.replica.lower()], StringType)
+        if is_text and not isinstance(column.type, _TEXTS):
+            raise TooDifferent(
+                f"its key column {column.source} is a text here, and of type {column.type} in the source: "
+                "which text a worker makes of it is not known. Build the table anew"
+            )
+
+
 def _refuse_place(session: SparkSession, lake: Lake, ref: TableRef) -> None:
-    if columns_of(session, ref) is None:
-        raise TooDifferent("there is no Delta table yet: let a worker merge what waits first")
     try:
         unpromised = _Unpromised(session, lake.spark.is_classic, SparkSection.model_validate({}))
         check_several_writers(lake.locations.root, unpromised)
@@ -94,9 +118,20 @@ def _refuse_place(session: SparkSession, lake: Lake, ref: TableRef) -> None:
 
 def _write(session: SparkSession, check: Check, ref: TableRef, keys: Sequence[Row]) -> int:
     version = version_of(session, ref)
-    target = session.sql(f"SELECT * FROM {ref.sql} LIMIT 0").schema
-    _wanted(session, check, target, keys, check.source_rows(keys))
-    found = session.sql(_merge(check, ref, target, version)).collect()
+    table = look(session, ref)
+    if table is None:
+        raise TooDifferent("there is no Delta table yet: let a worker merge what waits first")
+    target = table.columns
+    _refuse_keys(check, target)
+    if not all(map(can_be_found, keys)):
+        raise TooDifferent("a key is NULL or no number, or stands for such: no row can be found by it")
+    rows = check.source_rows(keys)
+    # What was there a moment ago and is not found now was deleted, or is not found by this key: who can tell?
+    keys = [key for key in keys if key in rows or not check.was_there(key)]
+    if not keys:
+        return 0
+    _wanted(session, check, target, keys, rows)
+    found = session.sql(_merge(check, ref, target, version, inserts=table.bytes <= _SMALL)).collect()
     return int(found[0]["num_affected_rows"]) if found else 0
 
 
@@ -133,7 +168,7 @@ def _value(column: Column, value: Any, types: Mapping[str, Any]) -> Any:
         raise Unwritable(f"column {column.source}: {error}") from None
 
 
-def _merge(check: Check, ref: TableRef, target: StructType, version: int) -> str:
+def _merge(check: Check, ref: TableRef, target: StructType, version: int, *, inserts: bool) -> str:
     kept = [field.name for field in target.fields if not isinstance(field.dataType, _NO_VALUES)]
     keys = [quoted(column.replica) for column in check.key_columns]
     before = ", ".join(f"o.{quoted(name)} AS o{number}" for number, name in enumerate(kept))
@@ -143,12 +178,15 @@ def _merge(check: Check, ref: TableRef, target: StructType, version: int) -> str
     columns = [quoted(column.replica) for column in check.matched]
     values = [f"s.n{number}" for number in range(len(columns))]
     sets = ", ".join(f"t.{column} = {value}" for column, value in zip(columns, values, strict=True))
+    differs = " OR ".join(
+        f"NOT t.{column} <=> {value}" for column, value in zip(columns, values, strict=True)
+    )
+    inserted = f"THEN INSERT ({', '.join(columns)}) VALUES ({', '.join(values)})"
     return (
         f"MERGE INTO {ref.sql} AS t USING (SELECT w.*, o.binlane_there IS NOT NULL AS there, {before} "
         f"FROM {_WANTED} AS w LEFT JOIN (SELECT true AS binlane_there, * FROM {ref.sql} "
         f"VERSION AS OF {version}) AS o ON {is_row}) AS s ON {matches} "
         f"WHEN MATCHED AND s.there AND s.gone AND {is_same} THEN DELETE "
-        f"WHEN MATCHED AND s.there AND {is_same} THEN UPDATE SET {sets} "
-        f"WHEN NOT MATCHED AND NOT s.there AND NOT s.gone "
-        f"THEN INSERT ({', '.join(columns)}) VALUES ({', '.join(values)})"
+        f"WHEN MATCHED AND s.there AND {is_same} AND ({differs}) THEN UPDATE SET {sets} "
+        + (f"WHEN NOT MATCHED AND NOT s.there AND NOT s.gone {inserted}" if inserts else "")
     )

@@ -203,11 +203,12 @@ def _repair_table(job: _Job, report: TableReport) -> None:
     def count(rows: int) -> None:
         report.repaired += rows
 
-    while True:
-        before = report.repaired
+    left: int | None = None
+    while left is None or report.check.outcome.different_rows < left:
+        left = report.check.outcome.different_rows
         replica = Replica(lake, found, with_waiting=job.with_waiting)
         repair_rows(report.check, replica, lake, found.ref, count)
-        if report.check.is_whole or report.repaired == before:
+        if report.check.is_whole:
             break
         report.check = _checked(job, lake, found)  # more differed than are kept
     if report.check.outcome.is_equal:

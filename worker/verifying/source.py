@@ -178,11 +178,13 @@ class Source:
     def _equal(self, table: SourceTable, name: str, value: Any) -> sa.ColumnElement[bool]:
         column = _column(name)
         if self._dialect == "sqlite":
+            if isinstance(value, datetime):
+                return column.in_(_moments_of_sqlite(value))
             value = _for_sqlite(value)
         elif (
             isinstance(value, str)
             and self._dialect == "postgresql"
-            and not isinstance(table.columns[name], sa.String)
+            and (not isinstance(table.columns[name], sa.String) or isinstance(table.columns[name], sa.Enum))
         ):
             return postgresql.output(column) == sa.literal(value)
         return column == sa.literal(value)
@@ -233,10 +235,14 @@ def _table(table: SourceTable) -> sa.TableClause:
     return sa.table(sa.sql.quoted_name(table.name, True), schema=schema)
 
 
+def _moments_of_sqlite(value: datetime) -> list[str]:
+    """As it may be written there: a text like any other."""
+    whole = [value.isoformat(sep, spec) for sep in " T" for spec in ("auto", "microseconds", "milliseconds")]
+    return [f"{text}{zone}" for text in dict.fromkeys(whole) for zone in ("", "Z", "+00:00")]
+
+
 def _for_sqlite(value: Any) -> Any:
     """Its driver takes no decimals, and dates are texts there."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, datetime):
-        return value.isoformat(" ")
     return value.isoformat() if isinstance(value, date) else value

@@ -1,12 +1,10 @@
-"""A value of the source's driver as Spark is to keep it."""
+"""A value of the source's driver as Spark is to keep it: what a worker would write, or nothing."""
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +15,7 @@ from pyspark.sql.types import (
     BooleanType,
     ByteType,
     DataType,
+    DateType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -24,19 +23,24 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
+    TimestampNTZType,
     TimestampType,
 )
-from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import mysql, postgresql
 
-from handlers.mysql.values import single
-from handlers.spark.rows.conversions import text
 from worker.verifying.forms import Form
-from worker.verifying.postgresql import array_items, hstore, truth
+from worker.verifying.written_texts import bit_bytes, texts
 
 __all__ = ["Unwritable", "written"]
 
-
-_BITS: Mapping[type[DataType], int] = {ByteType: 7, ShortType: 15, IntegerType: 31, LongType: 63}
+_BITS: Mapping[type[DataType], int] = {
+    BooleanType: 1,
+    ByteType: 7,
+    ShortType: 15,
+    IntegerType: 31,
+    LongType: 63,
+}
+_FAULTS = (ValueError, TypeError, ArithmeticError, KeyError, RecursionError)
 
 
 class Unwritable(RuntimeError):
@@ -49,28 +53,14 @@ def written(value: Any, source: sa.types.TypeEngine[Any], form: Form, type_: Dat
         return None
     try:
         wanted = form.source(value)
-    except (ValueError, TypeError, ArithmeticError):
-        raise Unwritable(f"{_shown(value)} is no value of its type") from None
-    if wanted is None:
-        return None
-    for found in _candidates(value, wanted, source, type_):
-        try:
-            if _fits(found, type_) and _equal(form.spark(found), wanted):
+        if wanted is None:
+            return None
+        for found in _candidates(value, wanted, source, type_):
+            if _is_exact(value, found, source, type_) and _equal(form.spark(found), wanted):
                 return found
-        except (ValueError, TypeError, ArithmeticError):
-            continue
+    except _FAULTS:
+        raise Unwritable(f"{_shown(value)} is no value of its type") from None
     raise Unwritable(f"{_shown(value)} has no place in a column of type {type_.simpleString()}")
-
-
-def _equal(one: Any, other: Any) -> bool:
-    return bool(one == other or (one != one and other != other))  # noqa: PLR0124 (what is no number)
-
-
-def _fits(value: Any, type_: DataType) -> bool:
-    if isinstance(type_, DecimalType):
-        return bool(round(value, type_.scale) == value and value.adjusted() < type_.precision - type_.scale)
-    bits = _BITS.get(type(type_))
-    return bits is None or bool(-(1 << bits) <= value < 1 << bits)
 
 
 def _candidates(value: Any, wanted: Any, source: sa.types.TypeEngine[Any], type_: DataType) -> Iterator[Any]:
@@ -83,89 +73,88 @@ def _candidates(value: Any, wanted: Any, source: sa.types.TypeEngine[Any], type_
             yield float(wanted)
         case TimestampType():
             yield wanted.replace(tzinfo=UTC)
+        case BinaryType() if isinstance(wanted, int):
+            yield bytearray(bit_bytes(str(value)))
         case BinaryType():
-            yield bytearray(_bits(str(value)) if isinstance(wanted, int) else wanted)
+            yield bytearray(wanted)
         case ArrayType():
-            yield from _items(value, wanted)
+            yield _items(value, wanted)
         case StringType():
-            yield from _texts(value, wanted, source)
+            yield from texts(value, wanted, source)
         case _:
             yield wanted
 
 
-def _items(value: Any, wanted: Any) -> Iterator[list[Any]]:
-    if isinstance(value, str):
-        yield [label for label in value.split(",") if label]
-    if isinstance(value, set | frozenset | list | tuple):
-        yield list(value)
+def _items(value: Any, wanted: Any) -> list[str | None]:
+    """Labels, or the items of an array: nothing but texts has a place there."""
     if isinstance(wanted, str) and wanted.startswith("["):
-        yield json.loads(wanted)
+        found = json.loads(wanted)
+    else:
+        found = value.split(",") if isinstance(value, str) else sorted(value)
+        found = [label for label in found if label]
+    if not all(item is None or isinstance(item, str) for item in found):
+        raise TypeError("not of texts")
+    return list(found)
 
 
-def _texts(value: Any, wanted: Any, source: sa.types.TypeEngine[Any]) -> Iterator[str]:
-    if isinstance(value, timedelta):
-        yield _time(value, getattr(source, "fsp", None) or 0)
+def _equal(one: Any, other: Any) -> bool:
+    return bool(one == other or (one != one and other != other))  # noqa: PLR0124 (what is no number)
+
+
+# ---- what a form leaves out, a column does not keep
+
+
+def _is_exact(value: Any, found: Any, source: sa.types.TypeEngine[Any], type_: DataType) -> bool:
+    is_exact = True
+    match type_:
+        case DecimalType():
+            is_exact = _has_room(found, type_)
+        case BooleanType() | ByteType() | ShortType() | IntegerType() | LongType():
+            bits = _BITS[type(type_)]
+            is_bit = isinstance(source, mysql.BIT | postgresql.BIT)
+            is_exact = -(1 << bits) <= found < 1 << bits and (is_bit or bool(_number(value) == found))
+        case DoubleType():
+            # As many digits as a double is told by.
+            is_exact = isinstance(value, float) or Decimal(repr(found)) == _number(value)
+        case DateType():
+            is_exact = _moment(value) in (None, found)
+        case TimestampType() | TimestampNTZType():
+            is_exact = not isinstance(value, str) or len(value.partition(".")[2].partition("+")[0]) <= 6
+        case BinaryType() if isinstance(value, str):
+            # Of a type that the driver does not know, the source tells what it prints: none of its bytes.
+            is_exact = not isinstance(source, sa.types.NullType) or bytes(found) != value.encode()
+    return is_exact
+
+
+def _has_room(value: Decimal, type_: DecimalType) -> bool:
+    """Without regard to how many digits a context has."""
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        return False
+    text = "".join(map(str, digits)).lstrip("0")
+    whole = text.rstrip("0")
+    scale = -(exponent + len(text) - len(whole))
+    return not whole or (scale <= type_.scale and len(whole) - scale <= type_.precision - type_.scale)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool | int | float | Decimal):
+        return value
+    if not isinstance(value, str):
+        raise TypeError("no number")
+    return {"t": 1, "f": 0}[value] if value in ("t", "f") else Decimal(value)
+
+
+def _moment(value: Any) -> date | None:
+    """A date; a moment of one that is more than it; None for what no calendar has."""
     if isinstance(value, str):
-        with suppress(ValueError, TypeError, KeyError, ArithmeticError):
-            yield from _as_sent(value, wanted, source)
-    if isinstance(value, bytes | bytearray | memoryview):
-        yield base64.b64encode(value).decode("ascii")
-        yield bytes(value).decode("utf-8", "replace")
-    if isinstance(value, dict | list):
-        yield json.dumps(value, ensure_ascii=False, default=str)
-    yield str(value)
-    if isinstance(wanted, str):
-        yield wanted
-
-
-def _as_sent(value: str, wanted: Any, source: sa.types.TypeEngine[Any]) -> Iterator[str]:
-    """What Debezium's records make of PostgreSQL's own texts."""
-    match source:
-        case postgresql.ARRAY():
-            yield text(_each(source.item_type, array_items(value)))
-        case postgresql.HSTORE():
-            yield text(hstore(value))
-        case postgresql.INTERVAL():
-            yield text(timedelta(microseconds=wanted))
-        case sa.Time(timezone=True):
-            yield text((datetime.min + timedelta(microseconds=wanted)).time())
-
-
-def _each(item: sa.types.TypeEngine[Any], value: Any) -> Any:
-    if isinstance(value, list):
-        return [_each(item, one) for one in value]
-    read = next((read for kind, read in _ITEMS.items() if isinstance(item, kind)), str)
-    return None if value is None else read(value)
-
-
-def _moment(value: str) -> datetime:
-    found = datetime.fromisoformat(value)
-    return found if found.tzinfo is None else found.astimezone(UTC)
-
-
-# The first that fits: a Float is a Numeric.
-_ITEMS: Mapping[type[Any], Callable[[str], Any]] = {
-    sa.Boolean: lambda value: bool(truth(value)),
-    sa.Integer: int,
-    sa.REAL: lambda value: single(float(value)),
-    sa.Float: float,
-    sa.Numeric: lambda value: value if value == "NaN" else Decimal(value).normalize(),
-    sa.DateTime: _moment,
-    sa.types._Binary: lambda value: bytes.fromhex(value[2:]),
-}
-
-
-def _time(value: timedelta, digits: int) -> str:
-    """As MySQL writes it, with so many digits of a second: -838:59:59.5 and 09:00:00."""
-    seconds, micros = divmod(abs(value) // timedelta(microseconds=1), 1_000_000)
-    sign = "-" if value < timedelta() else ""
-    whole = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return f"{whole}.{micros:06}"[: len(whole) + 1 + digits] if digits else whole
-
-
-def _bits(digits: str) -> bytes:
-    """Of PostgreSQL's bit strings that are longer than a number, as Debezium sends them."""
-    return int(digits, 2).to_bytes((len(digits) + 7) // 8, "little")
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if isinstance(value, datetime):
+        return value if value != datetime.combine(value.date(), datetime.min.time()) else value.date()
+    return value if isinstance(value, date) else None
 
 
 def _shown(value: Any) -> str:

@@ -56,6 +56,7 @@ _OWN = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
 _LATER_SECONDS = 60.0
 """After Spark's start: a worker that has just started has other things to do."""
 _DISK = 1 << 30
+_LONGEST_PATH = 4096
 _MEMORY = 2 << 30
 _CPUS = 2.0
 """Of a quota: with less, the low priority would not keep it from taking the worker's part."""
@@ -74,7 +75,7 @@ def place(jars: Path | None = None) -> Path:
     for file in (runtime if runtime.exists() else java.executable, *own):
         found = file.stat()  # Java looks at the same of each jar
         parts += [str(file), str(found.st_size), str(int(found.st_mtime))]
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(os.fsencode("\n".join(parts))).hexdigest()[:16]
     return (cache_folder() / "classes").resolve() / f"spark-{digest}"
 
 
@@ -138,10 +139,25 @@ def usable() -> Path | None:
         return own
     jars = spark_jars_folder()
     for lock in wanted.parent.glob("spark-*.lock"):
-        made_of, other = Path(lock.read_text(errors="replace")), lock.with_suffix("")
-        if made_of.is_absolute() and _are_one(made_of, jars) and place(made_of) == other:
-            own = own or kept(other)
-    return own
+        made_of, other = _made_of(lock), lock.with_suffix("")
+        if made_of is None or not _are_one(made_of, jars) or place(made_of) != other:
+            continue
+        if (found := kept(other)) is not None:
+            return found
+    return None
+
+
+def _made_of(lock: Path) -> Path | None:
+    """The folder of jars that an archive was made of; None: its lock, which anybody may have put there, does
+    not say."""
+    try:
+        found = lock.lstat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _LONGEST_PATH or not _is_safe(lock):
+            return None
+        made_of = Path(os.fsdecode(lock.read_bytes()))
+    except OSError:
+        return None
+    return made_of if made_of.is_absolute() else None
 
 
 def _are_one(one: Path, other: Path) -> bool:

@@ -73,10 +73,10 @@ def between(monkeypatch: pytest.MonkeyPatch, *do: Callable[[], object]) -> None:
     left = list(do)
     merge = repairing._merge
 
-    def late(*arguments: Any) -> str:
+    def late(*arguments: Any, **named: Any) -> str:
         if left:
             left.pop(0)()
-        return merge(*arguments)
+        return merge(*arguments, **named)
 
     monkeypatch.setattr(repairing, "_merge", late)
 
@@ -155,3 +155,75 @@ def test_a_value_that_the_column_cannot_keep_is_told_and_nothing_is_written(
         in told["tables"][0]["error"]
     )
     assert version_of(table) == before
+
+
+def test_a_change_that_leaves_no_trace_meanwhile_is_seen_when_both_are_looked_at_again(
+    stage: Stage, shop: sa.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source deletes a row that the replica has not, and makes another what it is there."""
+    table = items(stage, "(1, 'n', 1.5)", "(2, 'x', 1.5)", "(4, 'n', 1.5)")
+
+    def back() -> None:
+        shop.exec_driver_sql("DELETE FROM items WHERE id = 3")
+        shop.exec_driver_sql("UPDATE items SET name = 'x' WHERE id = 2")
+
+    between(monkeypatch, back)
+    code, told = stage.verify(url(shop), "--repair")
+    assert (code, told["tables"][0]["state"]) == (0, "repaired")
+    assert rows_of(table) == [(1, "n", PRICE), (2, "x", PRICE), (4, "n", PRICE)]
+
+
+@pytest.mark.parametrize(
+    ("source", "kept", "there", "said"),
+    [
+        (("TIME", "'01:02:03'"), "STRING", "'01:02:03.000'", "is a text here, and of type TIME"),
+        (("BLOB", "x'00ff'"), "STRING", "'AP8='", "is a text here, and of type BLOB"),
+        (("TEXT", "NULL"), "STRING", "NULL", "a key is NULL"),
+        (("FLOAT", "0.1"), "FLOAT", "0.1", "rows differ though they were written"),
+        (("DATETIME", "'2024-01-01 00:00:00.000000'"), "TIMESTAMP_NTZ", "'2024-01-01'", None),
+    ],
+)
+def test_a_row_is_not_deleted_because_it_is_not_found_by_its_key(
+    stage: Stage, shop: sa.Connection, source: tuple[str, str], kept: str, there: str, said: str | None
+) -> None:
+    kind, found = source
+    shop.exec_driver_sql(f"CREATE TABLE keys (k {kind} PRIMARY KEY, v TEXT)")
+    shop.exec_driver_sql(f"INSERT INTO keys VALUES ({found}, 'right')")
+    table = stage.table("keys")
+    table.table(f"k {kept}, v STRING", f"({there}, 'wrong')")
+    types = {"STRING": pa.string(), "FLOAT": pa.float32(), "TIMESTAMP_NTZ": pa.timestamp("us")}
+    table.put(of=shape(("k",), k=types[kept], v=pa.string()))
+    code, told = stage.verify(url(shop), "shop.keys", "--repair")
+    [row] = rows_of(table)
+    if said is None:
+        assert (code, row[1]) == (0, "right")
+    else:
+        assert (code, row[1]) == (1, "wrong")
+        assert said in told["tables"][0]["error"]
+
+
+def test_rows_that_are_missing_in_a_large_table_are_left_to_who_may_be_about_to_append_them(
+    stage: Stage, shop: sa.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repairing, "_SMALL", 0)
+    table = items(stage, "(1, 'n', 1.5)", "(3, 'x', 2.25)", "(5, 'gone', 1)")
+    code, told = stage.verify(url(shop), "--repair")
+    [found] = told["tables"]
+    assert (code, found["state"], found["repaired_rows"], found["different_rows"]) == (1, "different", 2, 1)
+    assert "missing in a large table" in found["error"]
+    assert rows_of(table) == [(1, "n", PRICE), (3, None, Decimal("2.25"))]
+
+
+def test_a_fault_of_spark_is_told_and_no_conflict(stage: Stage, shop: sa.Connection) -> None:
+    table = items(stage, "(1, 'n', 1.5)", "(2, 'here', 1.5)", "(3, NULL, 1)")
+    table.spark.sql(f"ALTER TABLE {table.ref.sql} ADD CONSTRAINT cheap CHECK (price < 2)")
+    code, told = stage.verify(url(shop), "--repair")
+    assert (code, told["tables"][0]["repaired_rows"]) == (1, 0)
+    assert "CHECK constraint cheap" in told["tables"][0]["error"]
+
+
+def test_keys_that_are_there_twice_are_told(stage: Stage, shop: sa.Connection) -> None:
+    items(stage, "(1, 'n', 1.5)", "(1, 'n', 1.5)", "(2, 'here', 1.5)", "(3, 'x', 2.25)")
+    code, told = stage.verify(url(shop), "--repair")
+    assert code == 1
+    assert "a key is there more than once: build the table anew" in told["tables"][0]["error"]
