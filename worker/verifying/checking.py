@@ -90,7 +90,7 @@ class Check:
         self._columns: Sequence[Column] = ()
         self._key: Sequence[int] = ()
         self._seen: dict[Row, set[bytes]] = {}
-        self._were_there: set[Row] = set()
+        self._not_found_yet: set[Row] = set()
         self._uncertain = 0
         self._leaving = Leaving()
 
@@ -127,9 +127,10 @@ class Check:
         for key in keys:
             self._seen.get(key, set()).clear()
 
-    def was_there(self, key: Row) -> bool:
-        """Whether the source had a row of this key when all its rows were read."""
-        return key in self._were_there
+    def may_be_gone(self, key: Row) -> bool:
+        """Whether the source has none when `source_rows` does not find it: not told by a key whose row was
+        there when all were read, and that it never found."""
+        return key not in self._not_found_yet
 
     def source_rows(self, keys: Sequence[Row]) -> dict[Row, Row]:
         """The source's rows with these keys, as they are now and as its driver gives them: the values of
@@ -139,6 +140,7 @@ class Check:
         for row in self._source.rows_of(self._table, self.columns, keys, by):
             for one in self._of_source([row]):
                 found[self._key_of(one)] = row
+        self._not_found_yet -= found.keys()
         return {key: found[key] for key in keys if key in found}
 
     def run(self) -> None:
@@ -252,7 +254,7 @@ class Check:
                 if len(self._seen) < _MOST_SUSPECTS:
                     self._seen[difference.key] = {_state(difference.source)}
                     if difference.source is not None:
-                        self._were_there.add(difference.key)
+                        self._not_found_yet.add(difference.key)
                     outcome.differences.append(difference)
                 else:
                     self._uncertain += 1

@@ -59,29 +59,30 @@ def repair(check: Check, replica: Replica, lake: Lake, ref: TableRef, count: Cal
     raise.
     """
     _refuse(check)
-    before: list[Row] | None = None
     for _ in range(_ROUNDS):
         keys = list(dict.fromkeys(each.key for each in check.outcome.differences))
-        if keys == before:
-            raise TooDifferent(
-                f"{len(keys):,} rows differ though they were written: what waits brings them back until a "
-                "worker has merged it, or they change all the time, or are missing in a large table, to which "
-                "a worker may be about to append them: have the source send these again"
-            )
+        rows: int | None = None
         with replica.session() as session:
             _refuse_place(session, lake, ref)
             try:
-                count(_write(session, check, ref, keys))
-                before = keys
-                check.forget(keys)
+                rows = _write(session, check, ref, keys)
             except SPARK_ERRORS as error:
                 if "MULTIPLE_SOURCE_ROW_MATCHING" in str(error):
                     raise TooDifferent("a key is there more than once: build the table anew") from None
                 if not is_conflict(error):
                     raise
-                before = None  # a worker has committed meanwhile: look again what is there
+                # A worker has committed meanwhile: look again what is there.
+        count(rows or 0)
+        check.forget(keys)
         if check.look_again() or not check.outcome.differences:
             return
+        if rows == 0:
+            raise TooDifferent(
+                f"{check.outcome.different_rows:,} rows differ though they were written: what waits brings "
+                "them back until a worker has merged it, or they are not found by their key, or they are "
+                "missing in a large table, to which a worker may be about to append them: have the source "
+                "send these again"
+            )
     raise TooDifferent(f"other writers came between {_ROUNDS} times: try again when there are fewer changes")
 
 
@@ -127,7 +128,7 @@ def _write(session: SparkSession, check: Check, ref: TableRef, keys: Sequence[Ro
         raise TooDifferent("a key is NULL or no number, or stands for such: no row can be found by it")
     rows = check.source_rows(keys)
     # What was there a moment ago and is not found now was deleted, or is not found by this key: who can tell?
-    keys = [key for key in keys if key in rows or not check.was_there(key)]
+    keys = [key for key in keys if key in rows or check.may_be_gone(key)]
     if not keys:
         return 0
     _wanted(session, check, target, keys, rows)
