@@ -182,6 +182,7 @@ def test_a_change_that_leaves_no_trace_meanwhile_is_seen_when_both_are_looked_at
         (("FLOAT", "0.1"), ("FLOAT", "0.1"), "rows differ though they were written"),
         (("DATETIME", "'2024-01-01 00:00:00.000000'"), ("TIMESTAMP_NTZ", "'2024-01-01'"), None),
     ],
+    ids=["time", "bytes", "null", "float", "moment"],
 )
 def test_a_row_is_not_deleted_because_it_is_not_found_by_its_key(
     stage: Stage, shop: sa.Connection, source: tuple[str, str], replica: tuple[str, str], said: str | None
