@@ -3,10 +3,10 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-run demo stack test simulate storm soak soak-hour api-server mutations servers class-archive rewritten docs lint audit dist image bench clean
 
-# Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. Two more than processors,
+# Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. One more than processors,
 # since half of their time is waiting for brokers, databases and processes. One that dies ends the run: with another in
 # its place, it might not end at all.
-SIDE_BY_SIDE = --numprocesses=$(shell n=$$(nproc); echo $$((n < 3 ? n + 2 : 4))) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0
+SIDE_BY_SIDE = --numprocesses=$(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0
 
 export PYTHON
 # The demo and the tests start hundreds of workers, none of which is to compile all modules once more.
