@@ -94,6 +94,9 @@ def test_the_same_files_at_another_place_have_one_archive_as_long_as_both_are_th
     archive.write_bytes(b"jsa")
     lock_of(place()).write_text(str(one))
     lock_of(place().with_name("spark-other")).write_bytes(b"\xff\0 of no use")
+    lock_of(place().with_name("spark-folder")).mkdir()
+    lock_of(place().with_name("spark-link")).symlink_to(tmp_path / "nowhere")
+    os.mkfifo(lock_of(place().with_name("spark-fifo")))  # whoever reads it waits for ever
 
     monkeypatch.setattr(class_archive, "spark_jars_folder", lambda: two)
     assert kept(place()) is None
