@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from handlers.spark.runtime import class_archive
 from handlers.spark.runtime.jars import kafka_jars
 from worker.local import broker as broker_module
-from worker.local import prepared, training
+from worker.local import training
 from worker.local.broker import Broker
 from worker.local.prepared import BOOTSTRAP, bootstrap_of, java_options, place
 
@@ -19,7 +20,7 @@ from worker.local.prepared import BOOTSTRAP, bootstrap_of, java_options, place
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty one, of this user's own."""
-    monkeypatch.setattr(prepared, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(class_archive, "cache_folder", lambda: tmp_path)
     return tmp_path / "classes"
 
 

@@ -69,7 +69,7 @@ def remove_unused(wanted: Path) -> None:
     """Leave room for one more: there are no more archives than _KEPT. A Java that has one open goes on."""
 
     def used(archive: Path) -> float:
-        lock = lock_of(archive.with_name(archive.name.partition(".")[0]))
+        lock = lock_of(archive)
         return (lock if lock.exists() else archive).stat().st_mtime
 
     others = [each for each in wanted.parent.glob("spark-*.jsa") if not each.name.startswith(wanted.name)]

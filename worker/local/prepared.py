@@ -7,14 +7,11 @@ They are beside Spark's archive in the cache (see `handlers.spark.runtime.class_
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from handlers.spark.runtime.class_archive import QUIET, is_ours, kept
-from handlers.spark.runtime.jars import cache_folder
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.class_archive import QUIET, is_ours, kept, place_of
 
 __all__ = ["BOOTSTRAP", "bootstrap_of", "java_options", "place"]
 
@@ -34,14 +31,7 @@ _OF_FORMAT = (
 
 def place(jars: Sequence[Path]) -> Path:
     """Of this Java and this Kafka, without what their names end with. Raises JavaError, OSError."""
-    java = find_java()
-    runtime = java.home / "lib" / "modules"
-    parts = [str(java.version)]
-    for file in (runtime if runtime.exists() else java.executable, *jars):
-        found = file.stat()  # Java looks at the same of each jar
-        parts += [str(file), str(found.st_size), str(int(found.st_mtime))]
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return (cache_folder() / "classes").resolve() / f"kafka-{digest}"
+    return place_of("kafka", jars)
 
 
 def java_options(jars: Sequence[Path]) -> list[str]:

@@ -135,9 +135,8 @@ class Check:
     def source_rows(self, keys: Sequence[Row]) -> dict[Row, Row]:
         """The source's rows with these keys, as they are now and as its driver gives them: the values of
         `matched`."""
-        by = [column.source for column in self.key_columns]
         found: dict[Row, Row] = {}
-        for row in self._source.rows_of(self._table, self.columns, keys, by):
+        for row in self._asked(keys):
             for one in self._of_source([row]):
                 found[self._key_of(one)] = row
         self._not_found_yet -= found.keys()
@@ -260,8 +259,10 @@ class Check:
                     self._uncertain += 1
 
     def _source_rows_of(self, keys: Sequence[Row]) -> Iterator[Row]:
-        by = [column.source for column in self.key_columns]
-        return self._of_source(self._source.rows_of(self._table, self.columns, keys, by))
+        return self._of_source(self._asked(keys))
+
+    def _asked(self, keys: Sequence[Row]) -> Iterator[Row]:
+        return self._source.rows_of(self._table, self.columns, keys, self.key)
 
     def _replica_rows_of(self, keys: Sequence[Row]) -> Iterator[Row]:
         by = [column.replica for column in self.key_columns]

@@ -142,7 +142,7 @@ def _number(value: Any) -> Any:
         return value
     if not isinstance(value, str):
         raise TypeError("no number")
-    return {"t": 1, "f": 0}[value] if value in ("t", "f") else Decimal(value)
+    return Decimal(value)
 
 
 def _moment(value: Any) -> date | None:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from handlers.mysql.values import single
-from handlers.spark.rows.conversions import text
+from handlers.spark.rows.conversions import text, time_text
 from worker.verifying.postgresql import array_items, hstore, truth
 
 __all__ = ["bit_bytes", "texts"]
@@ -33,7 +33,7 @@ def texts(value: Any, wanted: Any, source: sa.types.TypeEngine[Any]) -> Iterator
         case sa.Time(timezone=True) if isinstance(wanted, int):
             yield text((datetime.min + timedelta(microseconds=wanted)).time())
     if isinstance(value, timedelta):
-        yield _time(value, getattr(source, "fsp", None) or 0)
+        yield time_text(value, getattr(source, "fsp", None) or 0)
     if isinstance(value, bytes | bytearray | memoryview):
         yield base64.b64encode(value).decode("ascii")
         yield bytes(value).decode("utf-8", "replace")
@@ -84,11 +84,3 @@ _ITEMS: Mapping[type[Any] | tuple[type[Any], ...], Callable[[str], Any]] = {
     sa.types._Binary: lambda value: bytes.fromhex(value[2:]),
     object: str,
 }
-
-
-def _time(value: timedelta, digits: int) -> str:
-    """As MySQL writes it, with so many digits of a second: -838:59:59.5 and 09:00:00."""
-    seconds, micros = divmod(abs(value) // timedelta(microseconds=1), 1_000_000)
-    sign = "-" if value < timedelta() else ""
-    whole = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return f"{whole}.{micros:06}"[: len(whole) + 1 + digits] if digits else whole

@@ -15,7 +15,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -38,6 +38,7 @@ __all__ = [
     "named",
     "own_folder",
     "place",
+    "place_of",
     "usable",
     "with_archive",
 ]
@@ -68,15 +69,21 @@ def place(jars: Path | None = None) -> Path:
     """The archive of this Java and this pyspark, without the size that its name ends with.
 
     `jars`: the folder with another pyspark's. Raises JavaError, JarsError and OSError."""
+    own = sorted((jars or spark_jars_folder()).iterdir())
+    return place_of("spark", own, metadata.version("pyspark"))
+
+
+def place_of(what: str, jars: Sequence[Path], *versions: str) -> Path:
+    """The archive of this Java and these jars, without the size that its name ends with. Raises JavaError and
+    OSError."""
     java = find_java()
     runtime = (java.home / "lib" / "modules").resolve()
-    parts = [str(java.version), metadata.version("pyspark")]
-    own = sorted((jars or spark_jars_folder()).iterdir())
-    for file in (runtime if runtime.exists() else java.executable, *own):
+    parts = [str(java.version), *versions]
+    for file in (runtime if runtime.exists() else java.executable, *jars):
         found = file.stat()  # Java looks at the same of each jar
         parts += [str(file), str(found.st_size), str(int(found.st_mtime))]
     digest = hashlib.sha256(os.fsencode("\n".join(parts))).hexdigest()[:16]
-    return (cache_folder() / "classes").resolve() / f"spark-{digest}"
+    return (cache_folder() / "classes").resolve() / f"{what}-{digest}"
 
 
 def named(place: Path, size: int) -> Path:
@@ -85,8 +92,8 @@ def named(place: Path, size: int) -> Path:
 
 
 def lock_of(place: Path) -> Path:
-    """Held by who makes it; its time is that of the last use."""
-    return place.with_name(f"{place.name}.lock")
+    """Of an archive, or of its place. Held by who makes it; its time is that of the last use."""
+    return place.with_name(f"{place.name.partition('.')[0]}.lock")
 
 
 def own_folder(place: Path) -> None:
@@ -201,7 +208,7 @@ def with_archive(conf: Mapping[str, str]) -> dict[str, str]:
         if found is None or _splits(found):
             return dict(conf)
         with suppress(OSError):  # the longest unused are removed first
-            os.utime(lock_of(found.with_name(found.name.partition(".")[0])))
+            os.utime(lock_of(found))
     except OSError as error:
         _log.debug("spark_classes_not_used", error=str(error))
         return dict(conf)

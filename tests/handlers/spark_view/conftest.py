@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from spark_sessions import SparkKeeper
 from verify_lab import Stage
 from view_lab import HandMade
@@ -32,3 +33,15 @@ def lake(spark: Any, tmp_path: Path) -> Callable[..., HandMade]:
 @pytest.fixture
 def stage(tmp_path: Path, spark: Any) -> Stage:
     return Stage(tmp_path, spark)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[sa.Connection]:
+    """An empty SQLite database whose tables are `shop.*`."""
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'shop.db'}", isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(
+            "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT, price NUMERIC(10, 2))"
+        )
+        yield connection
+    engine.dispose()

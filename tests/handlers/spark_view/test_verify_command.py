@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,18 +12,6 @@ from verify_lab import Stage, url
 from view_lab import shape
 
 ITEMS = shape(id=pa.int64(), name=pa.string(), price=pa.decimal128(10, 2))
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[sa.Connection]:
-    """An empty SQLite database whose tables are `shop.*`."""
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'shop.db'}", isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.exec_driver_sql(
-            "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT, price NUMERIC(10, 2))"
-        )
-        yield connection
-    engine.dispose()
 
 
 def item(id: int, name: str | None = "n", price: str = "1.50", **more: Any) -> dict[str, Any]:

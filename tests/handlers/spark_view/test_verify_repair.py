@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,18 +19,12 @@ ITEMS = shape(id=pa.int64(), name=pa.string(), price=pa.decimal128(10, 2))
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[sa.Connection]:
-    """A SQLite database with four items."""
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'shop.db'}", isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.exec_driver_sql(
-            "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT, price NUMERIC(10, 2))"
-        )
-        connection.exec_driver_sql(
-            "INSERT INTO items VALUES (1, 'n', 1.5), (2, 'here', 1.5), (3, NULL, 2.25), (4, 'n', 1.5)"
-        )
-        yield connection
-    engine.dispose()
+def shop(shop: sa.Connection) -> sa.Connection:
+    """With four items."""
+    shop.exec_driver_sql(
+        "INSERT INTO items VALUES (1, 'n', 1.5), (2, 'here', 1.5), (3, NULL, 2.25), (4, 'n', 1.5)"
+    )
+    return shop
 
 
 def items(stage: Stage, *rows: str) -> HandMade:
