@@ -5,40 +5,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import sqlalchemy as sa
-from pyspark.sql.types import StringType, StructType
 
 from worker.column_rules.plan import ColumnPlans
-from worker.verifying.column_names import Leaving
 from worker.verifying.comparing import Difference, can_be_found, digest, formed, ranges, surplus
-from worker.verifying.forms import Form, form_of
+from worker.verifying.matching import Column, Matched, TooDifferent, match
 from worker.verifying.replica import Replica
 from worker.verifying.source import Row, Source, SourceTable
 
-__all__ = ["Check", "Column", "Outcome", "TooDifferent"]
+__all__ = ["Check", "Outcome"]
 
-_TEXT = sa.Text()
 _MOST_SUSPECTS = 10_000
 """More rows of a table are counted, but not looked at again."""
-
-
-class TooDifferent(RuntimeError):
-    """The two sides cannot be compared at all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column that both sides have."""
-
-    source: str
-    replica: str
-    form: Form
-    type: sa.types.TypeEngine[Any]
-    """The source's."""
 
 
 @dataclass(slots=True)
@@ -87,17 +66,15 @@ class Check:
         self._chunk = chunk
         self._limit = limit
         self._plans = plans
-        self._columns: Sequence[Column] = ()
-        self._key: Sequence[int] = ()
+        self._match = Matched()
         self._seen: dict[Row, set[bytes]] = {}
         self._not_found_yet: set[Row] = set()
         self._uncertain = 0
-        self._leaving = Leaving()
 
     @property
     def columns(self) -> Sequence[str]:
         """Names of what a difference's rows hold."""
-        return [column.source for column in self._columns]
+        return [column.source for column in self.matched]
 
     @property
     def key(self) -> Sequence[str]:
@@ -106,16 +83,17 @@ class Check:
     @property
     def matched(self) -> Sequence[Column]:
         """The columns that are compared."""
-        return self._columns
+        return self._match.columns
 
     @property
     def key_columns(self) -> Sequence[Column]:
-        return [self._columns[place] for place in self._key]
+        return [self.matched[place] for place in self._match.key]
 
     @property
     def has_other_values(self) -> bool:
         """Whether the rules give the replica values that the source does not hold: masked, cast or added."""
-        return bool(self._leaving.changed or self._leaving.added)
+        leaving = self._match.leaving
+        return bool(leaving.changed or leaving.added)
 
     @property
     def is_whole(self) -> bool:
@@ -147,8 +125,10 @@ class Check:
         began = time.monotonic()
         schema = self._replica.schema()
         if schema is not None:
-            self._match(schema, self._replica.key)
-            if self._key:
+            self._match = match(self._table, schema, self._replica.key, self._plans)
+            self.outcome.lacking += self._match.lacking
+            self.outcome.notes += self._match.notes
+            if self._match.key:
                 self._compare_ranges()
             else:
                 self._compare_sets()
@@ -160,7 +140,7 @@ class Check:
         """Whether all are equal now. A row is when the replica shows what the source has, or had at an
         earlier look: then it only is on its way."""
         outcome = self.outcome
-        if not self._key:
+        if not self._match.key:
             if outcome.different_rows:
                 self._compare_sets()
             return outcome.is_equal
@@ -185,62 +165,11 @@ class Check:
             outcome.different_rows = len(left) + self._uncertain
         return outcome.is_equal
 
-    # ---- columns
-
-    def _match(self, schema: StructType, kept_by: tuple[str, ...] | None) -> None:
-        there = {each.name.lower(): each for each in schema.fields}
-        columns = []
-        leaves_as = self._leaving = Leaving.of(self._plans, self._table.columns)
-        if kept_by is not None:
-            kept_by = leaves_as.source_names(kept_by)
-        key = self._table.key if kept_by is None else kept_by
-        is_key = {name.lower() for name in key}
-        for name, type_ in self._table.columns.items():
-            leaving = leaves_as.name_of(name)
-            if leaving is None:
-                continue
-            spark = there.pop(leaving.lower(), None)
-            if spark is None:
-                self.outcome.lacking.append(name)
-                continue
-            if name in leaves_as.changed:
-                continue
-            # A key's texts are compared as they are: by them both sides sort.
-            source_type = (
-                _TEXT if name.lower() in is_key and isinstance(spark.dataType, StringType) else type_
-            )
-            columns.append(Column(name, spark.name, form_of(source_type, spark.dataType), type_))
-        self.outcome.notes += leaves_as.notes(there)
-        if self.outcome.lacking:
-            self.outcome.notes.append(f"the replica has no column {', '.join(self.outcome.lacking)}")
-        if there:
-            names = ", ".join(each.name for each in there.values())
-            self.outcome.notes.append(f"the source has no column {names} (any more)")
-        if kept_by is not None and set(map(str.lower, kept_by)) != {name.lower() for name in self._table.key}:
-            self.outcome.notes.append(
-                f"the replica's key is {_list(kept_by)}, the source's {_list(self._table.key)}"
-            )
-        self._columns = columns
-        places = {column.source.lower(): place for place, column in enumerate(columns)}
-        missing = [name for name in key if name.lower() not in places]
-        changed = [name for name in missing if name.lower() in map(str.lower, leaves_as.changed)]
-        if changed:
-            raise TooDifferent(
-                f"the column rules mask or cast the key column {changed[0]}: rows cannot be found on both "
-                "sides"
-            )
-        if missing:
-            raise TooDifferent(f"the key column {missing[0]} is not on both sides")
-        if not columns:
-            raise TooDifferent("both sides have no column in common")
-        self._key = [places[name.lower()] for name in key]
-        self._types: Mapping[str, Any] = {each.name: each.dataType for each in schema.fields}
-
     # ---- by key
 
     def _compare_ranges(self) -> None:
         outcome = self.outcome
-        order = {column.source: self._is_text(column) for column in self.key_columns}
+        order = {column.source: column.is_text for column in self.key_columns}
         source = self._source.rows(self._table, self.columns, order)
         replica = self._replica.rows(self._names(), [column.replica for column in self.key_columns])
         for each in ranges(self._of_source(source), self._of_replica(replica), self._key_of, self._chunk):
@@ -275,13 +204,10 @@ class Check:
         return found
 
     def _key_of(self, row: Row) -> Row:
-        return tuple(row[place] for place in self._key)
-
-    def _is_text(self, column: Column) -> bool:
-        return isinstance(self._types[column.replica], StringType)
+        return tuple(row[place] for place in self._match.key)
 
     def _names(self) -> list[str]:
-        return [column.replica for column in self._columns]
+        return [column.replica for column in self.matched]
 
     # ---- without a key
 
@@ -312,15 +238,11 @@ class Check:
     # ---- one form
 
     def _of_source(self, rows: Iterable[Row]) -> Iterator[Row]:
-        return formed(rows, [column.form.source for column in self._columns])
+        return formed(rows, [column.form.source for column in self.matched])
 
     def _of_replica(self, rows: Iterable[Row]) -> Iterator[Row]:
-        return formed(rows, [column.form.spark for column in self._columns])
+        return formed(rows, [column.form.spark for column in self.matched])
 
 
 def _state(row: Row | None) -> bytes:
     return b"" if row is None else digest(row)
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"

@@ -23,8 +23,9 @@ from handlers.spark.runtime.errors import SPARK_ERRORS
 from handlers.spark.section import SparkSection
 from handlers.spark.several_writers import UnsafeForSeveral, check_several_writers
 from handlers.spark.table_ref import TableRef, quoted
-from worker.verifying.checking import Check, Column, TooDifferent
+from worker.verifying.checking import Check
 from worker.verifying.comparing import can_be_found
+from worker.verifying.matching import Column, TooDifferent
 from worker.verifying.replica import Replica, for_spark
 from worker.verifying.source import Row
 from worker.verifying.spark_lakes import Lake

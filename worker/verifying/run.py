@@ -16,8 +16,9 @@ from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.read.inventory import Found
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from worker.configuration import Configuration
-from worker.verifying.checking import Check, TooDifferent
+from worker.verifying.checking import Check
 from worker.verifying.comparing import OutOfOrder
+from worker.verifying.matching import TooDifferent
 from worker.verifying.repairing import repair as repair_rows
 from worker.verifying.replica import Replica
 from worker.verifying.source import Source, SourceTable

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from handlers.spark.delta.commits.held_segments import delta_snapshot
 from handlers.spark.delta.evolving import schema
+from handlers.spark.runtime.java_classes import java_class
 from handlers.spark.table_ref import TableRef
 
 __all__ = ["TableState", "look"]
@@ -41,8 +41,7 @@ def look(session: SparkSession, ref: TableRef) -> TableState | None:
             return None
         metadata = snapshot.metadata()
         known = snapshot.sizeInBytesIfKnown()
-        java: Any = session._jvm
-        as_java = java.scala.jdk.javaapi.CollectionConverters.asJava
+        as_java = java_class(session, "scala.jdk.javaapi.CollectionConverters").asJava
         return TableState(
             StructType.fromJson(json.loads(metadata.schemaString())),
             tuple(as_java(metadata.partitionColumns())),

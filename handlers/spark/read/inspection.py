@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from handlers.spark.delta.commits.held_segments import merged_segment
+from handlers.spark.delta.commits.held_segments import delta_snapshot, merged_segment
 from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.owner import owner_of
 from handlers.spark.log.segment_file import Head, read_head
@@ -130,12 +130,8 @@ def columns_of(session: SparkSession, ref: TableRef) -> Columns | None:
 
 def version_of(session: SparkSession, ref: TableRef) -> int:
     """The Delta table's version. 10 ms in a process with Java, some 200 ms through Connect."""
-    if AnySpark(session).is_classic and ref.path is not None:
-        java: Any = session
-        logs = java._jvm.org.apache.spark.sql.delta.DeltaLog
-        snapshot = logs.forTable(java._jsparkSession, ref.path).update(
-            False, java._jvm.scala.Option.empty(), java._jvm.scala.Option.empty()
-        )
+    snapshot = delta_snapshot(session, ref)
+    if snapshot is not None:
         return int(snapshot.version())
     [row] = session.sql(f"DESCRIBE HISTORY {ref.sql} LIMIT 1").collect()
     return int(row["version"])

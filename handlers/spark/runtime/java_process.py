@@ -22,6 +22,7 @@ from handlers.logs import get_logger
 from handlers.process_end import at_process_end
 from handlers.spark.close_times import JAVA_SECONDS, KILLED_SECONDS, OUTPUT_SECONDS
 from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.java_classes import remember_classes
 
 __all__ = ["JavaProcess"]
 
@@ -80,6 +81,7 @@ class JavaProcess:
                     )
             finally:
                 os.close(put)
+            remember_classes(self.gateway)
         except PySparkRuntimeError as error:
             self._reader.join()
             raise RuntimeError(f"Spark's Java process did not start: {self.said()}") from error

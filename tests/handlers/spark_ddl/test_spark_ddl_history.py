@@ -84,6 +84,7 @@ def test_versions_end_when_the_rows_do(history: DDLLake, sql: str) -> None:
     ]
 
 
+@pytest.mark.soak
 def test_a_table_that_is_made_anew_goes_on_with_its_history(history: DDLLake) -> None:
     history.follow("CREATE TABLE IF NOT EXISTS t (id varchar(9))")
     assert history.columns()["id"] == "int"

@@ -22,6 +22,8 @@ def evolved(table: Table, **types: pa.DataType) -> dict[str, str]:
     return table.types()
 
 
+# The same by a handler: spark_engine/test_spark_replica.py.
+@pytest.mark.soak
 def test_columns_are_added_and_widened(make_table: MakeTable) -> None:
     table = make_table()
     assert schema(table.spark, table.ref) is None

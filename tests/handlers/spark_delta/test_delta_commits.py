@@ -124,31 +124,31 @@ def test_commits_say_how_far_the_log_is_merged(make_table: MakeTable) -> None:
 
 
 def test_how_far_a_log_is_merged_is_read_from_the_commits_files(make_table: MakeTable) -> None:
-    table = make_table(properties={"delta.checkpointInterval": 3})
+    table = make_table(properties={"delta.checkpointInterval": 2})
 
     def found(log: str = "binlane:shop.t") -> int | None:
         held = held_in_files(LocalFiles(), table.path, log)
         return None if held is None else held.last
 
     assert found() == 0
-    for number in range(1, 6):
+    for number in range(1, 4):
         put(table, number)
         table.merge()
         assert found() == table.merged == number
     assert Path(table.path, "_delta_log/_last_checkpoint").exists()
     table.sql("OPTIMIZE {t}").collect()
-    for value in range(4):
+    for value in range(2):
         table.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('mine' = '{value}')")
-    assert found() == 5
+    assert found() == 3
     assert found("binlane:shop.other") is None
-    notes = notes_in_files(LocalFiles(), table.path, 5)
+    notes = notes_in_files(LocalFiles(), table.path, 3)
     assert notes is not None
-    assert [json.loads(note)["binlane"]["segment"] for note in notes] == [5]
-    for file in Path(table.path, "_delta_log").glob("*[0-5].json"):
+    assert [json.loads(note)["binlane"]["segment"] for note in notes] == [3]
+    for file in Path(table.path, "_delta_log").glob("*[0-3].json"):
         file.unlink()  # as Delta does by `delta.logRetentionDuration`
     assert found() is None
-    ToldHeld(LocalFiles(), table.ref.log_folder).tell(Held(5, 5))
-    assert table.merged == 5
+    ToldHeld(LocalFiles(), table.ref.log_folder).tell(Held(3, 3))
+    assert table.merged == 3
 
 
 # That Delta reads its newer checkpoints as it does these is its own affair.

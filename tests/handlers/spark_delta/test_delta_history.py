@@ -86,6 +86,8 @@ def test_times_that_go_back_count_as_those_before(make_table: MakeTable) -> None
     assert versions(table) == [(1, "a", 5, 5), (1, "b", 5, 5), (1, "c", 5, 6), (1, "d", 6, None)]
 
 
+# In the random changes below, too.
+@pytest.mark.soak
 def test_what_an_update_does_not_carry_is_as_before(make_table: MakeTable) -> None:
     table = make_table(mode="history")
     table.put(ORDERS, change("insert", 1, id=1, name="a", price=1))

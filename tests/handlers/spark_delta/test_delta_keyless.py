@@ -44,6 +44,7 @@ def test_what_comes_after_a_delete_of_nothing_stays(make_table: MakeTable) -> No
     assert table.rows("a") == [(1,), (1,), (2,)]
 
 
+@pytest.mark.soak
 def test_floats_that_are_no_numbers_equal_themselves(make_table: MakeTable) -> None:
     table = make_table()
     table.put(PLAIN, inserted(1, None, math.nan), inserted(2, None, -0.0), inserted(3, None, 0.1))

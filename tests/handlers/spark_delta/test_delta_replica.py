@@ -76,7 +76,7 @@ def test_a_key_is_what_it_is_whatever_spark_takes_for_a_variable(
     assert table.rows() == [(key, 2)]
 
 
-@in_short("as a large table", "without Spark")
+@in_short("without Spark")
 def test_an_insert_of_a_row_that_is_there_replaces_it(make_table: MakeTable, way: str) -> None:
     orders = make_table(**merging(way))
     orders.put(ORDERS, {"id": 1, "name": "a", "op": "insert"})
@@ -165,7 +165,7 @@ def test_names_that_need_care(make_table: MakeTable) -> None:
     assert table.sql("DESCRIBE DETAIL {t}").collect()[0].partitionColumns == ["sp ace"]
 
 
-@in_short("as a small table", "without Spark")
+@in_short("without Spark")
 def test_narrower_values_fit_a_wider_table(make_table: MakeTable, way: str) -> None:
     table = make_table(**merging(way))
     wide = shape(id=pa.int64(), price=pa.decimal128(12, 3), day=pa.timestamp("us"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from delta_lab import MakeTable, Table, shape
 
 from handlers.spark.delta.upkeep import optimize, vacuum
@@ -27,6 +28,8 @@ def on_disk(table: Table) -> int:
     return len(list(Path(table.path).glob("*.parquet")))
 
 
+# The same by a handler: spark_engine/test_spark_upkeep.py.
+@pytest.mark.soak
 def test_small_files_become_one_and_old_ones_go(make_table: MakeTable) -> None:
     table = make_table(mode="changelog")
     optimize(table.spark, table.ref, 2)

@@ -12,6 +12,8 @@ def at(offset: int) -> datetime:
     return datetime.fromtimestamp(1_790_000_000.123 + offset / 1000, UTC)
 
 
+# The same without a handler: spark_delta/test_delta_history.py.
+@pytest.mark.soak
 def test_each_row_has_its_versions_with_their_times_and_the_change_that_opened_them(
     make_lake: MakeLake,
 ) -> None:

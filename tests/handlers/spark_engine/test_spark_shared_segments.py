@@ -61,7 +61,7 @@ def test_tables_share_packs_after_their_first_batch_and_each_gets_its_own_rows(m
     assert lake.rows("id", "lake/shop/items") == [(0,), (1,), (2,), (3,)]
 
 
-@pytest.mark.parametrize("mode", ["replica", "changelog"])
+@pytest.mark.parametrize("mode", ["replica", pytest.param("changelog", marks=pytest.mark.soak)])
 def test_current_shows_what_is_in_packs_before_and_behind_the_first_merge(
     make_lake: MakeLake, mode: str
 ) -> None:

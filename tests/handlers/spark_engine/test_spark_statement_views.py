@@ -92,7 +92,9 @@ def test_a_view_shows_nothing_from_before_a_truncate_when_it_is_followed(
 @pytest.mark.parametrize(
     ("sql", "after", "shown"),
     [
-        ("ALTER TABLE orders DROP COLUMN name", {"id": 2}, [(1,)]),
+        pytest.param(
+            "ALTER TABLE orders DROP COLUMN name", {"id": 2}, [(1,)], id="dropped", marks=pytest.mark.soak
+        ),
         pytest.param(
             *("ALTER TABLE orders RENAME COLUMN name TO title", {"id": 2, "title": "b"}, [(1, "a")]),
             marks=pytest.mark.soak,

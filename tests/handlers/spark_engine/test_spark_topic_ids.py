@@ -64,6 +64,7 @@ def test_a_statement_at_the_place_of_one_of_the_former_topic_is_followed(make_la
     assert lake.rows("id, name") == [(2, "B")]
 
 
+@pytest.mark.soak
 def test_a_changelog_shows_changes_of_a_topic_made_anew_beside_those_at_the_same_places(
     make_lake: MakeLake,
 ) -> None:

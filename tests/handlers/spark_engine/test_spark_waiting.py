@@ -42,7 +42,9 @@ def test_the_first_batch_after_a_kill_waits_for_no_merge_and_the_table_is_looked
     assert lake.rows() == [(0, None), (1, "b"), (2, "c")]
 
 
-@pytest.mark.parametrize("mode", ["replica", pytest.param("history", marks=pytest.mark.soak), "changelog"])
+@pytest.mark.parametrize(
+    "mode", ["replica", *(pytest.param(each, marks=pytest.mark.soak) for each in ("history", "changelog"))]
+)
 def test_what_comes_again_cut_otherwise_is_passed_over(make_lake: MakeLake, mode: str) -> None:
     lake = make_lake(mode=mode)
     changes = [

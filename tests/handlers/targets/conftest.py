@@ -64,6 +64,12 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return make(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=("postgres", "redis", "opensearch", "clickhouse", "parquet_s3"))
+# An OpenSearch that starts takes as long as all the others; of its answers while it is away: elasticsearch/.
+@pytest.fixture(
+    params=(
+        *("postgres", "redis", "clickhouse", "parquet_s3"),
+        pytest.param("opensearch", marks=pytest.mark.soak),
+    )
+)
 def target_with_server(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return make(request.param, request, tmp_path, own=True)

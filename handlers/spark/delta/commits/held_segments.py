@@ -15,6 +15,7 @@ from handlers.spark.delta.statements import literal
 from handlers.spark.log.last_seen_table import FOLDER, Held, ToldHeld
 from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.runtime.errors import says_no_table
+from handlers.spark.runtime.java_classes import java_class
 from handlers.spark.table_ref import TableRef
 
 __all__ = [
@@ -41,11 +42,11 @@ def delta_snapshot(session: SparkSession, ref: TableRef) -> Any | None:
     has version -1."""
     if ref.path is None or not hasattr(session, "_jsparkSession"):
         return None
-    jvm: Any = session._jvm
     # Where the newest commit has no checksum file, Delta reads its checkpoint in the thread's active session.
-    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, ref.path)
-    nothing = jvm.scala.Option.empty()
+    java_class(session, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session._jsparkSession)
+    logs = java_class(session, "org.apache.spark.sql.delta.DeltaLog")
+    log = logs.forTable(session._jsparkSession, ref.path)
+    nothing = java_class(session, "scala.Option").empty()
     return log.update(False, nothing, nothing)
 
 
