@@ -25,6 +25,8 @@ _SETTINGS = {
     # After a kill the controller takes the same node back only when its earlier session has run out.
     "broker.session.timeout.ms": "5000",
     "broker.heartbeat.interval.ms": "1000",
+    # Twice a second a record of nothing, by which other controllers are seen to follow: 40 % of idle CPU.
+    "metadata.max.idle.interval.ms": "0",
     # One node, and few partitions of the internal topics, which a start has to load.
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
