@@ -69,7 +69,7 @@ def place(jars: Path | None = None) -> Path:
     """The archive of this Java and this pyspark, without the size that its name ends with.
 
     `jars`: the folder with another pyspark's. Raises JavaError, JarsError and OSError."""
-    own = sorted((jars or spark_jars_folder()).iterdir())
+    own = sorted(_jars_in(jars or spark_jars_folder()))
     return place_of("spark", own, metadata.version("pyspark"))
 
 
@@ -167,11 +167,16 @@ def _made_of(lock: Path) -> Path | None:
     return made_of if made_of.is_absolute() else None
 
 
+def _jars_in(folder: Path) -> list[Path]:
+    """As Java finds them for a class path that ends with `/*`."""
+    return [each for each in folder.iterdir() if each.suffix in (".jar", ".JAR")]
+
+
 def _are_one(one: Path, other: Path) -> bool:
     """Whether both folders hold the same files, in the order in which Java finds them, which has to be that
     of the archive. It looks for the files that this was made of, too."""
     try:
-        names = [[each.name for each in folder.iterdir()] for folder in (one, other)]
+        names = [[each.name for each in _jars_in(folder)] for folder in (one, other)]
         return names[0] == names[1] and all((one / name).samefile(other / name) for name in names[0])
     except (OSError, ValueError):  # also a path that is none
         return False

@@ -85,7 +85,7 @@ def test_the_same_files_at_another_place_have_one_archive_as_long_as_both_are_th
 ) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for folder in (one, two):
-        folder.mkdir()
+        (folder / "connect-repl").mkdir(parents=True)  # pyspark has a folder there, too
     for name in ("a.jar", "b.jar"):
         (one / name).write_text(name)
         (two / name).hardlink_to(one / name)
@@ -93,6 +93,8 @@ def test_the_same_files_at_another_place_have_one_archive_as_long_as_both_are_th
     archive = named(place(), 3)
     archive.write_bytes(b"jsa")
     lock_of(place()).write_text(str(one))
+    os.utime(one / "connect-repl", (1, 1))  # as of another installation at the same place
+    assert usable() == archive
     lock_of(place().with_name("spark-other")).write_bytes(b"\xff\0 of no use")
     lock_of(place().with_name("spark-folder")).mkdir()
     lock_of(place().with_name("spark-link")).symlink_to(tmp_path / "nowhere")
