@@ -157,6 +157,7 @@ SWITCHES = [
 ]
 
 
+@pytest.mark.soak
 def test_what_is_switched_off_is_passed_over(lake: DDLLake) -> None:
     lake.put("t", "id int; a int", "1, 2")
     for switch, sql in SWITCHES:

@@ -114,6 +114,7 @@ def test_a_value_that_has_no_place_in_the_new_type_stops_the_statement(lake: DDL
     assert lake.columns() == {"id": "int", "c": "string", "s": "array<string>", "n": "int"}
 
 
+@pytest.mark.soak
 def test_a_rewritten_table_keeps_its_partitions_and_properties(make_lake: MakeLake) -> None:
     lake = make_lake(
         partition_by=["day"],

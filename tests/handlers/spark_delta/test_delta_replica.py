@@ -107,6 +107,7 @@ def test_columns_that_a_row_does_not_carry_stay(make_table: MakeTable) -> None:
     assert orders.rows() == [(1, "a", 5), (2, None, 2), (3, None, 6)]
 
 
+@pytest.mark.soak
 def test_columns_of_the_table_alone_stay(make_table: MakeTable) -> None:
     orders = make_table()
     orders.put(ORDERS, {"id": 1, "name": "a"}, {"id": 2, "name": "b"})

@@ -144,6 +144,7 @@ def test_a_schema_that_cannot_hold_the_rows_rejects_them_and_then_takes_them(mak
     assert lake.rows() == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.soak
 def test_what_came_before_a_type_that_cannot_be_kept_counts_as_done(lake: Lake) -> None:
     lake.take(change(0, {"id": 1, "v": 1}, {"id": "int", "v": "int"}))
     lake.merge()

@@ -108,6 +108,7 @@ def test_the_last_change_of_each_key_wins_at_once_in_the_view_and_then_in_the_ta
     assert lake.types() == {"id": "int", "name": "string"}
 
 
+@pytest.mark.soak
 def test_a_row_without_all_its_columns_changes_those_that_it_has(lake: Lake) -> None:
     lake.take(change(0, {"id": 1, "name": "a"}), change(1, {"id": 2, "name": "b"}))
     lake.take(change(2, {"id": 1}, op="update"), change(3, {"id": 2, "name": "c"}, op="update"))

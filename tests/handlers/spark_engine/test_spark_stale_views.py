@@ -43,6 +43,7 @@ def test_rows_put_before_a_drop_go_with_the_table_though_the_log_was_empty_when_
     assert not (lake.folder / "lake/shop/orders/_delta_log").exists()
 
 
+@pytest.mark.soak
 def test_rows_that_another_worker_put_move_with_their_table_though_another_ones_batch_renames_it(
     lake: Lake,
 ) -> None:

@@ -55,6 +55,7 @@ def test_a_row_without_a_place_in_the_table_is_refused_though_a_statement_leads_
     assert lake.rows("id") == lake.view("id") == [(1,), (2,), (5,)]
 
 
+@pytest.mark.soak
 def test_rows_behind_statements_that_are_switched_off_by_now_are_refused_when_they_do_not_fit(
     make_lake: MakeLake,
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_worker_that_has_not_seen_the_table_looks_at_it_before_it_puts_a_state
     assert lake.rows() == [(1, "a", None)]
 
 
+@pytest.mark.soak
 def test_a_statement_whose_values_may_refuse_it_is_judged_before_its_batch_is_done(lake: Lake) -> None:
     """And all before it is followed then."""
     lake.take(row(0, 1, "a"))
