@@ -6,11 +6,13 @@ also for `org` in `jvm.org.apache.spark...`, and for what pyspark has imported w
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaClass, JVMView
 from py4j.protocol import DEFAULT_JVM_ID, DEFAULT_JVM_NAME
-from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["java_class", "remember_classes"]
 

@@ -41,12 +41,7 @@ def listed(stage: Stage, *arguments: str, code: int = 0) -> dict[str, dict[str, 
     return {each["table"]: each for each in json.loads(out)["tables"]}
 
 
-IN_SHORT = pytest.mark.parametrize(
-    "told_by", ["files", pytest.param("spark", marks=pytest.mark.soak)], indirect=True
-)
-
-
-@pytest.fixture
+@pytest.fixture(params=["files", pytest.param("spark", marks=pytest.mark.soak)])
 def told_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Who tells of the Delta tables: their files, or Spark, as where these do not."""
     if request.param == "spark":
@@ -57,7 +52,6 @@ def told_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return told
 
 
-@IN_SHORT
 def test_all_of_a_table_is_told_of_one_version(
     stage: Stage, told_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,7 +74,6 @@ def test_all_of_a_table_is_told_of_one_version(
     assert told["merged_source_time_ms"] == MILLISECONDS
 
 
-@IN_SHORT
 def test_rows_sizes_times_and_offsets_with_what_waits(stage: Stage, told_by: str) -> None:
     orders = stage.table()
     orders.table(COLUMNS)

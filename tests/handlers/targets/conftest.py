@@ -19,6 +19,8 @@ from target_kinds import (
 FILES = ("sqlite", "duckdb", "parquet")
 """Without a server."""
 KINDS = (*FILES, "postgres", "mariadb", "redis", "opensearch", "clickhouse", "parquet_s3")
+TAKE_ANY_VALUE = {"sqlite", "redis", "opensearch"}
+"""Others refuse what does not fit the column's type."""
 
 
 def make(  # noqa: PLR0911 - one for each kind
@@ -61,6 +63,11 @@ def make(  # noqa: PLR0911 - one for each kind
 
 @pytest.fixture(params=KINDS)
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
+    return make(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=[kind for kind in KINDS if kind not in TAKE_ANY_VALUE])
+def target_that_refuses(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return make(request.param, request, tmp_path)
 
 

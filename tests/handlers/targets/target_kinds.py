@@ -45,8 +45,6 @@ class Target:
     """What a table ("shop.orders") holds. Fails where a change is there twice."""
     down: Callable[[], Any] | None = None
     """A context in which the target is away; None: it has no server."""
-    checks_values: bool = True
-    """Whether it refuses what does not fit the column's type."""
     follows_ddl: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
     """What a worker needs besides."""
@@ -80,7 +78,7 @@ def sql_target(url: str, folder: Path, server: Any = None, **options: Any) -> Ta
 
     shown = parsed.render_as_string(hide_password=False).replace("+binlane", "")
     down = None if server is None else lambda: _stopped(server)
-    return Target({"type": "sql", "url": shown, **options}, rows, down, checks_values=dialect != "sqlite")
+    return Target({"type": "sql", "url": shown, **options}, rows, down)
 
 
 @contextmanager
@@ -97,7 +95,7 @@ def redis_target(url: str, server: Any = None) -> Target:
             return {key.removeprefix(start): client.hgetall(key) for key in client.scan_iter(f"{start}*")}
 
     down = None if server is None else lambda: _stopped(server)
-    return Target({"type": "redis", "url": url}, rows, down, checks_values=False, follows_ddl=False)
+    return Target({"type": "redis", "url": url}, rows, down, follows_ddl=False)
 
 
 def search_target(node: SearchNode, server: Any = None) -> Target:
@@ -109,7 +107,7 @@ def search_target(node: SearchNode, server: Any = None) -> Target:
 
     down = None if server is None else lambda: _stopped(server)
     entry = {"type": "opensearch", "url": node.url, "index": f"{prefix}-{{database}}.{{table}}"}
-    return Target(entry, rows, down, checks_values=False, follows_ddl=False)
+    return Target(entry, rows, down, follows_ddl=False)
 
 
 def clickhouse_target(shared: ClickHouseServer, server: Any = None) -> Target:

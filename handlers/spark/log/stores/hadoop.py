@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from handlers.spark.log.stores.conditional_put_check import Proof
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError, temporary_name
 from handlers.spark.log.stores.random_access import RandomAccess
+from handlers.spark.runtime.java_classes import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,12 +56,11 @@ class HadoopFiles:
     def __init__(self, session: SparkSession, uri: str) -> None:
         """`uri`: any place in the file system. Raises FilesError when it cannot be reached."""
         gateway: Any = session.sparkContext._gateway
-        # Looked up once: each name on the way to a class asks Java.
-        self._hadoop: Any = gateway.jvm.org.apache.hadoop.fs
-        self._path: Any = self._hadoop.Path
+        self._path: Any = java_class(session, "org.apache.hadoop.fs.Path")
+        self._contexts: Any = java_class(session, "org.apache.hadoop.fs.FileContext")
         self._conf = hadoop_conf(session)
         # FileSystem.rename of one file over another is left to each store; this one is told not to.
-        self._no_options = gateway.new_array(getattr(self._hadoop, "Options$Rename"), 0)
+        self._no_options = gateway.new_array(java_class(session, "org.apache.hadoop.fs.Options$Rename"), 0)
         with _explained(uri, "reach"):
             place = self._path(uri)
             self._fs = place.getFileSystem(self._conf)
@@ -82,7 +82,7 @@ class HadoopFiles:
 
     @cached_property
     def _context(self) -> Any:
-        return self._hadoop.FileContext.getFileContext(self._root, self._conf)
+        return self._contexts.getFileContext(self._root, self._conf)
 
     def list(self, folder: str) -> Sequence[Entry]:
         try:
