@@ -181,7 +181,7 @@ def reload(
         bool, typer.Option("--from-beginning", help="Read its topic from the beginning. Must be given.")
     ] = False,
 ) -> int | None:
-    """Build one table of a database again from its topic, while a worker goes on."""
+    """Build one table of a database or of Spark again from its topic, while a worker goes on."""
     if not from_beginning:
         raise typer.BadParameter("say how: --from-beginning")
     return call("reload:reload", config, table, handler)

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 
 from handlers import Batch, Change, HandlerContext, PartialFailure, Rejected, TargetUnavailable
 from handlers.progress.marks import Place
+from handlers.reloading import Behind, Differs, Hindered, Refused, TableReload
 from handlers.sql.handler import DatabaseError
-from handlers.sql.reloading.outcomes import Behind, Differs, Hindered, Refused
-from handlers.sql.reloading.reload import SqlReload
 from worker.configuration import Configuration, HandlerEntry
 from worker.reloading.changes import ChangesOf, Unfollowable
 from worker.reloading.topics import ReadFault, WholeTopics
 
 __all__ = ["ReloadFault", "Reloaded", "chosen", "reload_table"]
 
-_AT_ONCE = 1_000
 _PATIENCE_SECONDS = 30.0
 _PAUSE_SECONDS = 0.2
 
@@ -57,8 +55,8 @@ def chosen(configuration: Configuration, table: str, handler: str | None) -> Han
     if len(entries) > 1:
         raise ReloadFault(f"{table} has several handlers: say which with --handler: {names}")
     entry = entries[0]
-    if entry.type != "sql":
-        why = _WHY_NOT.get(entry.type, "only tables of type sql can be loaded again")
+    if entry.type not in ("sql", "spark"):
+        why = _WHY_NOT.get(entry.type, "only tables of type sql and spark can be loaded again")
         raise ReloadFault(f"handler {entry.name} is of type {entry.type}: {why}")
     if configuration.kafka.ddl_topics:
         raise ReloadFault("with kafka.ddl_topics a table cannot be loaded again: its topics are read merged")
@@ -83,8 +81,9 @@ def reload_table(
         handler=entry.name,
         folder=configuration.folder,
         start_timeout=configuration.start_timeout,
+        spark=configuration.spark,
     )
-    target = SqlReload(entry.options, context, database, name)
+    target = _target(entry, context, database, name)
     try:
         try:
             target.begin()
@@ -102,12 +101,23 @@ def reload_table(
         raise ReloadFault(f"{table}: {fault}") from fault
 
 
+def _target(entry: HandlerEntry, context: HandlerContext, database: str, name: str) -> TableReload:
+    # Each needs what may not be installed, and takes a while to import.
+    if entry.type == "spark":
+        from handlers.spark.reloading.reload import SparkReload  # noqa: PLC0415 (see above)
+
+        return SparkReload(entry.options, context, database, name)
+    from handlers.sql.reloading.reload import SqlReload  # noqa: PLC0415 (see above)
+
+    return SqlReload(entry.options, context, database, name)
+
+
 class _Run:
     def __init__(
         self,
         configuration: Configuration,
         table: str,
-        target: SqlReload,
+        target: TableReload,
         read: WholeTopics,
         tell: Callable[[str], None],
     ) -> None:
@@ -166,7 +176,7 @@ class _Run:
                         continue
                     self._refuse_scattered()
                     self._waiting.extend(changes)
-                if len(self._waiting) >= _AT_ONCE:
+                if len(self._waiting) >= self._target.at_once:
                     self._apply()
         self._apply()
 
@@ -190,7 +200,7 @@ class _Run:
             return
         changes: Sequence[Change] = tuple(self._waiting)
         self._waiting = []
-        self._target.handler.handle(
+        self._target.apply(
             Batch(
                 self._table,
                 changes,

@@ -188,9 +188,15 @@ class Target:
 
     def run(self, ref: TableRef, step: str, sql: str, columns: Sequence[str] = ()) -> None:
         """Execute a statement that makes one commit, unless an earlier attempt did."""
+        self.commit(ref, step, lambda: self.session.sql(sql), columns, told=sql)
+
+    def commit(
+        self, ref: TableRef, step: str, do: Callable[[], object], columns: Sequence[str] = (), *, told: str
+    ) -> None:
+        """Do what makes one commit, unless an earlier attempt did. `told`: what that is."""
         if step not in self.steps(ref) and not self._is_done_elsewhere(ref, step):
-            self.noted(ref, step, columns, lambda: self.session.sql(sql))
-            self.done.append(sql)
+            self.noted(ref, step, columns, do)
+            self.done.append(told)
 
     def _is_done_elsewhere(self, ref: TableRef, step: str) -> bool:
         """Look again right before a commit, as Delta skips a step that comes twice only if it changes rows.

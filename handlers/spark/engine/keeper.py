@@ -76,8 +76,8 @@ class Keeper(Background):
                     sink, now + random.random() * (max(within, _UNCHANGED) if is_unchanged else within)
                 )
         for sink in list(self._tidying):
-            self._try(sink, "tidy", partial(sink.tidy, time.monotonic()))
-            if not sink.has_to_tidy:
+            self._try(sink, "tidy", partial(sink.merges.tidy, time.monotonic()))
+            if not sink.merges.has_to_tidy:
                 self._tidying.discard(sink)
         while self._order and self._order[0][0] <= now and not self._stopped.is_set():
             due, _, sink = heapq.heappop(self._order)
@@ -104,10 +104,10 @@ class Keeper(Background):
         """`now`: seconds since 1970."""
         options = self._options
         if self._is_due(sink, "optimize", options.optimize_every, now):
-            self._try(sink, "optimize", lambda: sink.optimize(options.min_files))
+            self._try(sink, "optimize", lambda: sink.merges.optimize(options.min_files))
         # What a commit leaves behind may be removed `retention` later.
         if self._is_due(sink, "vacuum", options.vacuum_every, now, after=options.retention):
-            self._try(sink, "vacuum", lambda: sink.vacuum(options.retention))
+            self._try(sink, "vacuum", lambda: sink.merges.vacuum(options.retention))
 
     def _is_due(self, sink: TableSink, what: str, every: float, now: float, after: float = 0.0) -> bool:
         """Whether it is to be done now; then it counts as done, even if it fails: a worker that is started

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -16,6 +17,7 @@ from handlers.spark.engine.keeper import Keeper
 from handlers.spark.engine.leftovers import Search
 from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.sink import TableSink
+from handlers.spark.engine.table.world import World
 from handlers.spark.engine.tables import Tables
 from handlers.spark.locations import Locations
 from handlers.spark.log.owner import Owner
@@ -127,9 +129,20 @@ class Lake:
             self._check_writers()
         except UnsafeForSeveral as error:
             raise StopWorker(str(error)) from error
-        with self._tables.used(batch.database, batch.name) as sink:
-            self._tables.claim(sink)
+        with self.table(batch.database, batch.name) as sink:
             sink.take(batch)
+
+    @contextmanager
+    def table(self, database: str, name: str) -> Iterator[TableSink]:
+        """The one that serves the log of this source table, here."""
+        with self._tables.used(database, name) as sink:
+            self._tables.claim(sink)
+            yield sink
+
+    @property
+    def world(self) -> World:
+        """What its tables share."""
+        return self._world
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
         """Partitions have left. Returns when no commit runs of the tables that have left with them."""

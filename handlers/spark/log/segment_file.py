@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from handlers.spark.log.marks import Marks, UnreadableMarks
-from handlers.spark.log.statement import Statement
+from handlers.spark.log.statement import REPLACE, Statement
 from handlers.spark.log.stores.interface import Files, FilesError
 
 __all__ = ["RESTORE", "BrokenLog", "Head", "Segment", "encoded", "missing", "read_head", "source_times"]
@@ -25,7 +25,9 @@ _WITH_STATEMENTS = 2
 """Of statements, and of what is behind them: an earlier release would take neither for what it is."""
 _GOES_ON = 3
 """Of what the log goes on behind in packs: an earlier release would not see that."""
-_VERSIONS = (_VERSION, _WITH_STATEMENTS, _GOES_ON)
+_LOADED_AGAIN = 4
+"""Of what replaces the table's rows: an earlier release would not follow it."""
+_VERSIONS = (_VERSION, _WITH_STATEMENTS, _GOES_ON, _LOADED_AGAIN)
 _FOOTER = b"binlane"
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What Arrow raises for bytes that are not what they should be."""
@@ -68,7 +70,7 @@ class Segment:
     key: tuple[str, ...] = ()
     """The key columns of its rows."""
     statement: Statement | None = None
-    """What is to be followed when all before it is merged; its file has no rows then."""
+    """What is to be followed when all before it is merged, and before its rows, if it has any."""
 
     @property
     def after(self) -> tuple[pa.Schema, tuple[str, ...]]:
@@ -126,6 +128,8 @@ def encoded(
     first, last = source_times(table)
     written = msgspec.Raw(marks.to_json().encode())
     version = _GOES_ON if stream is not None else _WITH_STATEMENTS if is_behind else _VERSION
+    if statement is not None and statement.op == REPLACE:
+        version = _LOADED_AGAIN
     rows = table.num_rows
     footer = _Footer(
         *(version, number, written, key, rows, first, last, partial, written_ms, statement, is_behind),

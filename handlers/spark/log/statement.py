@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import pyarrow as pa
 
 from handlers.api import Change, Operation
 
-__all__ = ["Statement", "columns_of"]
+__all__ = ["REPLACE", "Statement", "columns_of"]
+
+REPLACE: Literal["replace"] = "replace"
+"""The operation of an entry by which a table that is loaded again gets its new rows."""
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """DDL or a truncate, with all that is needed to follow it whoever put it."""
+    """DDL or a truncate, or that a table's rows are replaced, with all that is needed to follow it whoever
+    put it."""
 
-    op: Operation
+    op: Operation | Literal["replace"]
     sql: str | None
+    """Of `replace`: where the table is that has the new rows, below the folder of all tables."""
     source_time_ms: int
     topic: str
     partition: int
@@ -35,7 +42,8 @@ class Statement(msgspec.Struct, frozen=True):
 
     @property
     def change(self) -> Change:
-        """As it came."""
+        """As it came; not of `replace`, which came from no source."""
+        assert self.op != REPLACE
         return Change(
             self.op,
             None,

@@ -17,6 +17,7 @@ from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.packs.pack_file import Piece
 from handlers.spark.log.segment_file import BrokenLog, Head, Segment
+from handlers.spark.log.statement import REPLACE
 from handlers.spark.log.store_choice import Spark
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.inspection import columns_of, head_of, log_of, version_of
@@ -216,6 +217,8 @@ def _with_statements(files: Files, found: Found, facts: Facts, heads: Sequence[H
     if not waiting:
         return facts
     one = waiting[0]
+    if one.op == REPLACE:
+        return _noting(facts, "views end before the rows with which it is loaded again: they wait for Spark")
     return _noting(
         facts,
         f"views end before {one.topic}[{one.partition}] offset {one.offset}, which is not followed yet: "

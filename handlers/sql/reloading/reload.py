@@ -9,21 +9,21 @@ to there was applied already, and is passed over. Whatever ends before the commi
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
 
-from handlers.api import HandlerContext, TargetUnavailable
+from handlers.api import Batch, HandlerContext, TargetUnavailable
 from handlers.mysql.ddl import TableName
 from handlers.progress.marks import BEFORE_ALL, WHOLE, Partition, Place
+from handlers.reloading import Behind, CatchUp, Differs, Hindered, Refused, Taken, is_behind
 from handlers.sql.handler import SqlHandler
 from handlers.sql.marks import Marks
 from handlers.sql.naming import Naming, exact, exact_table
 from handlers.sql.options import SqlOptions
 from handlers.sql.reloading.alone import Busy, alone
-from handlers.sql.reloading.outcomes import Behind, Differs, Hindered, Refused, Taken
 from handlers.sql.reloading.shape import (
     changed_by_deletes,
     columns_of,
@@ -46,16 +46,15 @@ _STATEMENT_SECONDS = 24 * 3600.0
 """All rows are replaced by two statements."""
 
 
-CatchUp = Callable[[Mapping[Partition, Place]], Mapping[Partition, int]]
-
-
 class _Mark(NamedTuple):
     place: Place
     topic_id: str | None
 
 
 class SqlReload:
-    """One table, between `begin` and `end`. One thread."""
+    """One table, between `begin` and `end` (see TableReload). One thread."""
+
+    at_once: ClassVar[int] = 1_000
 
     def __init__(self, options: Mapping[str, Any], context: HandlerContext, database: str, name: str) -> None:
         """`options`, `context`: of the handler that keeps the table `database.name` of the source."""
@@ -81,7 +80,6 @@ class SqlReload:
         self._is_alone = False  # only then the new table is ours
 
     def begin(self) -> None:
-        """Connect, and remove what a reload has left that was killed. Raises Refused."""
         if self._dialect == "duckdb":
             raise Refused("DuckDB's file is one process's alone: a table of it cannot be loaded again")
         engine = make_engine(self._url, folder=self._context.folder, pool_size=1, timeout=_STATEMENT_SECONDS)
@@ -103,7 +101,6 @@ class SqlReload:
             raise Refused(f"the target: {told(error)}") from error
 
     def end(self) -> str:
-        """Remove the new table, and disconnect. Never raises; what is left behind is told, empty: nothing."""
         shown = ".".join(filter(None, self._new))
         try:
             self.handler.close()
@@ -121,22 +118,18 @@ class SqlReload:
             self._connection, self._is_alone = None, False
 
     def marks(self) -> dict[Partition, Place]:
-        """How far the table is applied. Raises Refused."""
         try:
             with self._connected.begin():
-                return {each: mark.place for each, mark in self._read(self._context.handler).items()}
+                return _places(self._read(self._context.handler))
         except DATABASE_ERRORS as error:
             raise Refused(f"the target: {told(error)}") from error
 
-    def take_over(self, read: Mapping[Partition, int], catch_up: CatchUp | None = None) -> Taken:
-        """Put the new rows in the place of the old ones.
+    def apply(self, batch: Batch) -> None:
+        self.handler.handle(batch)
 
-        `read`: for all partitions of the table's topics, the next offset: the changes of all before it were
-        handled by `handler`. `catch_up`: called with the table's marks where they are beyond that; has
-        `handler` handle more, and returns `read` anew. No worker moves the marks meanwhile. (Not in SQLite,
-        which has one writer at a time.) Raises Behind, Differs, Hindered and Refused; then nothing has
-        changed.
-        """
+    def take_over(self, read: Mapping[Partition, int], catch_up: CatchUp | None = None) -> Taken:
+        """No worker moves the marks while `catch_up` is called (which it is not in SQLite, which has one
+        writer at a time)."""
         assert self._marks is not None
         connection = self._connected
         try:
@@ -145,13 +138,13 @@ class SqlReload:
                 self._refuse_unfit(connection)
                 if catch_up is not None and self._dialect != "sqlite":
                     there = self._read(self._context.handler)
-                    if _is_behind(read, there):
-                        read = catch_up({each: mark.place for each, mark in there.items()})
+                    if is_behind(read, _places(there)):
+                        read = catch_up(_places(there))
                 self._lock_table(connection)
                 self._move_marks(connection, read)
                 taken = self._replace(connection)
                 # Of a topic that the table had no marks of, none was locked: its rows are gone now.
-                if _is_behind(read, self._read(self._context.handler)):
+                if is_behind(read, _places(self._read(self._context.handler))):
                     raise Behind
                 return taken
         except TargetUnavailable as error:
@@ -182,7 +175,7 @@ class SqlReload:
                     f"the topic {each[0]} was made anew, and nothing of {self._table} in the new one was "
                     "applied yet: let the worker come that far first"
                 )
-        if _is_behind(read, there):
+        if is_behind(read, _places(there)):
             raise Behind
         assert self._marks is not None
         table = self._marks.table
@@ -297,8 +290,8 @@ class SqlReload:
         return self._connection
 
 
-def _is_behind(read: Mapping[Partition, int], there: Mapping[Partition, _Mark]) -> bool:
-    return any(each not in read or mark.place[0] >= read[each] for each, mark in there.items())
+def _places(marks: Mapping[Partition, _Mark]) -> dict[Partition, Place]:
+    return {each: mark.place for each, mark in marks.items()}
 
 
 def _literal(name: str) -> str:

@@ -102,7 +102,7 @@ def spark(folder: Path) -> None:
         lake.take(change(offset, ROWS[offset]), topic_id="A")
     lake.sink().merge()
     for later in (3600, 7200):  # what is merged is written down, and goes
-        lake.sink().tidy(time.monotonic() + later)
+        lake.sink().merges.tidy(time.monotonic() + later)
     lake.take(change(2, ROWS[2]), topic_id="A")
     drop = "ALTER TABLE orders DROP COLUMN name"
     lake.take(change(3, None, None, op="ddl", sql=drop), topic_id="A")

@@ -21,8 +21,8 @@ def merged(lake: Lake, *offsets: int) -> None:
     for offset in offsets:
         lake.take(row(offset))
     lake.sink().merge()
-    lake.sink().tidy(time.monotonic() + 3600)
-    lake.sink().tidy(time.monotonic() + 7200)
+    lake.sink().merges.tidy(time.monotonic() + 3600)
+    lake.sink().merges.tidy(time.monotonic() + 7200)
 
 
 def test_a_table_that_was_restored_or_removed_under_its_log_is_refused(lake: Lake) -> None:

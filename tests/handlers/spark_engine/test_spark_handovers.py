@@ -78,9 +78,9 @@ def test_what_another_worker_has_merged_and_removed_does_not_wait_any_more(lake:
     sink, other = lake.sink(), other_worker(lake)
     take(other, row(3))
     other.merge()
-    other.tidy(time.monotonic() + 3600)
+    other.merges.tidy(time.monotonic() + 3600)
     assert segment(lake, 3).stat().st_mtime == 0
-    other.tidy(time.monotonic() + 7200)
+    other.merges.tidy(time.monotonic() + 7200)
     assert not segment(lake, 3).exists()
     sink.merge()
     assert (sink.faults, sink.waiting.rows) == (0, 0)
@@ -152,8 +152,8 @@ def test_a_table_is_looked_at_anew_though_remembering_the_statement_failed(
     lake.take(row(0))
     lake.take(ddl(1, "CREATE TABLE items (id INT PRIMARY KEY)"), table="shop.items")
     lake.sink().merge()
-    work = lake.sink("items")._work
-    follow, last = work.follow, segment(lake, 2, "items")  # with which the log's end was claimed
+    following = lake.sink("items")._work.following
+    follow, last = following.follow, segment(lake, 2, "items")  # with which the log's end was claimed
 
     def followed(*args: Any) -> Any:
         result = follow(*args)
@@ -161,7 +161,7 @@ def test_a_table_is_looked_at_anew_though_remembering_the_statement_failed(
         last.mkdir()  # it cannot be removed, which is tried when the next one is there
         return result
 
-    monkeypatch.setattr(work, "follow", followed)
+    monkeypatch.setattr(following, "follow", followed)
     statement = ddl(2, "ALTER TABLE orders DROP COLUMN name")
     with pytest.raises(SparkFailure, match=r"^shop\.items, cdc\[0\] offset 2 on: cannot remove"):
         lake.take(statement, table="shop.items")

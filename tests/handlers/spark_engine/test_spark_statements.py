@@ -16,6 +16,7 @@ from test_spark_handovers import ddl, other_worker, take
 from handlers import Change
 from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.failures import SparkFailure
+from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.merges import Merges
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.last_seen_table import ToldHeld
@@ -114,6 +115,33 @@ def test_statements_and_what_comes_behind_them_are_durable_without_spark(
         assert sorted(map(tuple, kept.select("id", "name", "stock").collect())) == RESULT
 
 
+@pytest.mark.parametrize(("of", "step"), [(Following, "follow_entry"), (TableWork, "fit")])
+def test_a_statement_that_comes_while_another_is_followed_waits_for_none(
+    lake: Lake, of: type, step: str
+) -> None:
+    lake.take(STREAM[0])
+    lake.sink().merge()
+    lake.take(STREAM[5])
+    whole = getattr(of, step)
+    with pytest.MonkeyPatch.context() as patch:
+
+        def meanwhile(*args: Any, **more: Any) -> Any:
+            patch.undo()
+            with without_spark(lake), pytest.MonkeyPatch.context() as no_merge:
+                no_merge.setattr(Merges, "merge", raising)
+                lake.take(ddl(6, "ALTER TABLE orders ADD more int"))
+                lake.take(
+                    change(7, {"id": 2, "name": "b", "stock": 2, "more": 3}, {**WITH_STOCK, "more": "int"})
+                )
+            return whole(*args, **more)
+
+        patch.setattr(of, step, meanwhile)
+        lake.sink().merge()
+    assert lake.rows() == [(1, "lost", 7)]
+    lake.sink().merge()
+    assert lake.rows() == [(1, "lost", 7, None), (2, "b", 2, 3)]
+
+
 def raising(*_: Any, **__: Any) -> NoReturn:
     raise Cut("cut here")
 
@@ -127,8 +155,8 @@ def after(whole: Any) -> Any:
 
 
 POINTS = {
-    "before a statement": (TableWork, "follow_entry", raising),
-    "behind a statement": (TableWork, "follow_entry", after(TableWork.follow_entry)),
+    "before a statement": (Following, "follow_entry", raising),
+    "behind a statement": (Following, "follow_entry", after(Following.follow_entry)),
     "before that is told": (ToldHeld, "tell_followed", raising),
     "when that is told": (ToldHeld, "tell_followed", after(ToldHeld.tell_followed)),
     "before it is fitted": (TableWork, "fit", raising),
@@ -217,7 +245,7 @@ def test_two_workers_that_follow_a_statement_at_once_do_it_once(lake: Lake) -> N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("handlers.spark.ddl.target.notes_in_files", lambda *_: [])
         for statement in statements:
-            late.follow_entry(statement)
+            late.following.follow_entry(statement)
     assert lake.rows() == [(1, "a", 5)]
 
 

@@ -38,10 +38,10 @@ def test_what_waits_is_merged_its_statement_followed_and_nothing_twice_or_over_w
     unpack(release, tmp_path)
     last = tmp_path / PENDING / "_behind" / f"{5:020d}.parquet"
     whole = last.read_bytes()
-    newer = whole.replace(b'{"version":1', b'{"version":4').replace(b'{"version":2', b'{"version":4')
+    newer = whole.replace(b'{"version":1', b'{"version":9').replace(b'{"version":2', b'{"version":9')
     last.write_bytes(newer)  # as when the earlier release is run again
     lake = make_lake(merge={"at_close": "0s"})
-    with pytest.raises(TargetUnavailable, match=r"0005\.parquet has version 4 .* run the release that wrote"):
+    with pytest.raises(TargetUnavailable, match=r"0005\.parquet has version 9 .* run the release that wrote"):
         again(lake)
     assert (last.read_bytes(), lake.rows()) == (newer, [(0, "row 0"), (1, "row 1")])
     last.write_bytes(whole)

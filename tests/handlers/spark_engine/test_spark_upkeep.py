@@ -89,8 +89,8 @@ def test_a_table_in_which_nothing_happens_is_not_looked_at_every_hour(
     sink, began = quiet.sink(), time.time()
     sink.merge()
     looks: list[str] = []
-    monkeypatch.setattr(sink, "optimize", lambda min_files: looks.append("optimize"))
-    monkeypatch.setattr(sink, "vacuum", lambda retention: looks.append("vacuum"))
+    monkeypatch.setattr(sink.merges, "optimize", lambda min_files: looks.append("optimize"))
+    monkeypatch.setattr(sink.merges, "vacuum", lambda retention: looks.append("vacuum"))
     keeper = Keeper(UpkeepOptions.model_validate({"retention": "168h"}), lambda _: True)
     read = UpkeepTimes.last
     asked: list[str] = []
@@ -128,8 +128,8 @@ def test_a_table_is_tidied_when_something_was_merged_and_then_left_alone(
     assert own.ended(60)  # nobody else tidies
     monkeypatch.setattr(lake.handler._open, "_keeper", keeper)
     tidied: list[float] = []
-    tidy = sink.tidy
-    monkeypatch.setattr(sink, "tidy", lambda now: (tidied.append(now), tidy(now)))
+    tidy = sink.merges.tidy
+    monkeypatch.setattr(sink.merges, "tidy", lambda now: (tidied.append(now), tidy(now)))
 
     def turns() -> int:
         tidied.clear()
@@ -211,7 +211,7 @@ def test_a_worker_that_is_started_anew_leaves_tables_alone_in_which_nothing_has_
     sink, began = quiet.sink(), time.time()
     sink.merge()
     optimized: list[float] = []
-    monkeypatch.setattr(sink, "optimize", optimized.append)
+    monkeypatch.setattr(sink.merges, "optimize", optimized.append)
     options = UpkeepOptions.model_validate({"vacuum_every": "0s"})
     for hours in (0, 2, 4, 6, 8):
         Keeper(options, lambda _: True)._look_after(sink, began + hours * HOUR)
@@ -277,7 +277,8 @@ def test_optimize_and_vacuum_wait_for_a_statement(quiet: Lake) -> None:
     lock = ddl_lock_of(str(quiet.folder / "lake/_binlane"))
     with ExitStack() as statement:
         statement.enter_context(lock.statement("shop.items"))
-        with running(lambda: sink.optimize(1)), running(lambda: sink.vacuum(168 * HOUR)) as last:
+        merges = sink.merges
+        with running(lambda: merges.optimize(1)), running(lambda: merges.vacuum(168 * HOUR)) as last:
             last.join(0.5)
             assert vacuums(quiet) == 0
             sink.merge()  # the table is free meanwhile

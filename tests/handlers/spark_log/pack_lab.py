@@ -243,7 +243,7 @@ class Worker:
     def tidy(self, table: str) -> None:
         """Merge, and remove what is merged, here and in the streams of others."""
         self.sink(table).merge()
-        self.sink(table).tidy(1e12)
+        self.sink(table).merges.tidy(1e12)
         self.remove()
 
     def remove(self) -> None:

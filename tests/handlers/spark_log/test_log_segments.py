@@ -217,7 +217,7 @@ def test_what_crashed_writers_left_is_removed_after_an_hour(log: SegmentLog) -> 
     [
         (lambda data: data[: len(data) // 2], "no whole Parquet file"),
         (lambda data: b"", "no whole Parquet file"),
-        (lambda data: data.replace(b'{"version":1', b'{"version":7'), "version 7 .* knows versions up to 3"),
+        (lambda data: data.replace(b'{"version":1', b'{"version":7'), "version 7 .* knows versions up to 4"),
         (lambda data: data.replace(b'"number":2', b'"number":5'), "was written as segment 5"),
         (lambda data: data.replace(b'"marks":{"v":1', b'"marks":{"v":2'), "marks of version 2 cannot be"),
         (lambda data: data.replace(b'"rows":', b'"rose":'), "missing required field `rows`"),

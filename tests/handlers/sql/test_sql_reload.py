@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from sql_lab import SqlLab, orders
 
 from handlers import HandlerContext
+from handlers.reloading import Behind, Differs, Hindered, Refused
 from handlers.sql import SqlHandler
-from handlers.sql.reloading.outcomes import Behind, Differs, Hindered, Refused
 from handlers.sql.reloading.reload import SqlReload
 
 TYPES = {"id": "int", "n": "int"}

@@ -9,7 +9,7 @@ from handlers.progress.topic_ids import FormerTopic
 from handlers.spark.delta.commits.held_segments import UnknownSegments
 from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.log.segment_file import RESTORE, BrokenLog
-from handlers.spark.log.statement import Statement
+from handlers.spark.log.statement import REPLACE, Statement
 from handlers.spark.log.stores.interface import FilesError
 from handlers.spark.runtime.session import SharedSpark
 
@@ -35,6 +35,8 @@ def cannot_follow(statement: Statement, where: str, error: Exception) -> LogFail
     """What to do about a statement in the log; `where`: its table and offset."""
     told = str(error)
     told = told if told.startswith(where) else f"{where}: {told}"
+    if statement.op == REPLACE:
+        return LogFailure(f"{told}. What came behind it waits in the table's log")
     return LogFailure(
         f"{told}. The statement ({statement.sql or statement.op}) is in the table's log, and what came "
         f"behind it waits there: change the table by hand to what the statement would have made of it; or "

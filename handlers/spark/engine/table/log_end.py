@@ -17,9 +17,13 @@ from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.last_seen_table import Held, Told
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import Segment, SegmentLog, SegmentTaken
+from handlers.spark.log.statement import REPLACE, Statement
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["LogEnd"]
+__all__ = ["Entry", "LogEnd"]
+
+Entry = tuple[Statement, pa.Table, Marks]
+"""A statement, rows that come right behind it, and the marks with both."""
 
 _MOST_SHOWN = 16 * 2**20
 """Bytes of segments that are copied at once, to be read by views: no lane is to wait for more."""
@@ -150,13 +154,27 @@ class LogEnd:
         self.flush()
         if self._unmerged.waiting().bytes > self._work.options.merge.max_waiting:
             self._merges.merge()
-        rows = self._work.no_rows(before)
+        self._put_entry(statement, self._work.no_rows(before), marks, before)
+        return True
+
+    def put_entry(self, made: Callable[[Shape, Marks], Entry]) -> int:
+        """Put what is no statement of the source, and return its number; 0: a statement before it is not
+        followed yet, or the log is empty. `made` is called with the shape and the marks of all that is there.
+        Raises what it raises, SegmentTaken where another worker has put something meanwhile, and as `put`."""
+        self.flush()
+        shape = self.shape
+        if shape is None or self._unmerged.has_statements or not self.show():
+            return 0
+        statement, rows, marks = made(shape, self.tail.marks)
+        return self._put_entry(statement, rows, marks, shape)
+
+    def _put_entry(self, statement: Statement, rows: pa.Table, marks: Marks, before: Shape) -> int:
         segment = self._append(rows, marks, before, statement=statement)
         self.shape = self._shape_after(segment)
         self._put_here[segment.number] = before, self.shape
         self._unmerged.add(segment, self.shape)
         self._offer()
-        return True
+        return segment.number
 
     def _known(self, shape: Shape) -> SeenTable | None:
         """The table as it will be when all that waits is brought in, if that has just the columns of this
@@ -257,7 +275,7 @@ class LogEnd:
             waiting = [
                 (each, self._shape_after(each))
                 for each in self._log.after(held.last)
-                if each.statement is None or each.number > told.followed
+                if each.statement is None or each.rows or each.number > told.followed
             ]
             self._unmerged.replace(waiting)
             self._is_sure = all(self._is_foreseen(each, after) for each, after in waiting)
@@ -269,7 +287,7 @@ class LogEnd:
 
     def _is_foreseen(self, segment: Segment, after: Shape) -> bool:
         """Whether a statement leads to what whoever put it foresaw: its kind may be switched off by now."""
-        if segment.statement is None:
+        if segment.statement is None or segment.statement.op == REPLACE:
             return True
         before = self._work.shape_of_log(segment.schema, segment.statement.key_before)
         return self._work.foreseen().after(segment.statement.change, before) == after

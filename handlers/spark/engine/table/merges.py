@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 
 from handlers.api import Rejected, TargetUnavailable
 from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
@@ -58,7 +58,8 @@ class Merges:
         self._fits = True  # no reason is known why the table should not hold the rows that wait
         self._is_doubtful = False  # the last commit failed, whatever the reason
         self.seen: SeenTable | None = None
-        """The table as it is between two commits, if its columns are known; any thread may tell."""
+        """The table as it is between two commits, if its columns are known, and before a statement until that
+        is followed; any thread may tell."""
 
     def let_go(self) -> None:
         """Forget what waits. A commit that runs goes on; none begins after it."""
@@ -125,6 +126,7 @@ class Merges:
                     try:
                         self._merge(follows=follows)
                     except Exception as error:
+                        self.seen = None
                         if not left or not self._look_anew(error):
                             raise
                     else:
@@ -164,7 +166,6 @@ class Merges:
                         self._work.apply(rows, shape, after=self._held.last)
                 except Exception:
                     self._is_doubtful = True  # the next attempt mends the table's columns, if it is these
-                    self.seen = None
                     raise
                 self.holds(Held(rows[0].number, rows[-1].number))
             self.unmerged.merged(segments[-1].number)
@@ -176,17 +177,21 @@ class Merges:
         held, told = self._work.held(), self._work.told_held.look()
         if held.last > segment.number:
             raise MergeConflict(f"{self._name}: another worker has brought in what is behind a statement")
-        self.fit_first()
         if told.followed >= segment.number:
+            self.fit_first()
             return
+        # And yet it stays known: lanes foresee further statements while this one is followed.
+        self._fits = False
         # A view shows all before the statement from the table alone, as what it reads besides would come
         # back; and it needs a file, of which the columns are still those before.
         self._log.show(segment.number - 1, segment.number)
         self.remove(segment.number - 1)
-        self._work.follow_entry(statement, lambda: self._check_not_followed(segment.number))
+        self._work.following.follow_entry(statement, lambda: self._check_not_followed(segment.number))
         self._work.told_held.tell_followed(segment.number)
-        with suppress(LogFailure):  # it is told when there are rows
+        try:
             self._fit(shape, segment.number)
+        except LogFailure:
+            self.seen = None  # it is told when there are rows
 
     def _check_not_followed(self, number: int) -> None:
         """Raises MergeConflict where another worker has followed this statement, or a later one."""

@@ -13,13 +13,13 @@ from handlers.options.templates import place_of
 from handlers.progress.topic_ids import MadeAnew
 from handlers.spark.engine.handed import Handed
 from handlers.spark.engine.table.failures import LogFailure
-from handlers.spark.engine.table.log_end import LogEnd
+from handlers.spark.engine.table.log_end import Entry, LogEnd
 from handlers.spark.engine.table.merges import Merges
 from handlers.spark.engine.table.upkeep_times import UpkeepTimes
 from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segments import SegmentLog, SegmentTaken
+from handlers.spark.log.segments import Segment, SegmentLog, SegmentTaken
 from handlers.spark.rows.pieces import AlonePiece, RowPiece
 from handlers.spark.rows.shape import Shape
 
@@ -57,9 +57,10 @@ class TableSink:
         self._forget = forget
         self._handed = Handed()
         self._taking = threading.Lock()  # guards the end of the log: one batch after the other
-        self._merges = Merges(self.name, work, log, changed=lambda: look_after(self))
-        self._unmerged = self._merges.unmerged
-        self._end = LogEnd(work, log, self._merges, sign=lambda: sign(self), offer=lambda: offer(self))
+        self.merges = Merges(self.name, work, log, changed=lambda: look_after(self))
+        """Its commits, and their upkeep."""
+        self._unmerged = self.merges.unmerged
+        self._end = LogEnd(work, log, self.merges, sign=lambda: sign(self), offer=lambda: offer(self))
 
     @property
     def name(self) -> str:
@@ -96,12 +97,12 @@ class TableSink:
     @property
     def fault(self) -> str | None:
         """Why the last merge failed; None: it did not."""
-        return self._merges.fault
+        return self.merges.fault
 
     @property
     def faults(self) -> int:
         """How many merges failed since the last that did not."""
-        return self._merges.faults
+        return self.merges.faults
 
     # ---- taking
 
@@ -133,6 +134,32 @@ class TableSink:
             )
         )
 
+    def put_entry(self, made: Callable[[Shape, Marks], Entry]) -> int:
+        """See LogEnd.put_entry; in one attempt."""
+        with self._taking:
+            self._end.is_loaded = self._end.is_loaded and not self.is_behind()
+            try:
+                self._end.load_once()
+                return self._end.put_entry(made)
+            except SegmentTaken:
+                self._end.is_loaded = False
+                raise
+
+    @property
+    def shape(self) -> Shape | None:
+        """Of the rows that come next, as far as the log tells; None: it is empty, or was not looked at."""
+        return self._end.shape
+
+    @property
+    def marks(self) -> Marks:
+        """How far all is applied that was put."""
+        return self._end.tail.marks
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Those that wait to be merged, in order."""
+        return self._unmerged.segments()
+
     @property
     def is_loaded(self) -> bool:
         """Whether it is known what the log holds; another worker may have put more since."""
@@ -155,18 +182,18 @@ class TableSink:
         """Serve the log from now on, instead of another sink of this process: it forgets what waits, until a
         batch comes to it again."""
         other.let_go()
-        self._merges.come_after(other._merges)
+        self.merges.come_after(other.merges)
 
     def let_go(self) -> None:
         """Another worker serves the log from now on: forget what waits, until a batch comes again."""
         with self._taking:
             self._end.is_loaded = False
             self._end.tail.let_go()
-            self._merges.let_go()
+            self.merges.let_go()
 
     def ended(self) -> None:
         """Wait for a commit that runs."""
-        self._merges.ended()
+        self.merges.ended()
 
     @property
     def partitions(self) -> Collection[tuple[str, int]]:
@@ -175,7 +202,7 @@ class TableSink:
 
     def leaves(self) -> None:
         """DDL is about to drop the table, or to rename it, or another one to its name."""
-        self._merges.leaves()
+        self.merges.leaves()
 
     def forget(self) -> None:
         """DDL of another table changed this one's: look anew before the next rows."""
@@ -189,8 +216,8 @@ class TableSink:
         done = 0
         try:
             self._end.load_once()
-            if self._merges.own_faults >= _FAULTS:
-                self._merges.merge()  # raises what is wrong, if it still is
+            if self.merges.own_faults >= _FAULTS:
+                self.merges.merge()  # raises what is wrong, if it still is
             seen, anew = self._end.tail.marks.followed(batch.changes, batch.topic_ids, self._work.known_ids)
             changes, places = seen.beyond(batch.changes, batch.shard)
             for piece in self._work.pieces(changes, self._end.shape):
@@ -227,13 +254,13 @@ class TableSink:
 
     def _to_wait(self, error: LogFailure) -> TargetUnavailable:
         """The batch has done nothing wrong: it waits, and no others do."""
-        return TargetUnavailable(str(error), retry_after=self._merges.patience, others_go_on=True)
+        return TargetUnavailable(str(error), retry_after=self.merges.patience, others_go_on=True)
 
     def _follow(self, piece: AlonePiece, batch: Batch, marks: Marks) -> None:
         """DDL and truncates: an entry of the log, which is followed in its order. What only Spark can judge:
         when all before is merged, at once, and remembered by a segment without rows."""
         change = piece.change
-        if not self._work.concerns(change):
+        if not self._work.following.concerns(change):
             return
         if batch.replay_of is not None:  # what is done of it is noted by its own place, not its letter's
             topic, partition, offset = batch.replay_of
@@ -246,7 +273,7 @@ class TableSink:
         self._end.forget_table()
         with self._work.ddl_lock.statement(self.name):
             # What is done of it is noted by its place, and so was a statement of a former topic.
-            result = self._work.follow(change, key, names)
+            result = self._work.following.follow(change, key, names)
         # Before the mark, with which the statement is done and does not come again.
         for touched in result.touched:
             if tuple(touched) != (self.database, self.table):
@@ -268,27 +295,10 @@ class TableSink:
         """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
         try:
             if self._end.tail.has_pieces:
-                with self._taking, self._merges.failing():
+                with self._taking, self.merges.failing():
                     self._end.bring_in()
-            self._merges.merge()
+            self.merges.merge()
         finally:  # a statement may be followed, and what is behind it not be brought in
             if self._log.is_behind:
                 with self._taking:
                     self._end.show_on()
-
-    def optimize(self, min_files: int) -> None:
-        """Rewrite small files as larger ones, if the table has so many."""
-        self._merges.optimize(min_files)
-
-    def vacuum(self, retention: float) -> None:
-        """Remove files that no version of the last `retention` seconds needs."""
-        self._merges.vacuum(retention)
-
-    @property
-    def has_to_tidy(self) -> bool:
-        """Whether `tidy` has something to do, now or later."""
-        return self._merges.has_to_tidy
-
-    def tidy(self, now: float) -> None:
-        """Retire and remove segments that were merged a while ago (`now`: monotonic seconds)."""
-        self._merges.tidy(now)

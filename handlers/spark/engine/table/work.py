@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from handlers.api import Change, Rejected
-from handlers.mysql.ddl import StatementError, TableName, parse
+from handlers.mysql.ddl import TableName
 from handlers.options.templates import place_of
 from handlers.progress.topic_ids import MadeAnew
-from handlers.spark.ddl import DDLResult, Surroundings, follow
 from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
-from handlers.spark.delta.commits.exactly_once import MergeConflict, is_conflict
+from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
 from handlers.spark.delta.saving import check_free
 from handlers.spark.delta.state import TableState, look
 from handlers.spark.delta.upkeep import optimize, vacuum
 from handlers.spark.engine.table.ddl_lock import DDLLock, ddl_lock_of
-from handlers.spark.engine.table.failures import LogFailure, SparkFailure, cannot_follow, explained
+from handlers.spark.engine.table.failures import explained
+from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.foreseen import Foreseen, SeenTable
 from handlers.spark.engine.table.merge_size import MergeSize
 from handlers.spark.engine.table.upkeep_times import UpkeepTimes
 from handlers.spark.engine.table.world import World
 from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.segment_file import BrokenLog, Segment, missing, read_head
-from handlers.spark.log.statement import Statement
 from handlers.spark.rows.added import log_schema, shape_of_log
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 from handlers.spark.rows.shape import Shape
@@ -54,6 +51,7 @@ class TableWork:
         self.ddl_lock: DDLLock = ddl_lock_of(world.locations.logs)
         self.told_held = ToldHeld(world.files, self.ref.log_folder)
         self.upkeep_times = UpkeepTimes(world.files, self.ref.log_folder)
+        self.following = Following(database, table, self.ref, world)
         self._world = world
 
     @property
@@ -119,7 +117,7 @@ class TableWork:
             found = held_in_files(self._world.files, self.ref.path, self.ref.app_id)
             if found is not None:
                 return found
-        with self._session() as session:
+        with self._world.session() as session:
             return held_by(session, self.ref, self._world.spark.is_classic)
 
     def apply(self, segments: Sequence[Segment], shape: Shape, *, after: int) -> None:
@@ -131,7 +129,7 @@ class TableWork:
         small = self._world.without_spark
         if self._counted(lambda: small.apply(ref, segments, shape, note, after=after)):
             return
-        with self._world.spark.slots.merging(segments[0].written_ms / 1000), self._session() as session:
+        with self._world.spark.slots.merging(segments[0].written_ms / 1000), self._world.session() as session:
             self._counted(lambda: applier.apply(session, ref, segments, shape, note, after=after))
 
     def _counted(self, commit: Callable[[], bool | None]) -> bool:
@@ -157,7 +155,7 @@ class TableWork:
             if is_first:  # later on they may be what a crash left of the first commit
                 check_free(self._world.files, self.ref.path)
             return self._seen(None, shape)
-        with self._world.spark.slots, self._session() as session:
+        with self._world.spark.slots, self._world.session() as session:
             try:
                 evolve(session, self.ref, self._columns(shape))
             except IncompatibleColumn as error:
@@ -174,7 +172,7 @@ class TableWork:
 
     def shape(self, key: tuple[str, ...]) -> Shape:
         """The shape of the table as it is now, without the columns that binlane adds; none: no columns."""
-        with self._session() as session:
+        with self._world.session() as session:
             found = schema(session, self.ref)
         if found is None:
             return Shape(pa.schema([]), ())
@@ -183,92 +181,12 @@ class TableWork:
         there = set(whole.schema.names)
         return Shape(whole.schema, tuple(column for column in key if column in there))
 
-    def concerns(self, change: Change) -> bool:
-        """Whether a statement may change tables, columns or rows; an index, or a comment, does not."""
-        if change.op == "truncate":
-            return True
-        try:
-            return bool(parse(change.sql or "", self.database))
-        except StatementError:
-            return True  # to be told by `follow`
-
-    def follow_entry(self, statement: Statement, look_again: Callable[[], None] = lambda: None) -> None:
-        """Follow a statement of the log; all before it is merged. Another worker may follow it, too:
-        `look_again` (see Target) raises MergeConflict when it has.
-
-        Raises LogFailure, MergeConflict, and what Spark raises.
-        """
-        change = statement.change
-        fence = f"{self.ref.app_id}#{statement.topics[0]}-{change.partition}-{change.offset}-{change.index}"
-        try:
-            with self._world.spark.slots:
-                self.follow(
-                    change, statement.key_before, statement.topics, fence=fence, look_again=look_again
-                )
-        except MergeConflict:
-            raise
-        except Exception as error:
-            if is_conflict(error):
-                raise MergeConflict(f"{self.ref}: another worker follows the same statement") from error
-            where = place_of(change, f"{self.database}.{self.table}")
-            told = self.explained(error, where)
-            # Not of the rows of whichever batch comes. Of what it finds in a log, it is told what to do.
-            if isinstance(told, Rejected | SparkFailure) and not isinstance(told, LogFailure):
-                told = cannot_follow(statement, where, told)
-            raise told from error
-
-    def follow(
-        self,
-        change: Change,
-        key: tuple[str, ...] | None,
-        topics: Sequence[str],
-        *,
-        fence: str = "",
-        look_again: Callable[[], None] = lambda: None,
-    ) -> DDLResult:
-        """Do what a `ddl` or `truncate` change did in the source; nothing of this table waits. `topics`: the
-        topic's names in notes of what is done (`Marks.names`); the others: see handlers.spark.ddl.target.
-
-        Raises Rejected, and what Spark raises.
-        """
-        world = self._world
-        own = TableName(self.database, self.table)
-        around = Surroundings(
-            ref_of=lambda name: world.locations.ref_to_write(name.database, name.table),
-            files=world.files,
-            root=world.locations.logs,
-            settle=lambda name: None if name == own else world.settle(name),
-            leaving=world.leaving,
-            databases_of=world.databases_of,
-            handles=world.context.handles or (lambda _: True),
-            partition_by=self.options.partition_by,
-            properties=self.options.properties,
-            overrides=world.overrides,
-        )
-        note = CommitNote(world.context.worker, world.context.handler, 0, 0, change.source_time_ms, {})
-        with self._session() as session:  # without a slot: to settle another table takes one
-            return follow(
-                session,
-                change,
-                around,
-                database=self.database,
-                table=self.table,
-                rules=self.options.ddl,
-                note=note,
-                mode=self.options.mode,
-                prefix=self.options.prefix,
-                key=key,
-                topics=topics,
-                fence=fence,
-                look_again=look_again,
-            )
-
     def optimize(self, min_files: int) -> None:
-        with self._world.spark.slots, self._session() as session:
+        with self._world.spark.slots, self._world.session() as session:
             optimize(session, self.ref, min_files)
 
     def vacuum(self, retention: float) -> None:
-        with self._world.spark.slots, self._session() as session:
+        with self._world.spark.slots, self._world.session() as session:
             vacuum(session, self.ref, retention)
 
     # ---- errors, and what is told
@@ -298,11 +216,3 @@ class TableWork:
             head.marks.highest(),
             {topic: each.current for (topic, _), each in head.marks.ids.items() if each.current is not None},
         )
-
-    @contextmanager
-    def _session(self) -> Iterator[SparkSession]:
-        """This thread's session."""
-        own, spark = self._world.own, self._world.spark
-        session = getattr(own, "session", None)
-        own.session = spark.fresh() if session is None else spark.renewed(session)
-        yield own.session

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from handlers.api import HandlerContext
 from handlers.mysql.ddl import TableName
@@ -47,3 +49,10 @@ class World:
     """The session of each thread that writes."""
     passing_over: PassingOver
     known_ids: KnownIds
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """This thread's session."""
+        session = getattr(self.own, "session", None)
+        self.own.session = self.spark.fresh() if session is None else self.spark.renewed(session)
+        yield self.own.session

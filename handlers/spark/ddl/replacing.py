@@ -1,0 +1,46 @@
+"""A table's rows replaced by those of another table, in one commit."""
+
+from __future__ import annotations
+
+from pyspark.sql.functions import col, lit
+
+from handlers.api import Rejected
+from handlers.spark.ddl.target import DELTA_LOG, Target, find, has_commits
+from handlers.spark.table_ref import TableRef, quoted
+
+__all__ = ["replace_rows"]
+
+_OVERWRITES = "spark.sql.sources.partitionOverwriteMode"
+
+
+def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:
+    """All rows go, and those of the Delta table at `path` come. Columns that this one lacks are null.
+
+    Raises Rejected where it is not there, or has columns that the table has not; and what Spark raises.
+    """
+    if step in target.steps(ref):
+        return  # and the other table may be gone
+    if not has_commits(target.around.files, f"{path}/{DELTA_LOG}"):
+        raise Rejected(f"{path}, which has the table's new rows, is not there: put it back")
+    columns = target.columns(ref)
+    new = target.session.read.format("delta").load(path)
+    lost = [name for name in new.columns if find(columns, name) is None]
+    if lost:
+        raise Rejected(f"{ref} has no column {', '.join(lost)}, as the table's new rows have: add it")
+    there = {name: find(new.columns, name) for name in columns}
+    rows = new.select(
+        *(
+            (lit(None) if own is None else col(quoted(own))).cast(type_).alias(name)
+            for (name, own), type_ in zip(there.items(), columns.values(), strict=True)
+        )
+    )
+
+    def overwrite() -> None:
+        # All of it, and not the partitions alone that have new rows.
+        target.session.conf.set(_OVERWRITES, "static")
+        try:
+            rows.writeTo(ref.sql).overwrite(lit(True))
+        finally:
+            target.session.conf.unset(_OVERWRITES)
+
+    target.commit(ref, step, overwrite, told=f"replaced the rows by those of {path}")

@@ -1,0 +1,138 @@
+"""What the entries of a log that are no rows do to its table: DDL, truncates, and that it is loaded again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from handlers.api import Change, Rejected
+from handlers.mysql.ddl import StatementError, TableName, parse
+from handlers.options.templates import place_of
+from handlers.spark.ddl import DDLResult, Surroundings, follow
+from handlers.spark.ddl.replacing import replace_rows
+from handlers.spark.ddl.target import Target
+from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.commits.exactly_once import MergeConflict, is_conflict
+from handlers.spark.engine.table.failures import LogFailure, SparkFailure, cannot_follow, explained
+from handlers.spark.engine.table.world import World
+from handlers.spark.log.statement import REPLACE, Statement
+from handlers.spark.table_ref import TableRef
+
+__all__ = ["Following"]
+
+
+class Following:
+    """Of one table. The caller sees to it that one thing is done at a time."""
+
+    def __init__(self, database: str, table: str, ref: TableRef, world: World) -> None:
+        self._own = TableName(database, table)
+        self._ref = ref
+        self._world = world
+
+    def concerns(self, change: Change) -> bool:
+        """Whether a statement may change tables, columns or rows; an index, or a comment, does not."""
+        if change.op == "truncate":
+            return True
+        try:
+            return bool(parse(change.sql or "", self._own.database))
+        except StatementError:
+            return True  # to be told by `follow`
+
+    def follow_entry(self, statement: Statement, look_again: Callable[[], None] = lambda: None) -> None:
+        """Follow a statement of the log; all before it is merged. Another worker may follow it, too:
+        `look_again` (see Target) raises MergeConflict when it has.
+
+        Raises LogFailure, MergeConflict, and what Spark raises.
+        """
+        fence = (
+            f"{self._ref.app_id}#{statement.topics[0]}-{statement.partition}-{statement.offset}-"
+            f"{statement.index}"
+        )
+        try:
+            with self._world.spark.slots:
+                if statement.op == REPLACE:
+                    self._replace(statement, fence, look_again)
+                else:
+                    key, topics = statement.key_before, statement.topics
+                    self.follow(statement.change, key, topics, fence=fence, look_again=look_again)
+        except MergeConflict:
+            raise
+        except Exception as error:
+            if is_conflict(error):
+                raise MergeConflict(f"{self._ref}: another worker follows the same statement") from error
+            where = (
+                f"{self._own}, loaded again"
+                if statement.op == REPLACE
+                else place_of(statement.change, str(self._own))
+            )
+            told = explained(error, where, self._world.spark)
+            # Not of the rows of whichever batch comes. Of what it finds in a log, it is told what to do.
+            if isinstance(told, Rejected | SparkFailure) and not isinstance(told, LogFailure):
+                told = cannot_follow(statement, where, told)
+            raise told from error
+
+    def follow(
+        self,
+        change: Change,
+        key: tuple[str, ...] | None,
+        topics: Sequence[str],
+        *,
+        fence: str = "",
+        look_again: Callable[[], None] = lambda: None,
+    ) -> DDLResult:
+        """Do what a `ddl` or `truncate` change did in the source; nothing of this table waits. `topics`: the
+        topic's names in notes of what is done (`Marks.names`); the others: see handlers.spark.ddl.target.
+
+        Raises Rejected, and what Spark raises.
+        """
+        world = self._world
+        with world.session() as session:  # without a slot: to settle another table takes one
+            return follow(
+                session,
+                change,
+                self._around(),
+                database=self._own.database,
+                table=self._own.table,
+                rules=world.options.ddl,
+                note=self._note(change.source_time_ms),
+                mode=world.options.mode,
+                prefix=world.options.prefix,
+                key=key,
+                topics=topics,
+                fence=fence,
+                look_again=look_again,
+            )
+
+    def _replace(self, statement: Statement, fence: str, look_again: Callable[[], None]) -> None:
+        world = self._world
+        with world.session() as session:
+            target = Target(
+                session=session,
+                around=self._around(),
+                mode=world.options.mode,
+                prefix=world.options.prefix,
+                at=(statement.topics[0], statement.partition, statement.offset, statement.index),
+                time_ms=statement.source_time_ms,
+                note=self._note(statement.source_time_ms).to_json(),
+                fence=fence,
+                look_again=look_again,
+            )
+            replace_rows(target, self._ref, f"{world.locations.root}/{statement.sql}", "rows")
+
+    def _note(self, source_time_ms: int) -> CommitNote:
+        context = self._world.context
+        return CommitNote(context.worker, context.handler, 0, 0, source_time_ms, {})
+
+    def _around(self) -> Surroundings:
+        world = self._world
+        return Surroundings(
+            ref_of=lambda name: world.locations.ref_to_write(name.database, name.table),
+            files=world.files,
+            root=world.locations.logs,
+            settle=lambda name: None if name == self._own else world.settle(name),
+            leaving=world.leaving,
+            databases_of=world.databases_of,
+            handles=world.context.handles or (lambda _: True),
+            partition_by=world.options.partition_by,
+            properties=world.options.properties,
+            overrides=world.overrides,
+        )

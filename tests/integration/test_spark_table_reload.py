@@ -1,0 +1,45 @@
+"""`binlane reload` of a Spark table beside a running worker, whose own Spark does not start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from delta_reading import read_delta
+from integration.stage import Stage
+from integration.test_spark_starts import HeldSpark
+from spark_sessions import SparkKeeper
+
+from worker.commands.reload import reload
+
+
+def seqs(table: Path) -> list[int]:
+    return sorted(row["seq"] for row in read_delta(table, "seq"))
+
+
+def test_a_spark_table_is_whole_again_while_its_worker_goes_on(
+    stage: Stage, spark_keeper: SparkKeeper, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark = spark_keeper.get()
+    held = HeldSpark(stage)
+    held.insert(300)
+    held.source.insert("t1", records=5)
+    worker = held.start()
+    stage.wait_committed_to_the_end()
+    config, table = worker.folder / "binlane.yaml", worker.folder / "lake/shop/orders"
+    assert reload(config, "shop.orders") == 0, "what waits is merged, where nobody did"
+    assert "shop.orders: 300 rows replaced by 300, from 300 changes\n" in capsys.readouterr().out
+    spark.session.sql(f"DELETE FROM delta.`{table}` WHERE seq < 100")
+    spark.session.sql(f"UPDATE delta.`{table}` SET seq = 9999 WHERE seq > 250")
+    with held.source.going_on(lambda: held.source.insert("orders"), every=0.01):
+        assert reload(config, "shop.orders") == 0, capsys.readouterr()
+    assert "200 rows replaced by " in capsys.readouterr().out
+    found = seqs(table)
+    assert found == list(range(len(found)))
+    assert len(found) > 300, "it has caught up with some of what came meanwhile"
+    assert worker.status()["handlers"][0]["spark"]["up"] is False
+    assert reload(config, "shop.orders") == 0
+    assert seqs(table) == held.source.rows["shop.orders"]
+    assert not (worker.folder / "lake/shop/t1").exists(), "nobody asked for this one"
+    assert not list((worker.folder / "lake/_binlane_reload/shop/orders").iterdir())
+    worker.kill9()
