@@ -134,6 +134,7 @@ def test_the_new_consumer_protocol_is_there(broker: Broker, topic: str) -> None:
         consumer.close()
 
 
+@pytest.mark.soak
 def test_a_given_folder_keeps_address_and_records_over_a_stop_and_a_kill(tmp_path: Path) -> None:
     folder = tmp_path / "folder, with a comma"
     with Broker(folder) as node:

@@ -95,6 +95,7 @@ def kept(stream: str, tables: Sequence[str]) -> Differences:
     return {place: rows for place, rows in expected(stream, "delta").items() if place[0] in tables}
 
 
+@pytest.mark.soak
 def test_some_tables_of_a_stream_of_postgresql_are_those_of_their_source(
     make_lakes: Callable[[str], Lakes], spark_keeper: SparkKeeper
 ) -> None:

@@ -123,6 +123,7 @@ def test_commits_say_how_far_the_log_is_merged(make_table: MakeTable) -> None:
     }
 
 
+@pytest.mark.soak
 def test_how_far_a_log_is_merged_is_read_from_the_commits_files(make_table: MakeTable) -> None:
     table = make_table(properties={"delta.checkpointInterval": 2})
 

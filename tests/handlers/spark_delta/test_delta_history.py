@@ -26,6 +26,7 @@ def versions(table: Table, columns: str = "id, name") -> list[tuple[Any, ...]]:
     return table.rows(f"{columns}, {began} AS _binlane_a, {ended} AS _binlane_b")
 
 
+@pytest.mark.soak
 def test_each_change_opens_a_version_and_ends_the_one_before(make_table: MakeTable) -> None:
     table = make_table(mode="history")
     table.put(ORDERS, change("insert", 1, id=1, name="a"), change("update", 2, id=1, name="b"))

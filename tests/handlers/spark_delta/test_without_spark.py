@@ -41,6 +41,7 @@ def by_rs(table: Table) -> None:
     table.options = table.options.model_copy(update={"merge": BY_RS})
 
 
+@pytest.mark.soak
 def test_spark_and_delta_rs_take_turns(make_table: MakeTable) -> None:
     table, model = make_table(merge=BY_RS), {}
     for number in range(10):

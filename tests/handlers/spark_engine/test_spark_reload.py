@@ -92,7 +92,8 @@ def test_the_table_is_as_the_topic_tells_and_the_worker_goes_on_behind_it(lake: 
     assert left(lake) == []
 
 
-@pytest.mark.parametrize("mode", ["history", pytest.param("changelog", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", ["history", "changelog"])
 @pytest.mark.usefixtures("told_to_merge")
 def test_a_history_and_a_changelog_are_those_of_the_topic(make_lake: MakeLake, mode: str) -> None:
     lake = make_lake(mode=mode)
@@ -116,6 +117,7 @@ def test_a_history_and_a_changelog_are_those_of_the_topic(make_lake: MakeLake, m
     assert len(lake.rows()) == 9
 
 
+@pytest.mark.soak
 def test_a_table_that_is_ahead_is_caught_up_with_and_what_is_missing_is_left(lake: Lake) -> None:
     lake.take(*rows(0, 5))
     lake.sink().merge()

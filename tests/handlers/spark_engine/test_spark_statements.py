@@ -309,6 +309,7 @@ def test_no_more_than_may_wait_is_put_behind_a_statement(make_lake: MakeLake) ->
 
 
 @pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.soak
 def test_what_waits_behind_a_statement_is_found_by_the_next_worker_though_no_batch_comes(
     make_lake: MakeLake,
 ) -> None:

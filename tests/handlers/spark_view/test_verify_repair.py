@@ -103,6 +103,7 @@ def counted(write: Callable[..., int], written: list[int]) -> Callable[..., int]
     return counting
 
 
+@pytest.mark.soak
 def test_what_waits_and_brings_a_wrong_row_back_is_told(stage: Stage, shop: sa.Connection) -> None:
     table = items(stage, "(1, 'n', 1.5)", "(2, 'here', 1.5)", "(3, NULL, 2.25)")
     table.put({"op": "upsert", "id": 1, "name": "wrong", "price": PRICE}, of=ITEMS)
@@ -112,6 +113,7 @@ def test_what_waits_and_brings_a_wrong_row_back_is_told(stage: Stage, shop: sa.C
     assert "not repaired: 1 rows differ though they were written: what waits" in found["error"]
 
 
+@pytest.mark.soak
 def test_a_table_that_cannot_be_repaired_is_left_and_told(stage: Stage, shop: sa.Connection) -> None:
     shop.exec_driver_sql("CREATE TABLE tags (name TEXT)")
     shop.exec_driver_sql("INSERT INTO tags VALUES ('a')")
