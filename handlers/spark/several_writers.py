@@ -7,7 +7,7 @@ from typing import Any
 from handlers.spark.log.store_choice import default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
 
-__all__ = ["UnsafeForSeveral", "check_several_writers"]
+__all__ = ["UnsafeForSeveral", "check_several_writers", "check_store"]
 
 _S3 = {"s3", "s3a", "s3n"}
 # Where of two renames to one name, or of two creations of it, one fails, whoever asks: Delta's commits and
@@ -32,8 +32,12 @@ def check_several_writers(root: str, spark: Any, *, assume_local: bool = False) 
     `spark`: the worker's (`handlers.spark.runtime.session.SharedSpark`); `assume_local`: see `files_for`.
     Raises UnsafeForSeveral, and what Spark raises.
     """
-    if spark.section.single_writer:
-        return
+    if not spark.section.single_writer:
+        check_store(root, spark, assume_local=assume_local)
+
+
+def check_store(root: str, spark: Any, *, assume_local: bool = False) -> None:
+    """The same, whatever the configuration promises."""
     scheme = scheme_of(root) or ("file" if assume_local else default_scheme(spark))
     if scheme in _S3:
         name = _log_store(spark.session, scheme).rpartition(".")[2]

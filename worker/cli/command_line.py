@@ -180,11 +180,16 @@ def reload(
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Read its topic from the beginning. Must be given.")
     ] = False,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="No worker runs: for a store that is safe for one writer (S3).")
+    ] = False,
 ) -> int | None:
     """Build one table of a database or of Spark again from its topic, while a worker goes on."""
     if not from_beginning:
         raise typer.BadParameter("say how: --from-beginning")
-    return call("reload:reload", config, table, handler)
+    if not all(table.partition(".")[::2]):
+        raise typer.BadParameter(f"--table {table}: write database.table, as the source calls it")
+    return call("reload:reload", config, table, handler, alone=alone)
 
 
 @app.command()

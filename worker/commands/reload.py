@@ -16,8 +16,9 @@ __all__ = ["reload"]
 _TELL_SECONDS = 5.0
 
 
-def reload(config: Path, table: str, handler: str | None = None) -> int:
+def reload(config: Path, table: str, handler: str | None = None, *, alone: bool = False) -> int:
     """Build the target's table again from the beginning of its topic, and put it in the place of the old one.
+    `alone`: no worker writes it meanwhile.
 
     Returns 0 when that is done, 1 when not: then the table is as it was.
 
@@ -31,7 +32,7 @@ def reload(config: Path, table: str, handler: str | None = None) -> int:
     def say(text: str) -> None:
         print(visible(redact(" ".join(text.split()))), file=sys.stderr, flush=True)
 
-    def warn(text: str) -> None:
+    def tell_now(text: str) -> None:
         say(f"{table}: {text}")
 
     last = -_TELL_SECONDS
@@ -40,10 +41,12 @@ def reload(config: Path, table: str, handler: str | None = None) -> int:
         nonlocal last
         if time.monotonic() - last > _TELL_SECONDS:
             last = time.monotonic()
-            warn(text)
+            tell_now(text)
 
     try:
-        done = reload_table(configuration, table, chosen(configuration, table, handler), tell, warn)
+        done = reload_table(
+            configuration, table, chosen(configuration, table, handler), tell, tell_now, is_alone=alone
+        )
     except ReloadFault as fault:
         say(f"binlane reload: {fault}")
         return 1

@@ -18,6 +18,8 @@ from worker.reloading.topics import ReadFault, WholeTopics
 __all__ = ["ReloadFault", "Reloaded", "chosen", "reload_table"]
 
 _PATIENCE_SECONDS = 30.0
+_BUSY_SECONDS = 600.0
+"""Of a topic that goes on all the time."""
 _PAUSE_SECONDS = 0.2
 
 _WHY_NOT = {
@@ -68,11 +70,14 @@ def reload_table(
     table: str,
     entry: HandlerEntry,
     tell: Callable[[str], None],
-    warn: Callable[[str], None],
+    say: Callable[[str], None],
+    *,
+    is_alone: bool = False,
 ) -> Reloaded:
     """Build the table from the topics that its marks name, and put it in the place of what is there.
+    `is_alone`: no worker writes it meanwhile.
 
-    `tell`: what is done now, in a line; `warn`: what somebody has to know. Raises ReloadFault; then the
+    `tell`: how far it is, every now and then; `say`: what is done now, or left. Raises ReloadFault; then the
     target's table is as it was, but for a connection lost at the commit: then it may be whole already.
     """
     database, _, name = table.partition(".")
@@ -83,30 +88,38 @@ def reload_table(
         start_timeout=configuration.start_timeout,
         spark=configuration.spark,
     )
-    target = _target(entry, context, database, name)
+    target = _target(entry, context, database, name, say, is_alone=is_alone)
     try:
         try:
             target.begin()
             topics = sorted({topic for topic, _ in target.marks() if topic})
             if not topics:
                 raise Refused(f"nothing of {table} was applied yet")
-            tell(f"reading {', '.join(topics)} from the beginning")
+            say(f"reading {', '.join(topics)} from the beginning")
             with closing(WholeTopics(configuration, topics)) as read:
                 return _Run(configuration, table, target, read, tell).run()
         finally:
             left = target.end()
             if left:
-                warn(left)
+                say(left)
     except _FAULTS as fault:
         raise ReloadFault(f"{table}: {fault}") from fault
 
 
-def _target(entry: HandlerEntry, context: HandlerContext, database: str, name: str) -> TableReload:
+def _target(
+    entry: HandlerEntry,
+    context: HandlerContext,
+    database: str,
+    name: str,
+    say: Callable[[str], None],
+    *,
+    is_alone: bool,
+) -> TableReload:
     # Each needs what may not be installed, and takes a while to import.
     if entry.type == "spark":
         from handlers.spark.reloading.reload import SparkReload  # noqa: PLC0415 (see above)
 
-        return SparkReload(entry.options, context, database, name)
+        return SparkReload(entry.options, context, database, name, say=say, is_alone=is_alone)
     from handlers.sql.reloading.reload import SqlReload  # noqa: PLC0415 (see above)
 
     return SqlReload(entry.options, context, database, name)
@@ -136,6 +149,7 @@ class _Run:
 
     def run(self) -> Reloaded:
         until = time.monotonic() + _PATIENCE_SECONDS
+        busy_until = time.monotonic() + _BUSY_SECONDS
         while True:
             stood = dict(self._read.next)
             self._to_the_end()
@@ -151,9 +165,10 @@ class _Run:
                     ) from None
                 if self._read.next != stood:
                     continue  # at once: a worker is quick
-            except (Differs, Hindered):
-                # By a worker that has not come as far as we have; by a deadlock with one.
-                if time.monotonic() > until:
+            except (Differs, Hindered) as fault:
+                # By a worker that has not come as far as we have; by a deadlock with one, or many puts.
+                now = time.monotonic()
+                if now > until or (isinstance(fault, Hindered) and now > busy_until):
                     raise
             time.sleep(_PAUSE_SECONDS)
 

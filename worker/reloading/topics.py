@@ -40,16 +40,17 @@ class WholeTopics:
             raise ReadFault(f"{reached.target}: {reached.error}")
         silent = logging.Logger("reload", level=logging.CRITICAL + 1)
         admin = AdminClient(admin_settings(configuration), logger=silent)
-        _refuse_compacted(admin, topics)
-        self.topic_ids = TopicIds(admin).now(topics, _SECONDS)
         settings = consumer_settings(configuration)
         settings.pop("group.instance.id", None)
         self._consumer = Consumer(settings, logger=silent)
         self.next: dict[Partition, int] = {}
         """The next offset of each partition: the caller has had all before it."""
         try:
+            numbers = {topic: self._numbers(topic) for topic in topics}
+            _refuse_compacted(admin, topics)
+            self.topic_ids = TopicIds(admin).now(topics, _SECONDS)
             for topic in topics:
-                for number in self._numbers(topic):
+                for number in numbers[topic]:
                     self.next[topic, number] = self._beginning(topic, number)
         except KafkaException as error:
             self.close()

@@ -20,8 +20,7 @@ from handlers.spark.delta.commits.exactly_once import is_conflict
 from handlers.spark.delta.state import look
 from handlers.spark.read.inspection import version_of
 from handlers.spark.runtime.errors import SPARK_ERRORS
-from handlers.spark.section import SparkSection
-from handlers.spark.several_writers import UnsafeForSeveral, check_several_writers
+from handlers.spark.several_writers import UnsafeForSeveral, check_store
 from handlers.spark.table_ref import TableRef, quoted
 from worker.verifying.checking import Check
 from worker.verifying.comparing import can_be_found
@@ -44,12 +43,11 @@ _NO_VALUES = (MapType, VariantType)
 
 
 @dataclass(frozen=True, slots=True)
-class _Unpromised:
-    """A Spark for which nobody has promised that one worker alone writes: this is another writer."""
+class _Asked:
+    """What tells of the store; that one worker alone writes is promised of the worker, and not of this."""
 
     session: SparkSession
     is_classic: bool
-    section: SparkSection
 
 
 def repair(check: Check, replica: Replica, lake: Lake, ref: TableRef, count: Callable[[int], None]) -> None:
@@ -110,8 +108,8 @@ def _refuse_keys(check: Check, target: StructType) -> None:
 
 def _refuse_place(session: SparkSession, lake: Lake, ref: TableRef) -> None:
     try:
-        unpromised = _Unpromised(session, lake.spark.is_classic, SparkSection.model_validate({}))
-        check_several_writers(lake.locations.root, unpromised)
+        asked = _Asked(session, lake.spark.is_classic)
+        check_store(lake.locations.root, asked)
     except UnsafeForSeveral:
         raise TooDifferent(
             f"{lake.locations.root} is safe for one writer alone, which is the worker: build the table anew"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from handlers.progress.marks import WHOLE, Partition
-from handlers.reloading import Behind, CatchUp, Differs, Refused, is_behind
+from handlers.reloading import Behind, CatchUp, Differs, Hindered, Refused, is_behind
 from handlers.spark.delta.arrow_rows import newest_of
 from handlers.spark.engine.table.log_end import Entry
 from handlers.spark.engine.table.sink import TableSink
@@ -20,6 +20,10 @@ from handlers.spark.rows.added import Mode, log_schema
 from handlers.spark.rows.shape import Shape
 
 __all__ = ["NewRows"]
+
+_TOO_FAST = (
+    "changes come faster than they can be brought in at once: try again when fewer do, or stop the worker"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +66,16 @@ class NewRows:
             key=shape.key,
             columns=columns_of(self._schema(shape)),
         )
-        return statement, self._rows(shape), _moved(marks, self.new.marks)
+        is_partial = any(each.partial for each in self.new.segments)
+        return statement, self._rows(shape), is_partial, _moved(marks, self.new.marks)
 
     def _rows(self, shape: Shape) -> pa.Table:
-        """What came since the new table was merged, in one segment. Raises Behind where it is more than fits
-        in one: the table has to be merged again."""
+        """What came since the new table was merged, in one segment. Raises Hindered where it does not fit in
+        one: the table has to be merged again."""
         segments = [each for each in self.new.segments if each.rows or each.statement is not None]
-        if any(each.statement is not None or each.partial for each in segments):
-            raise Behind
+        several = len(segments) > 1
+        if any(each.statement is not None or (each.partial and several) for each in segments):
+            raise Hindered(_TOO_FAST)
         read = []
         for each in segments:
             with self.files.open(each.path) as file:
@@ -78,11 +84,17 @@ class NewRows:
             return self._schema(shape).empty_table()
         if len(read) == 1:
             return read[0]
-        is_keyed = self.mode == "replica" and shape.key
-        rows = newest_of(pa.concat_tables(read), shape.key) if is_keyed else None
-        if rows is None:
-            raise Behind
-        return rows
+        rows = pa.concat_tables(read)
+        row = f"{self.prefix}row"
+        if row in rows.column_names:  # in which order they are within their segment
+            place = rows.schema.get_field_index(row)
+            return rows.set_column(place, row, pa.array(range(len(rows)), rows.schema.field(row).type))
+        if self.mode != "replica":
+            return rows
+        newest = newest_of(rows, shape.key)
+        if newest is None:
+            raise Hindered(_TOO_FAST)
+        return newest
 
     def _schema(self, shape: Shape) -> pa.Schema:
         return log_schema(shape, mode=self.mode, prefix=self.prefix)

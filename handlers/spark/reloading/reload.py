@@ -11,41 +11,46 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
-from pyspark.errors import PySparkException
 
 from handlers.api import Batch, HandlerContext, Rejected, StopWorker, TargetUnavailable
 from handlers.progress.marks import Partition, Place
 from handlers.reloading import CatchUp, Differs, Hindered, Refused, Taken
-from handlers.spark.delta.state import TableState, look
+from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
+from handlers.spark.delta.commits.held_segments import UnknownSegments
+from handlers.spark.delta.state import look
 from handlers.spark.engine.lake import Lake
 from handlers.spark.engine.table.failures import SparkFailure, explained
+from handlers.spark.engine.table.log_end import Entry
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.log.last_seen_table import ToldHeld
+from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import BrokenLog, SegmentLog, SegmentTaken
-from handlers.spark.log.stores.interface import FilesError
 from handlers.spark.options import SparkOptions
+from handlers.spark.reloading.alike import check_alike
 from handlers.spark.reloading.entry import NewRows
-from handlers.spark.table_ref import TableRef, path_safe
+from handlers.spark.reloading.places import LONGEST_MS, folder_of, remove_left
+from handlers.spark.rows.shape import Shape
+from handlers.spark.runtime.errors import SPARK_ERRORS
+from handlers.spark.several_writers import UnsafeForSeveral, check_store
+from handlers.spark.table_ref import TableRef
 
-__all__ = ["FOLDER", "SparkReload"]
+__all__ = ["SparkReload"]
 
-FOLDER = "_binlane_reload"
-"""Of new tables, in the folder of all tables; Spark and Delta pass over names that begin with an
-underscore."""
-
-_HOUR_MS = 3_600_000
-_LEFT_MS = 24 * _HOUR_MS
-_LONGEST_MS = 12 * _HOUR_MS
-"""A new table that is older is not put any more, long before the next reload takes it for left over."""
+_PUTS = 20
 _FOLLOWS = 20
+_ROUNDS = 2
 _PAUSE_SECONDS = 0.5
 
-_FAULTS = (SparkFailure, StopWorker, TargetUnavailable, FilesError, BrokenLog, PySparkException)
+_FAULTS = (
+    *(SparkFailure, StopWorker, TargetUnavailable, BrokenLog, LostCommit, UnknownSegments, MergeConflict),
+    *(*SPARK_ERRORS, OSError, EOFError),  # and of a Java that is gone
+)
 
 
 class SparkReload:
@@ -53,18 +58,31 @@ class SparkReload:
 
     at_once: ClassVar[int] = 20_000  # each time a file is put
 
-    def __init__(self, options: Mapping[str, Any], context: HandlerContext, database: str, name: str) -> None:
-        """`options`, `context`: of the handler that keeps the table of `database.name` of the source."""
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        context: HandlerContext,
+        database: str,
+        name: str,
+        *,
+        say: Callable[[str], None] = lambda _: None,
+        is_alone: bool = False,
+    ) -> None:
+        """`options`, `context`: of the handler that keeps the table of `database.name` of the source.
+        `say` is told what is done now; `is_alone`: no worker writes the table meanwhile."""
         self._given = dict(options)
         self._options = SparkOptions.model_validate(self._given)
         self._context = msgspec.structs.replace(context, partitions=None, stopping=None, stop_worker=None)
         self._database, self._name = database, name
         self._table = f"{database}.{name}"
         self._open = ExitStack()
+        self._say = say
+        self._is_alone = is_alone
         self._began_ms = int(time.time() * 1000)
         self._own_name = f"{self._began_ms:015d}-{uuid.uuid4().hex[:8]}"
-        self._folder = f"{FOLDER}/{path_safe(database)}/{path_safe(name)}"
-        self._number = 0  # of the entry, once it is put
+        self._attempts = 0
+        self._may_be_put = False  # the answer was lost, or the process is ended meanwhile
+        self._number = 0  # of the entry, once it is known to be put
         self._lake: Lake | None = None
         self._new: Lake | None = None
 
@@ -73,12 +91,25 @@ class SparkReload:
             raise Refused("an own function keeps it, and would be called for all of it again")
         if self._options.format == "parquet":
             raise Refused("it is plain Parquet files, which are put once and never rewritten")
+        self._say("starting Spark")
         with self._told():
             self._lake = self._opened(self._options, self._context)
-            self._remove_left()
+            self._refuse_place()
+            remove_left(self._there.world.files, self._root, self._folder, self._log(), self._began_ms)
             if not self.marks():
                 raise Refused(f"worker {self._context.worker} has applied nothing of it yet")
             self._new = self._opened(self._new_options(), self._new_context())
+
+    def _refuse_place(self) -> None:
+        """Where Delta has no safe commits of several: this is another Spark than the worker's."""
+        if not self._is_alone:
+            try:
+                check_store(self._root, self._there.world.spark)
+            except UnsafeForSeveral:
+                raise Refused(
+                    f"{self._root} is safe for one writer alone, which is the worker: stop it, and say that "
+                    "none runs with --alone"
+                ) from None
 
     def _opened(self, options: SparkOptions, context: HandlerContext) -> Lake:
         """Not started: nothing goes on in it by itself."""
@@ -102,16 +133,19 @@ class SparkReload:
     def marks(self) -> Mapping[Partition, Place]:
         """Without what is in packs: whoever looks at these ends them."""
         with self._told():
-            log = SegmentLog(self._there.world.files, self._ref.log_folder)
-            log.load()
-            return log.marks.highest()
+            return self._log().marks.highest()
+
+    def _log(self) -> SegmentLog:
+        log = SegmentLog(self._there.world.files, self._ref.log_folder)
+        log.load()
+        return log
 
     def apply(self, batch: Batch) -> None:
         with self._told():
             self._beside.handle(batch)
 
     def take_over(self, read: Mapping[Partition, int], catch_up: CatchUp | None = None) -> Taken:
-        if time.time() * 1000 > self._began_ms + _LONGEST_MS:
+        if time.time() * 1000 > self._began_ms + LONGEST_MS:
             raise Refused("it took more than 12 hours")
         with (
             self._told(),
@@ -120,27 +154,69 @@ class SparkReload:
         ):
             if new.segments:
                 new.merge()
-            if self._looked(self._ref) is None:
-                there.load()
-                there.merge()  # its first rows may wait, and no Spark have come to them
-            before = self._compared()
+            there.load()
+            has_statements = any(each.statement is not None for each in there.segments)
+            if has_statements or not self._is_there():
+                there.merge()  # no worker may be there to do so
+            check_alike(self._there.world.spark.session, there=self._ref, new=self._new_ref)
+            before = self._count(self._ref)
+            self._put(new, there, read, catch_up)
+            self._say("its new rows are put, and take the place of the old ones")
+        self._see_followed()
+        with self._told(), self._beside.table(self._database, self._name) as new:
+            if new.segments:  # they are in the entry, too
+                new.merge()
+            return Taken(before, self._count(self._new_ref))
+
+    def _put(
+        self, new: TableSink, there: TableSink, read: Mapping[Partition, int], catch_up: CatchUp | None
+    ) -> None:
+        """Put the entry. Raises Behind, Differs and Hindered where it is not put; else it may be."""
+        for _ in range(_PUTS):
+            if catch_up is not None:  # before the log is looked at: a worker may put all the time
+                read = catch_up(self.marks())
+            self._attempts += 1
             rows = self._new_rows(new, read, catch_up)
             try:
-                self._number = there.put_entry(rows.entry)
+                self._number = there.put_entry(partial(self._made, rows))
             except SegmentTaken:
-                raise Hindered("a worker puts into its log all the time") from None
-            if not self._number:
-                there.merge()
-                raise Differs("a statement of the source waits in its log")
-        return Taken(before, self._followed())
+                self._number = self._found(
+                    there, rows.name
+                )  # it may be our own, of which the answer was lost
+                self._may_be_put = False
+            except _FAULTS:
+                with suppress(SegmentTaken, *_FAULTS):
+                    self._number = self._found(there, rows.name)
+                if not self._number:
+                    raise  # and it may come yet
+                self._may_be_put = False
+            else:
+                self._may_be_put = False
+                if not self._number:
+                    raise Differs("a statement of the source waits in its log")
+            if self._number:
+                return
+        raise Hindered("workers put into its log all the time: try again when they put less, or stop them")
+
+    def _made(self, rows: NewRows, shape: Shape, marks: Marks) -> Entry:
+        entry = rows.entry(shape, marks)
+        self._may_be_put = True
+        return entry
+
+    def _found(self, there: TableSink, name: str) -> int:
+        """The number of the entry of this name; 0: there is none. Raises what the file system raises."""
+        there.load()
+        entries = ((each.number, each.statement) for each in there.segments)
+        return next((number for number, one in entries if one is not None and one.topic == name), 0)
 
     def _new_rows(self, new: TableSink, read: Mapping[Partition, int], catch_up: CatchUp | None) -> NewRows:
-        place = self._beside.world.locations.ref(self._database, self._name).path
+        place = self._new_ref.path
         assert place is not None
         return NewRows(
             new,
             place=place.removeprefix(f"{self._root}/"),
-            name=f"reload {self._own_name}",
+            # What is done of an entry is noted by its name.
+            name=f"reload {self._own_name} {self._attempts}",
             began_ms=self._began_ms,
             files=self._there.world.files,
             mode=self._options.mode,
@@ -152,11 +228,16 @@ class SparkReload:
     def end(self) -> str:
         left = ""
         try:
-            if self._lake is not None and self._waits():
-                left = "a worker brings the new rows in"
-            elif self._lake is not None:
-                self._lake.world.files.delete_tree(f"{self._root}/{self._folder}/{self._own_name}")
-        except (OSError, *_FAULTS) as error:
+            if self._may_be_put:
+                left = (
+                    f"whether its new rows are put is not known; if they are, a worker brings them in: "
+                    f"{self._folder}/{self._own_name} is left for that"
+                )
+            elif self._new is not None and self._waits():
+                left = "its new rows are put, and a worker brings them in"
+            elif self._new is not None:
+                self._there.world.files.delete_tree(f"{self._root}/{self._folder}/{self._own_name}")
+        except _FAULTS as error:
             left = f"{self._folder}/{self._own_name} is left, as it could not be removed: {error}"
         with suppress(*_FAULTS):
             self._open.close()
@@ -164,64 +245,34 @@ class SparkReload:
 
     # ---- the tables
 
-    def _compared(self) -> int:
-        """Rows that are there. Raises Differs and Refused."""
-        new = self._looked(self._beside.world.locations.ref(self._database, self._name))
-        there = self._looked(self._ref)
-        if there is None:
-            raise Differs(f"there is no table {self._ref}; the next change that a worker applies makes it")
-        if new is None:
-            raise Differs(f"by what the topic holds there would be no table {self._ref}")
-        if there.properties.get("delta.appendOnly") == "true":
-            raise Refused(f"{self._ref} takes no changes of its rows (delta.appendOnly)")
-        ours, theirs = _columns(there), _columns(new)
-        names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-        if names:
-            told = "; ".join(
-                f"{name} is {ours.get(name, 'not there')}, by the topic {theirs.get(name, 'not there')}"
-                for name in names[:3]
-            )
-            raise Differs(f"{self._ref} has other columns than the topic tells: {told}")
-        return self._count()
+    def _is_there(self) -> bool:
+        return look(self._there.world.spark.session, self._ref) is not None
 
-    def _looked(self, ref: TableRef) -> TableState | None:
-        return look(self._there.world.spark.session, ref)
+    def _count(self, ref: TableRef) -> int:
+        return int(self._there.world.spark.session.table(ref.sql).count())
 
-    def _count(self) -> int:
-        return int(self._there.world.spark.session.table(self._ref.sql).count())
-
-    def _followed(self) -> int:
-        """See to it that the entry is followed; returns the rows that are there then. Raises Refused."""
-        for left in reversed(range(_FOLLOWS)):
+    def _see_followed(self) -> None:
+        """Raises Refused where the entry could not be followed."""
+        followed, fault = 0, "Spark did not come to it"
+        for _ in range(_FOLLOWS):
             try:
                 with self._told(), self._there.table(self._database, self._name) as sink:
                     sink.load()
                     sink.merge()
-                    if not left or not (self._waits() or sink.views_wait):
-                        return self._count()
+                    followed += not self._waits()
+                    # A worker that puts all the time sees to its views by itself.
+                    if followed and (not sink.views_wait or followed == _ROUNDS):
+                        return
             except Refused as error:
-                if not left:
-                    raise Refused(f"its new rows are in its log, and wait there: {error}") from error
+                fault = str(error)
             time.sleep(_PAUSE_SECONDS)
-        raise AssertionError  # the last turn returns or raises
+        raise Refused(f"its new rows are in its log, and wait there: {fault}")
 
     def _waits(self) -> bool:
         """Whether the entry is put and not followed."""
         if not self._number:
             return False
         return ToldHeld(self._there.world.files, self._ref.log_folder).look().followed < self._number
-
-    def _remove_left(self) -> None:
-        """What reloads have left that were killed: long ago, so that none of them goes on."""
-        files = self._there.world.files
-        log = SegmentLog(files, self._ref.log_folder)
-        log.load()
-        waiting = [each.statement.sql or "" for each in log.segments if each.statement is not None]
-        for entry in files.list(f"{self._root}/{self._folder}"):
-            began, _, _ = entry.name.partition("-")
-            is_old = began.isdecimal() and int(began) + _LEFT_MS < self._began_ms
-            if is_old and not any(each.startswith(f"{self._folder}/{entry.name}/") for each in waiting):
-                files.delete_tree(f"{self._root}/{self._folder}/{entry.name}")
 
     # ----
 
@@ -240,6 +291,14 @@ class SparkReload:
         return self._there.world.locations.root
 
     @property
+    def _folder(self) -> str:
+        return folder_of(self._there.world.locations.logs, self._ref.log_folder)
+
+    @property
+    def _new_ref(self) -> TableRef:
+        return self._beside.world.locations.ref(self._database, self._name)
+
+    @property
     def _ref(self) -> TableRef:
         return self._there.world.locations.ref_to_write(self._database, self._name)
 
@@ -249,8 +308,4 @@ class SparkReload:
             yield
         except (*_FAULTS, Rejected) as error:
             told = error if self._lake is None else explained(error, self._table, self._lake.world.spark)
-            raise Refused(str(told)) from error
-
-
-def _columns(table: TableState) -> dict[str, str]:
-    return {field.name.casefold(): field.dataType.simpleString() for field in table.columns.fields}
+            raise Refused(str(told).removeprefix(f"{self._table}: ")) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -17,10 +17,14 @@ from test_spark_statements import POINTS, Cut
 
 from handlers import Batch, Change, HandlerContext
 from handlers.asking_again import AskAgain
-from handlers.reloading import Behind, Differs, Refused
+from handlers.reloading import Behind, Differs, Hindered, Refused
 from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.failures import SparkFailure
-from handlers.spark.reloading.reload import FOLDER, SparkReload
+from handlers.spark.log.segment_folder import SegmentFolder
+from handlers.spark.log.stores.interface import AlreadyThere, FilesError
+from handlers.spark.reloading.entry import NewRows
+from handlers.spark.reloading.places import FOLDER
+from handlers.spark.reloading.reload import SparkReload
 
 PLACE = ("cdc", 0)
 
@@ -146,29 +150,177 @@ def test_a_table_that_is_ahead_is_caught_up_with_and_what_is_missing_is_left(lak
     assert lake.view() == model(11)
 
 
-def test_another_worker_that_puts_meanwhile_is_not_overtaken(lake: Lake) -> None:
+def test_another_worker_that_puts_meanwhile_is_not_overtaken(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lake.take(*rows(0, 5))
     lake.sink().merge()
     other = other_worker(lake)
     other.load()
+    sent, whole = [5], NewRows.entry
+    with reloading(lake) as reload:
+
+        def busy(*args: Any) -> Any:
+            entry = whole(*args)
+            if sent[0] < most:
+                take(other, row(sent[0]))
+                sent[0] += 1
+            return entry
+
+        def catch_up(marks: Any) -> Any:
+            reload.apply(batch(*rows(0, sent[0])))
+            return {PLACE: sent[0]}
+
+        reload.apply(batch(*rows(0, 5)))
+        monkeypatch.setattr(NewRows, "entry", busy)
+        most = 1000
+        with pytest.raises(Hindered, match="all the time"):
+            reload.take_over({PLACE: 5}, catch_up)
+        assert lake.view() == model(sent[0])
+        most = sent[0] + 2
+        reload.take_over({PLACE: 5}, catch_up)
+        monkeypatch.undo()
+        take(other, *rows(6, sent[0] + 1))
+        other.merge()
+    assert lake.rows() == model(sent[0] + 1)
+
+
+@contextmanager
+def answer_lost(error: Callable[[str], BaseException]) -> Iterator[None]:
+    """Of the next put of an entry, which is there."""
+    entry, put = NewRows.entry, SegmentFolder.put
+    with pytest.MonkeyPatch.context() as patch:
+
+        def lost(self: Any, number: int, data: Any, **more: Any) -> Any:
+            put(self, number, data, **more)
+            patch.setattr(SegmentFolder, "put", put)
+            patch.setattr(NewRows, "entry", entry)
+            raise error("the answer is lost")
+
+        def armed(*args: Any) -> Any:
+            made = entry(*args)
+            patch.setattr(SegmentFolder, "put", lost)
+            return made
+
+        patch.setattr(NewRows, "entry", armed)
+        yield
+
+
+@pytest.mark.parametrize(
+    "error",
+    [FilesError, *(pytest.param(each, marks=pytest.mark.soak) for each in (AlreadyThere, KeyboardInterrupt))],
+)
+def test_an_entry_of_which_the_answer_was_lost_is_followed_and_has_its_rows(
+    lake: Lake, error: Callable[[str], BaseException]
+) -> None:
+    lake.take(*rows(0, 5))
+    lake.sink().merge()
+    spoil(lake)
+    context = HandlerContext(worker="test", handler="spark", folder=lake.folder, spark=SHARED)
+    reload = SparkReload(lake.options, context, "shop", "orders")
+    reload.begin()
+    reload.apply(batch(*rows(0, 5)))
+    with (
+        answer_lost(error),
+        pytest.raises(KeyboardInterrupt) if error is KeyboardInterrupt else nullcontext(),
+    ):
+        reload.take_over({PLACE: 5})
+    told = reload.end()
+    assert ("is not known" in told) == (error is KeyboardInterrupt)
+    lake.take(*rows(5, 8))
+    lake.sink().merge()
+    assert lake.rows() == model(8)
+
+
+@pytest.mark.soak
+def test_an_attempt_whose_entry_came_late_is_no_part_of_the_next(lake: Lake) -> None:
+    """An entry was put and followed, and nobody knew; what the next one brings is not passed over."""
+    lake.take(*rows(0, 5))
+    lake.sink().merge()
+    with reloading(lake) as reload, pytest.MonkeyPatch.context() as patch:
+        reload.apply(batch(*rows(0, 5)))
+        patch.setattr(SparkReload, "_found", lambda self, there, name: there.merge() or 0)
+        patch.setattr("handlers.spark.reloading.reload._PUTS", 1)
+        with answer_lost(AlreadyThere), pytest.raises(Hindered):
+            reload.take_over({PLACE: 5})
+        spoil(lake)
+        reload.apply(batch(*rows(5, 9)))
+        reload.take_over({PLACE: 9})
+    lake.take(*rows(5, 9))
+    lake.sink().merge()
+    assert lake.rows() == model(9)
+
+
+@pytest.mark.soak
+def test_a_statement_that_no_worker_follows_is_followed(lake: Lake) -> None:
+    added = ddl(5, "ALTER TABLE orders ADD stock int DEFAULT 7")
+    lake.take(*rows(0, 5))
+    lake.sink().merge()
+    lake.take(added)
     with reloading(lake) as reload:
         reload.apply(batch(*rows(0, 5)))
+        reload.apply(batch(added))
+        reload.take_over({PLACE: 6})
+    assert lake.rows() == [(0, "3", 7), (1, "4", 7), (2, "2", 7)]
 
-        def late(marks: Any) -> Any:
-            take(other, *rows(6, 8))
-            reload.apply(batch(*rows(5, 7)))
-            return {PLACE: 7}
 
-        lake.take(*rows(5, 6))
-        take(other, row(5))
-        with pytest.raises(Refused, match="puts into its log"):
-            reload.take_over({PLACE: 5}, late)
-        assert lake.view() == model(8)
-        reload.apply(batch(row(7)))
-        reload.take_over({PLACE: 8})
-        take(other, *rows(6, 9))
-        other.merge()
-    assert lake.rows() == model(9)
+@pytest.mark.soak
+def test_rows_that_the_table_does_not_take_are_told_before_anything_is_put(lake: Lake) -> None:
+    lake.take(*rows(0, 5))
+    lake.sink().merge()
+    lake.sql("UPDATE {t} SET name = 'filled' WHERE id = 0")
+    lake.sql("ALTER TABLE {t} ADD CONSTRAINT filled CHECK (name <> '3')")
+    with reloading(lake) as reload:
+        reload.apply(batch(*rows(0, 5)))
+        with pytest.raises(Refused, match="does not take: name <> '3'"):
+            reload.take_over({PLACE: 5})
+    lake.take(row(7))
+    lake.sink().merge()
+    assert lake.rows() == [(0, "filled"), (1, "7"), (2, "2")]
+
+
+BUSY: dict[str, tuple[dict[str, Any], Callable[[int], Change]]] = {
+    "partial": ({}, lambda number: change(number, {"id": number % 3, "name": f"{number}"}, op="update")),
+    "history": ({"mode": "history"}, row),
+    "changelog": ({"mode": "changelog"}, row),
+    "keyless": ({}, lambda number: change(number, {"id": number, "name": "x"}, key=())),
+}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", BUSY)
+@pytest.mark.usefixtures("told_to_merge")
+def test_a_table_of_any_kind_is_taken_over_while_its_worker_is_ahead(make_lake: MakeLake, kind: str) -> None:
+    options, made = BUSY[kind]
+    wide = {**TYPES, "more": "int"}
+    lake, whole = make_lake(**options), make_lake(path="whole/{database}/{table}", **options)
+    first = [change(each, {"id": each, "name": "a", "more": each}, wide) for each in range(3)]
+    if kind == "keyless":
+        first = [made(each) for each in range(3)]
+    lake.take(*first)
+    lake.sink().merge()
+    lake.sql("DELETE FROM {t}")
+    lake.take(made(3))
+    with reloading(lake) as reload:
+        reload.apply(batch(*first))
+        read = iter([[made(3)], [made(4)], [made(5)]])
+
+        def catch_up(marks: Any) -> Any:
+            given = next(read, [])
+            if given:
+                reload.apply(batch(*given))
+                last[0] = given[-1].offset + 1
+            return {PLACE: last[0]}
+
+        last = [3]
+        reload.take_over({PLACE: 3}, catch_up)
+    everything = [*first, *(made(each) for each in range(3, 8))]
+    lake.take(*everything)
+    lake.sink().merge()
+    whole.take(*everything)
+    whole.sink().merge()
+    names = "id, name" if kind in ("partial", "keyless") else "*"
+    assert lake.rows(names) == whole.rows(names, path="whole/shop/orders")
 
 
 @pytest.mark.soak
@@ -238,7 +390,7 @@ def put_and_died(lake: Lake) -> None:
             reload.apply(batch(*rows(10, 12)))
             return {PLACE: 12}
 
-        patch.setattr(SparkReload, "_followed", die)
+        patch.setattr(SparkReload, "_see_followed", die)
         with pytest.raises(Cut):
             reload.take_over({PLACE: 10}, catch_up)
 
@@ -314,9 +466,11 @@ def test_new_rows_that_are_gone_are_told_and_nothing_is_taken_for_them(lake: Lak
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("told_to_merge")
 def test_what_a_killed_reload_left_is_removed_by_a_later_one_once_nobody_can_need_it(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lake = make_lake()
     lake.take(*rows(0, 5))
     lake.sink().merge()
     put_and_died(lake)
@@ -324,6 +478,10 @@ def test_what_a_killed_reload_left_is_removed_by_a_later_one_once_nobody_can_nee
     monkeypatch.setattr("handlers.spark.reloading.reload.time.time", lambda: now() + 48 * 3600)
     with reloading(lake):
         assert len(left(lake)) == 1, "its entry is not followed yet"
+    other = make_lake(mode="history", path="lake/{database}/{table}_history")
+    other.take(row(0))
+    with reloading(other):
+        assert len(left(lake)) == 1, "nor is it another handler's"
     lake.take(*rows(11, 12))
     lake.sink().merge()
     monkeypatch.setattr("handlers.spark.reloading.reload.time.time", now)

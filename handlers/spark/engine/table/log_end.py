@@ -22,8 +22,8 @@ from handlers.spark.rows.shape import Shape
 
 __all__ = ["Entry", "LogEnd"]
 
-Entry = tuple[Statement, pa.Table, Marks]
-"""A statement, rows that come right behind it, and the marks with both."""
+Entry = tuple[Statement, pa.Table, bool, Marks]
+"""A statement, rows that come right behind it, whether these lack columns, and the marks with both."""
 
 _MOST_SHOWN = 16 * 2**20
 """Bytes of segments that are copied at once, to be read by views: no lane is to wait for more."""
@@ -165,11 +165,13 @@ class LogEnd:
         shape = self.shape
         if shape is None or self._unmerged.has_statements or not self.show():
             return 0
-        statement, rows, marks = made(shape, self.tail.marks)
-        return self._put_entry(statement, rows, marks, shape)
+        statement, rows, is_partial, marks = made(shape, self.tail.marks)
+        return self._put_entry(statement, rows, marks, shape, partial=is_partial)
 
-    def _put_entry(self, statement: Statement, rows: pa.Table, marks: Marks, before: Shape) -> int:
-        segment = self._append(rows, marks, before, statement=statement)
+    def _put_entry(
+        self, statement: Statement, rows: pa.Table, marks: Marks, before: Shape, *, partial: bool = False
+    ) -> int:
+        segment = self._append(rows, marks, before, statement=statement, partial=partial)
         self.shape = self._shape_after(segment)
         self._put_here[segment.number] = before, self.shape
         self._unmerged.add(segment, self.shape)

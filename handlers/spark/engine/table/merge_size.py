@@ -58,7 +58,8 @@ class MergeSize:
         except MergeConflict:
             raise  # another writer was faster: that tells nothing of the size
         except Exception:
-            self._halve(size)
+            if size > _LEAST:  # one that is smaller tells nothing of it either
+                self._halve(size)
             raise
 
     def done(self) -> None:
