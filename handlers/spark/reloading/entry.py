@@ -16,7 +16,7 @@ from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.statement import REPLACE, Statement, columns_of
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.rows.added import Mode, log_schema
+from handlers.spark.rows.added import Mode, added_columns, log_schema
 from handlers.spark.rows.shape import Shape
 
 __all__ = ["NewRows"]
@@ -45,7 +45,7 @@ class NewRows:
     catch_up: CatchUp | None
 
     def entry(self, shape: Shape, marks: Marks) -> Entry:
-        """For a log that has this shape and these marks now. Raises Behind, Differs and Refused."""
+        """For a log that has this shape and these marks now. Raises Behind, Differs, Hindered and Refused."""
         read, highest = self.read, marks.highest()
         if is_behind(read, highest) and self.catch_up is not None:
             read = self.catch_up(highest)
@@ -86,7 +86,8 @@ class NewRows:
             return read[0]
         rows = pa.concat_tables(read)
         row = f"{self.prefix}row"
-        if row in rows.column_names:  # in which order they are within their segment
+        if row in added_columns(self.mode, self.prefix, keyed=bool(shape.key)):
+            # In which order they are within their segment.
             place = rows.schema.get_field_index(row)
             return rows.set_column(place, row, pa.array(range(len(rows)), rows.schema.field(row).type))
         if self.mode != "replica":

@@ -180,9 +180,8 @@ class SparkReload:
             try:
                 self._number = there.put_entry(partial(self._made, rows))
             except SegmentTaken:
-                self._number = self._found(
-                    there, rows.name
-                )  # it may be our own, of which the answer was lost
+                # It may be our own, of which the answer was lost.
+                self._number = self._found(there, rows.name)
                 self._may_be_put = False
             except _FAULTS:
                 with suppress(SegmentTaken, *_FAULTS):
