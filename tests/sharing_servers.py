@@ -28,7 +28,8 @@ _SHARED = {
     _SPARK: (
         *("spark_delta", "spark_ddl", "spark_engine", "spark_view"),
         *("test_example_aggregates.py", "test_log_spark.py", "test_pieces_spark.py"),
-        *("test_postgres_delta.py", "test_several_writers.py", "test_spark_function.py"),
+        *("test_spark_table_reload.py", "test_postgres_delta.py"),
+        *("test_several_writers.py", "test_spark_function.py"),
     ),
     "OpenSearch": ("elasticsearch", "targets", "test_documented_handlers.py", "test_example_targets.py"),
 }

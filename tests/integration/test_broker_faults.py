@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from integration.checkers import NothingLost, NothingTwice, TableOrder
@@ -175,6 +176,7 @@ def test_an_undecodable_record_is_counted_when_it_is_to_be_skipped(stage: Stage)
     stage.check(NothingLost(source.rows), TableOrder(), NothingTwice())
 
 
+@pytest.mark.soak
 def test_wrong_credentials_are_said(tmp_path: Path) -> None:
     ports: set[int] = set()
     while len(ports) < 3:  # each call chooses at random, so two may choose the same one

@@ -173,6 +173,7 @@ def test_another_worker_that_puts_meanwhile_is_not_overtaken(
 
         reload.apply(batch(*rows(0, 5)))
         monkeypatch.setattr(NewRows, "entry", busy)
+        monkeypatch.setattr("handlers.spark.reloading.reload._PUTS", 3)
         most = 1000
         with pytest.raises(Hindered, match="all the time"):
             reload.take_over({PLACE: 5}, catch_up)
@@ -503,7 +504,8 @@ def in_packs(give: Callable[..., None], *changes: Change) -> None:
             return
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(each, marks=pytest.mark.soak) for each in range(2, 12))])
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 12))
 def test_in_whatever_order_all_go_on_the_table_is_whole(make_lake: MakeLake, seed: int) -> None:
     """Two workers that both hold the table, merges and a reload, step by step."""
     at_random = random.Random(seed)

@@ -117,6 +117,7 @@ def test_a_row_without_all_its_columns_changes_those_that_it_has(lake: Lake) -> 
     assert lake.rows() == [(1, "a"), (2, "c")]
 
 
+@pytest.mark.soak
 def test_statements_take_effect_in_their_place_within_one_batch(lake: Lake) -> None:
     both = {"id": "int", "name": "varchar(20)", "stock": "int"}
     renamed = {"id": "int", "title": "varchar(20)", "stock": "bigint"}

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pyarrow as pa
+import pytest
 import sqlalchemy as sa
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
@@ -157,6 +158,7 @@ POSTGRES = {
 }  # fmt: skip
 
 
+@pytest.mark.soak
 def test_postgresqls_types_and_keys(stage: Stage, postgres: PostgresServer) -> None:
     engine = sa.create_engine(postgres.new_database("shop_source"), isolation_level="AUTOCOMMIT")
     columns = ", ".join(f"{name} {kind}" for name, (kind, _, _, _) in POSTGRES.items())
