@@ -10,7 +10,17 @@ from typing import ClassVar, Protocol
 from handlers.api import Batch
 from handlers.progress.marks import Partition, Place
 
-__all__ = ["Behind", "CatchUp", "Differs", "Hindered", "Refused", "TableReload", "Taken", "is_behind"]
+__all__ = [
+    "Behind",
+    "CatchUp",
+    "Differs",
+    "Hindered",
+    "Refused",
+    "TableReload",
+    "Taken",
+    "is_behind",
+    "told_apart",
+]
 
 
 class Refused(Exception):
@@ -71,3 +81,12 @@ class TableReload(Protocol):
 def is_behind(read: Mapping[Partition, int], marks: Mapping[Partition, Place]) -> bool:
     """Whether something is applied that was not read. `read`: next offsets."""
     return any(each not in read or place[0] >= read[each] for each, place in marks.items())
+
+
+def told_apart(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    """The first three differences of columns (name -> type); empty: there are none."""
+    names = [name for name in dict.fromkeys((*ours, *theirs)) if ours.get(name) != theirs.get(name)]
+    return "; ".join(
+        f"{name} is {ours.get(name, 'not there')}, by the topic {theirs.get(name, 'not there')}"
+        for name in names[:3]
+    )

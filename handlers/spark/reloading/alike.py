@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from handlers.reloading import Differs, Refused
+from handlers.reloading import Differs, Refused, told_apart
 from handlers.spark.delta.state import TableState, look
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -23,13 +23,8 @@ def check_alike(session: SparkSession, *, there: TableRef, new: TableRef) -> Non
         raise Differs(f"by what the topic holds there would be no table {there}")
     if table.properties.get("delta.appendOnly") == "true":
         raise Refused(f"{there} takes no changes of its rows (delta.appendOnly)")
-    ours, theirs = _columns(table), _columns(built)
-    names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-    if names:
-        told = "; ".join(
-            f"{name} is {ours.get(name, 'not there')}, by the topic {theirs.get(name, 'not there')}"
-            for name in names[:3]
-        )
+    told = told_apart(_columns(table), _columns(built))
+    if told:
         raise Differs(f"{there} has other columns than the topic tells: {told}")
     for text in _declared(table):
         if not session.table(new.sql).where(f"NOT coalesce(({text}), true)").isEmpty():

@@ -72,7 +72,7 @@ class SparkReload:
         `say` is told what is done now; `is_alone`: no worker writes the table meanwhile."""
         self._given = dict(options)
         self._options = SparkOptions.model_validate(self._given)
-        self._context = msgspec.structs.replace(context, partitions=None, stopping=None, stop_worker=None)
+        self._context = context
         self._database, self._name = database, name
         self._table = f"{database}.{name}"
         self._open = ExitStack()

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from handlers.api import Batch, HandlerContext, TargetUnavailable
 from handlers.mysql.ddl import TableName
 from handlers.progress.marks import BEFORE_ALL, WHOLE, Partition, Place
-from handlers.reloading import Behind, CatchUp, Differs, Hindered, Refused, Taken, is_behind
+from handlers.reloading import Behind, CatchUp, Differs, Hindered, Refused, Taken, is_behind, told_apart
 from handlers.sql.handler import SqlHandler
 from handlers.sql.marks import Marks
 from handlers.sql.naming import Naming, exact, exact_table
@@ -29,7 +29,6 @@ from handlers.sql.reloading.shape import (
     columns_of,
     new_handler,
     new_name,
-    told_apart,
 )
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from handlers.sql.naming import exact_table
 from handlers.sql.target.known_tables import KnownTable, TableName
 
-__all__ = ["changed_by_deletes", "columns_of", "new_handler", "new_name", "told_apart"]
+__all__ = ["changed_by_deletes", "columns_of", "new_handler", "new_name"]
 
 _SUFFIX = "__binlane_reload"
 _LONGEST = 63 - len(_SUFFIX)
@@ -37,15 +37,6 @@ def columns_of(connection: sa.Connection, table: KnownTable) -> dict[str, str]:
 
 def _type(type_: sa.types.TypeEngine[Any], connection: sa.Connection) -> str:
     return "?" if isinstance(type_, sa.types.NullType) else type_.compile(connection.dialect)
-
-
-def told_apart(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """The first three differences."""
-    names = [name for name in dict.fromkeys((*ours, *theirs)) if ours.get(name) != theirs.get(name)]
-    return "; ".join(
-        f"{name} is {ours.get(name, 'not there')}, by the topic {theirs.get(name, 'not there')}"
-        for name in names[:3]
-    )
 
 
 def new_name(table: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from spark_lake import Lake, MakeLake
 from spark_sessions import SparkKeeper
 
+from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.runtime.session import SharedSpark
 
 
@@ -36,3 +37,9 @@ def make_lake(spark: SharedSpark, tmp_path: Path) -> Iterator[MakeLake]:
 def lake(make_lake: MakeLake) -> Lake:
     """Of replicas."""
     return make_lake()
+
+
+@pytest.fixture
+def told_to_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are merged when a test says so."""
+    monkeypatch.setattr(Merger, "offer", lambda *_: None)

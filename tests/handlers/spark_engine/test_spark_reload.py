@@ -18,7 +18,6 @@ from test_spark_statements import POINTS, Cut
 from handlers import Batch, Change, HandlerContext
 from handlers.asking_again import AskAgain
 from handlers.reloading import Behind, Differs, Hindered, Refused
-from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.failures import SparkFailure
 from handlers.spark.log.segment_folder import SegmentFolder
 from handlers.spark.log.stores.interface import AlreadyThere, FilesError
@@ -32,11 +31,6 @@ PLACE = ("cdc", 0)
 @pytest.fixture
 def lake(make_lake: MakeLake, told_to_merge: None) -> Lake:
     return make_lake()
-
-
-@pytest.fixture
-def told_to_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Merger, "offer", lambda *_: None)
 
 
 def row(number: int) -> Change:

@@ -12,17 +12,13 @@ from test_spark_statements import row, truncate
 
 from handlers import Change, Rejected, TargetUnavailable
 from handlers.spark.ddl.target import Target
-from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.failures import LogFailure, SparkFailure
 from handlers.spark.log.last_seen_table import ToldHeld
 
 AB = {"id": "int", "a": "varchar(20)", "b": "int"}
 
 
-@pytest.fixture(autouse=True)
-def told_to_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are merged when a test says so."""
-    monkeypatch.setattr(Merger, "offer", lambda *_: None)
+pytestmark = pytest.mark.usefixtures("told_to_merge")
 
 
 @pytest.fixture

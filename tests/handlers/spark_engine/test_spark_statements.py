@@ -14,7 +14,6 @@ from spark_lake import TYPES, Lake, MakeLake, Rows, change
 from test_spark_handovers import ddl, other_worker, take
 
 from handlers import Change
-from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.failures import SparkFailure
 from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.merges import Merges
@@ -30,11 +29,6 @@ WITH_STOCK = {**TYPES, "stock": "int"}
 def lake(make_lake: MakeLake, told_to_merge: None) -> Lake:
     """It merges when it is told to."""
     return make_lake()
-
-
-@pytest.fixture
-def told_to_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Merger, "offer", lambda *_: None)
 
 
 def row(offset: int, id: int, name: str, **more: Any) -> Change:
