@@ -250,6 +250,7 @@ def test_a_table_whose_name_is_no_topic_is_rejected_with_it(broker: Broker, tabl
 # ---- outages
 
 
+@pytest.mark.soak
 def test_brokers_that_are_away_are_unavailable_until_they_are_back(tmp_path: Path) -> None:
     with Broker() as own:
         topic = own.create_topic("replica")

@@ -62,6 +62,7 @@ def test_a_restart_repeats_exactly_the_unfinished_records_behind_a_gap(stage: St
     stage.check(NothingLost(source.rows), NothingTwice())
 
 
+@pytest.mark.soak
 def test_four_kills_under_load_lose_nothing_and_keep_the_order(make_stage: MakeStage) -> None:
     stage = make_stage(partitions=4)
     source = stage.source()

@@ -17,6 +17,7 @@ def seqs(table: Path) -> list[int]:
     return sorted(row["seq"] for row in read_delta(table, "seq"))
 
 
+@pytest.mark.soak
 def test_a_spark_table_is_whole_again_while_its_worker_goes_on(
     stage: Stage, spark_keeper: SparkKeeper, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from .run import run_all
 
-_SEEDS, _CHUNKS = 120, 6
+_SEEDS, _CHUNKS = 80, 4
 
 
 @pytest.mark.parametrize("chunk", range(_CHUNKS))

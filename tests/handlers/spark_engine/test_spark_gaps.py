@@ -52,6 +52,7 @@ def test_a_table_that_was_restored_or_removed_under_its_log_is_refused(lake: Lak
         lake.take(row(7))
 
 
+@pytest.mark.soak
 def test_rows_that_a_restore_took_back_are_missed(lake: Lake) -> None:
     """Delta's transaction identifiers outlive it."""
     merged(lake, 0, 1)

@@ -144,6 +144,7 @@ def test_a_table_that_is_ahead_is_caught_up_with_and_what_is_missing_is_left(lak
     assert lake.view() == model(11)
 
 
+@pytest.mark.soak
 def test_another_worker_that_puts_meanwhile_is_not_overtaken(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
