@@ -236,21 +236,22 @@ def test_a_spark_that_does_not_answer_any_more_is_killed_by_its_close(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("more", "place"),
+    ("more", "place", "within"),
     [
-        # Java waits for a debugger before it begins; Spark waits for a master that is not there.
-        ({"conf": {"spark.driver.extraJavaOptions": NEVER}}, "launch_gateway"),
-        ({"master": "spark://127.0.0.1:1"}, "send_command"),
+        # Java waits for a debugger before it begins; Spark waits a minute for a master that is not there.
+        ({"conf": {"spark.driver.extraJavaOptions": NEVER}}, "launch_gateway", 3),
+        ({"master": "spark://127.0.0.1:1"}, "send_command", 25),
     ],
 )
 def test_a_spark_that_never_starts_is_given_up_and_leaves_no_process(
-    tmp_path: Path, spark_keeper: SparkKeeper, more: dict[str, Any], place: str
+    tmp_path: Path, spark_keeper: SparkKeeper, more: dict[str, Any], place: str, within: int
 ) -> None:
     spark_keeper.stop()
     section = SparkSection.model_validate({**QUICK, **more})
     before = set(psutil.Process().children(recursive=True))
-    with pytest.raises(RuntimeError, match=rf"Spark \({section.master[:5]}.*not done within 6 s.*{place}"):
-        session.acquire(section, tmp_path, "test", within=6)
+    told = rf"Spark \({section.master[:5]}.*not done within {within} s.*{place}"
+    with pytest.raises(RuntimeError, match=told):
+        session.acquire(section, tmp_path, "test", within=within)
     assert session._shared is None
     assert SparkContext._gateway is SparkContext._active_spark_context is None
     left = set(psutil.Process().children(recursive=True)) - before
