@@ -43,6 +43,7 @@ soak-hour: setup servers ## an hour of steady load with a fault a minute: what g
 
 soak: setup servers class-archive ## what takes long: every stream into Spark tables, two workers, many kills; real stores ...: an hour
 	@tools/setup.sh stores
+	@tools/setup.sh registry
 	@python -m pytest -m soak --ignore=tests/deployment/test_api_server.py $(ARGS)
 
 api-server: setup ## what is in k8s/, on Kubernetes' own API server (built with Go, once: ten minutes, 3 GB)

@@ -12,7 +12,7 @@ from typing import Any
 
 import fastavro
 from captured import CapturedRecord
-from servers.schema_registry import SchemaRegistry
+from servers.schema_registry import Registry
 
 from worker.formats.debezium.connect.schema import Envelopes
 
@@ -169,7 +169,7 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 class AvroWriter:
     """Writes records anew, and registers their schemas."""
 
-    def __init__(self, registry: SchemaRegistry, id_bytes: int = 4) -> None:
+    def __init__(self, registry: Registry, id_bytes: int = 4) -> None:
         self._registry = registry
         self._id_bytes = id_bytes
         self._known: dict[bytes, tuple[int, Any, Any]] = {}

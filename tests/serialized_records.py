@@ -13,7 +13,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from servers.schema_registry import SchemaRegistry
+from servers.schema_registry import Registry
 
 from worker.formats.debezium.connect.schema import Envelopes
 
@@ -89,7 +89,7 @@ class SerializedWriter:
     """Writes records anew, and registers their schemas."""
 
     def __init__(
-        self, registry: SchemaRegistry, kind: Literal["AVRO", "JSON"], *, in_headers: bool = False
+        self, registry: Registry, kind: Literal["AVRO", "JSON"], *, in_headers: bool = False
     ) -> None:
         self._client = SchemaRegistryClient({"url": registry.url})
         self._kind = kind

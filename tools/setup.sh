@@ -8,6 +8,7 @@
 #   setup.sh servers    what the tests start: PostgreSQL, MariaDB, Redis, Prometheus, Chromium and OpenSearch (43 MB)
 #   setup.sh dist       what make dist writes the SBOM with (into .venv/dist-tools, 40 MB)
 #   setup.sh stores     Azurite, Azure's storage for `make soak` (node and npm, 370 MB)
+#   setup.sh registry   Apicurio's schema registry for `make soak` (Maven, two minutes, 200 MB)
 #   setup.sh api-server Kubernetes' API server and etcd for `make api-server` (Go; ten minutes, 3 GB)
 #   setup.sh python     nothing: says which Python .venv would be made with
 #   PYTHON=...          the Python to use (default: python3.13, 3.12, 3.11 or python3, the first that serves; one that
@@ -304,6 +305,22 @@ stores() {
     npm install --silent --no-audit --no-fund --prefix "$folder" "azurite@$AZURITE"
 }
 
+# --- A schema registry for the long tests ---------------------------------------------------------------------
+
+registry() {
+    folder="${XDG_CACHE_HOME:-$HOME/.cache}/binlane/registry"
+    digest=$(sha256sum <tools/registry/pom.xml | cut -d' ' -f1)
+    [ ! -f "$folder/$digest" ] || return 0
+    has_program mvn || apt_install maven || fail "Apicurio's registry is put together by Maven: install maven"
+    say "putting Apicurio's registry together (once, some minutes)"
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    # The last is only what a native image would be made with, and has to be something.
+    mvn --quiet --batch-mode --file tools/registry/pom.xml "-Dmade.in=$folder" \
+        -Dplatform.quarkus.native.builder-image=none package
+    touch "$folder/$digest"
+}
+
 # --- Kubernetes' API server -------------------------------------------------------------------------------
 
 api_server() {
@@ -339,7 +356,8 @@ run) main run ;;
 servers) servers ;;
 dist) dist ;;
 stores) stores ;;
+registry) registry ;;
 api-server) api_server ;;
 python) find_python || fail "Python 3.11 or later is needed" ;;
-*) fail "there is no step $1; allowed: none, run, servers, dist, stores, api-server, or python" ;;
+*) fail "there is no step $1; allowed: none, run, servers, dist, stores, registry, api-server, or python" ;;
 esac

@@ -13,7 +13,7 @@ import pytest
 from avro_records import AvroWriter
 from captured import CapturedRecord, records
 from serialized_records import SerializedWriter
-from servers.schema_registry import SchemaRegistry, schema_registry
+from servers.schema_registry import Registry, SchemaRegistry, schema_registry
 
 from handlers import Change
 from worker.formats.debezium.connect.schema import Envelopes
@@ -41,7 +41,7 @@ def registry() -> Iterator[SchemaRegistry]:
         yield found
 
 
-def reader(registry: SchemaRegistry, settings: DebeziumSettings, **keys: Any) -> DebeziumWithRegistry:
+def reader(registry: Registry, settings: DebeziumSettings, **keys: Any) -> DebeziumWithRegistry:
     asked = SchemaRegistrySettings(url=registry.url, **keys)
     return debezium_with(schemas_of(asked, Path(), patience=10), settings)
 
@@ -127,7 +127,7 @@ def serialized(
     stream: str,
     kind: Kind,
     ids_in: str,
-    registry: SchemaRegistry,
+    registry: Registry,
     monkeypatch: pytest.MonkeyPatch,
     *,
     most: int,
@@ -140,7 +140,7 @@ def serialized(
 
 def compare(
     stream: str,
-    registry: SchemaRegistry,
+    registry: Registry,
     monkeypatch: pytest.MonkeyPatch,
     *,
     most: int,

@@ -13,10 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["SchemaRegistry", "guid_of", "schema_registry"]
+__all__ = ["Registry", "SchemaRegistry", "guid_of", "schema_registry"]
+
+
+class Registry(Protocol):
+    """What writers of records need of a registry."""
+
+    @property
+    def url(self) -> str: ...
+
+    def register(self, schema: Any) -> int:
+        """The id by which records name it."""
 
 
 def guid_of(number: int) -> uuid.UUID:
