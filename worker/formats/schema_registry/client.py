@@ -33,10 +33,16 @@ _SERIALIZED = "?format=serialized"
 """Asks for Protobuf's descriptors instead of its language."""
 _UNKNOWN = (40401, 40402, 40403)
 """Confluent's codes: no such subject, version, schema."""
+_NO_RESOURCE = "NotFoundException"
+"""Apicurio's, of a path that it does not have; ArtifactNotFoundException and its kin are about schemas."""
 
 
 class RegistryUnavailable(Exception):
     """The registry does not answer, or cannot answer now: to be asked again."""
+
+
+class _NoResource(RegistryUnavailable):
+    """Apicurio has no such path."""
 
 
 class UnknownSchema(Exception):
@@ -160,9 +166,7 @@ class Client:
         answer, content = self._answer(place)
         language = answer.headers.get("X-Registry-ArtifactType") or _kind_of(content)
         texts: dict[tuple[str, str], tuple[str, str]] = {}
-        references = self._read(_read_references, f"{place}/references")
-        if references:
-            self._follow_artifacts(references, texts, [])
+        self._follow_artifacts(self._references(place), texts, [])
         return _registered(language.upper(), content.decode(), texts)
 
     def _follow_artifacts(
@@ -181,10 +185,15 @@ class Client:
             group, artifact, version = map(_segment, parts)
             place = f"/groups/{group}/artifacts/{artifact}/versions/{version}"
             content = self._get(place if "/v2" in self._url else f"{place}/content")
-            further = self._read(_read_references, f"{place}/references")
-            if further:
-                self._follow_artifacts(further, texts, [*path, key])
+            self._follow_artifacts(self._references(place), texts, [*path, key])
             texts[key] = each.name, content.decode()
+
+    def _references(self, place: str) -> list[_Reference]:
+        """Of a schema that was had from this place. Apicurio before 2.2 has none, and no such resource."""
+        try:
+            return self._read(_read_references, f"{place}/references")
+        except _NoResource:
+            return []
 
     # ---- HTTP
 
@@ -222,9 +231,11 @@ class Client:
             hint = ": see schema_registry.basic_auth and bearer_token"
         elif 300 <= status < 400:
             hint = ": it is elsewhere, and redirects are not followed; see schema_registry.url"
-        raise RegistryUnavailable(
-            f"{self._url} answers {status} {answer.reason_phrase}{hint}{f' ({told})' if told else ''}"
-        )
+        raise (
+            _NoResource
+            if status == 404 and _told_in(content).get("name") == _NO_RESOURCE
+            else RegistryUnavailable
+        )(f"{self._url} answers {status} {answer.reason_phrase}{hint}{f' ({told})' if told else ''}")
 
 
 def _registered(kind: str, text: str, texts: dict[tuple[str, str], tuple[str, str]]) -> Registered:
@@ -246,15 +257,20 @@ def _bounded(answer: httpx.Response) -> bytes:
     return b"".join(parts)
 
 
-def _says_unknown(content: bytes) -> bool:
-    """Whether a 404 is of the registry's own: any server has one for what is not its own."""
+def _told_in(content: bytes) -> dict[str, Any]:
+    """What an answer that is no success says; nothing where it is another server's page."""
     try:
         found: Any = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    if not isinstance(found, dict):
-        return False
-    return found.get("error_code") in _UNKNOWN or str(found.get("name")).endswith("NotFoundException")
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _says_unknown(content: bytes) -> bool:
+    """Whether a 404 is about a schema: any server has one for a path that it does not know."""
+    told = _told_in(content)
+    name = str(told.get("name"))
+    return told.get("error_code") in _UNKNOWN or (name.endswith(_NO_RESOURCE) and name != _NO_RESOURCE)
 
 
 def _kind_of(content: bytes) -> str:
