@@ -152,7 +152,7 @@ def test_what_is_not_included_leaves_when_a_name_that_is_takes_it_over() -> None
         ("CREATE TABLE users (ssn char(9) PRIMARY KEY)", "ssn is a column of the primary key"),
         ("ALTER TABLE users ADD PRIMARY KEY (phone)", "its mask is partial"),
         ("ALTER TABLE users ADD region int", "added already"),
-        ("CREATE TABLE users (full_name int, name int)", "so does another column"),
+        ("CREATE TABLE users (full_name int, name int)", "so would column full_name"),
     ],
 )
 def test_what_the_rules_have_no_place_for_is_refused_without_its_text(sql: str, what: str) -> None:

@@ -92,7 +92,7 @@ class ColumnPlans:
         self._masks = {name.casefold(): mask_of(rule, secret) for name, rule in rules.mask.items()}
         self._casts = {name.casefold(): cast_of(text) for name, text in rules.cast.items()}
         self.added: dict[str, Added] = {name: added_of(what) for name, what in rules.add.items()}
-        self._given = {name.casefold(): name for name in (*self.added, *reserved)}
+        self._given = {name.casefold(): f"{name}, which is added" for name in (*self.added, *reserved)}
         self._forms: dict[tuple[str, ...], Form] = {}
         self._keys: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -134,17 +134,18 @@ class ColumnPlans:
         return made
 
     def leaving(self, columns: Iterable[str]) -> list[Treatment]:
-        """Of these columns, those that leave. Raises RuleFault where two would have one name."""
+        """Of these columns, those that leave. Raises RuleFault where two would have one name, in upper or
+        lower case alike: of one of them the values would be lost."""
         kept = [one for name in columns if (one := self.treatment(name)) is not None]
         taken = dict(self._given)
         for one in kept:
-            other = taken.setdefault(one.to.casefold(), one.to)
-            if other is not one.to:
-                what = "a column that is added" if one.to.casefold() in self._given else "another column"
+            low = one.to.casefold()
+            if low in taken:
                 raise RuleFault(
-                    f"column {one.name} would leave as {one.to}, and so does {what}: give one of them "
+                    f"column {one.name} would leave as {one.to}, and so would {taken[low]}: give one of them "
                     "another name in columns.rename"
                 )
+            taken[low] = f"column {one.name}"
         return kept
 
     def key(self, columns: tuple[str, ...]) -> tuple[str, ...]:
