@@ -24,10 +24,6 @@ from worker.column_rules.plan import RuleFault
         ({"columns": {"rename": {"name": "full"}}}, {"id": 1, "name": "lower", "Name": "UPPER"}),
         ({"columns": {"mask": {"name": "redact"}}}, {"id": 1, "name": "lower", "Name": "UPPER"}),
         ({"columns": {"exclude": ["x"]}, "deletes": "mark", "deleted_column": "a"}, {"id": 1, "a": 2}),
-        (
-            {"columns": {"rename": {"a": "b"}}, "deletes": "mark", "deleted_column": "b"},
-            {"id": 1, "a": 2},
-        ),
     ],
 )
 def test_a_row_whose_columns_would_share_a_name_is_refused(
@@ -65,3 +61,10 @@ def test_a_name_that_one_column_alone_leaves_under_is_free(
     [change] = ruled(rule_of(columns=columns), changes_of(row, types=dict.fromkeys(row, "int")))
     assert change.after == left
     assert set(change.types or ()) == set(left)
+
+
+@pytest.mark.parametrize("columns", [{"add": {"Gone": "topic"}}, {"rename": {"a": "gone"}}])
+def test_the_column_of_the_mark_has_its_name_for_itself(columns: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="gives the name gone, which deleted_column has"):
+        rule_of(columns=columns, deletes="mark", deleted_column="gone")
+    rule_of(columns=columns, deleted_column="gone")

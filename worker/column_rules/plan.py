@@ -82,9 +82,16 @@ class Treatment:
 class ColumnPlans:
     """The column rules of one entry of `tables`. Any thread."""
 
-    def __init__(self, rules: ColumnRules, secret: str | None, reserved: Iterable[str] = ()) -> None:
+    def __init__(self, rules: ColumnRules, secret: str | None, reserved: tuple[str, ...] = ()) -> None:
         """`secret`: of `masking`. `reserved`: names that no column may leave under. Raises ValueError for a
-        hash without a secret."""
+        hash without a secret, and for a reserved name that the rules give a column."""
+        given = {name.casefold() for name in (*rules.rename.values(), *rules.add)}
+        for name in reserved:
+            if name.casefold() in given:
+                raise ValueError(
+                    f"columns.rename or columns.add gives the name {name}, which deleted_column has: change "
+                    "one of the two"
+                )
         self.rules = rules
         self._included = None if rules.include is None else _folded(rules.include)
         self._excluded = _folded(rules.exclude)

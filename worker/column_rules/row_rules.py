@@ -37,7 +37,7 @@ class RowRules:
         table: str | None = None,
     ) -> None:
         """`secret`: of `masking`; `table`: the only one that the rules are of. Raises ValueError for a hash
-        without a secret."""
+        without a secret, and for a column that `columns` gives the name `deleted_column`."""
         self.deletes = deletes
         self.deleted_column = deleted_column
         self.filter = filter_
