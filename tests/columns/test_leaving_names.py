@@ -30,7 +30,7 @@ def test_a_row_whose_columns_would_share_a_name_is_refused(
     rules: dict[str, Any], row: dict[str, Any], is_typed: bool
 ) -> None:
     more: dict[str, Any] = {"types": dict.fromkeys(row, "int")} if is_typed else {}
-    with pytest.raises(RuleFault, match="itself|and so would"):
+    with pytest.raises(RuleFault, match=r"itself|and so would"):
         ruled(rule_of(**rules), changes_of(row, **more))
 
 

@@ -151,7 +151,7 @@ def test_what_is_not_included_leaves_when_a_name_that_is_takes_it_over() -> None
         ("ALTER TABLE users FROBNICATE 'secret'", "cannot be read"),
         ("CREATE TABLE users (ssn char(9) PRIMARY KEY)", "ssn is a column of the primary key"),
         ("ALTER TABLE users ADD PRIMARY KEY (phone)", "its mask is partial"),
-        ("ALTER TABLE users ADD region int", "added already"),
+        ("ALTER TABLE users ADD region int", "so would region, which is added"),
         ("CREATE TABLE users (full_name int, name int)", "so would column full_name"),
     ],
 )

@@ -31,6 +31,7 @@ from handlers.mysql.ddl.operations import (
 )
 from worker.column_rules.plan import RuleFault, Treatment
 from worker.column_rules.row_rules import RowRules
+from worker.column_rules.shared_names import refuse_shared
 
 __all__ = ["StatementRules"]
 
@@ -65,7 +66,11 @@ class StatementRules:
         involved = {of(name, database) for one in operations for name in _names(one)} - {None}
         if own is None and not involved:
             return change
-        left = [kept for one in net(operations) for kept in _kept(one, database, change.source_time_ms, of)]
+        told = net(operations)
+        for name in {one.table for one in told}:
+            if (rules := of(name, database)) is not None:
+                refuse_shared((one for one in told if one.table == name), rules.plans)
+        left = [kept for one in told for kept in _kept(one, database, change.source_time_ms, of)]
         left.sort(key=lambda one: _CLAUSES.index(type(one)) if type(one) in _CLAUSES else -1)
         if not left:
             return None
@@ -152,7 +157,6 @@ def _of_columns(operation: Operation, rules: RowRules, time_ms: int) -> Iterator
         case AddColumn(column=column, after=after):
             made = _definition(plans.treatment(column.name), column, rules, time_ms, fills=True)
             if made is not None:
-                _refuse_taken(made.name, rules)
                 yield replace(operation, column=made, after=_behind(after, rules))
         case ModifyColumn(column=column, after=after):
             treatment = plans.treatment(column.name)
@@ -186,14 +190,7 @@ def _renamed(operation: RenameColumn, rules: RowRules) -> Iterator[Operation]:
     if after is None or not before.is_as(after):
         yield DropColumn(operation.table, before.to)  # what it held is not what it holds from now on
     elif before.to != after.to:
-        _refuse_taken(after.to, rules)
         yield RenameColumn(operation.table, before.to, after.to)
-
-
-def _refuse_taken(name: str, rules: RowRules) -> None:
-    taken = [*rules.plans.added, *([rules.deleted_column] if rules.deletes == "mark" else [])]
-    if any(name.casefold() == one.casefold() for one in taken):
-        raise RuleFault(f"a column would leave as {name}, which is added already: give it another name")
 
 
 def _behind(after: str | None, rules: RowRules) -> str | None:
