@@ -8,7 +8,7 @@ from decimal import Decimal
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
-__all__ = ["FilterFault", "compared", "like", "truth"]
+__all__ = ["FilterFault", "compared", "kind_of", "truth"]
 
 _SIGNS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<>": ne, ">": gt, ">=": ge, "<": lt, "<=": le}
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
@@ -66,10 +66,11 @@ def _as(like_this: date, text: str) -> Any:
 
 
 def _unlike(left: Any, right: Any) -> FilterFault:
-    return FilterFault(f"filter: {_kind(left)} does not compare with {_kind(right)}")
+    return FilterFault(f"filter: {kind_of(left)} does not compare with {kind_of(right)}")
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """What a value is, for people."""
     return next((name for kinds, name in _KINDS if isinstance(value, kinds)), type(value).__name__)
 
 
@@ -79,42 +80,4 @@ def truth(value: Any) -> bool | None:
         return value
     if isinstance(value, int):
         return value != 0
-    raise FilterFault(f"filter: {_kind(value)} is neither true nor false")
-
-
-def like(value: Any, pattern: Any) -> bool | None:
-    """SQL's LIKE: % stands for any characters, _ for one, backslash takes their meaning from both.
-
-    At most the product of both lengths in steps, whatever they hold. Raises FilterFault.
-    """
-    if value is None or pattern is None:
-        return None
-    if not isinstance(value, str) or not isinstance(pattern, str):
-        other = pattern if isinstance(value, str) else value
-        raise FilterFault(f"filter: LIKE compares texts, not {_kind(other)}")
-    parts = _parts(pattern)
-    at = place = 0
-    star, resumed = -1, 0
-    while at < len(value):
-        if place < len(parts) and parts[place] == "%":
-            star, resumed, place = place, at, place + 1
-        elif place < len(parts) and parts[place] in ("_", "\\" + value[at]):
-            at, place = at + 1, place + 1
-        elif star >= 0:  # the last % takes one character more
-            resumed += 1
-            at, place = resumed, star + 1
-        else:
-            return False
-    return all(part == "%" for part in parts[place:])
-
-
-def _parts(pattern: str) -> list[str]:
-    """%, _, or a character behind a backslash."""
-    parts: list[str] = []
-    characters = iter(pattern)
-    for character in characters:
-        if character == "\\":
-            parts.append("\\" + next(characters, "\\"))
-        else:
-            parts.append(character if character in "%_" else "\\" + character)
-    return parts
+    raise FilterFault(f"filter: {kind_of(value)} is neither true nor false")

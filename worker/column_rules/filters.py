@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Any
 
 from handlers.decimals import bounded
-from worker.column_rules.comparing import FilterFault, compared, like, truth
+from worker.column_rules.comparing import FilterFault, compared, truth
+from worker.column_rules.patterns import like
 
 __all__ = ["Condition", "Filter", "FilterError", "read_filter"]
 
