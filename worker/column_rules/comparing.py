@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from math import isfinite, isnan
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 __all__ = ["FilterFault", "compared", "kind_of", "truth"]
 
 _SIGNS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<>": ne, ">": gt, ">=": ge, "<": lt, "<=": le}
+_Number = bool | int | float | Decimal
+_NUMBERS = (bool, int, float, Decimal)
+_NOT_ALL_ALIKE = frozenset({float, Decimal, datetime})
+"""Types of which not all values compare: NaN, and times with a zone beside those without one."""
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
-    ((bool, int, float, Decimal), "a number"),
+    (_NUMBERS, "a number"),
     (str, "a text"),
     (datetime, "a time"),
     (date, "a date"),
@@ -28,41 +33,66 @@ def compared(sign: str, left: Any, right: Any) -> bool | None:
     """None where one is NULL. Raises FilterFault for values that do not compare."""
     if left is None or right is None:
         return None
-    if type(left) is not type(right):
+    kind = type(left)
+    if kind is not type(right) or kind in _NOT_ALL_ALIKE:
         left, right = _alike(left, right)
     try:
         return _SIGNS[sign](left, right)
-    except TypeError:
+    except (TypeError, ArithmeticError):
         raise _unlike(left, right) from None
 
 
 def _alike(left: Any, right: Any) -> tuple[Any, Any]:
-    """Both as values that Python compares. Raises FilterFault."""
-    numbers = isinstance(left, bool | int | float | Decimal), isinstance(right, bool | int | float | Decimal)
-    if all(numbers):
-        if isinstance(left, float) or isinstance(right, float):
-            return float(left), float(right)
-        return left, right
+    """Two values that Python compares as SQL compares these. Raises FilterFault."""
+    if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+        return _numbers(left, right)
     if isinstance(left, str) and isinstance(right, date):
-        return _as(right, left), right
-    if isinstance(right, str) and isinstance(left, date):
-        return left, _as(left, right)
-    raise _unlike(left, right)
+        left = _as(right, left)
+    elif isinstance(right, str) and isinstance(left, date):
+        right = _as(left, right)
+    if isinstance(left, datetime) and isinstance(right, datetime):
+        if (left.tzinfo is None) is not (right.tzinfo is None):
+            return _in_utc(left), _in_utc(right)
+        return left, right
+    if type(left) is not type(right):
+        raise _unlike(left, right)
+    return left, right
 
 
-def _as(like_this: date, text: str) -> Any:
-    """A text as a time or a date; without a zone it is in UTC."""
+def _numbers(left: _Number, right: _Number) -> tuple[Any, Any]:
+    nans = _is_nan(left), _is_nan(right)
+    if any(nans):
+        return nans  # in PostgreSQL's order: equal to itself, and above all others
+    if isinstance(left, float) or isinstance(right, float):
+        return _double(left), _double(right)
+    return left, right
+
+
+def _is_nan(number: _Number) -> bool:
+    return number.is_nan() if isinstance(number, Decimal) else isinstance(number, float) and isnan(number)
+
+
+def _double(number: _Number) -> _Number:
+    """As a double; itself where it is beyond one: Python compares it with doubles as it is."""
     try:
-        if not isinstance(like_this, datetime):
-            return date.fromisoformat(text)
-        found = datetime.fromisoformat(text)
-    except ValueError:
+        double = float(number)
+    except OverflowError:
+        return number
+    return double if isfinite(double) else number
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def _as(like_this: date, text: str) -> date:
+    """A text as a time or a date."""
+    try:
+        return (datetime if isinstance(like_this, datetime) else date).fromisoformat(text)
+    except (ValueError, OverflowError):
         raise FilterFault(
             "filter: a time is compared with a text that is none: write 2026-11-01 12:00:00"
         ) from None
-    if like_this.tzinfo is None:
-        return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _unlike(left: Any, right: Any) -> FilterFault:
