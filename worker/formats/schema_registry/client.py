@@ -163,7 +163,11 @@ class Client:
             raise UnusableSchema("it is named by a GUID of Confluent's: set schema_registry.api: confluent")
         kind = self._settings.ids if named.kind == "number" else named.kind
         place = f"/ids/{kind}Ids/{named.text}"
-        answer, content = self._answer(place)
+        try:
+            answer, content = self._answer(place)
+        except _NoResource as fault:  # so it answers for a number that is none of its ids
+            self.reach()
+            raise UnknownSchema(str(fault)) from None
         language = answer.headers.get("X-Registry-ArtifactType") or _kind_of(content)
         texts: dict[tuple[str, str], tuple[str, str]] = {}
         self._follow_artifacts(self._references(place), texts, [])
