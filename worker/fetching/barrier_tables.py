@@ -12,6 +12,7 @@ from worker.units.barrier import Barrier
 from worker.units.chunk import BarrierChunk, Chunk
 from worker.units.delivery import Delivery
 from worker.units.table_book import TableBook
+from worker.units.table_names import fits
 from worker.units.unit import Unit
 
 __all__ = ["add_barrier", "further_units"]
@@ -43,7 +44,10 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
 
 
 def _units(book: TableBook, database: str, table: str) -> Iterator[Unit]:
-    """The table's unit; of a table whose database is not known, those of all databases."""
+    """The table's unit; of a table whose database is not known, those of all databases. Of a name that no
+    table can have, none: there are no records to wait for."""
+    if not (fits(database) and fits(table)):
+        return
     if database:
         unit = book.meet(database, table)
         if unit is not None:

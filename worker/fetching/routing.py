@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from confluent_kafka import Message
 
 from handlers.logs import get_logger
+from worker.attempts.backoff import text_of
 from worker.configuration.table_rules import OnFailure
 from worker.fetching.barrier_tables import add_barrier, further_units
-from worker.formats.decoding import explained
 from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.observing.metrics import Metrics
 from worker.units.apart.piece_order import AnyRun, PieceOrder
@@ -18,6 +18,7 @@ from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.delivery import Delivery
 from worker.units.table_book import UNDECODABLE, TableBook
+from worker.units.table_names import routed
 from worker.units.unit import Unit
 
 if TYPE_CHECKING:
@@ -151,7 +152,8 @@ class Router:
             if unit is None:
                 passed.append(message.offset())
                 continue
-            if route.alone:  # type: ignore[union-attr]  # a unit was found by it
+            # A unit was found by the route; what cannot be decoded names no other table.
+            if route.alone and unit.table.label != UNDECODABLE:  # type: ignore[union-attr]
                 others = further_units(assignment, message, unit, self._book)
                 for each in (unit, *others):
                     if each.incoming:
@@ -173,7 +175,7 @@ class Router:
     def _meet(self, assignment: Assignment, message: Record, route: Route) -> Unit | None:
         """The unit of a table that is not known yet; None when nothing handles the record."""
         try:
-            found = explained(assignment.format, message)
+            found = routed(assignment.format, message)
         except UndecodableRecord as fault:
             return self._undecodable(assignment, message, fault)
         if isinstance(found, Skip):
@@ -206,7 +208,7 @@ class Router:
         for message in messages:
             route: Route | None = None
             try:
-                found = explained(assignment.format, message)
+                found = routed(assignment.format, message)
             except UndecodableRecord as fault:
                 try:
                     unit = self._undecodable(assignment, message, fault)
@@ -238,12 +240,12 @@ class Router:
         place = f"{assignment.partition} offset {message.offset()}"
         if self._on_undecodable == "halt":
             raise UndecodableHalt(
-                f"undecodable record at {place}: {fault}. To pass over all such records set on_undecodable: "
-                "skip, or dead_letter; to pass over this one, if binlane checkpoint show says that a start "
-                f"would begin at it: binlane checkpoint set CONFIG --topic {message.topic()} "
-                f"--partition {message.partition()} --offset {message.offset() + 1}"
+                f"undecodable record at {place}: {text_of(fault)}. To pass over all such records set "
+                "on_undecodable: skip, or dead_letter; to pass over this one, if binlane checkpoint show "
+                "says that a start would begin at it: binlane checkpoint set CONFIG "
+                f"--topic {message.topic()} --partition {message.partition()} --offset {message.offset() + 1}"
             ) from fault
-        log.error("record_skipped", position=place, error=str(fault))
+        log.error("record_skipped", position=place, error=text_of(fault))
         self._metrics.skipped("undecodable")
         return None
 

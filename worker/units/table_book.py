@@ -12,6 +12,7 @@ from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import Configuration, TableRule
 from worker.units.home_lane import home_lane
 from worker.units.table import Table
+from worker.units.table_names import fits
 from worker.units.unit import Shards, Unit
 from worker.units.unmatched import Unmatched
 
@@ -89,6 +90,8 @@ class TableBook:
         """Records call this table so: it may be spelled otherwise than the table's own name, or no rule
         matches it (None)."""
         if unit is not None and (database, name) == (unit.table.database, unit.table.name):
+            return
+        if not (fits(database) and fits(name)):  # a spelling of any length is looked up each time it comes
             return
         if len(self._noted) >= _MOST_NOTED:
             self._forget_noted()
