@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 
 from handlers.logs import get_logger
 from worker.configuration import TableRule
+from worker.units.table_names import shown
 
 __all__ = ["Unmatched"]
 
@@ -16,6 +17,8 @@ log = get_logger("tables")
 
 _MOST_TOLD = 100
 _ALIKE = 0.75
+_LONGEST_COMPARED = 256
+"""Characters: the time that it takes grows with the square of them, and the fetcher's thread waits."""
 _WILDCARDS = frozenset("*?[")
 
 
@@ -46,18 +49,25 @@ class Unmatched:
             return
         nearest = _nearest(table, self._unused.values())
         if nearest is None:
-            log.info("table_unmatched", table=table, hint="its records are passed over and count as finished")
+            log.info(
+                "table_unmatched",
+                table=shown(table),
+                hint="its records are passed over and count as finished",
+            )
         else:
             log.warning(
                 "table_unmatched",
-                table=table,
+                table=shown(table),
                 nearest=nearest,
                 hint="its records are passed over and finished; no table matches that rule so far",
             )
 
 
 def _nearest(table: str, rules: Iterable[TableRule]) -> str | None:
-    """The pattern of the rule that would match it but for upper and lower case, or a letter or two."""
+    """The pattern of the rule that would match it but for upper and lower case, or a letter or two. A name
+    that is longer than those of databases has none."""
+    if len(table) > _LONGEST_COMPARED:
+        return None
     globs = []
     for rule in rules:
         if rule.match.startswith("/"):
@@ -78,4 +88,8 @@ def _nearest(table: str, rules: Iterable[TableRule]) -> str | None:
 def _alike(name: str, part: str) -> bool:
     if _WILDCARDS & set(part):
         return fnmatch.fnmatchcase(name, part)
-    return SequenceMatcher(None, name, part).ratio() >= _ALIKE
+    # No more of both can be the same than all of the shorter one.
+    if 2 * min(len(name), len(part)) < _ALIKE * (len(name) + len(part)):
+        return False
+    matcher = SequenceMatcher(None, name, part)
+    return matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE
