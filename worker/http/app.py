@@ -104,7 +104,7 @@ def build_app(
         body = await _body(request)
         try:
             asked = msgspec.json.decode(b"" if body is None else body, type=UnblockRequest)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter of a text that is no UTF-8
             return PlainTextResponse(f"{error}\n", status_code=400, headers=_NO_STORE)
         client = request.client.host if request.client is not None else "unknown"
         return _answer(await run_in_threadpool(unblock, asked, client))
