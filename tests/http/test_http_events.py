@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +20,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Message
 from structlog.testing import capture_logs
 
 from worker.configuration.shown import Setting
@@ -170,6 +173,57 @@ def test_streams_are_bounded_and_the_next_is_told_where_to_look(worker: Worker) 
         assert client.get("/healthz").status_code == 200
         for each in told:
             next(each)
+
+
+async def _ask_at_once(url: str, streams: int) -> Counter[int]:
+    """Ask for so many streams with one another, hold all of them, and count the codes of the answers."""
+    limits = httpx.Limits(max_connections=None)
+    async with (
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE, limits=limits) as client,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        asked = [stack.enter_async_context(client.stream("GET", "/api/events")) for _ in range(streams)]
+        return Counter(answer.status_code for answer in await asyncio.gather(*asked))
+
+
+def test_streams_are_bounded_however_many_ask_at_once(worker: Worker) -> None:
+    with serving(worker) as url:
+        found = asyncio.run(_ask_at_once(url, 3 * MOST_STREAMS))
+    assert found == {200: MOST_STREAMS, 503: 2 * MOST_STREAMS}
+
+
+def test_a_stream_gives_its_place_back_however_it_ends() -> None:
+    async def gone(_message: Message) -> None:
+        raise OSError("the client left")
+
+    async def never() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def looks() -> list[int]:
+        feed = Feed(lambda: b"{}", lambda: 1.0, most=1)
+        request = Request({"type": "http", "method": "GET", "path": "/", "headers": []})
+        found = []
+        stream = feed.answer(request)
+        found.append(feed.answer(request).status_code)
+        with contextlib.suppress(OSError):
+            await stream(request.scope, never, gone)
+        found.append(feed.listeners)
+        running = asyncio.ensure_future(feed.answer(request)(request.scope, never, sent))
+        await asyncio.sleep(0.05)
+        found.append(feed.listeners)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        found.append(feed.listeners)
+        feed.answer(request)  # that nobody calls
+        found.append(feed.listeners)
+        return found
+
+    async def sent(_message: Message) -> None:
+        pass
+
+    assert asyncio.run(looks()) == [503, 0, 1, 0, 0]
 
 
 def test_a_stream_keeps_no_place_of_those_that_are_worked_on(client: httpx.Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import weakref
 from collections.abc import Callable
 
 from starlette.concurrency import run_in_threadpool
@@ -49,6 +50,7 @@ class Feed:
         self._turn: asyncio.Future[None] | None = None
         self._making: asyncio.Task[None] | None = None
         self.listeners = 0
+        """Streams that were let in and have not ended."""
 
     def answer(self, _: Request) -> Response:
         """A stream; 503 when there are as many as may be."""
@@ -58,31 +60,32 @@ class Feed:
                 status_code=503,
                 headers={"Cache-Control": "no-store", "Retry-After": "30"},
             )
+        self.listeners += 1  # now: many may ask before the first of them is sent anything
         return _Stream(self)
+
+    def leave(self) -> None:
+        """A stream that was let in has ended. The last one ends the making of messages, too."""
+        self.listeners -= 1
+        if not self.listeners and self._making is not None:
+            self._making.cancel()
+            self._making = None
+            self._message = b""
 
     async def send(self, send: Send) -> None:
         """Every message from now on, until the stream's time is over."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._life_seconds
-        self.listeners += 1
-        try:
-            if self._making is None or self._making.done():
-                self._turn = loop.create_future()
-                self._making = loop.create_task(self._produce())
-            elif self._message:
+        if self._making is None or self._making.done():
+            self._turn = loop.create_future()
+            self._making = loop.create_task(self._produce())
+        elif self._message:
+            await self._say(send)
+        while (turn := self._turn) is not None and loop.time() < end:
+            await asyncio.wait((turn,), timeout=_STILL_SECONDS)
+            if turn.done():
                 await self._say(send)
-            while (turn := self._turn) is not None and loop.time() < end:
-                await asyncio.wait((turn,), timeout=_STILL_SECONDS)
-                if turn.done():
-                    await self._say(send)
-                else:
-                    await send({"type": "http.response.body", "body": b":\n\n", "more_body": True})
-        finally:
-            self.listeners -= 1
-            if not self.listeners and self._making is not None:
-                self._making.cancel()
-                self._making = None
-                self._message = b""
+            else:
+                await send({"type": "http.response.body", "body": b":\n\n", "more_body": True})
 
     async def _say(self, send: Send) -> None:
         await send({"type": "http.response.body", "body": self._message, "more_body": True})
@@ -107,8 +110,17 @@ class _Stream(Response):
     def __init__(self, feed: Feed) -> None:
         super().__init__()
         self._feed = feed
+        # Once, when it has ended, or is let go of without having begun.
+        self._leave = weakref.finalize(self, feed.leave)
+        self._leave.atexit = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._stream(receive, send)
+        finally:
+            self._leave()
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
         headers = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
             (b"cache-control", b"no-store"),
