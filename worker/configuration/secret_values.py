@@ -15,8 +15,12 @@ from worker.configuration.secrets import (
     names_columns,
     passwords_in,
 )
+from worker.configuration.url_secrets import secrets_beyond_origin
 
-__all__ = ["hidden_paths", "secret_texts"]
+__all__ = ["hidden_paths", "is_webhook", "secret_texts"]
+
+_SAY_THE_FORM = frozenset(("accept", "accept-encoding", "content-encoding", "content-type", "user-agent"))
+"""Headers whose values are words that others use, too: shown nowhere, but left in texts."""
 
 
 def secret_texts(document: Document) -> Iterator[str]:
@@ -30,7 +34,15 @@ def secret_texts(document: Document) -> Iterator[str]:
     yield from _by_name(document.data, ())
     match document.data.get("tracing"):
         case {"headers": dict(headers)}:
-            yield from _by_name(list(headers.values()), ("authorization",))
+            yield from _of_headers(headers)
+    for entry in _handlers(document.data):
+        match entry.get("headers"):
+            case dict(headers):
+                yield from _of_headers(headers)
+        if is_webhook(entry.get("type")) and isinstance(url := entry.get("url"), str):
+            for text in secrets_beyond_origin(url):
+                yield text
+                yield unquote(text)
 
 
 def hidden_paths(document: Document) -> Iterator[KeyPath]:
@@ -40,6 +52,26 @@ def hidden_paths(document: Document) -> Iterator[KeyPath]:
         secret = replacement.from_file or is_secret_place(path) or _is_free(path)
         if secret and (replacement.whole or any(len(value) < SHORTEST for value in replacement.values)):
             yield path
+
+
+def is_webhook(handler_type: object) -> bool:
+    """Whether a handler of this type has a URL that is a secret but for its origin."""
+    return isinstance(handler_type, str) and "webhook" in handler_type.lower()
+
+
+def _of_headers(headers: Mapping[Any, Any]) -> Iterator[str]:
+    told = [value for name, value in headers.items() if str(name).lower() not in _SAY_THE_FORM]
+    yield from _by_name(told, ("authorization",))
+
+
+def _handlers(data: Mapping[Any, Any]) -> Iterator[Mapping[Any, Any]]:
+    for rule in _mappings(data.get("tables")):
+        yield from _mappings(rule.get("handlers"))
+
+
+def _mappings(entries: object) -> Iterator[Mapping[Any, Any]]:
+    if isinstance(entries, list):
+        yield from (each for each in entries if isinstance(each, Mapping))
 
 
 def _is_free(path: KeyPath) -> bool:

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote, quote_plus, unquote
 
+from worker.configuration.url_secrets import secrets_in_urls
+
 __all__ = ["MASK", "SHORTEST", "Secrets", "is_secret_key", "is_secret_place", "names_columns", "passwords_in"]
 
 MASK = "***"
@@ -67,9 +69,14 @@ def is_secret_place(path: Sequence[object]) -> bool:
     """
     if names_columns(path[:-1]):
         return False
-    if tuple(path) in _OF_SECRETS:
+    if tuple(path) in _OF_SECRETS or _is_header(path):
         return True
     return path[:2] == ("tracing", "headers") or any(is_secret_key(str(key)) for key in path[-1:])
+
+
+def _is_header(path: Sequence[object]) -> bool:
+    """Whether it is of the headers that a handler sends, such as X-Auth: whatever their names are."""
+    return len(path) > 4 and (path[0], path[2], path[4]) == ("tables", "handlers", "headers")
 
 
 def names_columns(path: Sequence[object]) -> bool:
@@ -81,14 +88,11 @@ def names_columns(path: Sequence[object]) -> bool:
     return len(path) == 4 and (path[0], path[2]) == ("tables", "columns") and path[3] in _OF_COLUMNS
 
 
-# Up to the last @ before white space or the next URL: of one that is not escaped as it should be, too.
-_PASSWORD = re.compile(r"//[^/?#@:\s]*:((?:(?!://)\S)*)@")
-_PORT = re.compile(r"[0-9]{1,5}(?:[/?#,]|$)")
 _SETTING = re.compile(r"""([\w.-]+)\s*=\s*("[^"]*"|'[^']*'|[^;&,\s]+)""")
 
 
 def passwords_in(text: str) -> Iterator[str]:
-    """The passwords that a URL or a connection string holds, as they stand there.
+    """The passwords that URLs (see `secrets_in_urls`) or a connection string hold, as they stand there.
 
     >>> list(passwords_in("redis://shop:hunter2@cache:6379/0"))
     ['hunter2']
@@ -97,9 +101,7 @@ def passwords_in(text: str) -> Iterator[str]:
     >>> list(passwords_in("https://store/box?sv=1&sig=abc%3D;AccountKey=def=="))
     ['abc%3D', 'def==']
     """
-    for password in _PASSWORD.findall(text):
-        if not _PORT.match(password):
-            yield password
+    yield from secrets_in_urls(text)
     for key, value in _SETTING.findall(text):
         if is_secret_key(key):
             yield value[1:-1] if value[0] in "'\"" and len(value) > 1 else value

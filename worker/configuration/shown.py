@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from handlers.options.units import DURATION_PATTERN, SIZE_PATTERN, format_duration, format_size
 from worker.configuration.faults import KeyPath, key_path
 from worker.configuration.model import Configuration
+from worker.configuration.secret_values import is_webhook
 from worker.configuration.secrets import (
     MASK,
     is_secret_key,
@@ -21,6 +22,7 @@ from worker.configuration.secrets import (
     passwords_in,
 )
 from worker.configuration.table_rules import HandlerEntry
+from worker.configuration.url_secrets import origin_of
 
 __all__ = ["Setting", "shown_settings"]
 
@@ -44,7 +46,8 @@ def shown_settings(configuration: Configuration) -> list[Setting]:
     """All keys in the order of docs/configuration.md, 2,000 at most.
 
     Not shown are values of secret keys, those that came from files, those that came from variables into
-    `kafka.properties`, `spark` and handlers, and passwords in URLs and connection strings.
+    `kafka.properties`, `spark` and handlers, headers, passwords and tokens in URLs and connection strings,
+    and all of a webhook's URL but scheme, host and port.
     """
     found: list[Setting] = []
     for path, value, given in _of_model(configuration, (), given=True):
@@ -110,9 +113,19 @@ def _value(configuration: Configuration, path: KeyPath, value: Any) -> str:
     )
     if path in configuration.hidden or is_secret_place(path) or any(map(is_secret_key, keys)):
         return MASK
+    if _is_address_of_webhook(configuration, path):
+        origin = origin_of(str(value))
+        return MASK if origin is None else _clean(configuration, origin)
     if isinstance(value, list | tuple):
         return f"[{', '.join(_text(configuration, each) for each in value)}]"
     return _text(configuration, value)
+
+
+def _is_address_of_webhook(configuration: Configuration, path: KeyPath) -> bool:
+    match path:
+        case ("tables", int(rule), "handlers", int(handler), "url"):
+            return is_webhook(configuration.tables[rule].handlers[handler].type)
+    return False
 
 
 def _text(configuration: Configuration, value: Any) -> str:
@@ -129,5 +142,6 @@ def _clean(configuration: Configuration, text: str) -> str:
     text = configuration.secrets.redact(text)
     for password in passwords_in(text):  # those that are too short to be looked for everywhere
         if password and password != MASK:
-            text = text.replace(f":{password}@", f":{MASK}@").replace(f"={password}", f"={MASK}")
+            for before, after in ((":", "@"), ("//", "@"), ("//", ":"), ("=", "")):
+                text = text.replace(f"{before}{password}{after}", f"{before}{MASK}{after}")
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
