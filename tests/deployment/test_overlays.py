@@ -123,6 +123,14 @@ def test_sparks_driver_may_start_executors_that_find_it() -> None:
     assert executor["metadata"]["labels"] != worker["spec"]["template"]["metadata"]["labels"]
 
 
+def test_the_network_policy_lets_out_to_every_kind_of_target_and_service() -> None:
+    egress = of("network-policy")["NetworkPolicy/binlane"]["spec"]["egress"]
+    ports = {port["port"] for rule in egress if "to" not in rule for port in rule["ports"]}
+    targets = {5432, 3306, 6379, 443, 8123, 8443, 9200}
+    services = {9092, 9093, 8081, 4317, 4318, 15002, 6443}
+    assert ports == targets | services
+
+
 def test_the_network_policy_lets_in_scrapes_and_executors_alone() -> None:
     policy = of("network-policy")["NetworkPolicy/binlane"]["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
