@@ -21,8 +21,9 @@ from worker.formats.decoding import decoded, explained
 from worker.formats.interface import Skip, UndecodableRecord
 from worker.formats.schema_registry import format as registry_format
 from worker.formats.schema_registry import schemas as schemas_module
-from worker.formats.schema_registry.client import Client, RegistryUnavailable
+from worker.formats.schema_registry.client import Client, Registered, RegistryUnavailable, UnknownSchema
 from worker.formats.schema_registry.format import DebeziumWithRegistry, schemas_of
+from worker.formats.schema_registry.ids import SchemaId
 from worker.formats.schema_registry.schemas import Schemas, StillUnknown
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
@@ -538,6 +539,40 @@ def test_ids_of_eight_bytes_are_asked_for_in_apicurios_own_api(registry: SchemaR
     format_ = DebeziumWithRegistry(None, schemas_of(asked, Path(), patience=10))
     written = AvroWriter(registry, 8).written(json.dumps(envelope()).encode(), row({"id": 4}))
     assert change(format_, record(written)).after == {"id": 4}
+
+
+NO_RESOURCE = {
+    "message": "RESTEASY003210: Could not find ...",
+    "error_code": 404,
+    "name": "NotFoundException",
+}
+
+
+def test_a_path_that_apicurio_does_not_have_says_something_of_the_address_alone(
+    registry: SchemaRegistry,
+) -> None:
+    client = Client(settings(registry, api="apicurio"), Path())
+    registry.answer = lambda _path: (404, NO_RESOURCE)  # type: ignore[method-assign]
+    with pytest.raises(RegistryUnavailable, match="the root of the REST API of apicurio"):
+        client.schema(SchemaId("global", "1"))
+    client.close()
+
+
+def test_a_number_that_apicurio_takes_for_no_id_is_unknown(registry: SchemaRegistry) -> None:
+    client = Client(settings(registry, api="apicurio"), Path())
+    answers: dict[str, Any] = {"/system/info": (200, {"name": "Apicurio Registry"})}
+    registry.answer = lambda path: answers.get(path, (404, NO_RESOURCE))  # type: ignore[method-assign]
+    with pytest.raises(UnknownSchema):
+        client.schema(SchemaId("global", str(2**63)))
+    client.close()
+
+
+def test_an_apicurio_without_references_has_none(registry: SchemaRegistry) -> None:
+    client = Client(settings(registry, api="apicurio"), Path())
+    answers: dict[str, Any] = {"/ids/globalIds/1": (200, {"type": "string"})}
+    registry.answer = lambda path: answers.get(path, (404, NO_RESOURCE))  # type: ignore[method-assign]
+    assert client.schema(SchemaId("global", "1")) == Registered("AVRO", '{"type": "string"}')
+    client.close()
 
 
 def envelope_avro() -> Any:

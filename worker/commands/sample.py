@@ -20,11 +20,12 @@ from worker.configuration import Configuration, ConfigurationError, Fault
 from worker.configuration.formats import formats_of
 from worker.formats import registry
 from worker.formats.choice import NoFormatError
-from worker.formats.decoding import decoded, explained
+from worker.formats.decoding import decoded
 from worker.formats.interface import Apart, Format, Route, SeparateDDL, Skip, UndecodableRecord
 from worker.formats.sample import SampleError, SampleRecord, read_samples
 from worker.observing.visible_text import visible
 from worker.units.home_lane import home_lane
+from worker.units.table_names import routed
 
 __all__ = ["show_samples"]
 
@@ -72,7 +73,7 @@ def _show(
 ) -> str:
     told: list[tuple[Route, list[Change]]] = []
     try:
-        found = explained(format_, record)
+        found = routed(format_, record)
         if isinstance(found, Skip):
             _print(console, record, Text(f"skipped: {found.reason}", style="dim"))
             return "skipped"
@@ -134,7 +135,7 @@ def _another_format(format_: Format, record: SampleRecord) -> str | None:
         other = registry.get(name)
         changes: list[Change] = []
         try:
-            found = explained(other, record)
+            found = routed(other, record)
             if isinstance(found, Apart):
                 return name
             if not isinstance(found, Skip):

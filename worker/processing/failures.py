@@ -13,12 +13,12 @@ from worker.attempts.backoff import describe, text_of
 from worker.attempts.steps import Caller, MustHalt
 from worker.configuration.table_rules import OnFailure
 from worker.dead_letters.writing import DeadLetters
-from worker.formats.decoding import explained
 from worker.formats.interface import Record, UndecodableRecord
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.processing.change_origins import origin_of, record_of, record_origin
 from worker.processing.slow_calls import RunningCalls
+from worker.units.table_names import routed
 
 if TYPE_CHECKING:
     from worker.attempts.bound_handler import BoundHandler
@@ -152,7 +152,7 @@ class Failures:
         """What its format says of the record; that was not kept when it was routed."""
         chunk, message = next(islice(work.messages(), number, None))
         try:
-            explained(chunk.assignment.format, message)
+            routed(chunk.assignment.format, message)
         except UndecodableRecord as fault:
             return str(fault)
         return "its table cannot be told"

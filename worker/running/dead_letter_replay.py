@@ -24,9 +24,10 @@ from worker.configuration.kafka_properties import consumer_settings
 from worker.dead_letters.record import DeadLetter
 from worker.fetching.ddl_history import DDLHistory
 from worker.formats.choice import NoFormatError
-from worker.formats.decoding import decoded, explained
+from worker.formats.decoding import decoded
 from worker.formats.interface import Apart, Skip, UndecodableRecord
 from worker.running.handlers.plan import handles
+from worker.units.table_names import routed
 
 __all__ = ["Plan", "Reader", "Replay", "ReplayFault", "by_failure", "in_order", "replayed_topic"]
 
@@ -90,7 +91,7 @@ class Reader:
         found: list[Change] = []
         try:
             format_ = self._formats.of(letter.topic)
-            route = explained(format_, record)
+            route = routed(format_, record)
             if isinstance(route, Skip):
                 return Plan(letter, "", letter.table or "", (), skipped=route.reason)
             if isinstance(route, Apart):
