@@ -63,6 +63,7 @@ PROMISED = {
     "binlane_lane_busy_seconds_total": {"lane"},
     "binlane_backpressure_seconds_total": set(),
     "binlane_partition_paused": {"topic", "partition"},
+    "binlane_partition_blocked": {"topic", "partition"},
     "binlane_standstill_seconds": {"topic", "partition"},
     "binlane_head_stuck_seconds": {"topic", "partition"},
     "binlane_ahead_records": {"topic", "partition"},
@@ -259,6 +260,28 @@ def test_lanes_tables_and_partitions_are_read_from_the_status_at_each_scrape(met
     assert value(metrics, "binlane_records_finished_total", table="shop.orders") == 13
     assert value(metrics, "binlane_tables_blocked") == 0
     assert value(metrics, "binlane_partition_paused", topic="cdc", partition="0") == 1
+
+
+@pytest.mark.parametrize(
+    ("paused_by", "held_up", "expected"),
+    [
+        (None, False, 0),
+        ("lanes", False, 0),  # the handlers are the limit: another worker has handlers of its own
+        ("lanes", True, 1),
+        (None, True, 1),  # a moment before it is paused
+        ("max_ahead", False, 1),
+        ("format", False, 1),
+        ("schema_registry", False, 1),
+        ("ddl_topics", False, 1),
+    ],
+)
+def test_a_partition_that_another_worker_would_not_read_on_either_is_told(
+    paused_by: str | None, held_up: bool, expected: float
+) -> None:
+    metrics = Metrics()
+    status = worker_status([], [partition(paused=paused_by is not None, paused_by=paused_by)])
+    metrics.attach(lambda: Look(status, [], blocked=0, held_up=held_up))
+    assert value(metrics, "binlane_partition_blocked", topic="cdc", partition="0") == expected
 
 
 def test_what_a_worker_is_stuck_at_is_told(metrics: Metrics) -> None:

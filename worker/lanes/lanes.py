@@ -178,11 +178,13 @@ class Lanes(SeenLanes):
     def give_back(self, number: int, work: Work, *, delay: float, error: str | None = None) -> None:
         """The batch is not done: keep it, and offer it again after `delay` seconds. The processor is free."""
         with self._lock:
-            unit, schedule = work.unit, self._schedule
-            self._leave(number, work, "given_back", self._clock())
+            unit, schedule, now = work.unit, self._schedule, self._clock()
+            self._leave(number, work, "given_back", now)
+            if unit.error is None:
+                unit.failing_since = now
             unit.error = error
             schedule.kept[unit] = work
-            unit.due = self._clock() + delay
+            unit.due = now + delay
             unit.state = UnitState.BACKOFF
             if work.withdrawn:
                 schedule.unfold(unit)

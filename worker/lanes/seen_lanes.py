@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 
@@ -9,6 +10,7 @@ from worker.formats.decoding import SMALL
 from worker.lanes.lane import Lane, Room
 from worker.lanes.schedule import Schedule
 from worker.lanes.snapshot import LanesView, look
+from worker.lanes.standing import Standing
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.unit import Unit, UnitState
@@ -86,17 +88,23 @@ class SeenLanes:
             self._halted = {unit: None for unit in self._halted if unit.state is UnitState.HALTED}
             return list(dict.fromkeys(unit.table.label for unit in self._halted))
 
-    def snapshot(self, units: Sequence[Unit], most: int) -> LanesView:
-        """Lanes and tables as they are now; of the tables at most so many. Any thread."""
-        return look(
+    def snapshot(self, units: Sequence[Unit], most: int, stuck_after: float = math.inf) -> LanesView:
+        """Lanes and tables as they are now; of the tables at most so many. Any thread.
+
+        `stuck_after`: a table also stands still when a batch of it has been failing for so many seconds."""
+        now = self._clock()
+        standing = Standing(self._room, now - stuck_after)
+        view = look(
             self.lanes,
             units,
             self._schedule.kept,
             count=self.count,
-            now=self._clock(),
+            now=now,
             lock=self._lock,
             most=most,
+            standing=standing,
         )
+        return view._replace(blocked_records=standing.records, held_up=standing.keeps_out(self._refused))
 
     def dead_end(self) -> bool:
         """A delivery waits for room that only halted tables could give."""

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from offsets.types import TopicPartition
 from worker.lanes.lane import Lane
+from worker.lanes.standing import Standing
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
@@ -105,10 +106,12 @@ class LanesView(NamedTuple):
     """Tables, shown or not."""
     halted: int
     """Those of them of which a change failed for good."""
-    blocked_records: int
-    """What they hold; with `order_by: row` what their blocked shards hold."""
     further: list[Chunk]
     """What busy tables hold that are not shown."""
+    blocked_records: int = 0
+    """What stands still: see Standing."""
+    held_up: bool = False
+    """A delivery waits for room that only tables that stand still could give."""
 
 
 def look(
@@ -120,8 +123,10 @@ def look(
     now: float,
     lock: threading.Lock,
     most: int,
+    standing: Standing,
 ) -> LanesView:
-    """At most `most` of the tables; `kept`: their batches that are to be tried again; `count`: lanes in use.
+    """At most `most` of the tables; `kept`: their batches that are to be tried again; `count`: lanes in use;
+    `standing`: is given all tables that may stand still.
 
     Each table is seen at one moment, and all that are busy at the same one unless they are hundreds: then
     the lock of `Lanes` is taken for some at a time."""
@@ -136,9 +141,7 @@ def look(
         shown, rest = ranked[:most], ranked[most:]
     rows: dict[Unit, TableView] = {}
     finished: dict[Unit, int] = {}
-    looked_into = (unit for unit in rest if unit.shards is not None or states[unit] == "blocked")
-    waiting = deque([*shown, *looked_into])
-    blocked_records = 0
+    waiting = deque([*shown, *(unit for unit in rest if _is_looked_into(unit))])
     seen_lanes: list[LaneView] = []
     works: dict[Unit, Work] = {}
     while True:
@@ -151,10 +154,7 @@ def look(
                 unit = waiting.popleft()
                 finished[unit] = unit.finished_in_all
                 room -= len(unit.members())
-                if states[unit] == "blocked":
-                    blocked_records += sum(
-                        _held(each, kept) for each in unit.members() if _state(each) == "blocked"
-                    )
+                standing.add(unit, works)
                 if len(rows) < len(shown):
                     rows[unit] = _table(unit, works, kept)
                     room -= sum(len(part.chunks) for part in rows[unit].parts) // 100
@@ -178,7 +178,6 @@ def look(
         ],
         sum(state == "blocked" for state in states.values()),
         sum(states[unit] == "blocked" and _is_halted(unit) for unit in busy),
-        blocked_records,
         further,
     )
 
@@ -246,6 +245,11 @@ def _state_of(unit: Unit) -> TableState:
     if unit.shards is None:
         return _state(unit)
     return min(map(_state, unit.members()), key=_LOUDEST.index)
+
+
+def _is_looked_into(unit: Unit) -> bool:
+    """Whether it has shards, or may stand still, without the lock."""
+    return unit.shards is not None or unit.error is not None or unit.state is UnitState.WAITING_FOR_OTHERS
 
 
 def _is_halted(unit: Unit) -> bool:

@@ -14,6 +14,14 @@ KAFKA_DEFINITIONS: tuple[MetricDefinition, ...] = (
         "1 while the partition is paused, else 0.",
     ),
     MetricDefinition(
+        "binlane_partition_blocked",
+        "gauge",
+        PARTITION,
+        "1 while the partition is not read on and one more worker would not change it: tables that stand "
+        "still (see `binlane_blocked_records`) leave no room in the lanes, or it is paused for something else "
+        "than full lanes; else 0.",
+    ),
+    MetricDefinition(
         "binlane_standstill_seconds",
         "gauge",
         PARTITION,

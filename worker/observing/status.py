@@ -187,4 +187,7 @@ class Look:
     halted: int = 0
     """Those of them of which a change failed for good; the others wait for a target."""
     blocked_records: int = 0
-    """Records that tables hold that stand still."""
+    """Fetched and unfinished records that no further worker would help: those of tables that stand still, or
+    of which a batch has been failing for `stuck_after`, and what waits for room behind them."""
+    held_up: bool = False
+    """Nothing is read on: what was fetched waits for room that only such tables could give."""

@@ -20,7 +20,7 @@ def of_status(look: Look, labels: TableLabels) -> Iterator[Metric]:
     yield from _of_tables(look, labels)
     yield from _of_lanes(status.lanes)
     yield from _of_bounds(status)
-    yield from _of_partitions(status.partitions)
+    yield from _of_partitions(status.partitions, held_up=look.held_up)
     up = _gauge("binlane_target_up")
     for target in status.targets:
         up.add_metric([target.handler], target.up)
@@ -108,8 +108,9 @@ def _of_bounds(status: WorkerStatus) -> Iterator[Metric]:
     yield _single("binlane_lanes_fill_ratio", max(fullest, held))
 
 
-def _of_partitions(partitions: Sequence[PartitionStatus]) -> Iterator[Metric]:
+def _of_partitions(partitions: Sequence[PartitionStatus], *, held_up: bool) -> Iterator[Metric]:
     paused = _gauge("binlane_partition_paused")
+    blocked = _gauge("binlane_partition_blocked")
     standstill = _gauge("binlane_standstill_seconds")
     position = _gauge("binlane_position")
     ahead = _gauge("binlane_ahead_records")
@@ -124,6 +125,7 @@ def _of_partitions(partitions: Sequence[PartitionStatus]) -> Iterator[Metric]:
     for partition in partitions:
         label = [partition.topic, str(partition.partition)]
         paused.add_metric(label, partition.paused)
+        blocked.add_metric(label, held_up or partition.paused_by not in (None, "lanes"))
         standstill.add_metric(label, partition.standstill_seconds)
         unfinished.add_metric(label, partition.unfinished)
         ahead.add_metric(label, partition.ahead)
@@ -143,7 +145,7 @@ def _of_partitions(partitions: Sequence[PartitionStatus]) -> Iterator[Metric]:
         ):
             if value is not None:
                 family.add_metric(label, value)
-    yield from (paused, standstill, ahead, beyond, stuck, position, committed, unfinished)
+    yield from (paused, blocked, standstill, ahead, beyond, stuck, position, committed, unfinished)
     yield from (unread, lag, delay, source)
 
 

@@ -78,7 +78,7 @@ class StatusReport:
     def look(self, most: int = SHOWN_TABLES) -> Look:
         """At the worker, and at most so many of its tables."""
         units, gone = self._book.counted()
-        seen = self._lanes.snapshot(units, most)
+        seen = self._lanes.snapshot(units, most, self.configuration.stuck_after)
         delays: dict[TopicPartition, float] = {}
         rows = []
         for table in seen.tables:
@@ -113,7 +113,10 @@ class StatusReport:
             max_bytes=self.configuration.lanes.max_bytes,
         )
         finished = [*gone.items(), *seen.finished]
-        return Look(status, finished, seen.blocked, seen.halted, seen.blocked_records)
+        stands = seen.blocked_records
+        if seen.held_up:
+            stands += sum(len(chunk.messages) for _, chunk in self._fetcher.held())
+        return Look(status, finished, seen.blocked, seen.halted, stands, seen.held_up)
 
     def _targets(self) -> list[TargetStatus]:
         """Handlers of one name as one: down while one of them is."""

@@ -60,6 +60,7 @@ class Unit:
         "due",
         "error",
         "failed_batches",
+        "failing_since",
         "finished_records",
         "incoming",
         "lane",
@@ -100,6 +101,8 @@ class Unit:
         self.finished_records = 0
         self.failed_batches = 0
         self.error: str | None = None
+        self.failing_since = 0.0
+        """Since when there has been an error."""
         self.blocked = False
         """While it tries again: nothing is wrong with its batch, but where it has to go is down."""
 

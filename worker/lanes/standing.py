@@ -1,0 +1,76 @@
+"""How much tables hold that stand still, and whether others have room beside it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from worker.lanes.lane import Room
+from worker.units.delivery import Delivery
+from worker.units.unit import Unit, UnitState
+from worker.units.work import Work
+
+__all__ = ["Standing"]
+
+
+class Standing:
+    """Sums up tables that a change or a target that is down blocks, and those of which one batch has been
+    failing for long. Under the lock of `Lanes`, but for `keeps_out`."""
+
+    def __init__(self, room: Room, before: float) -> None:
+        """`before`: what has been failing since then, or longer, stands still."""
+        self.records = 0
+        """Unfinished ones: queued, kept and running; with `order_by: row` those of the shards that stand, and
+        what is queued behind them, but not what other shards have done and hold back."""
+        self._room = room
+        self._before = before
+        self._bytes = 0
+        self._lanes: Counter[int] = Counter()  # lane -> records that count against its bound
+
+    def add(self, unit: Unit, works: Mapping[Unit, Work]) -> None:
+        """A table; `works`: the batches that run or are kept."""
+        standing = [each for each in unit.members() if self._stands(each)]
+        if unit not in standing and self._waits(unit, standing):
+            standing.append(unit)
+        if not standing:
+            return
+        records = size = done = 0
+        for each in standing:
+            records += each.records
+            size += each.bytes
+            if (work := works.get(each)) is not None:
+                records += work.records
+                size += work.bytes
+                done += work.finished
+        account = unit.account
+        records = min(records, account.records)  # one that several shards have a part of counts once
+        self.records += max(0, records - done)
+        self._lanes[account.lane] += records
+        self._bytes += min(size, account.bytes)
+
+    def keeps_out(self, refused: Delivery | None) -> bool:
+        """Whether the delivery that did not fit would not fit either when all other tables were through."""
+        if refused is None:
+            return False
+        if self._bytes and self._bytes + refused.bytes > self._room.max_bytes:
+            return True
+        most = self._room.max_records
+        return any(
+            held and held + records > most
+            for held, records in ((self._lanes[lane], new) for lane, new in refused.records.items())
+        )
+
+    def _stands(self, unit: Unit) -> bool:
+        if unit.state is UnitState.HALTED:
+            return True
+        return unit.error is not None and (unit.blocked or unit.failing_since <= self._before)
+
+    def _waits(self, unit: Unit, standing: Sequence[Unit]) -> bool:
+        """For one of its shards, or for another table that its next statement is about, too."""
+        if unit.state is not UnitState.WAITING_FOR_OTHERS or not unit.chunks:
+            return False
+        barrier = unit.chunks[0].barrier
+        if standing or barrier is None:
+            return bool(standing)
+        tables = (barrier.home, *barrier.others)
+        return any(self._stands(each) for table in tables for each in table.members())
