@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ ALERTS = {
 
 # A pod as Kubernetes' scrape by annotations labels it: the job is not called binlane.
 POD = 'job="kubernetes-pods",instance="10.0.0.7:8080"'
+NEW_POD = 'job="kubernetes-pods",instance="10.0.0.8:8080"'
 PLACE = f'{POD},topic="cdc",partition="0"'
 WELL = {
     f"up{{{POD}}}": "1x120",
@@ -50,7 +53,8 @@ WELL = {
     f'binlane_dead_letters_total{{{POD},table="shop.orders"}}': "0x120",
     f"binlane_delay_seconds{{{PLACE}}}": "3x120",
     f"binlane_last_source_timestamp_seconds{{{PLACE}}}": "0+60x120",
-    f"binlane_lanes_fill_ratio{{{POD}}}": "0.2x120",
+    f"binlane_lanes_fill_ratio{{{POD}}}": "0.9x120",  # as handlers that keep up may well have them
+    f"binlane_backpressure_seconds_total{{{POD}}}": "0+20x120",
     f"binlane_last_reload_successful{{{POD}}}": "1x120",
     f'binlane_spark_waiting_seconds{{{POD},table="shop.orders"}}': "9x120",
     f'binlane_spark_merges_total{{{POD},result="failure"}}': "4x120",
@@ -84,7 +88,11 @@ WRONG: dict[str, dict[str, str]] = {
     "BinlaneLag": {f"binlane_lag_records{{{PLACE}}}": "50x85 200000x40"},
     "BinlaneDelay": {f"binlane_delay_seconds{{{PLACE}}}": "3x85 400x40"},
     "BinlaneSourceSilent": {f"binlane_last_source_timestamp_seconds{{{PLACE}}}": "0+60x30 1800x100"},
-    "BinlaneAlwaysFull": {f"binlane_lanes_fill_ratio{{{POD}}}": "0.2x60 1x60"},
+    # Deliveries are taken whole: a blocked table leaves the next one no room at three quarters of the bound.
+    "BinlaneAlwaysFull": {
+        f"binlane_backpressure_seconds_total{{{POD}}}": "0+20x66 1320+59x60",
+        f"binlane_lanes_fill_ratio{{{POD}}}": "0.2x60 0.75x60",
+    },
     "BinlaneReloadRefused": {f"binlane_last_reload_successful{{{POD}}}": "1x95 0x30"},
     "BinlaneSparkTableWaits": {
         f'binlane_spark_waiting_seconds{{{POD},table="shop.orders"}}': "9x90 400x30",
@@ -100,6 +108,31 @@ WRONG_TOO: list[tuple[str, dict[str, str]]] = [
         "BinlaneRecordsSkipped",
         {f'binlane_records_skipped_total{{{POD},reason="undecodable"}}': "0x97 1x30"},
     ),
+    # A counter that Prometheus meets at 1: of a table whose first record fails, or of a worker that has begun
+    # just now.
+    ("BinlaneDeadLetters", {f'binlane_dead_letters_total{{{POD},table="shop.new"}}': "_x97 1x30"}),
+    ("BinlaneRecordsSkipped", {f'binlane_records_skipped_total{{{NEW_POD},reason="failed"}}': "_x97 1x30"}),
+    (
+        "BinlaneCommitsFail",
+        {f'binlane_commits_total{{{NEW_POD},store="kafka",result="failure"}}': "_x93 1x30"},
+    ),
+    # More of them, before and after.
+    ("BinlaneDeadLetters", {f'binlane_dead_letters_total{{{POD},table="shop.new"}}': "_x80 1x10 2x30"}),
+]
+
+STILL_WELL: list[dict[str, str]] = [
+    # What was counted longer ago than the alert looks back, also by a worker that has gone.
+    {f'binlane_dead_letters_total{{{POD},table="shop.new"}}': "_x80 3x40"},
+    {f'binlane_dead_letters_total{{{NEW_POD},table="shop.new"}}': "1x70 _x50"},
+    {f'binlane_records_skipped_total{{{NEW_POD},reason="failed"}}': "_x80 3x40"},
+    {f'binlane_commits_total{{{NEW_POD},store="kafka",result="failure"}}': "_x80 1x40"},
+    # One of another restarts, and a worker that was away for long is back.
+    {'kube_pod_container_status_restarts_total{pod="shop-0",container="worker"}': "0x60 0+1x60"},
+    {
+        f"up{{{POD}}}": "1x60 0x30 1x30",
+        f"process_start_time_seconds{{{POD}}}": "1000x60 _x30 7000x30",
+        f'binlane_info{{{POD},version="1"}}': "1x60 _x30 1x30",
+    },
 ]
 
 
@@ -113,15 +146,87 @@ def case(changed: dict[str, str], firing: list[str]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("alert", "wrong"), [(None, {}), *WRONG.items(), *WRONG_TOO])
+@pytest.mark.parametrize(
+    ("alert", "wrong"),
+    [(None, {}), *WRONG.items(), *WRONG_TOO, *((None, changed) for changed in STILL_WELL)],
+)
 def test_an_alert_fires_for_its_own_trouble_alone_and_none_while_all_is_well(
     tmp_path: Path, promtool: str, alert: str | None, wrong: dict[str, str]
 ) -> None:
-    path = tmp_path / "case.yaml"
-    one = case(wrong, [] if alert is None else [alert])
-    path.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [one]}))
+    assert evaluated(promtool, tmp_path, case(wrong, [] if alert is None else [alert])) == ""
+
+
+def evaluated(promtool: str, folder: Path, one: dict[str, Any]) -> str:
+    """What promtool has against it: nothing when it is as expected."""
+    path = folder / "case.yaml"
+    tested = {"rule_files": [str(RULES)], "evaluation_interval": one["interval"], "tests": [one]}
+    path.write_text(yaml.safe_dump(tested))
     done = subprocess.run([promtool, "test", "rules", str(path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def lives(ends: float, *, lasts: float, waits: Iterator[float]) -> list[tuple[float, float]]:
+    """When a worker ran, in seconds: an hour, then for `lasts` at a time, and it `waits` before each."""
+    found = [(0.0, 3_600.0)]
+    while found[-1][1] < ends:
+        start = found[-1][1] + next(waits)
+        found.append((start, start + lasts))
+    return found
+
+
+def crash_loop() -> Iterator[float]:
+    """What Kubernetes waits before each restart of a container."""
+    return itertools.chain([10.0, 20.0, 40.0, 80.0, 160.0], itertools.repeat(300.0))
+
+
+def scraped(runs: list[tuple[float, float]], *, every: int, first: int, ends: int) -> dict[str, str]:
+    """What Prometheus has of them; it scrapes `first` at that second."""
+    up, began, info = [], [], []
+    for now in range(first, ends, every):
+        start = next(
+            (start for start, end in runs if start + 1 <= now < end), None
+        )  # it listens after a second
+        up.append("0" if start is None else "1")
+        began.append("_" if start is None else f"{start:g}")
+        info.append("_" if start is None else "1")
+    return {
+        f"up{{{POD}}}": " ".join(up),
+        f"process_start_time_seconds{{{POD}}}": " ".join(began),
+        f'binlane_info{{{POD},version="1"}}': " ".join(info),
+    }
+
+
+@pytest.mark.parametrize("every", [15, 30])
+@pytest.mark.parametrize("kube_state", [False, True])
+def test_a_worker_that_ends_seconds_after_each_start_is_told_of(
+    tmp_path: Path, promtool: str, every: int, kube_state: bool
+) -> None:
+    """As with a backlog behind a halted table that the lanes cannot hold, in Kubernetes' back-off."""
+    ends = 2 * 3_600
+    runs = lives(ends, lasts=5, waits=crash_loop())
+    series = scraped(runs, every=every, first=7, ends=ends)
+    began = f"process_start_time_seconds{{{POD}}}"
+    assert len(set(series[began].split()) - {"_", "0"}) >= 3, "some scrapes hit one of the lives"
+    alerts = ["BinlaneRestarts", "BinlaneWorkerDown"]
+    if kube_state:  # a new pod, and no scrape hits any
+        counts = [sum(start <= now for start, _ in runs[1:]) for now in range(7, ends, every)]
+        pod = 'namespace="shop",pod="binlane-5c9f-x2x",container="worker",instance="kube-state-metrics:8080"'
+        series = {
+            f"up{{{POD}}}": " ".join("0" for _ in counts),
+            f"kube_pod_container_status_restarts_total{{{pod}}}": " ".join(map(str, counts)),
+        }
+        alerts = ["BinlaneRestarts"]
+    expected = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in alerts]
+    expr = 'count by (alertname) (ALERTS{alertstate="firing", alertname!="BinlaneNoWorker"})'
+    one = {
+        "interval": f"{every}s",
+        "input_series": [{"series": name, "values": text} for name, text in series.items()],
+        "promql_expr_test": [
+            {"expr": expr, "eval_time": f"{minute}m", "exp_samples": expected}
+            for minute in (80, 90, 100, 110)
+        ],
+    }
+    assert evaluated(promtool, tmp_path, one) == ""
 
 
 def test_every_alert_has_a_case_and_the_series_are_of_metrics_that_exist() -> None:

@@ -29,12 +29,14 @@ def worker(number: int, partitions: dict[int, tuple[int, int]], **figures: float
         f"binlane_blocked_records{{{pod}}}": figures.get("blocked_records", 0),
         f"binlane_tables_blocked{{{pod}}}": figures.get("tables_blocked", 0),
         f"binlane_lanes_fill_ratio{{{pod}}}": figures.get("fill", 0.2),
+        f"binlane_backpressure_seconds_total{{{pod}}}": 77,
     }
     for partition, (unfinished, unread) in partitions.items():
         place = f'{pod},topic="cdc",partition="{partition}"'
         found[f"binlane_unfinished_records{{{place}}}"] = unfinished
         found[f"binlane_unread_records{{{place}}}"] = unread
-        found[f"binlane_max_ahead_reached{{{place}}}"] = figures.get(f"held_{partition}", 0)
+        found[f"binlane_partition_paused{{{place}}}"] = figures.get("paused", 0)
+        found[f"binlane_partition_blocked{{{place}}}"] = figures.get(f"held_{partition}", 0)
         found[f"binlane_lag_records{{{place}}}"] = 900_000
     return found
 
@@ -57,8 +59,25 @@ CASES: dict[str, tuple[dict[str, float], float]] = {
         70,
     ),
     "held by a blocked table that fills the lanes": (
-        worker(1, {0: (9_000, 500_000)}, tables_blocked=1, blocked_records=8_999, fill=1.0),
+        worker(
+            1, {0: (9_000, 500_000)}, tables_blocked=1, blocked_records=8_999, fill=1.0, paused=1, held_0=1
+        ),
         1,
+    ),
+    # As a worker told them: 60,000 records of a table whose target is down, polled in pieces of 5,000.
+    "held by a blocked table that leaves no room for the next delivery": (
+        worker(
+            1, {0: (12_500, 47_500)}, tables_blocked=1, blocked_records=12_500, fill=0.75, paused=1, held_0=1
+        ),
+        0,
+    ),
+    "held by a table that is tried again for ever": (
+        worker(1, {0: (12_500, 47_500)}, blocked_records=12_500, fill=0.75, paused=1, held_0=1),
+        0,
+    ),
+    "lanes that are full beside a blocked table, and move": (
+        worker(1, {0: (9_000, 500)}, tables_blocked=1, blocked_records=1_000, fill=1.0, paused=1),
+        8_500,
     ),
     "beside a blocked table, with room in the lanes": (
         worker(1, {0: (50, 1_500), 1: (1, 0)}, tables_blocked=1, blocked_records=50),

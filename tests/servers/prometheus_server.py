@@ -29,6 +29,7 @@ def sped_up(rules: dict[str, Any]) -> dict[str, Any]:
         changed = []
         for rule in group["rules"]:
             expr = re.sub(r"\[(\w+)\]", window, rule["expr"])
+            expr = re.sub(r"offset (\w+)", lambda found: f"offset {_seconds(found[1])}s", expr)
             expr = re.sub(r"(seconds\)?) > (\d+)", lambda found: f"{found[1]} > {int(found[2]) / 60:g}", expr)
             one = {**rule, "expr": expr.replace("> 100000", "> 100")}
             if "for" in one:
