@@ -18,8 +18,8 @@ KAFKA_DEFINITIONS: tuple[MetricDefinition, ...] = (
         "gauge",
         PARTITION,
         "1 while the partition is not read on and one more worker would not change it: tables that stand "
-        "still (see `binlane_blocked_records`) leave no room in the lanes, or it is paused for something else "
-        "than full lanes; else 0.",
+        "still (see `binlane_blocked_records`) leave no room in the lanes, or it is paused for something "
+        "else than full lanes; else 0.",
     ),
     MetricDefinition(
         "binlane_standstill_seconds",

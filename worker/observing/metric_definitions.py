@@ -85,8 +85,8 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "binlane_blocked_records",
         "gauge",
         (),
-        "Fetched records that wait, however many workers there are: of tables that stand still, or of which a "
-        "batch has been failing for `stuck_after`, and those that wait for room in lanes full of them.",
+        "Fetched records that wait, however many workers there are: of tables that stand still, or of which "
+        "a batch has been failing for `stuck_after`, and those that wait for room in lanes full of them.",
     ),
     MetricDefinition(
         "binlane_table_state",
