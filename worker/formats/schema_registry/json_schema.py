@@ -7,81 +7,152 @@ https://github.com/confluentinc/schema-registry/blob/master/json-schema-converte
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
 from worker.formats.debezium.connect.schema import Head
+from worker.formats.schema_registry.avro.fields import FieldBudget
 from worker.formats.schema_registry.avro.schema import SchemaError
+from worker.formats.schema_registry.client import Registered
 
 __all__ = ["json_head"]
 
 _TYPES = {"integer": "int64", "number": "double", "object": "struct", "float32": "float", "float64": "double"}
 _DEPTH = 5
+_MOST_STEPS = 32
+"""References to references, and unions in unions."""
 
 
-def json_head(text: str, prefix: bytes) -> Head:
+def json_head(registered: Registered, prefix: bytes) -> Head:
     """What values begin with, and the schema of Connect for what follows. Raises SchemaError."""
+    root = _object_of(registered.text)
+    schema = b"null"
+    if any('"connect.' in text for text in (registered.text, *registered.references)):
+        schema = msgspec.json.encode(_Reader(registered).field(root, root, _DEPTH))
+    return Head(prefix, schema, closes=b"")
+
+
+class _Place(NamedTuple):
+    """A schema, and the one that it stands in, from which its own references lead."""
+
+    told: Mapping[str, Any]
+    root: Mapping[str, Any]
+
+
+class _Reader:
+    """Reads one schema with those that it refers to."""
+
+    def __init__(self, registered: Registered) -> None:
+        """Raises SchemaError."""
+        self._texts: dict[str, str] = {}
+        for name, text in zip(registered.names, registered.references, strict=True):
+            if self._texts.setdefault(name, text) != text:
+                raise SchemaError(f"two of its references are called {_shown(name)}")
+        self._documents: dict[str, Mapping[str, Any]] = {}
+        self._places: dict[int, _Place] = {}
+        self._budget = FieldBudget()
+
+    def field(self, told: Any, root: Mapping[str, Any], depth: int, **names: Any) -> dict[str, Any]:
+        """`names`: what is told of it by the object that it is in."""
+        told, root = self._value(told, root)
+        kind = told.get("connect.type") or told.get("type")
+        found: dict[str, Any] = {"type": _TYPES.get(str(kind), str(kind or "")), **names}
+        if isinstance(told.get("title"), str):
+            found["name"] = told["title"]
+        parameters = told.get("connect.parameters")
+        if isinstance(parameters, dict):
+            found["parameters"] = {str(key): str(value) for key, value in parameters.items()}
+        self._budget.take(found)
+        properties = told.get("properties")
+        if depth and isinstance(properties, dict) and found["type"] == "struct":
+            parts = sorted(properties.items(), key=lambda part: self._index(part[1], root))
+            found["fields"] = [
+                self.field(each, root, depth - 1, field=name, default=self._default(each, root))
+                for name, each in parts
+            ]
+        if depth and kind == "array" and told.get("items") is not None:
+            found["items"] = self.field(told["items"], root, depth - 1)
+        return found
+
+    def _index(self, told: Any, root: Mapping[str, Any]) -> int:
+        for each in (told, self._value(told, root).told):
+            found = each.get("connect.index") if isinstance(each, dict) else None
+            if isinstance(found, int):
+                return found
+        return 1 << 20
+
+    def _default(self, told: Any, root: Mapping[str, Any]) -> Any:
+        for each in (told, self._value(told, root).told):
+            found = each.get("default") if isinstance(each, dict) else None
+            if found is not None and not isinstance(found, dict | list):
+                return found
+        return None
+
+    # ---- references
+
+    def _value(self, told: Any, root: Mapping[str, Any]) -> _Place:
+        """Without the null beside it, and where its reference leads."""
+        place = self._places.get(id(told))
+        if place is None:
+            place = self._places[id(told)] = self._followed(told, root)
+        return place
+
+    def _followed(self, told: Any, root: Mapping[str, Any]) -> _Place:
+        for _ in range(_MOST_STEPS):
+            if not isinstance(told, dict):
+                return _Place({}, root)
+            branches = told.get("oneOf") or told.get("anyOf")
+            if isinstance(branches, list):
+                told = next((each for each in branches if each != {"type": "null"}), {})
+                continue
+            reference = told.get("$ref")
+            if not isinstance(reference, str):
+                return _Place(told, root)
+            told, root = self._referred(reference, root)
+        raise SchemaError(f"references form a circle, or are more than {_MOST_STEPS} in a row")
+
+    def _referred(self, reference: str, root: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+        """What is there, and the schema that it stands in."""
+        name, _, path = reference.partition("#")
+        if name and name != root.get("$id"):
+            root = self._document(name)
+        told: Any = root
+        for part in path.split("/")[1:]:
+            told = _part(told, part)
+        if told is None or (path and not path.startswith("/")):
+            raise SchemaError(f"it refers to {_shown(reference)}, which is not there")
+        return told, root
+
+    def _document(self, name: str) -> Mapping[str, Any]:
+        if name not in self._documents:
+            text = self._texts.get(name)
+            if text is None:
+                raise SchemaError(f"it refers to {_shown(name)}, which is the name of none of its references")
+            self._documents[name] = _object_of(text)
+        return self._documents[name]
+
+
+def _object_of(text: str) -> Mapping[str, Any]:
     try:
         told: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise SchemaError(f"no JSON: {error}") from None
     if not isinstance(told, dict):
         raise SchemaError("a JSON Schema is an object")
-    schema = b"null" if b'"connect.' not in text.encode() else msgspec.json.encode(_field(told, told, _DEPTH))
-    return Head(prefix, schema, closes=b"")
+    return told
 
 
-def _field(told: Any, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    told = _value(told, root)
-    kind = told.get("connect.type") or told.get("type")
-    found: dict[str, Any] = {"type": _TYPES.get(str(kind), str(kind or ""))}
-    if isinstance(told.get("title"), str):
-        found["name"] = told["title"]
-    parameters = told.get("connect.parameters")
-    if isinstance(parameters, dict):
-        found["parameters"] = {str(key): str(value) for key, value in parameters.items()}
-    properties = told.get("properties")
-    if depth and isinstance(properties, dict) and found["type"] == "struct":
-        fields = []
-        for name, each in properties.items():
-            field = _field(each, root, depth - 1)
-            fields.append((_index(each, root), {**field, "field": name, "default": _default(each, root)}))
-        found["fields"] = [field for _, field in sorted(fields, key=lambda one: one[0])]
-    if depth and kind == "array" and told.get("items") is not None:
-        found["items"] = _field(told["items"], root, depth - 1)
-    return found
+def _part(told: Any, part: str) -> Any:
+    """One step of a JSON Pointer; None: there is no such part."""
+    if isinstance(told, list):
+        return told[int(part)] if part.isdecimal() and len(part) < 10 and int(part) < len(told) else None
+    if not isinstance(told, dict):
+        return None
+    found = told.get(part)
+    return found if found is not None else told.get(unquote(part).replace("~1", "/").replace("~0", "~"))
 
 
-def _value(told: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without the null beside it, and where its reference leads."""
-    for _ in range(_DEPTH):
-        if not isinstance(told, dict):
-            return {}
-        branches = told.get("oneOf") or told.get("anyOf")
-        if isinstance(branches, list):
-            told = next((each for each in branches if each != {"type": "null"}), {})
-            continue
-        reference = told.get("$ref")
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            return told
-        told = root
-        for part in reference[2:].split("/"):
-            told = told.get(part, {}) if isinstance(told, dict) else {}
-    return {}
-
-
-def _index(told: Any, root: Mapping[str, Any]) -> int:
-    for each in (told, _value(told, root)):
-        found = each.get("connect.index") if isinstance(each, dict) else None
-        if isinstance(found, int):
-            return found
-    return 1 << 20
-
-
-def _default(told: Any, root: Mapping[str, Any]) -> Any:
-    for each in (told, _value(told, root)):
-        found = each.get("default") if isinstance(each, dict) else None
-        if found is not None and not isinstance(found, dict | list):
-            return found
-    return None
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 100 else name[:100] + "...")

@@ -17,6 +17,9 @@ from worker.formats.schema_registry.json_schema import json_head
 
 __all__ = ["RegisteredSchema", "read"]
 
+_MEMORY_OF_TEXT = 10
+"""Bytes that a byte of a schema's text takes, made ready; a head stays as it is."""
+
 
 class RegisteredSchema:
     """Never changed; threads share it."""
@@ -48,10 +51,10 @@ def read(registered: Registered, prefix: bytes) -> RegisteredSchema:
     if registered.kind == "AVRO":
         return _avro(registered, prefix, number)
     if registered.kind == "JSON":
-        head = json_head(registered.text, prefix)
+        head = json_head(registered, prefix)
         size = len(prefix)
         split: Callable[[bytes], Split] = lambda value: Split(head, memoryview(value)[size:])  # noqa: E731
-        return RegisteredSchema(number, head, split, weight=len(registered.text))
+        return RegisteredSchema(number, head, split, weight=_weight(registered, head))
     if registered.kind == "PROTOBUF":
         # Who reads Avro needs no Protobuf.
         from worker.formats.schema_registry.protobuf.values import ProtobufSchema  # noqa: PLC0415
@@ -67,7 +70,12 @@ def read(registered: Registered, prefix: bytes) -> RegisteredSchema:
 
 def _avro(registered: Registered, prefix: bytes, number: int) -> RegisteredSchema:
     schema = parse(registered.text, registered.references)
-    head, values, start = Head(prefix, connect_schema(schema), closes=None), reader_of(schema), len(prefix)
+    try:
+        values, head = reader_of(schema), Head(prefix, connect_schema(schema), closes=None)
+        envelope = envelope_of(schema)
+    except RecursionError:
+        raise SchemaError("too many types in each other, by their names") from None
+    start = len(prefix)
     encode = msgspec.json.Encoder().encode
 
     def split(value: bytes) -> Split:
@@ -79,4 +87,9 @@ def _avro(registered: Registered, prefix: bytes, number: int) -> RegisteredSchem
             raise UndecodableRecord(f"the bytes are not of their schema ({number}): {error}") from None
         return Split(head, encode(found))
 
-    return RegisteredSchema(number, head, split, envelope_of(schema), weight=len(registered.text))
+    return RegisteredSchema(number, head, split, envelope, weight=_weight(registered, head))
+
+
+def _weight(registered: Registered, head: Head) -> int:
+    texts = len(registered.text) + sum(map(len, registered.references))
+    return texts + len(head.schema) // _MEMORY_OF_TEXT

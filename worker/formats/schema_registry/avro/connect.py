@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from worker.formats.schema_registry.avro.fields import FieldBudget
 from worker.formats.schema_registry.avro.schema import AvroSchema
 
 __all__ = ["connect_schema", "has_meanings"]
@@ -44,10 +45,12 @@ _DEPTH = 4
 
 
 def connect_schema(schema: AvroSchema) -> bytes:
-    """JSON, `null` for a schema of a converter that leaves Connect's meanings out."""
+    """JSON, `null` for a schema of a converter that leaves Connect's meanings out.
+
+    Raises SchemaError for one that would be too large: types stand in it wherever they are named."""
     if not has_meanings(schema, set()):
         return b"null"
-    return msgspec.json.encode(_field(schema.value, _DEPTH))
+    return msgspec.json.encode(_field(schema.value, _DEPTH, FieldBudget()))
 
 
 def has_meanings(schema: AvroSchema, met: set[int]) -> bool:
@@ -61,25 +64,29 @@ def has_meanings(schema: AvroSchema, met: set[int]) -> bool:
     return any(has_meanings(part, met) for part in (*parts, *([schema.items] if schema.items else [])))
 
 
-def _field(schema: AvroSchema, depth: int) -> dict[str, Any]:
+def _field(schema: AvroSchema, depth: int, budget: FieldBudget, **names: Any) -> dict[str, Any]:
+    """`names`: what is told of it by the record that it is in."""
     kind = schema.connect_type or _TYPES.get(schema.kind, "")
-    told: dict[str, Any] = {"type": kind}
+    told: dict[str, Any] = {"type": kind, **names}
     meaning = schema.meaning or _LOGICAL.get(schema.logical or "")
     if meaning:
         told["name"] = meaning
     if schema.parameters:
         told["parameters"] = schema.parameters
+    budget.take(told)
     if depth and schema.kind == "record":
         told["fields"] = [
-            {
-                **_field(field.type.value, depth - 1),
-                "field": field.name,
-                "default": _default(field.type.value, field.default),
-            }
+            _field(
+                field.type.value,
+                depth - 1,
+                budget,
+                field=field.name,
+                default=_default(field.type.value, field.default),
+            )
             for field in schema.fields
         ]
     if depth and schema.kind == "array" and schema.items is not None:
-        told["items"] = _field(schema.items.value, depth - 1)
+        told["items"] = _field(schema.items.value, depth - 1, budget)
     return told
 
 
