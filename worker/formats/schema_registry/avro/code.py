@@ -15,13 +15,19 @@ from itertools import groupby
 from typing import Any
 
 from worker.formats.schema_registry.avro.schema import AvroSchema
-from worker.formats.schema_registry.avro.values import length, reader_of, varint
+from worker.formats.schema_registry.avro.values import Readers, int32, length, varint
+from worker.formats.schema_registry.avro.weights import open_budget
 
 __all__ = ["Code", "branches_of"]
 
 _INDENT = "    "
 _DEPTH = 4
 """Records in each other that are taken apart; deeper ones are read whole."""
+_MOST_LINES = 30_000
+"""Likewise a record is read whole that would make more of them. Two rows of 1,000 columns are 24,000, which
+take a quarter of a second to compile."""
+_LINES = {"null": 0, "boolean": 1, "float": 1, "double": 1, "bytes": 7, "string": 7}
+_LINES_OF_OTHERS, _LINES_OF_NULLABLE = 3, 7
 
 
 def branches_of(schema: AvroSchema) -> tuple[int, int] | None:
@@ -32,7 +38,8 @@ def branches_of(schema: AvroSchema) -> tuple[int, int] | None:
     if kinds.count("null") != 1:
         return None
     null = kinds.index("null")
-    return null, 1 - null
+    # Unions in unions, which Avro has not, would become more blocks in each other than Python takes.
+    return None if kinds[1 - null] == "union" else (null, 1 - null)
 
 
 class Code:
@@ -42,11 +49,14 @@ class Code:
         self.lines = [f"def made({arguments}):"]
         self.known: dict[str, Any] = {
             "varint": varint,
+            "int32": int32,
             "length": length,
             "unpack_float": struct.Struct("<f").unpack_from,
             "unpack_double": struct.Struct("<d").unpack_from,
         }
         self._depth = 1
+        self._readers = Readers()
+        self._sizes: dict[tuple[int, int], int] = {}
 
     def line(self, text: str) -> None:
         self.lines.append(_INDENT * self._depth + text)
@@ -72,7 +82,10 @@ class Code:
         return name
 
     def made(self) -> Callable[..., Any]:
-        exec("\n".join(self.lines), self.known)
+        head, *body = self.lines
+        if self._readers.take:
+            head = f"{head}\n{_INDENT}{self.bind(open_budget)}()"
+        exec("\n".join((head, *body)), self.known)
         found: Callable[..., Any] = self.known["made"]
         return found
 
@@ -111,7 +124,7 @@ class Code:
                 self.block(
                     "elif b[p + 1] < 128:", f"{name} = ((n & 127) >> 1 | b[p + 1] << 6) ^ -(n & 1)", "p += 2"
                 )
-                self.block("else:", f"{name}, p = varint(b, p)")
+                self.block("else:", f"{name}, p = {'int32' if schema.kind == 'int' else 'varint'}(b, p)")
             case "float" | "double":
                 self.line(f"{name}, = unpack_{schema.kind}(b, p)")
                 self.line(f"p += {4 if schema.kind == 'float' else 8}")
@@ -123,7 +136,7 @@ class Code:
             case "union" if branches_of(schema) is not None:
                 self.nullable(schema, lambda some: self.read(some, name), lambda: self.line(f"{name} = None"))
             case _:
-                self.line(f"{name}, p = {self.bind(reader_of(schema))}(b, p)")
+                self._whole(schema, name)
 
     def skip(self, schema: AvroSchema, depth: int = 0) -> None:
         """Go to the place behind the value."""
@@ -146,11 +159,26 @@ class Code:
                 self.line("p += n")
             case "union" if branches_of(schema) is not None:
                 self.nullable(schema, lambda some: self.skip(some, depth), lambda: None)
-            case "record" if depth < _DEPTH:
+            case "record" if depth < _DEPTH and len(self.lines) + self._size(schema, depth) <= _MOST_LINES:
                 for field in schema.fields:
                     self.skip(field.type, depth + 1)
             case _:
-                self.line(f"_, p = {self.bind(reader_of(schema))}(b, p)")
+                self._whole(schema, "_")
+
+    def _whole(self, schema: AvroSchema, name: str) -> None:
+        self.line(f"{name}, p = {self.bind(self._readers.charged(schema))}(b, p)")
+
+    def _size(self, schema: AvroSchema, depth: int) -> int:
+        """How many lines `skip` makes of it, about."""
+        found = branches_of(schema)
+        if found is not None:
+            return _LINES_OF_NULLABLE + self._size(schema.branches[found[1]], depth)
+        if schema.kind != "record" or depth >= _DEPTH:
+            return _LINES.get(schema.kind, _LINES_OF_OTHERS)
+        key = id(schema), depth
+        if key not in self._sizes:
+            self._sizes[key] = sum(self._size(field.type, depth + 1) for field in schema.fields)
+        return self._sizes[key]
 
     def fields(self, schema: AvroSchema, wanted: Mapping[str, str]) -> None:
         """Read some fields of a record into variables, and skip the others. `wanted`: field -> variable."""

@@ -13,34 +13,45 @@ from functools import partial
 from typing import Any
 
 from worker.formats.schema_registry.avro.schema import AvroSchema
+from worker.formats.schema_registry.avro.weights import VALUE, Weights, open_budget, take
 
-__all__ = ["READ_ERRORS", "Reader", "length", "reader_of", "varint"]
+__all__ = ["READ_ERRORS", "Reader", "Readers", "int32", "length", "reader_of", "varint"]
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 
 READ_ERRORS = (ValueError, IndexError, struct.error, RecursionError, OverflowError)
 
-_MOST_BITS = 63
-_MOST_WEIGHT = 64 << 20
-"""About so many bytes may the values of one array or map take: an item may be of no bytes at all."""
-_VALUE, _RECORD = 100, 300
 _float = struct.Struct("<f").unpack_from
 _double = struct.Struct("<d").unpack_from
 
 
-def varint(value: bytes, at: int) -> tuple[int, int]:
-    """An int, a long, a branch or a count: zig-zag, seven bits a byte, lowest first."""
-    byte = value[at]
-    at += 1
-    bits, shift = byte & 0x7F, 7
-    while byte > 0x7F:
-        if shift > _MOST_BITS:
-            raise ValueError(f"a number of more than 64 bits at byte {at}")
+def _number_of(bits_at_most: int) -> Callable[[bytes, int], tuple[int, int]]:
+    last = (bits_at_most - 1) // 7 * 7  # where the last byte that it may have begins
+
+    def read(value: bytes, at: int) -> tuple[int, int]:
         byte = value[at]
         at += 1
-        bits |= (byte & 0x7F) << shift
-        shift += 7
-    return (bits >> 1) ^ -(bits & 1), at
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), at
+        bits, shift = byte & 0x7F, 7
+        while byte > 0x7F:
+            if shift > last:
+                raise ValueError(f"a number of more than {bits_at_most} bits at byte {at}")
+            byte = value[at]
+            at += 1
+            bits |= (byte & 0x7F) << shift
+            shift += 7
+        if shift > last and bits >> bits_at_most:
+            raise ValueError(f"a number of more than {bits_at_most} bits before byte {at}")
+        return (bits >> 1) ^ -(bits & 1), at
+
+    return read
+
+
+varint = _number_of(64)
+"""A long, a branch or a count: zig-zag, seven bits a byte, lowest first."""
+int32 = _number_of(32)
+"""An int."""
 
 
 def length(value: bytes, at: int) -> tuple[int, int]:
@@ -89,7 +100,7 @@ def _string(value: bytes, at: int) -> tuple[str, int]:
 _PRIMITIVES: dict[str, Reader] = {
     "null": _null,
     "boolean": _boolean,
-    "int": varint,
+    "int": int32,
     "long": varint,
     "float": _read_float,
     "double": _read_double,
@@ -99,21 +110,66 @@ _PRIMITIVES: dict[str, Reader] = {
 
 
 def reader_of(schema: AvroSchema) -> Reader:
-    """Reads whole values: records and maps as dicts, bytes as bytes, numbers that JSON has not as text."""
-    return _reader(schema, {})
+    """Reads whole values: records and maps as dicts, bytes as bytes, numbers that JSON has not as text.
+
+    Raises SchemaError for a schema of which no value could be read."""
+    readers = Readers()
+    read, weight = readers.of(schema), readers.weights.of(schema)
+    if not readers.take:
+        return read
+
+    def with_budget(value: bytes, at: int) -> tuple[Any, int]:
+        open_budget(weight)
+        return read(value, at)
+
+    return with_budget
 
 
-def _reader(schema: AvroSchema, known: dict[int, list[Reader]]) -> Reader:
-    primitive = _PRIMITIVES.get(schema.kind)
-    if primitive is not None:
-        return primitive
-    cell = known.get(id(schema))
-    if cell is not None:
-        return cell[0] if cell else partial(_inside, cell)
-    cell = known[id(schema)] = []
-    made = _made(schema, known)
-    cell.append(made)
-    return made
+class Readers:
+    """Readers of the types of one schema, each made once. One thread at a time; threads share the readers."""
+
+    def __init__(self) -> None:
+        self.weights = Weights()
+        self.take = False
+        """Whether one of them takes from the record's budget, which is to be opened before."""
+        self._known: dict[int, list[Reader]] = {}
+
+    def of(self, schema: AvroSchema) -> Reader:
+        """Raises SchemaError for a schema of which no value could be read."""
+        primitive = _PRIMITIVES.get(schema.kind)
+        if primitive is not None:
+            return primitive
+        cell = self._known.get(id(schema))
+        if cell is not None:
+            return cell[0] if cell else partial(_inside, cell)
+        cell = self._known[id(schema)] = []
+        made = self._made(schema)
+        cell.append(made)
+        return made
+
+    def charged(self, schema: AvroSchema) -> Reader:
+        """As `of`, for a value that counts as VALUE where it stands: what it weighs more is taken first."""
+        read, weight = self.of(schema), self.weights.of(schema)
+        if weight == VALUE:
+            return read
+        self.take = True
+        return partial(_charged, read, weight - VALUE)
+
+    def _made(self, schema: AvroSchema) -> Reader:
+        match schema.kind:
+            case "record":
+                self.weights.of(schema)  # refuses one that has itself as a field
+                return _record([(field.name, self.of(field.type)) for field in schema.fields])
+            case "union":
+                return _union([self.charged(branch) for branch in schema.branches])
+            case "enum":
+                return _enum(schema.symbols)
+            case "fixed":
+                return _fixed(schema.size)
+        assert schema.items is not None
+        self.take = True
+        items, weight = self.of(schema.items), self.weights.of(schema.items)
+        return _map(items, weight) if schema.kind == "map" else _array(items, weight)
 
 
 def _inside(made: list[Reader], value: bytes, at: int) -> tuple[Any, int]:
@@ -121,19 +177,9 @@ def _inside(made: list[Reader], value: bytes, at: int) -> tuple[Any, int]:
     return made[0](value, at)
 
 
-def _made(schema: AvroSchema, known: dict[int, list[Reader]]) -> Reader:
-    match schema.kind:
-        case "record":
-            return _record([(field.name, _reader(field.type, known)) for field in schema.fields])
-        case "union":
-            return _union([_reader(branch, known) for branch in schema.branches])
-        case "enum":
-            return _enum(schema.symbols)
-        case "fixed":
-            return _fixed(schema.size)
-    assert schema.items is not None
-    items, weight = _reader(schema.items, known), _weight(schema.items)
-    return _map(items, weight) if schema.kind == "map" else _array(items, weight)
+def _charged(read: Reader, size: int, value: bytes, at: int) -> tuple[Any, int]:
+    take(size)
+    return read(value, at)
 
 
 def _record(fields: list[tuple[str, Reader]]) -> Reader:
@@ -175,28 +221,26 @@ def _fixed(size: int) -> Reader:
     return read
 
 
-def _blocks(value: bytes, at: int, weight: int) -> tuple[int, int]:
-    """How many items the next block has; 0: that was the last one."""
+def _block(value: bytes, at: int, weight: int) -> tuple[int, int]:
+    """How many items the next block has, of this weight each at least; 0: that was the last one."""
     count, at = varint(value, at)
     if count < 0:
         count = -count
         _, at = length(value, at)  # the block's size in bytes
-    if count * weight > _MOST_WEIGHT:
-        raise ValueError(f"{count} items at byte {at}: they would take more than {_MOST_WEIGHT >> 20} MiB")
+    if count:
+        take(count * weight)
     return count, at
 
 
 def _array(item: Reader, weight: int) -> Reader:
     def read(value: bytes, at: int) -> tuple[list[Any], int]:
         items: list[Any] = []
-        count, at = _blocks(value, at, weight)
+        count, at = _block(value, at, weight)
         while count:
             for _ in range(count):
                 one, at = item(value, at)
                 items.append(one)
-            count, at = _blocks(value, at, weight)
-            if count and len(items) * weight > _MOST_WEIGHT:
-                raise ValueError(f"an array of more than {_MOST_WEIGHT >> 20} MiB")
+            count, at = _block(value, at, weight)
         return items, at
 
     return read
@@ -205,19 +249,12 @@ def _array(item: Reader, weight: int) -> Reader:
 def _map(item: Reader, weight: int) -> Reader:
     def read(value: bytes, at: int) -> tuple[dict[str, Any], int]:
         found: dict[str, Any] = {}
-        count, at = _blocks(value, at, weight)
+        count, at = _block(value, at, weight)
         while count:
             for _ in range(count):
                 key, at = _string(value, at)
                 found[key], at = item(value, at)
-            count, at = _blocks(value, at, weight)
+            count, at = _block(value, at, weight)
         return found, at
 
     return read
-
-
-def _weight(schema: AvroSchema) -> int:
-    """About how many bytes the smallest value takes, with the names of a record's fields in its JSON."""
-    if schema.kind != "record":
-        return _VALUE
-    return _RECORD + sum(_VALUE + len(field.name) for field in schema.fields)
