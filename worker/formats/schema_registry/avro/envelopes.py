@@ -41,6 +41,8 @@ _REQUIRED = ("name", "connector")
 _KINDS = {"string": "string", "int": "number", "long": "number"}
 _MOST_COLUMNS = 1_000
 """More would make code that takes long to make; such rows go the way of JSON."""
+_MOST_FIELDS = 1_000
+"""Likewise of an envelope, and of what else it has."""
 _NATIVE: Mapping[Any, tuple[str, ...]] = {
     int: ("int", "long"),
     int | str: ("int", "long", "string"),
@@ -51,8 +53,8 @@ _NATIVE: Mapping[Any, tuple[str, ...]] = {
     Any: ("int", "long", "boolean", "string", "enum"),
 }
 """What a column's reader wants of JSON -> what of Avro is that already."""
-_INEXACT = ("float", "double")
-"""Of equal numbers one may be a negative zero."""
+_EXACT = frozenset(("boolean", "int", "long", "bytes", "string", "enum", "fixed"))
+"""Of which equal values are the same: other numbers have a negative zero, also those in arrays."""
 
 
 class Placed(NamedTuple):
@@ -126,7 +128,7 @@ class AvroEnvelope:
     @staticmethod
     def _finish(code: Code, row: str, place: int, finish: str, field: AvroField) -> None:
         raw, done = (f"x{place}", f"xf{place}") if row == "before" else (f"y{place}", f"yf{place}")
-        shares = row == "after" and field.type.value.kind not in _INEXACT
+        shares = row == "after" and field.type.value.kind in _EXACT
         head = "if"
         if field.type.kind == "union":
             code.block(f"if {raw} is None:", f"{done} = None")
@@ -209,6 +211,7 @@ def envelope_of(schema: AvroSchema) -> AvroEnvelope | None:
         or not _is_source(source)
         or ("ts_ms" in fields and _KINDS.get(fields["ts_ms"].value.kind) != "number")
         or (block is not None and not _is_transaction(block))
+        or any(len(part.fields) > _MOST_FIELDS for part in (schema, source, block) if part is not None)
     ):
         return None
     return AvroEnvelope(schema, row)
