@@ -107,7 +107,7 @@ class Stage:
         finally:
             consumer.close()
 
-    def wait_committed_to_the_end(self, within: float = 30.0) -> None:
+    def wait_committed_to_the_end(self, within: float = 90.0) -> None:
         ends = self.ends()
         wanted = {partition: end for partition, end in ends.items() if end > 0}
 

@@ -222,14 +222,14 @@ def test_closing_does_not_wait_longer_than_it_is_told(
     own_broker: Broker, make_consumer: MakeConsumer, group: str
 ) -> None:
     topic = own_broker.create_topic(group, 2)
-    store = KafkaStore(make_consumer(group, own_broker), deadline=0.3)
+    store = KafkaStore(make_consumer(group, own_broker), deadline=4)
     store.load([TopicPartition(topic, 0)])
     with not_answering(own_broker):
         with pytest.raises(CheckpointError, match="still under way"):
             store.save({TopicPartition(topic, 0): Checkpoint(6)})
         begun = time.monotonic()
         store.close(timeout=0.1)
-        assert time.monotonic() - begun < 0.3
+        assert time.monotonic() - begun < 3
         assert store.alive
     store.close(timeout=30)
     assert not store.alive

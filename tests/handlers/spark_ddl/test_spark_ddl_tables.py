@@ -63,6 +63,7 @@ def test_a_table_whose_first_versions_are_gone_is_one(lake: DDLLake) -> None:
     assert (lake.rows(), list(lake.columns())) == ([], ["id"])
 
 
+@pytest.mark.soak
 def test_a_table_is_dropped_with_its_files_and_can_be_made_anew(lake: DDLLake) -> None:
     lake.put("t", "id int", "1")
     lake.session.sql(f"ALTER TABLE {lake.sql_of('t')} SET TBLPROPERTIES ('delta.checkpointInterval' = '2')")

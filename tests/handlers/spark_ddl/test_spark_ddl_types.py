@@ -89,6 +89,7 @@ def test_what_delta_can_widen_is_not_written_anew(lake: DDLLake) -> None:
     assert lake.columns()["a"] == "bigint"
 
 
+@pytest.mark.soak
 def test_a_value_that_has_no_place_in_the_new_type_stops_the_statement(lake: DDLLake) -> None:
     lake.put(
         "t",

@@ -154,6 +154,7 @@ def test_how_far_a_log_is_merged_is_read_from_the_commits_files(make_table: Make
 
 # That Delta reads its newer checkpoints as it does these is its own affair.
 @pytest.mark.parametrize("policy", ["classic", pytest.param("v2", marks=pytest.mark.soak)])
+@pytest.mark.soak
 def test_what_a_table_holds_is_known_when_its_history_is_gone(make_table: MakeTable, policy: str) -> None:
     properties = {"delta.checkpointPolicy": policy, "delta.checkpointInterval": 1}
     table = make_table(mode="changelog", properties=properties)

@@ -123,6 +123,7 @@ def test_rows_without_a_key_have_no_history(make_table: MakeTable) -> None:
 
 
 @pytest.mark.parametrize(("seed", "merges"), [(1, 2), pytest.param(2, 8, marks=pytest.mark.soak)])
+@pytest.mark.soak
 def test_random_changes_come_to_what_a_model_says(make_table: MakeTable, seed: int, merges: int) -> None:
     chance = random.Random(seed)
     keyed = shape(("a", "b"), **{"a": pa.string(), "b": pa.int32(), "x y": pa.string()})

@@ -67,6 +67,7 @@ def test_columns_of_the_table_alone_stay(make_table: MakeTable) -> None:
 
 
 @pytest.mark.parametrize(("seed", "merges"), [(1, 2), pytest.param(2, 8, marks=pytest.mark.soak)])
+@pytest.mark.soak
 def test_random_changes_come_to_what_a_model_says(make_table: MakeTable, seed: int, merges: int) -> None:
     chance = random.Random(seed)
     table, model = make_table(), Counter[tuple[Any, ...]]()

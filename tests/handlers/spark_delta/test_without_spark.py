@@ -223,6 +223,7 @@ def test_keys_that_are_equal_for_spark_alone_are_for_spark(make_table: MakeTable
     assert [row[1] for row in table.rows()] == [1, 3]
 
 
+@pytest.mark.soak
 def test_spark_skips_no_file_that_has_the_row(make_table: MakeTable) -> None:
     """Of a file's least and greatest values a part may be noted: milliseconds, so many letters."""
     moment = datetime(2026, 1, 2, 3, 4, 5, 999_999, UTC)

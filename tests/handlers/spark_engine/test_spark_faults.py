@@ -125,6 +125,7 @@ def test_files_of_another_job_are_left_alone(lake: Lake) -> None:
 # ---- tables of another shape
 
 
+@pytest.mark.soak
 def test_a_schema_that_cannot_hold_the_rows_rejects_them_and_then_takes_them(make_lake: MakeLake) -> None:
     lake = make_lake()
     lake.sql("CREATE TABLE {t} (id INT, name DATE) USING delta")

@@ -154,6 +154,7 @@ WIDENED = {
 }
 
 
+@pytest.mark.soak
 def test_columns_that_came_or_became_wider_without_a_statement_are_followed(lake: Lake) -> None:
     before = {"id": "int", **{column: case[0] for column, case in WIDENED.items()}}
     after = {"id": "int", **{column: case[2] for column, case in WIDENED.items()}, "more": "text"}

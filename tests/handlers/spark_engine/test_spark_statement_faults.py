@@ -149,6 +149,7 @@ def held_by_a_constraint(lake: Lake) -> None:
             lake.sink().merge()
 
 
+@pytest.mark.soak
 def test_batches_behind_a_statement_that_cannot_be_followed_wait_and_are_no_failures(lake: Lake) -> None:
     held_by_a_constraint(lake)
     told = r"offset 1: .*\(ALTER TABLE orders DROP COLUMN name\) is in the table's log.* switch its kind off"

@@ -226,6 +226,7 @@ def test_of_two_writers_of_a_statements_number_one_wins_and_the_other_goes_on_be
     assert operations(lake, "DELETE") == ["DELETE"]
 
 
+@pytest.mark.soak
 def test_two_workers_that_follow_a_statement_at_once_do_it_once(lake: Lake) -> None:
     """One of them has looked what is done before the other did it all, and brought in what is behind it."""
     lake.take(STREAM[0])

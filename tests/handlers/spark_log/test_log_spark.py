@@ -154,6 +154,7 @@ def test_spark_passes_over_what_is_not_a_segment_yet(spark: SharedSpark, tmp_pat
     assert [row["_offset"] for row in found] == [2, 3]
 
 
+@pytest.mark.soak
 def test_delta_leaves_the_log_in_its_tables_folder_alone(spark: SharedSpark, tmp_path: Path) -> None:
     table = f"{tmp_path}/orders"
     log = SegmentLog(LocalFiles(), f"{table}/_binlane/pending")

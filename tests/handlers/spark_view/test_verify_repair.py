@@ -74,6 +74,7 @@ def between(monkeypatch: pytest.MonkeyPatch, *do: Callable[[], object]) -> None:
     monkeypatch.setattr(repairing, "_merge", late)
 
 
+@pytest.mark.soak
 def test_what_a_worker_brings_in_meanwhile_is_newer_and_stays(
     stage: Stage, shop: sa.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
