@@ -80,14 +80,16 @@ def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) ->
             "tcp_user_timeout": 60_000,
         }
     else:
-        # READ COMMITTED: the gap locks of REPEATABLE READ would make tables' batches wait for each other.
-        options["isolation_level"] = "READ COMMITTED"
         options["connect_args"] = {
             "charset": "utf8mb4",
             "connect_timeout": _CONNECT_SECONDS,
             "read_timeout": int(timeout) or 1,
             "write_timeout": int(timeout) or 1,
         }
+    if dialect not in _FILES:
+        # What is read after a lock has to be what was committed while it was waited for, whatever the server's
+        # default is. The gap locks of MySQL's own would make tables' batches wait for each other, too.
+        options["isolation_level"] = "READ COMMITTED"
     # hide_parameters: rows stay out of errors and logs.
     engine = sa.create_engine(
         url, max_overflow=0, pool_recycle=_LONGEST_IDLE_SECONDS, hide_parameters=True, **options
@@ -103,7 +105,8 @@ _BEGINNINGS = {"sqlite": "BEGIN IMMEDIATE", "duckdb": "BEGIN TRANSACTION"}
 def _set_sessions_up(engine: sa.Engine, timeout: float) -> None:
     dialect = engine.dialect.name
 
-    @sa.event.listens_for(engine, "connect")
+    # First: SQLAlchemy asks the first session once how names and texts are to be spelled in all of them.
+    @sa.event.listens_for(engine, "connect", insert=True)
     def _connected(connection: Any, _: Any) -> None:
         if dialect == "sqlite":
             # The driver's own transactions begin too late and leave DDL out.
@@ -131,6 +134,12 @@ def _session_statements(dialect: str, timeout: float) -> list[str]:
         return [
             "SET timezone = 'UTC'",
             "SET datestyle = 'ISO'",
+            # How values are read, and written where one becomes a text; what the server, the database or the
+            # account says would make a text of a NULL, turn signs, or cut digits off.
+            "SET intervalstyle = 'postgres'",
+            "SET array_nulls = on",
+            "SET standard_conforming_strings = on",
+            "SET extra_float_digits = 1",
             "SET client_min_messages = 'warning'",
             f"SET statement_timeout = {int(timeout * 1000)}",
         ]
@@ -138,4 +147,6 @@ def _session_statements(dialect: str, timeout: float) -> list[str]:
         "SET time_zone = '+00:00'",
         # Strict: a value that does not fit is an error, never cut. An explicit 0 is no "next number".
         "SET sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
+        # As servers have them that nobody has told to guard people from their own statements.
+        "SET sql_safe_updates = 0, sql_select_limit = 18446744073709551615",
     ]
