@@ -9,27 +9,25 @@ to there was applied already, and is passed over. Whatever ends before the commi
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, NamedTuple
+import time
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, ClassVar
 
 import msgspec
 import sqlalchemy as sa
 
 from handlers.api import Batch, HandlerContext, TargetUnavailable
 from handlers.mysql.ddl import TableName
-from handlers.progress.marks import BEFORE_ALL, WHOLE, Partition, Place
+from handlers.progress.marks import Partition, Place
 from handlers.reloading import Behind, CatchUp, Differs, Hindered, Refused, Taken, is_behind, told_apart
 from handlers.sql.handler import SqlHandler
 from handlers.sql.marks import Marks
-from handlers.sql.naming import Naming, exact, exact_table
+from handlers.sql.naming import Naming, exact_table
 from handlers.sql.options import SqlOptions
-from handlers.sql.reloading.alone import Busy, alone
-from handlers.sql.reloading.shape import (
-    changed_by_deletes,
-    columns_of,
-    new_handler,
-    new_name,
-)
+from handlers.sql.reloading.alone import Busy, Still, alone
+from handlers.sql.reloading.building import Building, remove_left
+from handlers.sql.reloading.shape import changed_by_deletes, columns_of
+from handlers.sql.reloading.table_marks import Mark, TableMarks, places
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
 from handlers.sql.target.known_tables import KnownTables
@@ -38,16 +36,10 @@ from handlers.sql.writers.writer import insert_into
 
 __all__ = ["SqlReload"]
 
-_REPLAYED = "@"
-"""In the topic of a replayed dead letter's marks, and in no name of Kafka's: its record stands in the table's
-own topic."""
 _STATEMENT_SECONDS = 24 * 3600.0
 """All rows are replaced by two statements."""
-
-
-class _Mark(NamedTuple):
-    place: Place
-    topic_id: str | None
+_PING_SECONDS = 10.0
+"""What lies between may forget a connection of which nothing is heard."""
 
 
 class SqlReload:
@@ -65,18 +57,21 @@ class SqlReload:
         self._own = TableName(database, name)
         self._naming = Naming.of(self._dialect, self._options.schema_, self._options.table)
         self._target: TargetName = self._naming.target(database, name)
-        schema, table = self._target
-        self._new: TargetName = (schema, new_name(table))
+        self._building = Building.of(self._target, context.handler)
         self._new_context = msgspec.structs.replace(
-            context, handler=new_handler(context.handler), handles=lambda table: table == self._table
+            context, handler=self._building.handler, handles=lambda table: table == self._table
         )
-        names = {"table": _literal(self._new[1]), "schema": None if schema is None else _literal(schema)}
+        schema, table = self._building.table
+        names = {"table": _literal(table), "schema": None if schema is None else _literal(schema)}
         self.handler = SqlHandler(**{**options, **names, "create": True})
         """Applies changes to the new table."""
         self._open = contextlib.ExitStack()
         self._connection: sa.Connection | None = None
         self._marks: Marks | None = None
-        self._is_alone = False  # only then the new table is ours
+        self._own_marks: TableMarks | None = None
+        self._still: Still | None = None  # only then there may be something of ours
+        self._pinged = 0.0
+        self._applied: dict[Partition, Place] = {}  # the last change of each partition
 
     def begin(self) -> None:
         if self._dialect == "duckdb":
@@ -85,13 +80,14 @@ class SqlReload:
         self._open.callback(engine.dispose)
         marks_table, worker, handler = self._options.marks_table, self._context.worker, self._context.handler
         self._marks = Marks(marks_table, worker, handler, engine.dialect, self._options.topic_again)
+        self._own_marks = TableMarks(self._marks.table, worker, self._table)
         try:
             self._connection = self._open.enter_context(engine.connect())
-            self._open.enter_context(alone(self._connection, repr(self._target)))
+            still = self._open.enter_context(alone(self._connection, repr(self._target)))
             with self._connection.begin():
                 self._refuse_unfit(self._connection)
-            self._is_alone = True
-            self._remove()
+            remove_left(self._connection, self._own_marks, self._target, handler)
+            self._still, self._pinged = still, time.monotonic()
             self.handler.open(self._new_context)
             self._open.callback(self.handler.close)
         except Busy:
@@ -100,11 +96,12 @@ class SqlReload:
             raise Refused(f"the target: {told(error)}") from error
 
     def end(self) -> str:
-        shown = ".".join(filter(None, self._new))
+        shown = ".".join(filter(None, self._building.table))
         try:
             self.handler.close()
-            if self._is_alone:
-                self._remove()
+            if self._still is not None:
+                # Ours alone, also where the lock is lost: none but us could be in it.
+                self._building.remove(self._connected, self._known_marks)
         except DATABASE_ERRORS as error:
             return (
                 f"the table {shown} is left, as it could not be removed: {told(error)}; the next reload does"
@@ -114,17 +111,25 @@ class SqlReload:
         finally:
             with contextlib.suppress(*DATABASE_ERRORS):
                 self._open.close()
-            self._connection, self._is_alone = None, False
+            self._connection = self._still = None
 
     def marks(self) -> dict[Partition, Place]:
         try:
             with self._connected.begin():
-                return _places(self._read(self._context.handler))
+                return places(self._read(self._context.handler))
         except DATABASE_ERRORS as error:
             raise Refused(f"the target: {told(error)}") from error
 
     def apply(self, batch: Batch) -> None:
-        self.handler.handle(batch)
+        if time.monotonic() - self._pinged >= _PING_SECONDS:
+            self._refuse_lost()
+        try:
+            self.handler.handle(batch)
+        except TargetUnavailable:
+            # Nothing may have been applied for so long that its sessions were ended: the next is a new one.
+            self.handler.handle(batch)
+        for change in batch.changes:
+            self._applied[change.topic, change.partition] = change.offset, change.index
 
     def take_over(self, read: Mapping[Partition, int], catch_up: CatchUp | None = None) -> Taken:
         """No worker moves the marks while `catch_up` is called (which it is not in SQLite, which has one
@@ -132,18 +137,18 @@ class SqlReload:
         assert self._marks is not None
         connection = self._connected
         try:
-            with connection.begin(), self._marks.kept(connection).alone(self._own):
+            with self._alone_in_transaction(), self._marks.kept(connection).alone(self._own):
                 self._marks.lock(connection, self._table, set(read))
                 self._refuse_unfit(connection)
                 if catch_up is not None and self._dialect != "sqlite":
                     there = self._read(self._context.handler)
-                    if is_behind(read, _places(there)):
-                        read = catch_up(_places(there))
+                    if is_behind(read, places(there)):
+                        read = catch_up(places(there))
                 self._lock_table(connection)
                 self._move_marks(connection, read)
                 taken = self._replace(connection)
                 # Of a topic that the table had no marks of, none was locked: its rows are gone now.
-                if is_behind(read, _places(self._read(self._context.handler))):
+                if is_behind(read, places(self._read(self._context.handler))):
                     raise Behind
                 return taken
         except TargetUnavailable as error:
@@ -156,6 +161,25 @@ class SqlReload:
             raise Refused(f"the target: {told(error)}{doubt}") from error
 
     # ---- within a transaction
+
+    @contextlib.contextmanager
+    def _alone_in_transaction(self) -> Iterator[None]:
+        with self._connected.begin():
+            self._refuse_lost()
+            yield
+
+    def _refuse_lost(self) -> None:
+        """The next reload may have begun then, and removed what ours has built."""
+        self._pinged, why = time.monotonic(), ""
+        try:
+            is_held = self._still is not None and self._still()
+        except DATABASE_ERRORS as error:
+            is_held, why = False, f" ({told(error)})"
+        if not is_held:
+            raise Refused(
+                f"what keeps other reloads of {self._table} away is lost: the session that had it was cut, "
+                f"or its file removed{why}; begin again"
+            )
 
     def _lock_table(self, connection: sa.Connection) -> None:
         """A replayed dead letter, whose marks are its own, is applied before or after. PostgreSQL's DELETE
@@ -174,26 +198,15 @@ class SqlReload:
                     f"the topic {each[0]} was made anew, and nothing of {self._table} in the new one was "
                     "applied yet: let the worker come that far first"
                 )
-        if is_behind(read, _places(there)):
+        if is_behind(read, places(there)):
             raise Behind
-        assert self._marks is not None
-        table = self._marks.table
-        for each, mark in new.items():
-            known = there.get(each, _Mark(BEFORE_ALL, None))
-            here = self._mine(self._context.handler)
-            here &= (table.c.topic == each[0]) & (table.c.kafka_partition == each[1])
-            # The whole table's mark stands for its shards, too.
-            connection.execute(table.delete().where(here, table.c.shard > WHOLE))
-            offset, index = max(known.place, mark.place)
-            moved = {
-                "kafka_offset": offset,
-                "change_index": index,
-                "topic_id": mark.topic_id or known.topic_id,
-            }
-            connection.execute(table.update().where(here, table.c.shard == WHOLE).values(moved))
+        if any(each not in new or new[each].place < place for each, place in self._applied.items()):
+            raise Hindered("the target does not show what was applied to the new table")
+        self._known_marks.move(connection, self._context.handler, there, new)
 
     def _replace(self, connection: sa.Connection) -> Taken:
-        old, new = KnownTables().get(connection, self._target), KnownTables().get(connection, self._new)
+        tables = KnownTables()
+        old, new = tables.get(connection, self._target), tables.get(connection, self._building.table)
         shown = ".".join(filter(None, self._target))
         if old is None:
             raise Differs(f"the target has no table {shown}; the next change that a worker applies makes it")
@@ -203,7 +216,7 @@ class SqlReload:
         if ours != theirs:
             raise Differs(f"{shown} has other columns than the topic tells: {told_apart(ours, theirs)}")
         before = connection.execute(sa.delete(exact_table(*self._target))).rowcount
-        rows = exact_table(*self._new)
+        rows = exact_table(*self._building.table)
         after = connection.scalar(sa.select(sa.func.count()).select_from(rows)) or 0
         columns = tuple(one for one in old.columns.values() if not one.is_generated)
         shown_columns = ", ".join(one.quoted for one in columns)
@@ -230,9 +243,9 @@ class SqlReload:
         if shared:
             shown = ".".join(filter(None, self._target))
             raise Refused(f"{shown} also holds the rows of {', '.join(sorted(shared)[:3])}, which would go")
-        taken = [one for one in known if self._naming.target(*one.split(".", 1)) == self._new]
+        taken = [one for one in known if self._naming.target(*one.split(".", 1)) == self._building.table]
         if taken:
-            shown = ".".join(filter(None, self._new))
+            shown = ".".join(filter(None, self._building.table))
             raise Refused(f"{shown}, where it would be built, holds the rows of {taken[0]}")
         others = changed_by_deletes(connection, self._target)
         if others:
@@ -241,56 +254,20 @@ class SqlReload:
                 "(ON DELETE CASCADE, SET NULL or SET DEFAULT)"
             )
 
-    def _remove(self) -> None:
-        """The new table, and its marks."""
-        assert self._marks is not None
-        schema, name = self._new
-        with self._connected.begin():
-            # After an abrupt end the marks must not outlive the table: they would tell of rows that are gone.
-            table = self._marks.table
-            self._connected.execute(table.delete().where(self._mine(self._new_context.handler)))
-        with self._connected.begin():
-            sa.Table(exact(name), sa.MetaData(), schema=schema and exact(schema)).drop(
-                self._connected, checkfirst=True
-            )
+    def _read(self, handler: str) -> dict[Partition, Mark]:
+        return self._known_marks.read(self._connected, handler)
 
-    def _read(self, handler: str) -> dict[Partition, _Mark]:
-        assert self._marks is not None
-        columns = self._marks.table.c
-        found: dict[Partition, _Mark] = {}
-        rows = self._connected.execute(
-            sa.select(
-                columns.topic,
-                columns.kafka_partition,
-                columns.kafka_offset,
-                columns.change_index,
-                columns.topic_id,
-            ).where(self._mine(handler), columns.shard >= WHOLE, ~columns.topic.contains(_REPLAYED))
-        )
-        for topic, partition, offset, index, topic_id in rows:
-            mark = _Mark((offset, index), topic_id)
-            known = found.get((topic, partition), mark)
-            found[topic, partition] = max(known, mark, key=lambda one: one.place)
-        return found
-
-    def _mine(self, handler: str) -> sa.ColumnElement[bool]:
-        assert self._marks is not None
-        columns = self._marks.table.c
-        return sa.and_(
-            columns.worker == self._context.worker,
-            columns.handler == handler,
-            columns.source_table == self._table,
-        )
+    @property
+    def _known_marks(self) -> TableMarks:
+        if self._own_marks is None:
+            raise RuntimeError("begin was not called")
+        return self._own_marks
 
     @property
     def _connected(self) -> sa.Connection:
         if self._connection is None:
             raise RuntimeError("begin was not called")
         return self._connection
-
-
-def _places(marks: Mapping[Partition, _Mark]) -> dict[Partition, Place]:
-    return {each: mark.place for each, mark in marks.items()}
 
 
 def _literal(name: str) -> str:

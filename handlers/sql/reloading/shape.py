@@ -1,9 +1,8 @@
-"""What the new table is called, and whether both look the same."""
+"""Whether both tables look the same, and what else a delete of the old rows would change."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,12 +10,7 @@ import sqlalchemy as sa
 from handlers.sql.naming import exact_table
 from handlers.sql.target.known_tables import KnownTable, TableName
 
-__all__ = ["changed_by_deletes", "columns_of", "new_handler", "new_name"]
-
-_SUFFIX = "__binlane_reload"
-_LONGEST = 63 - len(_SUFFIX)
-_OF_HANDLER = "~reload"
-_LONGEST_HANDLER = 100 - len(_OF_HANDLER)
+__all__ = ["changed_by_deletes", "columns_of"]
 
 _PG_REFERRERS = """
 SELECT DISTINCT conrelid::regclass::text FROM pg_constraint
@@ -37,22 +31,6 @@ def columns_of(connection: sa.Connection, table: KnownTable) -> dict[str, str]:
 
 def _type(type_: sa.types.TypeEngine[Any], connection: sa.Connection) -> str:
     return "?" if isinstance(type_, sa.types.NullType) else type_.compile(connection.dialect)
-
-
-def new_name(table: str) -> str:
-    """Of the new table: one for each, and none that a database would cut."""
-    if len(table.encode()) <= _LONGEST:
-        return table + _SUFFIX
-    digest = sha256(table.encode()).hexdigest()[:8]
-    return table.encode()[: _LONGEST - len(digest)].decode(errors="ignore") + digest + _SUFFIX
-
-
-def new_handler(handler: str) -> str:
-    """Under which name the new table's marks are, which have no room for any."""
-    if len(handler) <= _LONGEST_HANDLER:
-        return handler + _OF_HANDLER
-    digest = sha256(handler.encode()).hexdigest()[:8]
-    return handler[: _LONGEST_HANDLER - len(digest)] + digest + _OF_HANDLER
 
 
 def changed_by_deletes(connection: sa.Connection, table: TableName) -> Sequence[str]:

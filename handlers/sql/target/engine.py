@@ -87,8 +87,8 @@ def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) ->
             "write_timeout": int(timeout) or 1,
         }
     if dialect not in _FILES:
-        # What is read after a lock has to be what was committed while it was waited for, whatever the server's
-        # default is. The gap locks of MySQL's own would make tables' batches wait for each other, too.
+        # What is read after a lock has to be what was committed while it was waited for, whatever the server
+        # has for a default. The gap locks of MySQL's own would make tables' batches wait for each other, too.
         options["isolation_level"] = "READ COMMITTED"
     # hide_parameters: rows stay out of errors and logs.
     engine = sa.create_engine(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -16,50 +15,19 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reload_lab import PLACE, TYPES, batch, model, reloading, reloading_after
 from sql_lab import SqlLab, orders
 
 from handlers import HandlerContext
 from handlers.reloading import Behind, Differs, Hindered, Refused
 from handlers.sql import SqlHandler
+from handlers.sql.reloading.building import Building
 from handlers.sql.reloading.reload import SqlReload
-
-TYPES = {"id": "int", "n": "int"}
-PLACE = ("test", 0)
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def lab(make_sql: Callable[[str], SqlLab], request: pytest.FixtureRequest) -> SqlLab:
     return make_sql(request.param)
-
-
-def made(lab: SqlLab, source: str = "shop.orders", **options: Any) -> SqlReload:
-    context = HandlerContext(worker="w", handler="SqlHandler", folder=lab.folder)
-    database, _, name = source.partition(".")
-    return SqlReload({"url": lab.url, **options}, context, database, name)
-
-
-@contextmanager
-def reloading(lab: SqlLab, **options: Any) -> Iterator[SqlReload]:
-    reload = made(lab, **options)
-    try:
-        reload.begin()
-        yield reload
-    finally:
-        reload.end()
-
-
-def change(number: int) -> dict[str, Any]:
-    """Counts the row up: applied twice, or not at all, the next is not what the model has."""
-    return {"id": number % 3, "n": number}
-
-
-def batch(first: int, end: int, **more: Any) -> Any:
-    return orders(*map(change, range(first, end)), types=TYPES, offset=first, **more)
-
-
-def model(end: int) -> list[dict[str, Any]]:
-    rows = {number % 3: change(number) for number in range(end)}
-    return sorted(rows.values(), key=str)
 
 
 def tables(lab: SqlLab) -> set[str]:
@@ -101,13 +69,6 @@ def test_a_table_that_is_ahead_of_what_was_read_is_left_as_it_is(lab: SqlLab) ->
         reload.handler.handle(batch(5, 6))
         reload.take_over({PLACE: 6})
         assert lab.rows() == model(6)
-
-
-@contextmanager
-def reloading_after(worker: Any, lab: SqlLab) -> Iterator[SqlReload]:
-    worker.handle(batch(0, 5))
-    with reloading(lab) as reload:
-        yield reload
 
 
 def test_marks_of_a_partition_that_was_not_read_are_seen(lab: SqlLab) -> None:
@@ -161,31 +122,6 @@ def test_an_error_half_way_leaves_rows_and_marks(lab: SqlLab) -> None:
         assert [row for row in lab.marks() if row[4] != 5] == marks
 
 
-def test_what_a_killed_reload_has_left_is_no_part_of_the_next(lab: SqlLab) -> None:
-    with lab.handler() as worker:
-        worker.handle(batch(0, 5))
-        killed = made(lab)
-        killed.begin()
-        killed.handler.handle(orders({"id": 50, "n": 50}, types=TYPES, offset=3))
-        killed._open.close()  # as the end of its process would
-        with reloading(lab) as reload:
-            reload.handler.handle(batch(0, 5))
-            reload.take_over({PLACE: 5})
-        assert lab.rows() == model(5)
-
-
-def test_two_reloads_of_a_table_do_not_meet(lab: SqlLab) -> None:
-    with lab.handler() as worker, reloading_after(worker, lab) as reload:
-        reload.handler.handle(batch(0, 5))
-        with pytest.raises(Refused, match=r"another reload of shop\.orders"), reloading(lab):
-            pass
-        other = made(lab)
-        with pytest.raises(Refused):
-            other.begin()
-        other.end()
-        assert reload.take_over({PLACE: 5}).after == 3, "the other one has left ours alone"
-
-
 def test_a_target_table_of_several_source_tables_is_refused(lab: SqlLab) -> None:
     shared = {"table": "all_orders"}
     with lab.handler(**shared) as worker:
@@ -204,16 +140,6 @@ def test_a_source_table_that_comes_to_the_target_table_meanwhile_keeps_its_rows(
             worker.handle(orders({"id": 7, "n": 7}, types=TYPES, table="shop.older", offset=3))
             with pytest.raises(Refused, match=r"also holds the rows of shop\.older"):
                 reload.take_over({PLACE: 1})
-
-
-def test_a_source_table_of_the_new_ones_name_keeps_its_rows(lab: SqlLab) -> None:
-    with lab.handler() as worker:
-        worker.handle(batch(0, 1))
-        taken = "shop.orders__binlane_reload"
-        worker.handle(orders({"id": 7, "n": 7}, types=TYPES, table=taken, offset=3))
-        with pytest.raises(Refused, match=f"holds the rows of {taken}"), reloading(lab):
-            pass
-        assert lab.rows(taken) == [{"id": 7, "n": 7}]
 
 
 def test_tables_that_a_foreign_key_would_empty_keep_their_rows(server: SqlLab) -> None:
@@ -324,10 +250,11 @@ def test_a_table_of_which_nothing_was_applied_is_refused(lab: SqlLab) -> None:
         pass
 
 
-def test_names_that_would_be_cut_stay_apart(lab: SqlLab) -> None:
-    new = [made(lab, f"shop.{'o' * 60}{end}")._new[1] for end in ("1", "2")]
-    assert len(set(new)) == 2
-    assert max(map(len, new)) <= 63
+def test_names_that_would_be_cut_stay_apart() -> None:
+    new = [Building.of((None, f"{'ö' * 30}{end}"), f"{'h' * 99}{end}", "0a1b2c3d") for end in ("1", "2")]
+    assert len({one.table for one in new}) == len({one.handler for one in new}) == 2
+    assert max(len(one.table[1].encode()) for one in new) <= 63
+    assert max(len(one.handler) for one in new) <= 100
 
 
 def test_what_a_worker_had_first_is_caught_up_with_while_it_waits(server: SqlLab) -> None:
