@@ -15,15 +15,19 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
+from configuration.shorthand import KAFKA, TABLES
 from example_worker import status_at
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from worker.cli.process import _exit_code
 from worker.commands.asking.status import status
+from worker.http.access import Access
 from worker.http.app import build_app
 from worker.http.server import HttpServer
 from worker.observing.metrics import Metrics
@@ -85,6 +89,35 @@ def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port}")
     assert status(url, as_json=True) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_configuration_says_where_its_worker_is_and_brings_the_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = build_app(
+        lambda: status_at(100),
+        lambda: None,
+        lambda: None,
+        Metrics(),
+        access=Access("a-token-of-the-tests", tls=False),
+    )
+    server = HttpServer(app, "127.0.0.1", 0)
+    server.start()
+    config = tmp_path / "shop.yaml"
+    config.write_text(f"{KAFKA}{TABLES}http: {{port: {server.port}, token: a-token-of-the-tests}}\n")
+    capsys.readouterr()  # the server's own line
+    try:
+        assert status(str(config)) == 0
+        assert capsys.readouterr().out.startswith("shop-replica  running  binlane 0.1.0")
+    finally:
+        server.stop()
+    assert status(str(config)) == 1
+    assert f"no answer from http://127.0.0.1:{server.port}: Connection refused" in capsys.readouterr().err
+
+
+def test_a_configuration_that_is_not_there_is_said_to_be_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _exit_code(["status", "clinic.yaml"]) == 2
+    assert "clinic.yaml" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("watch", [False, True])

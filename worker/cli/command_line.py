@@ -86,7 +86,10 @@ def demo(
 
 @app.command()
 def status(
-    url: Annotated[str, typer.Argument(metavar="[URL]", help="Where the worker serves HTTP.")] = _STATUS_URL,
+    target: Annotated[
+        str,
+        typer.Argument(metavar="[CONFIG|URL]", help="The worker on this machine, or where one serves HTTP."),
+    ] = _STATUS_URL,
     as_json: AsJson = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing, until Ctrl-C.")] = False,
     *,
@@ -98,7 +101,7 @@ def status(
     ] = None,
 ) -> int | None:
     """Show what a worker is doing: partitions, lanes, tables, checkpoint."""
-    return call("asking.status:status", url, as_json, watch, token=token, ca=ca)
+    return call("asking.status:status", target, as_json, watch, token=token, ca=ca)
 
 
 @app.command()

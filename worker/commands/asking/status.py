@@ -20,7 +20,14 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from worker.commands.asking.connection import HINT, Unreachable, WorkerConnection
+from worker.commands.asking.connection import (
+    HINT,
+    Unreachable,
+    WorkerConnection,
+    address_of,
+    is_configuration,
+)
+from worker.configuration import Configuration
 from worker.observing.overview.history import Point
 from worker.observing.status import WorkerStatus
 from worker.terminal.rates import Rates
@@ -35,21 +42,30 @@ _PIPE_WIDTH = 160
 
 
 def status(
-    url: str = DEFAULT_URL,
+    target: str = DEFAULT_URL,
     as_json: bool = False,
     watch: bool = False,
     *,
     token: str | None = None,
     ca: Path | None = None,
 ) -> int:
-    """Print what the worker at `url` is doing; with `watch`, until `q` or Ctrl-C.
+    """Print what the worker of `target` (CONFIG or URL) is doing; with `watch`, until `q` or Ctrl-C.
 
     `token` is what the worker may ask for (`http.token`); `ca` a PEM file of the authorities to trust.
 
     Returns 0, or 1 when there is no worker at that address (with `watch`: when there was none at the end).
+
+    Raises:
+        ConfigurationError: the configuration cannot be used.
     """
+    configuration: Configuration | None = None
     try:
-        with _Worker(url, token, ca) as worker:
+        url, only = target, None
+        if is_configuration(target):
+            configuration, url, only = address_of(Path(target))
+            assert configuration.http is not None  # it has an address
+            token = configuration.http.token or token
+        with _Worker(url, token, ca, only) as worker:
             if watch:
                 return _watch(worker, as_json)
             answer = worker.ask()
@@ -59,7 +75,7 @@ def status(
                 _console().print(full_view(answer.snapshot, worker.address))
             return 0
     except Unreachable as fault:
-        _complain(str(fault))
+        _complain(str(fault) if configuration is None else configuration.secrets.redact(str(fault)))
         return 1
     except KeyboardInterrupt:
         return 0
@@ -80,8 +96,8 @@ class _Hour(msgspec.Struct):
 class _Worker:
     """A worker's `/api/status`. Raises Unreachable when `url` cannot be one."""
 
-    def __init__(self, url: str, token: str | None, ca: Path | None) -> None:
-        self._connection = WorkerConnection(url, token=token, ca=ca)
+    def __init__(self, url: str, token: str | None, ca: Path | None, only: Path | None) -> None:
+        self._connection = WorkerConnection(url, token=token, ca=ca, only=only)
         self.address = self._connection.address
 
     def __enter__(self) -> _Worker:
