@@ -150,6 +150,8 @@ def test_a_topic_that_is_not_there_is_waited_for(stage: Stage, broker: Broker) -
     assert stage.committed()[0] <= 2
     assert f"the dead-letter topic {stage.topic}.dead cannot be written" in worker.table("shop.t0")["error"]
     assert "Unknown topic" in worker.table("shop.t0")["error"]
+    (target,) = (each for each in worker.status()["targets"] if each["handler"] == "__dead_letter__")
+    assert target["missing_topic"] == f"{stage.topic}.dead"
     down = {each["handler"]: each["up"] for each in worker.status()["targets"]}
     assert down == {"judging": True, "__dead_letter__": False}
     assert worker.healthy()

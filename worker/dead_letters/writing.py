@@ -42,6 +42,7 @@ _REFUSED_SECONDS = 5.0
 _OF_THE_LETTER = frozenset(
     {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
 )
+_NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 _RULE = RetryRule()
 
 
@@ -93,6 +94,8 @@ class DeadLetters:
         called when the topic takes letters again after it did not."""
         self.topic = rule.topic
         self.circuit = Circuit(clock)
+        self.missing = False
+        """Kafka said last that there is no such topic."""
         self._settings = settings
         self._worker = worker
         self._finished = finished
@@ -187,6 +190,7 @@ class DeadLetters:
         except _Failed as failed:
             fault = failed.error
             reason = f"the dead-letter topic {self.topic} cannot be written: {failed}"
+        self.missing = fault is not None and fault.code() in _NO_TOPIC
         if fault is None or fault.code() in _OF_THE_LETTER:
             down_seconds = self.circuit.answered(turn)
             if down_seconds is not None:

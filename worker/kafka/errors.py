@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
 from handlers.logs import get_logger
 from offsets.stores.interface import CheckpointError, StoreAway
+from worker.observing.status import KafkaFault
 
 __all__ = [
     "ANSWER_SECONDS",
@@ -86,6 +87,13 @@ def answered(ask: Callable[[], Answer], partition: object) -> Answer | None:
         return None
 
 
+class _Trouble(NamedTuple):
+    text: str
+    code: str
+    since: float
+    """By the clock."""
+
+
 class KafkaErrors:
     """Logs errors, the same one again after ten seconds at the earliest, and remembers what holds the
     worker up."""
@@ -95,7 +103,7 @@ class KafkaErrors:
         # Guards `_last` and `_trouble`: librdkafka's callbacks and the fetcher report, others look.
         self._lock = threading.Lock()
         self._last: dict[tuple[int, str | None], float] = {}
-        self._trouble: dict[str | None, str] = {}
+        self._trouble: dict[str | None, _Trouble] = {}
 
     def report(self, error: KafkaError, topic: str | None = None) -> None:
         """Log the error unless it was just logged. The consumer's `error_cb`, too."""
@@ -107,16 +115,25 @@ class KafkaErrors:
             if now - self._last.get(key, -_AGAIN_SECONDS) < _AGAIN_SECONDS:
                 return
             self._last[key] = now
-            self._trouble[topic] = f"{topic + ': ' if topic else ''}{error.str()}"
+            self._trouble[topic] = _Trouble(error.str(), error.name(), now)
         log.error("kafka_error", error=error.str(), code=error.name(), topic=topic, hint=hint)
 
     def settled(self) -> None:
         """The group has given this worker its partitions: what was reported before is over."""
         with self._lock:
-            self._trouble = {topic: text for topic, text in self._trouble.items() if topic is not None}
+            self._trouble = {topic: last for topic, last in self._trouble.items() if topic is not None}
 
     def trouble(self, reading: set[str]) -> str | None:
         """What the last errors were that still hold up a topic that is not among those being read."""
-        with self._lock:
-            texts = [text for topic, text in self._trouble.items() if topic is None or topic not in reading]
+        texts = [f"{each.topic + ': ' if each.topic else ''}{each.error}" for each in self.faults(reading)]
         return "; ".join(texts) or None
+
+    def faults(self, reading: set[str]) -> list[KafkaFault]:
+        """The same, one by one."""
+        with self._lock:
+            now = self._clock()
+            return [
+                KafkaFault(topic=topic, code=last.code, error=last.text, seconds=round(now - last.since, 3))
+                for topic, last in self._trouble.items()
+                if topic is None or topic not in reading
+            ]

@@ -10,13 +10,16 @@ import msgspec
 
 __all__ = [
     "CheckpointStatus",
+    "KafkaFault",
     "KafkaStatus",
     "LaneStatus",
     "Look",
     "PartitionStatus",
+    "PassedOver",
     "StuckStatus",
     "TableStatus",
     "TargetStatus",
+    "UnmatchedTable",
     "WorkerState",
     "WorkerStatus",
 ]
@@ -83,6 +86,18 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     equal parts, 40 at most; empty: nothing of it."""
 
 
+class KafkaFault(msgspec.Struct, frozen=True, kw_only=True):
+    """An error of Kafka's that may keep the worker from its partitions."""
+
+    topic: str | None
+    """Not among those that are read; None: it is about no topic."""
+    code: str
+    """librdkafka's name of it, as UNKNOWN_TOPIC_OR_PART."""
+    error: str
+    seconds: float
+    """Since Kafka told it last: it tells some errors once."""
+
+
 class KafkaStatus(msgspec.Struct, frozen=True, kw_only=True):
     up: bool | None
     """Whether a broker can be reached; None: not known."""
@@ -91,6 +106,8 @@ class KafkaStatus(msgspec.Struct, frozen=True, kw_only=True):
     unconfirmed_seconds: float = 0.0
     """For how long batches have waited because the group's coordinator takes no commit of this worker, whose
     partitions may be another's by now."""
+    faults: list[KafkaFault] = []
+    """What `/readyz` knows of errors."""
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +156,32 @@ class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """What the handler said of its target when it found it down last."""
     down_seconds: float | None = None
+    missing_topic: str | None = None
+    """Of the dead-letter topic: its name, when it is down because it does not exist."""
+
+
+class UnmatchedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that no rule matches."""
+
+    table: str
+    nearest: str | None
+    """The `match` that was probably meant to; None: none looks like it."""
+
+
+class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
+    """What the worker read since its start, and no handler got."""
+
+    unmatched_records: int = 0
+    """Of tables that no rule matches; this and the tables since the last reload, if there was one."""
+    unmatched_tables: list[UnmatchedTable] = []
+    """A hundred at most, those with a `nearest` first."""
+    more_tables: bool = False
+    """There are more of them."""
+    undecodable_letters: int = 0
+    """Undecodable records that became dead letters."""
+    undecodable_skipped: int = 0
+    undecodable_error: str | None = None
+    """What was told of the latest of them."""
 
 
 class CheckpointStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +215,10 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How many records a lane may hold (`lanes.max_records`): what its queue is measured against."""
     max_bytes: int | None = None
     """How many bytes the lanes may hold together (`lanes.max_bytes`)."""
+    passed_over: PassedOver | None = None
+    """None: not known, of an earlier version."""
+    config: str | None = None
+    """The configuration's file, as the worker was given it."""
 
 
 @dataclass(frozen=True, slots=True)

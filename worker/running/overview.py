@@ -27,7 +27,7 @@ class Overview:
         self._history = History(
             status, lambda: committer.counted, timeline, clock=clock, wall_clock=time.time
         )
-        self.end = logs.listen(timeline.note)
+        self._ends = [logs.listen(each) for each in (timeline.note, status.passing_over.note)]
         self.sources = Sources(
             status.whole,
             self._history,
@@ -35,6 +35,11 @@ class Overview:
             settings=self._settings,
             config=lambda: str(status.configuration.path),
         )
+
+    def end(self) -> None:
+        """Hear of nothing more."""
+        for end in self._ends:
+            end()
 
     def look(self) -> None:
         """Measure, when it is time to; to be called now and then. Raises nothing."""

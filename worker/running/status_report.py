@@ -11,9 +11,11 @@ import msgspec
 from offsets.types import Checkpoint, TopicPartition
 from worker import __version__
 from worker.configuration import Configuration, LanesRule
+from worker.dead_letters.writing import DEAD_LETTER_TARGET
 from worker.formats.decoding import source_time
 from worker.formats.interface import Format, Record
 from worker.lanes.snapshot import LaneView, TableView
+from worker.observing.overview.passing_over import PassingOver
 from worker.observing.status import (
     KafkaStatus,
     LaneStatus,
@@ -61,12 +63,17 @@ class StatusReport:
         self._stuck = components.stuck
         self._brokers = components.brokers
         self._circuits = components.circuits
+        self._errors = components.errors
+        self._dead_letters = components.dead_letters
         self._handlers = components.handlers
         self._state = state
         self._error = error
         self._clock = clock
         self._wall_clock = wall_clock
         self._begun = clock()
+        unmatched = components.book.unmatched
+        self.passing_over = PassingOver(lambda: unmatched.records, self._redact)
+        """To be told what is logged."""
 
     def __call__(self) -> WorkerStatus:
         return self.look().status
@@ -86,15 +93,16 @@ class StatusReport:
             rows.append(self._table(table, max(found.values(), default=None)))
             _keep_longest(delays, found)
         _keep_longest(delays, self._delays(seen.further))
+        partitions = [
+            self._partition(a, delays.get(a.partition))
+            for a in sorted(self._assignments.current(), key=lambda a: a.partition)
+        ]
         status = WorkerStatus(
             name=self.configuration.name,
             state=self._state(),
             version=__version__,
             uptime_seconds=round(self._clock() - self._begun, 3),
-            partitions=[
-                self._partition(a, delays.get(a.partition))
-                for a in sorted(self._assignments.current(), key=lambda a: a.partition)
-            ],
+            partitions=partitions,
             lanes=[_lane(lane, self.configuration.lanes) for lane in seen.lanes],
             tables=rows,
             tables_omitted=len(units) - len(rows),
@@ -105,12 +113,18 @@ class StatusReport:
                 up=self._brokers.up,
                 quiet_seconds=round(self._clock() - self._fetcher.brought, 3),
                 unconfirmed_seconds=round(self._membership.held_seconds(self._clock()), 3),
+                faults=[
+                    msgspec.structs.replace(each, error=self._redact(each.error))
+                    for each in self._errors.faults({each.topic for each in partitions})
+                ],
             ),
             targets=self._targets(),
             handlers=self._handlers.statuses(),
             error=self._redacted(self._error()),
             lane_max_records=self.configuration.lanes.max_records,
             max_bytes=self.configuration.lanes.max_bytes,
+            passed_over=self.passing_over.now(),
+            config=str(self.configuration.path),
         )
         finished = [*gone.items(), *seen.finished]
         stands = seen.blocked_records
@@ -126,11 +140,19 @@ class StatusReport:
             if down is not None:
                 error = self._redact(down.reason)
                 found[name] = TargetStatus(
-                    handler=name, up=False, error=error, down_seconds=round(down.seconds, 3)
+                    handler=name,
+                    up=False,
+                    error=error,
+                    down_seconds=round(down.seconds, 3),
+                    missing_topic=self._missing_topic(name),
                 )
             else:
                 found.setdefault(name, TargetStatus(handler=name, up=True))
         return list(found.values())
+
+    def _missing_topic(self, target: str) -> str | None:
+        letters = self._dead_letters
+        return letters.topic if target == DEAD_LETTER_TARGET and letters and letters.missing else None
 
     def _delays(self, chunks: Iterable[Chunk]) -> dict[TopicPartition, float]:
         """For each partition: seconds since the oldest of these changes happened in its source."""

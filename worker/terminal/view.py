@@ -10,6 +10,8 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from worker.observing.overview.of_kafka import of_kafka
+from worker.observing.overview.of_rules import notes
 from worker.observing.overview.ranking import tables_by_trouble
 from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import WorkerStatus
@@ -44,6 +46,7 @@ def full_view(snapshot: Snapshot, address: str | None = None) -> RenderableType:
     found = troubles(status, worker=address)
     level, line = headline(status, found)
     parts: list[RenderableType] = [_title(status), Text(printable(line), style=_LEVEL_STYLE[level])]
+    parts += [Text(printable(note), style="dim") for note in (notes(status) if found else ())]
     parts.append(_summary(snapshot, None))
     parts += handler_lines(status)
     parts += [Text(printable(line), style="red") for line in _alarms(status)]
@@ -192,6 +195,7 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
 
 def _alarms(status: WorkerStatus) -> list[str]:
     lines = [status.error] if status.error else []
+    lines += [f"{each.what}: {each.error}" for each in of_kafka(status) if each.error]
     lines += unconfirmed_alarm(status)
     if status.checkpoint.last_error:
         lines.append(f"checkpoint: {status.checkpoint.last_error}")

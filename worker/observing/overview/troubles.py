@@ -4,58 +4,53 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import Literal
 
-import msgspec
-
+from worker.observing.overview.of_kafka import of_kafka
+from worker.observing.overview.of_rules import notes, of_rules
+from worker.observing.overview.of_targets import of_targets
 from worker.observing.overview.ranking import LATE_SECONDS, ranked
+from worker.observing.overview.trouble import (
+    DEAD_LETTERS,
+    SCHEMAS,
+    UNDECODABLE,
+    Trouble,
+    names,
+    place,
+    plural,
+)
 from worker.observing.status import PartitionStatus, TableStatus, WorkerStatus
 from worker.observing.visible_text import count, duration
 
 __all__ = ["Trouble", "headline", "troubles"]
 
-_DEAD_LETTERS = "__dead_letter__"
-_SCHEMAS = "__schema_registry__"
-_NAMES = {_DEAD_LETTERS: "The dead-letter topic", _SCHEMAS: "The schema registry"}
 _RANK = {"bad": 0, "warn": 1, "busy": 2}
 _LONG_SECONDS = 60.0
 """A batch that runs longer is told of."""
-_NAMED = 3
-
-
-class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong, or under way (`busy`)."""
-
-    level: Literal["bad", "warn", "busy"]
-    what: str
-    """One sentence without its full stop."""
-    do: str = ""
-    """What to do about it; empty: it is over by itself."""
-    error: str | None = None
-    """What was told about it by others."""
-    commands: list[str] = []
-    """Of a shell on the worker's machine, quoted."""
-    table: str | None = None
 
 
 def headline(status: WorkerStatus, found: list[Trouble]) -> tuple[str, str]:
     """(good, busy, warn or bad; one line): that all is well, or what is wrong and what to do."""
     if not found:
-        tables = len(status.tables) + status.tables_omitted
+        tables = status.tables_omitted + sum(table.table != UNDECODABLE for table in status.tables)
         lags = [each.lag for each in status.partitions]
         lag = sum(each or 0 for each in lags)
         behind = "nothing waits" if lags and not lag and None not in lags else f"lag {count(lag)}"
-        return "good", f"All well: {_plural(tables, 'table')}, {_plural(len(lags), 'partition')}, {behind}"
+        well = f"All well: {plural(tables, 'table')}, {plural(len(lags), 'partition')}, {behind}"
+        return "good", ". ".join([well, *notes(status)])
     first = found[0]
-    more = f" (and {_plural(len(found) - 1, 'other matter')})" if len(found) > 1 else ""
+    more = f" (and {plural(len(found) - 1, 'other matter')})" if len(found) > 1 else ""
     return first.level, f"{first.what}{more}{'. ' + first.do if first.do else ''}"
 
 
-def troubles(status: WorkerStatus, config: str = "CONFIG", worker: str | None = None) -> list[Trouble]:
-    """All that is wrong, the worst first. For the commands: `config`, the configuration's file, and `worker`,
-    the URL of the worker where that is known."""
+def troubles(status: WorkerStatus, config: str | None = None, worker: str | None = None) -> list[Trouble]:
+    """All that is wrong, the worst first. For the commands: `config`, the configuration's file (None: as the
+    worker tells it), and `worker`, the URL of the worker where that is known."""
+    config = config or status.config or "CONFIG"
     found = [
         *_of_worker(status),
+        *of_kafka(status, config),
+        *_of_commits(status),
+        *of_rules(status, config),
         *_of_tables(status, config, worker or config),
         *_of_partitions(status, config, worker or config),
         *_of_handlers(status),
@@ -79,21 +74,9 @@ def _of_worker(status: WorkerStatus) -> Iterator[Trouble]:
             "stopped": "The worker has stopped",
         }
         yield Trouble(level="busy", what=doing[status.state])
-    kafka = status.kafka
-    if kafka is not None and kafka.up is False:
-        yield Trouble(
-            level="bad",
-            what="No broker of Kafka can be reached",
-            do="Look at the brokers and the network; it goes on by itself.",
-        )
-    if kafka is not None and kafka.unconfirmed_seconds >= 1:
-        waited = duration(kafka.unconfirmed_seconds)
-        yield Trouble(
-            level="bad",
-            what=f"No batch begins: for {waited} the group's coordinator has taken no commit of this worker, "
-            "so its partitions may be another's",
-            do="See why commits fail; it goes on by itself.",
-        )
+
+
+def _of_commits(status: WorkerStatus) -> Iterator[Trouble]:
     if status.checkpoint.last_error:
         yield Trouble(
             level="bad",
@@ -108,7 +91,7 @@ def _of_partitions(status: WorkerStatus, config: str, worker: str) -> Iterator[T
         if each.standstill_seconds >= 1:
             yield Trouble(
                 level="bad",
-                what=f"{_name(each)} stands still for {duration(each.standstill_seconds)}: Kafka has more, "
+                what=f"{place(each)} stands still for {duration(each.standstill_seconds)}: Kafka has more, "
                 "and nothing keeps the worker from it",
                 do="The worker fetches it anew by itself, then fails /healthz: see the log's standstill.",
             )
@@ -119,7 +102,7 @@ def _of_partitions(status: WorkerStatus, config: str, worker: str) -> Iterator[T
             continue
         at = f" of {head.table}" if head.table is not None else ""
         parts = [
-            f"{_name(partition)} stuck at offset {head.offset}{at} for {duration(head.seconds)}: {head.state}"
+            f"{place(partition)} stuck at offset {head.offset}{at} for {duration(head.seconds)}: {head.state}"
         ]
         if head.handler is not None:
             parts.append(f"handler {head.handler} for {duration(head.handler_seconds)}")
@@ -149,21 +132,8 @@ def _of_tables(status: WorkerStatus, config: str, worker: str) -> Iterator[Troub
     for table in halted:
         yield _halted(table, heads.get(table.table), worker, _letters(status))
     down = [target for target in status.targets if not target.up]
-    for target in down:
-        name = _NAMES.get(target.handler, f"Target {target.handler}")
-        waits, what = [each.table for each in waiting], "tables"
-        if target.handler == _SCHEMAS:
-            what = "partitions"
-            waits = [_name(each) for each in status.partitions if each.paused_by == "schema_registry"]
-        yield Trouble(
-            level="bad",
-            what=f"{name} is down for {duration(target.down_seconds)}"
-            + (f": {_names(waits, what)} wait{'s' if len(waits) == 1 else ''}" if waits else ""),
-            error=target.error,
-            do="Bring it back; what waits for it goes on by itself.",
-            commands=[f"binlane check {shlex.quote(config)} --connect"],
-        )
-    if waiting and all(target.handler == _SCHEMAS for target in down):
+    yield from of_targets(status, waiting, config)
+    if waiting and all(target.handler == SCHEMAS for target in down):
         yield Trouble(
             level="bad",
             what=f"{_these(waiting)} blocked",
@@ -214,11 +184,11 @@ def _halted(table: TableStatus, stuck: PartitionStatus | None, worker: str, lett
     )
 
 
-def _unblock(worker: str, table: str, place: tuple[str, int, int], letters: bool) -> list[str]:
+def _unblock(worker: str, table: str, at: tuple[str, int, int], letters: bool) -> list[str]:
     """Nothing for a name that a terminal would obey: no quotes keep it from that."""
     if not table.isprintable():
         return []
-    topic, partition, offset = place
+    topic, partition, offset = at
     command = (
         f"binlane unblock {shlex.quote(worker)} --table {shlex.quote(table)} "
         f"--topic {shlex.quote(topic)} --partition {partition} --offset {offset}"
@@ -238,10 +208,10 @@ def _of_handlers(status: WorkerStatus) -> Iterator[Trouble]:
             if isinstance(each, dict) and each.get("error")
         ]
         if failed:
-            names = _names([str(each.get("table")) for each in failed])
+            tables_failed = names([str(each.get("table")) for each in failed])
             yield Trouble(
                 level="warn",
-                what=f"Handler {name} could not merge {names}",
+                what=f"Handler {name} could not merge {tables_failed}",
                 error=str(failed[0]["error"]),
                 do="It is tried again by itself: docs/handlers/spark-tables.md, When something is wrong.",
             )
@@ -251,7 +221,7 @@ def _of_lanes(status: WorkerStatus) -> Iterator[Trouble]:
     long = [lane for lane in status.lanes if (lane.running_seconds or 0) >= _LONG_SECONDS]
     if long:
         most = max(long, key=lambda lane: lane.running_seconds or 0)
-        also = f", and {_plural(len(long) - 1, 'other lane')} long" if len(long) > 1 else ""
+        also = f", and {plural(len(long) - 1, 'other lane')} long" if len(long) > 1 else ""
         yield Trouble(
             level="warn",
             what=f"Lane {most.lane} has run one batch of {most.running_table} for "
@@ -263,27 +233,13 @@ def _of_lanes(status: WorkerStatus) -> Iterator[Trouble]:
     if paused:
         yield Trouble(
             level="busy",
-            what=f"The lanes are full: {_plural(paused, 'partition')} paused until there is room",
+            what=f"The lanes are full: {plural(paused, 'partition')} paused until there is room",
         )
 
 
 def _letters(status: WorkerStatus) -> bool:
-    return any(target.handler == _DEAD_LETTERS for target in status.targets)
-
-
-def _name(partition: PartitionStatus) -> str:
-    return f"{partition.topic}[{partition.partition}]"
+    return any(target.handler == DEAD_LETTERS for target in status.targets)
 
 
 def _these(tables: list[TableStatus]) -> str:
-    return f"{_names([table.table for table in tables])} {'is' if len(tables) == 1 else 'are'}"
-
-
-def _names(names: list[str], what: str = "tables") -> str:
-    if len(names) <= _NAMED:
-        return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-    return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1:,} more {what}"
-
-
-def _plural(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+    return f"{names([table.table for table in tables])} {'is' if len(tables) == 1 else 'are'}"

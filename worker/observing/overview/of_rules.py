@@ -1,0 +1,97 @@
+"""Records that no handler got: because of the rules, or because nobody can decode them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from worker.observing.overview.trouble import UNDECODABLE, Trouble, names, plural
+from worker.observing.status import PassedOver, UnmatchedTable, WorkerStatus
+
+__all__ = ["notes", "of_rules"]
+
+_SINCE = "since the start or the last reload"
+
+
+def of_rules(status: WorkerStatus, config: str) -> Iterator[Trouble]:
+    """Records came, and none of them was for a handler. A worker that leaves most tables out on purpose has
+    only `notes`. `config`: the configuration's file, for the commands."""
+    passed = status.passed_over
+    if passed is None or _tables(status):
+        return
+    undecodable = passed.undecodable_letters + passed.undecodable_skipped
+    if passed.unmatched_records:
+        tables = _unmatched(status, passed)
+        near = [each for each in tables if each.nearest is not None]
+        told = f": {names([each.table for each in tables])}" if tables else ""
+        yield Trouble(
+            # With no match that looks like it, they may be left out on purpose, and the others are quiet.
+            level="bad" if near else "warn",
+            what=f"No match under tables fits any of the {plural(passed.unmatched_records, 'record')} "
+            f"that came {_SINCE}{told}{_near(near)}",
+            do="Correct match (database.table) and reload; what was passed over counts as finished: move the "
+            "position back to read it.",
+            commands=[f"binlane checkpoint show {shlex.quote(config)}"],
+        )
+    elif undecodable:
+        yield Trouble(
+            level="bad",
+            what=f"All records that came since the start were undecodable: {_fates(passed)}",
+            error=passed.undecodable_error,
+            do="See whether format is that of the tool that writes the topic: docs/formats.md.",
+            commands=[f"binlane dead-letters list {shlex.quote(config)}"]
+            if passed.undecodable_letters
+            else [],
+        )
+
+
+def notes(status: WorkerStatus) -> list[str]:
+    """What was passed over beside records that handlers got, a sentence without its full stop each."""
+    found = []
+    if status.state == "running" and not status.partitions:
+        found.append(
+            "No partition is this worker's: others of the group have them, or kafka.topics matches no topic"
+        )
+    passed = status.passed_over or PassedOver()
+    if passed.unmatched_records and _tables(status):
+        tables = _unmatched(status, passed)
+        of = f" of {'more than ' * passed.more_tables}{plural(len(tables), 'table')}" if tables else ""
+        near = [each for each in tables if each.nearest is not None]
+        records = plural(passed.unmatched_records, "record")
+        found.append(f"No match fits {records}{of}, passed over {_SINCE}{_near(near)}")
+    if passed.undecodable_letters + passed.undecodable_skipped:
+        found.append(f"Undecodable since the start: {_fates(passed)}")
+    return found
+
+
+def _tables(status: WorkerStatus) -> bool:
+    """Whether a rule has matched a table."""
+    return status.tables_omitted > 0 or any(table.table != UNDECODABLE for table in status.tables)
+
+
+def _unmatched(status: WorkerStatus, passed: PassedOver) -> list[UnmatchedTable]:
+    """Without a `nearest` that matches another table by now: it is meant as it is."""
+    known = [table.table for table in status.tables]
+    return [
+        each
+        if each.nearest is None or not any(fnmatchcase(table, each.nearest) for table in known)
+        else UnmatchedTable(table=each.table, nearest=None)
+        for each in passed.unmatched_tables
+    ]
+
+
+def _near(near: list[UnmatchedTable]) -> str:
+    if not near:
+        return ""
+    return f" ({near[0].table} looks like match: {near[0].nearest})"
+
+
+def _fates(passed: PassedOver) -> str:
+    fates = (
+        (passed.undecodable_letters, "became a dead letter", "became dead letters"),
+        (passed.undecodable_skipped, "was skipped", "were skipped"),
+    )
+    return " and ".join(
+        f"{plural(number, 'record')} {one if number == 1 else many}" for number, one, many in fates if number
+    )
