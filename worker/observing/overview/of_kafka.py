@@ -13,7 +13,7 @@ __all__ = ["of_kafka"]
 
 _DO = {
     "UNKNOWN_TOPIC_OR_PART": "Correct its name in kafka.topics and restart; or make the topic, and it is "
-    "read by itself.",
+    "read by itself within minutes.",
     "TOPIC_AUTHORIZATION_FAILED": "Give the user the ACL Read on the topic; it goes on by itself.",
 }
 """These stay until a person acts; of others no more is known than what Kafka says."""
