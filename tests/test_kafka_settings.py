@@ -24,6 +24,7 @@ class Kafka:
     properties: dict[str, Any] = field(default_factory=dict)
     bootstrap_servers: str = "localhost:9092"
     group_id: str = "shop"
+    topics: list[str] = field(default_factory=lambda: ["cdc.shop"])
     ddl_topics: list[str] = field(default_factory=list)
 
 
@@ -43,6 +44,15 @@ def test_offsets_are_never_committed_or_reset_by_the_client_itself() -> None:
     assert settings["auto.offset.reset"] == "error"
     assert settings["enable.partition.eof"] == "true"
     assert (settings["bootstrap.servers"], settings["group.id"]) == ("localhost:9092", "shop")
+
+
+def test_topics_under_a_pattern_are_looked_for_every_half_minute_unless_the_user_says_otherwise() -> None:
+    name = "topic.metadata.refresh.interval.ms"
+    assert name not in consumer_settings(with_properties())
+    patterns = ["cdc.shop", "^crm"]
+    assert consumer_settings(Section(Kafka(topics=patterns)))[name] == "30000"
+    assert consumer_settings(Section(Kafka({name: 5000}, topics=patterns)))[name] == "5000"
+    check_settings(Section(Kafka(topics=patterns)))
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,9 @@ _DEFAULTS = {
     "isolation.level": "read_committed",
 }
 
+# librdkafka looks for new topics every 300 s: too long to wait for a table that is made while somebody looks.
+_LOOKS_FOR_TOPICS = {"topic.metadata.refresh.interval.ms": "30000"}
+
 # With the new protocol these are the broker's to say, and librdkafka refuses them.
 _CLASSIC_ONLY = {
     "partition.assignment.strategy": "the broker assigns; group.remote.assignor chooses how",
@@ -68,6 +71,8 @@ class KafkaSection(Protocol):
     def bootstrap_servers(self) -> str: ...
     @property
     def group_id(self) -> str: ...
+    @property
+    def topics(self) -> Sequence[str]: ...
     @property
     def ddl_topics(self) -> Sequence[str]: ...
     @property
@@ -90,7 +95,8 @@ def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
     """
     kafka = configuration.kafka
     properties = _user_properties(kafka)
-    settings = {**_DEFAULTS, **properties}
+    has_patterns = any(topic.startswith("^") for topic in kafka.topics)
+    settings = {**_DEFAULTS, **(_LOOKS_FOR_TOPICS if has_patterns else {}), **properties}
     if properties.get("group.protocol", "classic").lower() == "consumer":
         for name, instead in _CLASSIC_ONLY.items():
             if name in properties:
@@ -205,6 +211,7 @@ class _Section:
     bootstrap_servers: str
     group_id: str
     properties: Mapping[str, Any]
+    topics: Sequence[str] = ()
     ddl_topics: Sequence[str] = ()
 
 
