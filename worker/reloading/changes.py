@@ -80,7 +80,10 @@ class ChangesOf:
             raise Unfollowable(f"{place}: column rules: {fault}") from None
         except UndecodableRecord as fault:
             if self._halts:
-                raise Unfollowable(f"undecodable record: {fault}") from None
+                raise Unfollowable(
+                    f"undecodable record at {place}: {fault}. To pass over all such records set "
+                    "on_undecodable: skip, or dead_letter"
+                ) from None
             self.undecodable += 1
 
     def _pieces(self, format_: Format, record: Record) -> Iterator[tuple[Route, Record]]:
