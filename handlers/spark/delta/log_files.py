@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from handlers.spark.log.stores.interface import Files, FilesError
 
-__all__ = ["LogState", "newest_version", "state_in_files"]
+__all__ = ["LogState", "has_commits", "newest_version", "state_in_files"]
 
 _FEATURES = frozenset(
     (
@@ -25,6 +25,8 @@ _FEATURES = frozenset(
 )
 """Of Delta's protocol: what changes nothing of which files there are, and of how many rows they tell."""
 _NAMED = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet)")
+_VERSIONED = re.compile(r"\d{20}\.(?:json|checkpoint\.)")
+"""Also by commits and checkpoints that Spark alone reads."""
 _MOST_FILES = 200_000
 """Files of a table, which are held in memory, of some 200 bytes each; Spark counts those of larger ones."""
 _MOST_COMMITS = 1_000
@@ -127,6 +129,13 @@ def newest_version(files: Files, path: str) -> int | None:
         return _version_of(*_found_in(files, f"{path}/_delta_log"))
     except _Unknown:
         return None
+
+
+def has_commits(files: Files, path: str) -> bool:
+    """Whether there is a table at `path`: while its first commit is under way, its log's folder holds none.
+    Raises what `files` raises."""
+    entries = files.list(f"{path}/_delta_log")
+    return any(not entry.is_folder and _VERSIONED.match(entry.name) for entry in entries)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_fi
 from handlers.spark.delta.commits.commit_notes import read_note
 from handlers.spark.delta.commits.held_segments import UnknownSegments, last_note, merged_segment
 from handlers.spark.delta.commits.restored import LostCommit
-from handlers.spark.delta.log_files import LogState, newest_version, state_in_files
+from handlers.spark.delta.log_files import LogState, has_commits, newest_version, state_in_files
 from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.packs.pack_file import Piece
@@ -61,7 +61,7 @@ class Facts:
     view_source_time_ms: int | None = None
     """The newest that views show: nothing of what is behind a statement that waits."""
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Topic -> partition -> the last offset that reached the table."""
+    """Topic -> partition -> the last offset that was received, be it in the table or waiting."""
     problems: Sequence[str] = ()
     """What is odd, or in the way."""
     unread: bool = False
@@ -91,7 +91,7 @@ def _with_table(spark: Spark, files: Files, found: Found, facts: Facts) -> tuple
     if ref.path == ref.log_folder:  # plain Parquet files: none of them waits
         [row] = spark.session.sql(f"SELECT count(*) AS n FROM {folder_sql(ref.log_folder)}").collect()
         return replace(facts, rows=int(row["n"])), 0, None
-    if ref.path is not None and not files.exists(f"{ref.path}/_delta_log"):
+    if ref.path is not None and not has_commits(files, ref.path):
         return facts, 0, None
     seen = (None if ref.path is None else _by_files(files, ref.path, ref)) or _by_spark(spark.session, ref)
     if seen is None:
@@ -111,7 +111,7 @@ def _with_table(spark: Spark, files: Files, found: Found, facts: Facts) -> tuple
 def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
     """The Spark table's columns; None: there is no such table."""
     if ref.path is not None:
-        if not files.exists(f"{ref.path}/_delta_log"):
+        if not has_commits(files, ref.path):
             return None
         if (state := state_in_files(files, ref.path)) is not None:
             return state.columns

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from handlers.spark.delta.log_files import has_commits
 from handlers.spark.locations import Locations
 from handlers.spark.log.owner import Owner, fits, logs_below
 from handlers.spark.log.stores.interface import Files
@@ -65,7 +66,7 @@ def _by_folder(files: Files, locations: Locations, are_logs: bool) -> Iterator[t
         if match is None:
             continue
         names_found = {group: path_of(text) for group, text in match.groupdict().items()}
-        there = head_of(files, path) is not None if are_logs else files.exists(f"{path}/_delta_log")
+        there = head_of(files, path) is not None if are_logs else has_commits(files, path)
         if there:
             yield names_found.get("database", ""), names_found["table"]
 

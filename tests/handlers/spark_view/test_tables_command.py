@@ -153,6 +153,21 @@ def test_tables_are_found_without_a_log_and_logs_without_a_table(stage: Stage) -
     assert listed(stage, "shop.n*").keys() == {"shop.new"}
 
 
+def test_a_table_whose_first_commit_is_under_way_is_told_without_a_spark(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_lakes, "acquire", None)  # Spark does not start
+    orders, without_log = stage.table(), stage.folder / "lake/shop/items"
+    orders.put(row(1))
+    for path in (Path(orders.path), without_log):
+        (path / "_delta_log/_staged_commits").mkdir(parents=True)
+    told = listed(stage)
+    assert told.keys() == {"shop.orders"}
+    assert [told["shop.orders"][name] for name in ("rows", "waiting_rows", "unread")] == [None, 1, False]
+    code, out, _ = stage.run("tables", "--views")
+    assert (code, "shop_orders" in out) == (0, True)
+
+
 def test_a_changelog_of_parquet_files_is_its_log(stage: Stage) -> None:
     handler = {"type": "spark", "mode": "changelog", "format": "parquet", "path": "logs/{database}-{table}"}
     stage.configure([{"match": "shop.*", "handlers": [handler]}])
