@@ -73,9 +73,35 @@ def test_a_line_may_hold_key_value_and_place(check: Any) -> None:
 
 
 def test_a_table_that_no_rule_matches_is_told(check: Any) -> None:
-    result = check({**INSERT, "database": "crm"})
+    result = check({**INSERT, "database": "crm"}, INSERT)
     assert "crm.orders: no rule matches it, skipped" in result.output
     assert result.return_value == 0
+    assert "no record of the sample meets a rule" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("match", "nearest"),
+    [
+        ("shpo.*", "nearest: tables[1].match: shpo.*"),
+        ("Shop.Orders", "nearest: tables[1].match: Shop.Orders"),
+        ("shop.order", "nearest: tables[1].match: shop.order"),
+        ("/shop[.]ordrs/", "nearest: tables[1].match: /shop[.]ordrs/"),
+        ("warehouse.bins", "tables are matched as database.table"),
+    ],
+)
+def test_a_sample_of_which_no_record_meets_a_rule_fails_with_the_nearest_rule(
+    check: Any, match: str, nearest: str
+) -> None:
+    rules = [{"match": each, "handlers": [{"type": "log"}]} for each in ("else.x", match)]
+    result = check(INSERT, INSERT, {**INSERT, "database": "crm"}, {"value": None}, tables=rules)
+    assert result.return_value == 1
+    assert result.stderr == (
+        f"no record of the sample meets a rule; its tables: shop.orders, crm.orders; {nearest}\n"
+    )
+
+
+def test_a_sample_that_holds_no_table_at_all_is_no_fault(check: Any) -> None:
+    assert check({"value": None}).return_value == 0
 
 
 def test_an_undecodable_record_is_told_and_the_others_are_shown(check: Any) -> None:
@@ -150,3 +176,58 @@ def test_of_a_packet_of_several_tables_each_ones_changes_are_shown(check: Any) -
     assert "offset 0: x.b: no rule matches it, skipped" in result.output
     assert "alone in its batch" in result.output
     assert "1 records: 1 decoded" in result.output
+
+
+def test_what_a_filter_keeps_back_is_told_as_that(check: Any) -> None:
+    rule = {"match": "shop.*", "handlers": [{"type": "log"}], "filter": "id > 7"}
+    two = {**INSERT, "data": [{"id": "7", "total": "1"}, {"id": "8", "total": "1"}]}
+    delete = {**INSERT, "type": "DELETE", "data": [{"id": "9", "total": "1"}]}
+    result = check(INSERT, two, tables=[rule])
+    lines = [line.strip() for line in result.output.splitlines()]
+    assert result.return_value == 0
+    assert lines[lines.index("kept back by filter") - 1].startswith(
+        "cdc.shop[0] offset 0: shop.orders → lane"
+    )
+    assert "1 of 2 changes kept back by filter" in lines
+    ignored = check(delete, tables=[{**rule, "filter": None, "deletes": "ignore"}])
+    assert "    kept back by deletes: ignore" in ignored.output
+    assert "kept back" not in check(INSERT).output
+
+
+SOURCE = {
+    "connector": "mysql",
+    "db": "shop",
+    "table": "orders",
+    "ts_ms": 1,
+    "file": "b.1",
+    "pos": 4,
+    "row": 0,
+}
+OF_DEBEZIUM = {
+    "before": None,
+    "after": {"id": 7, "balance": "BBo=", "born": 7305},
+    "source": SOURCE,
+    "op": "c",
+    "ts_ms": 2,
+}
+
+
+def test_records_that_tell_neither_types_nor_a_key_are_noted_once_for_each_table(check: Any) -> None:
+    result = check(OF_DEBEZIUM, OF_DEBEZIUM, format="debezium")
+    notes = [line for line in result.output.splitlines() if line.startswith("Note: shop.orders: ")]
+    types, key = notes
+    assert types.startswith("Note: shop.orders: the records tell no types: a decimal stays base64 text")
+    assert types.endswith('docs/formats.md, "What tells the types"')
+    assert key.startswith("Note: shop.orders: the records have no key: ")
+    assert result.return_value == 0
+    keyed = {"key": {"id": 7}, "value": OF_DEBEZIUM}
+    assert "have no key" not in check(keyed, format="debezium").output
+    with_ddl = {"bootstrap_servers": "x:1", "group_id": "g", "topics": ["cdc.shop"], "ddl_topics": ["my"]}
+    assert (
+        "put records of kafka.ddl_topics (my) before"
+        in check(keyed, format="debezium", kafka=with_ddl).output
+    )
+
+
+def test_records_that_tell_types_and_key_are_not_noted(check: Any) -> None:
+    assert "the records" not in check(INSERT).output

@@ -32,7 +32,7 @@ def check(config: Path, connect: bool = False, sample: Path | None = None) -> in
     checkpoints and the handlers' targets;
     with `sample`, show what becomes of the records in that file.
 
-    Returns 0, or 1 when something could not be reached, or a record not decoded.
+    Returns 0, or 1 when something could not be reached, a record not decoded, or no record meets a rule.
 
     Raises:
         ConfigurationError: the configuration, or the file of records, cannot be used.

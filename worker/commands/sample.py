@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -16,7 +18,9 @@ from handlers.options.matching import topics_matcher
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import RuleFault
 from worker.commands.review import Review
-from worker.configuration import Configuration, ConfigurationError, Fault
+from worker.commands.unmet_rules import unmet
+from worker.commands.untold import Untold
+from worker.configuration import Configuration, ConfigurationError, Fault, TableRule
 from worker.configuration.formats import formats_of
 from worker.formats import registry
 from worker.formats.choice import NoFormatError
@@ -35,10 +39,10 @@ _SAID_BY_THE_HEADING = frozenset(("database", "table", "topic", "partition", "of
 def show_samples(configuration: Configuration, file: Path, console: Console) -> int:
     """Print, for each record: its place, table, lane, handlers and changes.
 
-    And for each table which columns leave, in what form.
+    And for each table which columns leave, in what form, and what its records do not tell.
 
-    Returns 0; 1 when a record could not be decoded or is refused by its table's rules, or when a rule names a
-    column that its tables have not.
+    Returns 0; 1 when a record could not be decoded or is refused by its table's rules, when tables came and
+    no record meets a rule, or when a rule names a column that its tables have not.
 
     Raises:
         ConfigurationError: the file cannot be read, or a line of it is no record.
@@ -51,7 +55,7 @@ def show_samples(configuration: Configuration, file: Path, console: Console) -> 
         line, _, told = str(error).removeprefix(str(file)).partition(": ")  # of the file itself there is none
         raise ConfigurationError([Fault(f"{file}{line}", told)]) from None
     results: Counter[str] = Counter()
-    review = Review(configuration)
+    shown = _Shown(configuration, console)
     for record in records:
         try:
             format_ = formats.of(record.topic())
@@ -61,70 +65,101 @@ def show_samples(configuration: Configuration, file: Path, console: Console) -> 
             continue
         if isinstance(format_, SeparateDDL) and has_ddl(record.topic()):
             format_.learn(record)
-        results[_show(configuration, format_, record, console, review)] += 1
+        results[shown.record(format_, record)] += 1
     told = ", ".join(f"{count} {what}" for what, count in sorted(results.items())) or "none"
     console.print(Text(f"{len(records)} records: {told}"))
-    faults = review.show(console)
+    faults = shown.end(has_met=bool(results["decoded"] or results["refused"]))
     return 1 if results["undecodable"] or results["refused"] or faults else 0
 
 
-def _show(
-    configuration: Configuration, format_: Format, record: SampleRecord, console: Console, review: Review
-) -> str:
-    told: list[tuple[Route, list[Change]]] = []
-    try:
-        found = routed(format_, record)
-        if isinstance(found, Skip):
-            _print(console, record, Text(f"skipped: {found.reason}", style="dim"))
-            return "skipped"
-        parts = found.parts if isinstance(found, Apart) else [(found, record.raw_value)]
-        for route, value in parts:
-            changes: list[Change] = []
-            decoded(format_, replace(record, raw_value=value), changes)
-            told.append((route, changes))
-    except UndecodableRecord as fault:
-        near = _another_format(format_, record)
-        hint = f"; it can be read as {near}: is that the format?" if near else ""
-        _print(console, record, Text(f"undecodable as {format_.name}: {fault}{hint}", style="red"))
-        return "undecodable"
-    results = {
-        _show_changes(configuration, route, changes, record, console=console, review=review)
-        for route, changes in told
-    }
-    return next((result for result in ("refused", "decoded") if result in results), "unmatched")
+class _Shown:
+    """The records of a sample, and what is seen of their tables."""
+
+    def __init__(self, configuration: Configuration, console: Console) -> None:
+        self._configuration = configuration
+        self._console = console
+        self._review = Review(configuration)
+        self._untold = Untold(configuration.kafka.ddl_topics)
+        self._unmatched: list[str] = []
+
+    def record(self, format_: Format, record: SampleRecord) -> str:
+        """skipped, undecodable, decoded, refused (by its table's rules), or unmatched."""
+        told: list[tuple[Route, list[Change]]] = []
+        try:
+            found = routed(format_, record)
+            if isinstance(found, Skip):
+                _print(self._console, record, Text(f"skipped: {found.reason}", style="dim"))
+                return "skipped"
+            parts = found.parts if isinstance(found, Apart) else [(found, record.raw_value)]
+            for route, value in parts:
+                changes: list[Change] = []
+                decoded(format_, replace(record, raw_value=value), changes)
+                told.append((route, changes))
+        except UndecodableRecord as fault:
+            near = _another_format(format_, record)
+            hint = f"; it can be read as {near}: is that the format?" if near else ""
+            _print(self._console, record, Text(f"undecodable as {format_.name}: {fault}{hint}", style="red"))
+            return "undecodable"
+        results = {self._changes(format_, route, changes, record) for route, changes in told}
+        return next((result for result in ("refused", "decoded") if result in results), "unmatched")
+
+    def end(self, *, has_met: bool) -> int:
+        """What is to be said of the tables. `has_met`: a record has met a rule. Returns how many faults."""
+        faults = self._review.show(self._console)
+        for note in self._untold.notes():
+            self._console.print(Text(self._clean(f"Note: {note}")), soft_wrap=True)
+        if has_met or not self._unmatched:
+            return faults
+        typer.echo(self._clean(unmet(self._configuration.tables, self._unmatched)), err=True)
+        return faults + 1
+
+    def _changes(self, format_: Format, route: Route, changes: list[Change], record: SampleRecord) -> str:
+        console, table = self._console, f"{route.database}.{route.table}"
+        rule = self._configuration.rule_for(table)
+        if rule is None:
+            self._unmatched.append(table)
+            _print(console, record, Text(f"{table}: no rule matches it, skipped", style="dim"))
+            return "unmatched"
+        lane = home_lane(table, self._configuration.lanes.count)
+        handlers = ", ".join(entry.name for entry in rule.handlers)
+        alone = ", alone in its batch" if route.alone else ""
+        self._review.see(table, rule, changes)
+        self._untold.see(table, format_.name, changes)
+        sent = tuple(changes)
+        try:
+            bring_under(
+                rule.row_rules, rule.statement_rules, changes, 0, database=route.database, table=route.table
+            )
+        except RuleFault as fault:
+            _print(console, record, Text(f"{table}: refused by its rules: {fault}", style="red"))
+            return "refused"
+        _print(console, record, Text(f"{table} → lane {lane} → {handlers}{alone}"))
+        for change in changes:
+            console.print(Text(f"    {self._clean(_shown(change, table))}"), soft_wrap=True)
+        if back := _kept_back(rule, sent, len(changes)):
+            console.print(Text(f"    {back}", style="dim"))
+        return "decoded"
+
+    def _clean(self, text: str) -> str:
+        return visible(self._configuration.secrets.redact(text))
 
 
-def _show_changes(
-    configuration: Configuration,
-    route: Route,
-    changes: list[Change],
-    record: SampleRecord,
-    *,
-    console: Console,
-    review: Review,
-) -> str:
-    """decoded, refused (by its table's rules), or unmatched."""
-    table = f"{route.database}.{route.table}"
-    rule = configuration.rule_for(table)
-    if rule is None:
-        _print(console, record, Text(f"{table}: no rule matches it, skipped", style="dim"))
-        return "unmatched"
-    lane = home_lane(table, configuration.lanes.count)
-    handlers = ", ".join(entry.name for entry in rule.handlers)
-    alone = ", alone in its batch" if route.alone else ""
-    review.see(table, rule, changes)
-    try:
-        bring_under(
-            rule.row_rules, rule.statement_rules, changes, 0, database=route.database, table=route.table
+def _kept_back(rule: TableRule, sent: Sequence[Change], left: int) -> str:
+    """By what, and how many, where some of the changes are; else empty."""
+    if left == len(sent):
+        return ""
+    by = [
+        name
+        for name, is_there in (
+            ("filter", rule.filter is not None),
+            ("deletes: ignore", rule.deletes == "ignore"),
         )
-    except RuleFault as fault:
-        _print(console, record, Text(f"{table}: refused by its rules: {fault}", style="red"))
-        return "refused"
-    _print(console, record, Text(f"{table} → lane {lane} → {handlers}{alone}"))
-    for change in changes:
-        told = configuration.secrets.redact(_shown(change, table))
-        console.print(Text(f"    {visible(told)}"), soft_wrap=True)
-    return "decoded"
+        if is_there
+    ]
+    if all(change.op == "ddl" for change in sent):
+        by = []
+    count = f"{len(sent) - left} of {len(sent)} changes " if left else ""
+    return f"{count}kept back by {' or '.join(by) or 'its rules'}"
 
 
 def _another_format(format_: Format, record: SampleRecord) -> str | None:

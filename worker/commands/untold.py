@@ -1,0 +1,74 @@
+"""What the records of a sample do not tell of their tables, and where it stands what would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from handlers import Change
+
+__all__ = ["Untold"]
+
+_TYPES = {
+    "debezium": (
+        "a decimal stays base64 text, a date or a time a number. Let the connector send schemas "
+        "(value.converter.schemas.enable=true), name its DDL topic in kafka.ddl_topics (MySQL, MariaDB), or "
+        'give types in debezium.columns: docs/formats.md, "What tells the types"'
+    ),
+    "maxwell": (
+        "a date and bytes stay text. Let Maxwell write DDL (output_ddl=true) and name its topic in "
+        'kafka.ddl_topics: docs/formats.md, "Maxwell"'
+    ),
+    "canal": 'every value stays text, for mysqlType is missing: docs/formats.md, "Canal"',
+}
+"""By format. DTS tells types always, and of JSON of one's own the configuration does."""
+_KEYS = {
+    "debezium": (
+        "If the table has one, take the sample with its keys (kcat -J), and let the connector write them: "
+        'docs/formats.md, "Debezium"'
+    ),
+    "json": 'If they have one, json.key says where: docs/formats.md, "JSON of your own"',
+}
+
+
+@dataclass(slots=True)
+class _Table:
+    format: str
+    has_types: bool = False
+    has_key: bool = False
+
+
+class Untold:
+    """Of each table, whether any of its rows came with types, and with a key."""
+
+    def __init__(self, ddl_topics: Sequence[str]) -> None:
+        """`ddl_topics`: those of `kafka`, whose records tell types if they are in the sample."""
+        self._ddl_topics = ddl_topics
+        self._tables: dict[str, _Table] = {}
+
+    def see(self, table: str, format_: str, changes: Iterable[Change]) -> None:
+        """Changes of the table, as the source sends them."""
+        for change in changes:
+            if change.op in ("ddl", "truncate"):
+                continue
+            seen = self._tables.setdefault(table, _Table(format_))
+            seen.has_types = seen.has_types or bool(change.types)
+            seen.has_key = seen.has_key or bool(change.key_columns)
+
+    def notes(self) -> Iterator[str]:
+        """A sentence for each thing that a table's records do not tell."""
+        for name, table in sorted(self._tables.items()):
+            if not table.has_types and table.format in _TYPES:
+                yield f"{name}: {self._of_types(table.format)}"
+            if not table.has_key:
+                hint = _KEYS.get(table.format, "")
+                told = "the records have no key: rows are told from each other by all their columns together"
+                yield f"{name}: {told}. {hint}" if hint else f"{name}: {told}"
+
+    def _of_types(self, format_: str) -> str:
+        if self._ddl_topics:
+            return (
+                "the records tell no types, and the sample holds no definition of the table: put records of "
+                f"kafka.ddl_topics ({', '.join(self._ddl_topics)}) before them to see the types"
+            )
+        return f"the records tell no types: {_TYPES[format_]}"
