@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from handlers.options.units import parse_duration
+from handlers.spark.options import SparkOptions
 from handlers.sql.target.engine import check_url
-from worker.configuration import Secrets, load
+from worker.configuration import Configuration, ConfigurationError, Fault, Secrets, load
 from worker.observing import logs
 from worker.observing.visible_text import visible
 from worker.verifying.checking import Check
@@ -29,6 +31,7 @@ _WIDTH_WITHOUT_TERMINAL = 1_000
 """Nothing is folded then: whoever reads it searches in it."""
 _LONGEST = 80
 """Of a value that is shown."""
+_TELL_SECONDS = 5.0
 
 
 def verify(
@@ -45,10 +48,11 @@ def verify(
 ) -> int:
     """Compare every replica with the table of the source that it is of; `repair`: write what differs.
 
-    Returns 0 when all are equal, or are now; 1 when not, or when a side cannot be reached.
+    How far it is stands on standard error, but for JSON. Returns 0 when all are equal, or are now; 1 when
+    not, or when a side cannot be reached.
 
     Raises:
-        ConfigurationError: the configuration cannot be used.
+        ConfigurationError: the configuration cannot be used, or keeps no replicas in Spark.
         typer.BadParameter: an argument cannot be used.
     """
     chosen = chosen_by(patterns)
@@ -63,6 +67,7 @@ def verify(
     except ValueError as error:
         raise typer.BadParameter(f"--against: {error}") from None
     configuration = load(config)
+    _refuse_others(config, configuration)
     configuration.secrets.learn(Secrets([url.password] if url.password else []))
     redact = configuration.secrets.redact
 
@@ -70,6 +75,19 @@ def verify(
         return visible(redact(" ".join(text.split())))
 
     logs.configure("warning", configuration.logging.format, redact=redact)
+
+    def say(text: str) -> None:
+        if not as_json:
+            print(clean(text), file=sys.stderr, flush=True)
+
+    last = -_TELL_SECONDS
+
+    def tell(text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last > _TELL_SECONDS:
+            last = time.monotonic()
+            say(text)
+
     report = compare(
         configuration,
         url,
@@ -79,6 +97,8 @@ def verify(
         settle=seconds,
         limit=limit,
         repair=repair,
+        say=say,
+        tell=tell,
     )
     if as_json:
         shown = _as_json(report, limit)
@@ -89,6 +109,17 @@ def verify(
     if report.error is not None:
         print(clean(f"binlane verify: {report.error}"), file=sys.stderr)
     return 0 if report.is_equal else 1
+
+
+def _refuse_others(config: Path, configuration: Configuration) -> None:
+    """Raises ConfigurationError where there is nothing that could ever be compared."""
+    entries = [entry for rule in configuration.tables for entry in rule.handlers]
+    spark = [SparkOptions.model_validate(each.options) for each in entries if each.type == "spark"]
+    if not any(options.mode == "replica" for options in spark):
+        others = [each.type for each in entries if each.type != "spark"]
+        others += [f"spark with mode: {options.mode}" for options in spark]
+        told = "verify compares Spark replicas (type: spark, mode: replica); it has only "
+        raise ConfigurationError([Fault(str(config), told + ", ".join(dict.fromkeys(others)))])
 
 
 def _as_json(report: Report, limit: int) -> dict[str, Any]:

@@ -70,6 +70,7 @@ class _Job:
     with_waiting: bool
     chunk: int
     limit: int
+    tell: Callable[[str], None] | None
 
 
 def compare(
@@ -83,17 +84,20 @@ def compare(
     limit: int = 20,
     repair: bool = False,
     sleep: Callable[[float], None] = time.sleep,
+    say: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Report:
     """Compare the chosen replicas. What cannot be read is told in the report.
 
     `settle`: seconds for which rows that differ are looked at again, for changes may be on their way.
-    `repair`: rows that differ then are written as the source has them.
+    `repair`: rows that differ then are written as the source has them. `say`: what is done now and takes a
+    while; `tell`: which table is looked at.
     """
     report = Report()
     try:
-        with opened_lakes(configuration) as lakes, closing(Source(url, Path.cwd())) as source:
+        with opened_lakes(configuration, say) as lakes, closing(Source(url, Path.cwd())) as source:
             tables = {table.full_name: table for table in source.tables() if chosen(table.full_name)}
-            job = _Job(configuration, chosen, source, tables, with_waiting, chunk, limit)
+            job = _Job(configuration, chosen, source, tables, with_waiting, chunk, limit, tell)
             for lake in lakes:
                 if lake.entry.options.mode == "replica":
                     report.tables += _compare_lake(job, lake)
@@ -112,7 +116,10 @@ def _compare_lake(job: _Job, lake: Lake) -> Iterator[TableReport]:
     found = {each.name: each for each in lake.tables(job.chosen)}
     expected = {name for name in tables if leads_to(job.configuration, name, lake.entry)}
     expected -= _in_others(tables, found)
-    for name in sorted(found.keys() | expected):
+    names = sorted(found.keys() | expected)
+    for number, name in enumerate(names, 1):
+        if job.tell is not None:
+            job.tell(f"{name}: table {number:,} of {len(names):,}")
         report = TableReport(name, lake.entry.name, "equal")
         with _told(report):
             if name not in found:

@@ -23,6 +23,7 @@ from handlers.spark.section import SparkSection
 from worker.configuration import Configuration
 
 __all__ = [
+    "STARTING",
     "Lake",
     "SparkEntry",
     "SparkWhenAsked",
@@ -36,6 +37,7 @@ __all__ = [
 _MASTER = "local[2]"
 _MOST_MEMORY = "1g"
 """In a pod the worker's own Java has the memory: with a second heap as large, the kernel would end one."""
+STARTING = "starting Spark, which takes half a minute, on a busy machine minutes"
 _UNITS = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -86,8 +88,12 @@ class SparkWhenAsked:
     Each method raises JavaError, JarsError and RuntimeError when it does not start, and as SharedSpark's.
     """
 
-    def __init__(self, section: SparkSection, folder: Path, name: str) -> None:
+    def __init__(
+        self, section: SparkSection, folder: Path, name: str, say: Callable[[str], None] | None = None
+    ) -> None:
+        """`say`: told before it starts."""
         self._wanted = for_looking(section), folder, name
+        self._say = say
         self._lock = threading.Lock()  # guards the next two
         self._spark: SharedSpark | None = None
         self._fault: Exception | None = None
@@ -123,6 +129,8 @@ class SparkWhenAsked:
             if self._fault is not None:
                 raise self._fault
             if self._spark is None:
+                if self._say is not None:
+                    self._say(STARTING)
                 try:
                     self._spark = acquire(*self._wanted)
                     self._check_default_files(self._spark)
@@ -142,16 +150,18 @@ class SparkWhenAsked:
 
 
 @contextmanager
-def opened_lakes(configuration: Configuration) -> Iterator[list[Lake]]:
+def opened_lakes(
+    configuration: Configuration, say: Callable[[str], None] | None = None
+) -> Iterator[list[Lake]]:
     """Every handler's tables. Spark runs in this process, wherever the worker's does: it takes nothing from a
     cluster that may be busy with it, and a heap of 1 GiB at most; behind Spark Connect it is the same server.
-    It starts when it is needed, at once for a store that only Spark reaches.
+    It starts when it is needed, at once for a store that only Spark reaches; `say` is told before.
 
     Raises JavaError, JarsError and RuntimeError when Spark does not start, FilesError for a store that cannot
     be reached.
     """
     section = SparkSection.model_validate(dict(configuration.spark))
-    spark = SparkWhenAsked(section, configuration.folder, f"{configuration.name}-looking")
+    spark = SparkWhenAsked(section, configuration.folder, f"{configuration.name}-looking", say)
     try:
         lakes = []
         for entry in spark_entries(configuration):
