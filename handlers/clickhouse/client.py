@@ -11,7 +11,15 @@ from handlers.api import TargetUnavailable
 from handlers.clickhouse.options import ClickHouseOptions
 from handlers.options.tls import trusted
 
-__all__ = ["ClickHouseClient", "DataRefused", "RefusedByServer", "ResultTooLarge", "identifier", "literal"]
+__all__ = [
+    "ClickHouseClient",
+    "ColumnThere",
+    "DataRefused",
+    "RefusedByServer",
+    "ResultTooLarge",
+    "identifier",
+    "literal",
+]
 
 _TOLD_CHARACTERS = 400
 _CODE = "X-ClickHouse-Exception-Code"
@@ -42,12 +50,16 @@ _PASSING = frozenset(
         *(192, 193, 194, 195, 497, 516),  # whoever mends the credentials mends it for all that waits
     )
 )
-_TOO_LARGE = 396
+_TOO_LARGE, _COLUMN_THERE = 396, 15
 _OF_DATA = frozenset((6, 27, 33, 38, 41, 43, 53, 69, 70, 72, 117, 131, 321, 349, 469, 636, 691))
 
 
 class RefusedByServer(Exception):
     """The server refused a query that no single change is to blame for."""
+
+
+class ColumnThere(RefusedByServer):
+    """A column that was to be added is there."""
 
 
 class DataRefused(Exception):
@@ -100,8 +112,8 @@ class ClickHouseClient:
     def query(self, sql: str) -> bytes:
         """What it answers.
 
-        Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; RefusedByServer;
-        ResultTooLarge.
+        Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; RefusedByServer,
+        ColumnThere; ResultTooLarge.
         """
         size = {"max_query_size": str(len(sql) * 4 + 10_000)} if len(sql) > 50_000 else {}
         return self._send(size, sql.encode("utf-8"))
@@ -126,6 +138,8 @@ class ClickHouseClient:
             raise DataRefused(reason)
         if number == _TOO_LARGE:
             raise ResultTooLarge(reason)
+        if number == _COLUMN_THERE:
+            raise ColumnThere(reason)
         if number in _PASSING or (number is None and _is_passing(answer.status_code)):
             raise TargetUnavailable(reason)
         raise RefusedByServer(reason)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, Row
 from handlers.clickhouse.client import ClickHouseClient
 from handlers.clickhouse.emptying import empty
+from handlers.clickhouse.moved_rows import RowMoved, check_moved
 from handlers.clickhouse.options import ClickHouseOptions
 from handlers.clickhouse.rights import check_server
 from handlers.clickhouse.tables import OWN_COLUMNS, Table, Tables, TableUnfit
 from handlers.clickhouse.types import column_type
-from handlers.clickhouse.writing import RowRefused, key_of, last_versions, lines_of, with_held_rows, write
+from handlers.clickhouse.writing import RowRefused, lines_of, with_held_rows, write
 from handlers.logs import get_logger
 from handlers.mysql.ddl import (
     AddColumn,
@@ -30,9 +32,10 @@ from handlers.mysql.ddl import (
 )
 from handlers.mysql.emptying import Emptying, emptied
 from handlers.options.templates import MissingValue, Template, place_of
-from handlers.progress.last_states import State, last_states, partition_of, topic_of
+from handlers.progress.last_states import State, last_states, partition_of
+from handlers.progress.memory import LookAgain, Memory, remembering, until_remembered
 from handlers.progress.passing_over import PassingOver
-from handlers.progress.versions import EPOCH_BITS, BeyondVersions, Versions, versions_of
+from handlers.progress.versions import BeyondVersions, Versions, versions_of
 
 __all__ = ["ClickHouseHandler", "ColumnsChanged", "RowMoved"]
 
@@ -48,10 +51,6 @@ _LEFT: Mapping[type, str] = {
     LoseRows: "rows of partitions stay",
 }
 """Of statements that are not followed."""
-
-
-class RowMoved(Exception):
-    """Versions cannot tell which of two changes of a row is the later one."""
 
 
 class ColumnsChanged(Exception):
@@ -88,7 +87,7 @@ class ClickHouseHandler(Handler):
         places = range(len(batch.changes))
         for is_statement, some in groupby(places, lambda at: batch.changes[at].op in ("ddl", "truncate")):
             if not is_statement:
-                self._write(batch, list(some))
+                until_remembered(partial(self._write, batch, list(some)))
                 continue
             for at in some:
                 change = batch.changes[at]
@@ -117,39 +116,40 @@ class ClickHouseHandler(Handler):
 
     # ---- versions
 
-    def _versions(self, table: Table | None, batch: Batch) -> Versions:
-        topics = [] if table is None else table.topics
-        return versions_of(batch, topics, base=self._options.epoch, again=self._options.topic_again)
-
-    def _remember(self, table: Table, batch: Batch, versions: Versions) -> Table:
-        """What the table is fed from, before any of it is written."""
-        partitions = {partition_of(batch, change) for change in batch.changes}
-        _, tables = self._opened()
-        table = tables.remember(
-            table, batch.table, versions.topics, sorted(partitions.union(table.memory.partitions))
-        )
-        if self._passing_over is not None:
-            self._passing_over.made_anew(batch.table, versions.made_anew)
-        return table
+    def _versions(self, memory: Memory, batch: Batch) -> Versions:
+        return versions_of(batch, memory.topics, base=self._options.epoch, again=self._options.topic_again)
 
     # ---- rows
 
     def _write(self, batch: Batch, places: Sequence[int]) -> None:
+        """Raises LookAgain, with nothing written, and as `handle`."""
         client, tables = self._opened()
         table = tables.find(batch.database, batch.name)
-        versions = self._versions(table, batch)
+        former = Memory() if table is None else table.memory
+        versions = self._versions(former, batch)
+        memory = remembering(
+            former,
+            table=batch.table,
+            topics=versions.topics,
+            epoch=self._options.epoch,
+            partitions={partition_of(batch, change) for change in batch.changes},
+        )
         states = list(last_states(batch, versions.of, _checked_key, places).values())
         key = batch.changes[places[0]].key_columns or ()
         lacking = _lacking({} if table is None else table.columns, states, key)
         if table is None:
-            table = tables.make(batch.database, batch.name, lacking, key)
-        elif lacking:
-            table = tables.add(table, lacking, batch.database, batch.name)
+            tables.make(batch.database, batch.name, lacking, key, memory)
+            raise LookAgain(f"{batch.table} has a table now")
+        if lacking:
+            tables.add(table, lacking)
+            raise LookAgain(f"{table.database}.{table.name} has other columns now")
         _check_key(table, batch, key)
-        table = self._remember(table, batch, versions)
+        tables.remember(table, memory)
+        if self._passing_over is not None:
+            self._passing_over.made_anew(batch.table, versions.made_anew)
         try:
-            if len(table.memory.partitions) > 1:
-                self._check_moved(table, batch, states)
+            if len(memory.partitions) > 1:
+                check_moved((client, tables, table), batch, states, base=self._options.epoch)
             most = self._options.max_bytes
             for some, held in with_held_rows(client, table, states, most):
                 write(client, table, lines_of(table, some, held), most)
@@ -161,28 +161,6 @@ class ClickHouseHandler(Handler):
             told = place_of(batch.changes[error.at], batch.table)
             blamed = next((state.blamed for state in states if state.at == error.at), error.at)
             raise Rejected(f"{told}: {table.database}.{table.name}: {error}", at=blamed) from None
-
-    def _check_moved(self, table: Table, batch: Batch, states: Sequence[State]) -> None:
-        """Whether what is there instead of a late change is of its partition, whose offsets are an order.
-
-        Raises RowMoved.
-        """
-        client, _ = self._opened()
-        found = last_versions(client, table, states)
-        for state in states:
-            version, partition = found.get(key_of(table, state), (0, state.partition))
-            epochs_later = (version - 1 >> EPOCH_BITS) - (state.version - 1 >> EPOCH_BITS)
-            # Of one topic a later epoch is a later one of it. What is a letter loses against all.
-            is_followed = batch.replay_of or topic_of(partition) == topic_of(state.partition)
-            if partition == state.partition or version < state.version or (is_followed and epochs_later > 0):
-                continue
-            held = f"{table.database}.{table.name} is of {partition or 'another writer'}"
-            raise RowMoved(
-                f"{place_of(batch.changes[state.at], batch.table)}: the row with this key in {held}, with a "
-                f"version as high or higher: which of the two is later cannot be told. All changes of a row "
-                f"have to come from one partition. If the topic has others now, let what comes win: option "
-                f"epoch: {self._options.epoch + 1 + max(0, epochs_later)}"
-            )
 
     # ---- statements
 
@@ -199,7 +177,7 @@ class ClickHouseHandler(Handler):
             self._log.warning("ddl_refused", table=batch.table, because="; ".join(left))
 
     def _follow(self, operation: Emptying, change: Change, batch: Batch) -> None:
-        client, tables = self._opened()
+        client, _ = self._opened()
         named = str(operation.table)
         if isinstance(operation, RenameTable):
             because = "rows of a renamed table stay in its table"
@@ -214,20 +192,35 @@ class ClickHouseHandler(Handler):
             option = "truncate: false" if is_truncate else "drop_tables: false"
             self._log.warning("ddl_refused", table=named, because=option)
             return
-        table = tables.find(*operation.table)
-        if table is None:
+        found = until_remembered(lambda: self._remembered(operation.table, change, batch))
+        if found is None:
             return
-        versions = self._versions(table, batch)
-        try:
-            version = versions.of(change)
-        except BeyondVersions as error:
-            raise Rejected(f"{place_of(change, batch.table)}: {error}") from None
-        tables.remember(table, named, versions.topics, table.memory.partitions)
+        table, version = found
         partition, time = partition_of(batch, change), change.source_time_ms
         removed = empty(client, table, version=version, partition=partition, time=time)
         self._log.info(
             "target_rows_removed", table=named, target=f"{table.database}.{table.name}", rows=removed
         )
+
+    def _remembered(self, named: TableName, change: Change, batch: Batch) -> tuple[Table, int] | None:
+        """The table that a statement is about, which knows the statement's topic, and the version of that.
+
+        None: there is none. Raises LookAgain, and as `handle`.
+        """
+        _, tables = self._opened()
+        table = tables.find(*named)
+        if table is None:
+            return None
+        versions = self._versions(table.memory, batch)
+        try:
+            version = versions.of(change)
+        except BeyondVersions as error:
+            raise Rejected(f"{place_of(change, batch.table)}: {error}") from None
+        memory = remembering(
+            table.memory, table=str(named), topics=versions.topics, epoch=self._options.epoch
+        )
+        tables.remember(table, memory)
+        return table, version
 
 
 def _checked_key(row: Row, key_columns: tuple[str, ...] | None) -> str:

@@ -1,4 +1,7 @@
-"""The table of a source's table: made, described, and what its comment remembers of where it is fed from."""
+"""The table of a source's table: made, described, and what it remembers of where it is fed from.
+
+Each revision of that (`handlers.progress.memory`) is the comment of a column that holds nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from handlers.clickhouse.client import ClickHouseClient, identifier, literal
+from handlers.clickhouse.client import ClickHouseClient, ColumnThere, identifier, literal
 from handlers.clickhouse.codecs import Codec, codec_of
 from handlers.clickhouse.options import ClickHouseOptions
 from handlers.logs import get_logger
 from handlers.options.templates import Template
-from handlers.progress.versions import EPOCH_BITS, Topic
+from handlers.progress.memory import LookAgain, Memory, Recalled, recalled
+from handlers.progress.versions import EPOCH_BITS
 
 __all__ = ["OWN_COLUMNS", "Table", "TableUnfit", "Tables"]
 
@@ -26,23 +30,13 @@ OWN_COLUMNS: Mapping[str, str] = {
 }
 """Beside the source's columns."""
 _REPLACING = re.compile(r"\w*ReplacingMergeTree\((?:.*, )?_version, _deleted\)")
-_MEMORY = re.compile(r"(.*?)\s*\bbinlane: (\{.*\})", re.DOTALL)
+_MEMORY = "_binlane_memory_"
+_EARLIER = re.compile(r".*?\bbinlane: (\{.*\})", re.DOTALL)
+"""A memory in the table's comment: its form before there were revisions."""
 
 
 class TableUnfit(Exception):
     """The table is not one that this table can be written to; the message says why, and what to do."""
-
-
-class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What stands in the table's comment."""
-
-    table: str | None = None
-    """Whose rows it holds."""
-    topics: Sequence[tuple[str, str | None]] = ()
-    partitions: Sequence[str] = ()
-    """All that rows have come from."""
-    epoch: int = 0
-    """The highest option `epoch` that it was written under."""
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -52,17 +46,15 @@ class Table(msgspec.Struct, frozen=True):
     """All, with ClickHouse's types."""
     key: Sequence[str]
     """The columns of the sorting key."""
-    comment: str
-    """Others' text."""
-    memory: Memory
+    recalled: Recalled
 
     @property
     def sql(self) -> str:
         return identifier(self.database, self.name)
 
     @property
-    def topics(self) -> list[Topic]:
-        return [Topic(*each) for each in self.memory.topics]
+    def memory(self) -> Memory:
+        return self.recalled.memory
 
     def codec(self, column: str) -> Codec:
         """Raises TableUnfit."""
@@ -95,26 +87,32 @@ class Tables:
             return None
         engine, sorting_key, comment = described[0]
         columns = self._rows(
-            "SELECT name, type, is_in_sorting_key, default_kind FROM system.columns "
+            "SELECT name, type, is_in_sorting_key, default_kind, comment FROM system.columns "
             f"WHERE {where.format('table')} ORDER BY position"
         )
         place = ".".join(names)
         _check_engine(place, engine, {name: kind for name, kind, *_ in columns})
-        key = [name for name, _, is_key, _ in columns if is_key]
+        key = [name for name, _, is_key, *_ in columns if is_key]
         _check_order(place, sorting_key, key)
-        told = _MEMORY.fullmatch(comment)
-        memory = msgspec.json.decode(told[2], type=Memory) if told else Memory()
+        told = {name: text for name, _, _, default, text in columns if _is_memory(name, default)}
+        earlier = _EARLIER.fullmatch(comment)
+        try:
+            last = recalled(told, msgspec.json.decode(earlier[1], type=Memory) if earlier else None)
+        except ValueError as error:
+            raise TableUnfit(f"{place}: {error}") from None
+        memory = last.memory
         found = Table(
             database=names[0],
             name=names[1],
             columns={
-                name: kind for name, kind, _, default in columns if default not in ("MATERIALIZED", "ALIAS")
+                name: kind
+                for name, kind, _, default, _ in columns
+                if default not in ("MATERIALIZED", "ALIAS")
             },
             key=key,
-            comment=told[1] if told else comment,
-            memory=memory,
+            recalled=last,
         )
-        if told is None:
+        if not told and earlier is None:
             self._check_unwritten(found)
         if memory.table not in (None, f"{database}.{table}"):
             raise TableUnfit(
@@ -138,14 +136,16 @@ class Tables:
         last = int(self._client.query(f"SELECT max(_version) FROM {table.sql} FORMAT TSV"))
         if last and last - 1 >> EPOCH_BITS >= self._options.epoch:
             raise TableUnfit(
-                f"{table.database}.{table.name} holds rows with versions, and its comment does not tell of "
-                f"which topics (was it replaced, or the table copied?): what comes now might lose against "
-                f"them. Give it the comment that it had, with all from binlane: on; or let what comes win: "
+                f"{table.database}.{table.name} holds rows with versions, and nothing tells of which topics "
+                f"(was it copied without its columns {_MEMORY}…?): what comes now might lose against them. "
+                f"Give it these columns with their comments; or let what comes win: "
                 f"option epoch: {(last - 1 >> EPOCH_BITS) + 1}"
             )
 
-    def make(self, database: str, table: str, columns: Mapping[str, str], key: Sequence[str]) -> Table:
-        """Raises TableUnfit."""
+    def make(
+        self, database: str, table: str, columns: Mapping[str, str], key: Sequence[str], memory: Memory
+    ) -> None:
+        """Where there is none yet. Raises TableUnfit."""
         names = self._database.of_table(database, table), self._table.of_table(database, table)
         place = ".".join(names)
         if not self._options.create:
@@ -153,21 +153,21 @@ class Tables:
                 f"there is no table {place} for {database}.{table}, and create is false: make it"
             )
         listed = [f"{identifier(name)} {kind}" for name, kind in {**columns, **OWN_COLUMNS}.items()]
-        comment = _comment("", Memory(table=f"{database}.{table}"))
+        listed.append(_revision(1, memory))
         self._client.query(f"CREATE DATABASE IF NOT EXISTS {identifier(names[0])}")
         self._client.query(
             f"CREATE TABLE IF NOT EXISTS {identifier(*names)} ({', '.join(listed)}) "
-            f"ENGINE = ReplacingMergeTree(_version, _deleted) ORDER BY ({', '.join(map(identifier, key))}) "
-            f"COMMENT {literal(comment)}"
+            f"ENGINE = ReplacingMergeTree(_version, _deleted) ORDER BY ({', '.join(map(identifier, key))})"
         )
         log.info("target_table_made", target=place, table=f"{database}.{table}")
-        found = self.find(database, table)
-        if found is None:
+        if self.find(database, table) is None:
             raise TableUnfit(f"{place} is gone as soon as it is made")
-        return found
 
-    def add(self, table: Table, columns: Mapping[str, str], database: str, name: str) -> Table:
-        """`database`, `name`: of the source's table. Raises TableUnfit where `create: false` forbids it."""
+    def add(self, table: Table, columns: Mapping[str, str]) -> None:
+        """Those that are not there yet: another batch may add one of them meanwhile, of another type.
+
+        Raises TableUnfit where `create: false` forbids it.
+        """
         if not self._options.create:
             listed = ", ".join(f"{name} {kind}" for name, kind in sorted(columns.items()))
             raise TableUnfit(f"{table.database}.{table.name} lacks {listed}, and create is false: add them")
@@ -175,23 +175,17 @@ class Tables:
             f"ADD COLUMN IF NOT EXISTS {identifier(name)} {kind}" for name, kind in columns.items()
         )
         self._client.query(f"ALTER TABLE {table.sql} {added}")
-        # Another batch may have added one of them meanwhile, by a value of another type.
-        found = self.find(database, name)
-        if found is None:
-            raise TableUnfit(f"{table.database}.{table.name} is gone as soon as columns are added")
-        return found
 
-    def remember(
-        self, table: Table, source: str, topics: Sequence[Topic], partitions: Sequence[str]
-    ) -> Table:
-        """Which table, topics and partitions it is fed from."""
-        epoch = max(table.memory.epoch, self._options.epoch)
-        memory = Memory(source, [(each.name, each.id) for each in topics], sorted(partitions), epoch)
+    def remember(self, table: Table, memory: Memory) -> None:
+        """Returns when this is what the table remembers. Raises LookAgain where somebody else was faster."""
         if memory == table.memory:
-            return table
-        comment = literal(_comment(table.comment, memory))
-        self._client.query(f"ALTER TABLE {table.sql} MODIFY COMMENT {comment}")
-        return msgspec.structs.replace(table, memory=memory)
+            return
+        # Without IF NOT EXISTS: ClickHouse alters a table once at a time, so one of several gets the name.
+        added = _revision(table.recalled.number + 1, memory)
+        try:
+            self._client.query(f"ALTER TABLE {table.sql} ADD COLUMN {added}")
+        except ColumnThere as error:
+            raise LookAgain(str(error)) from None
 
     def _rows(self, sql: str) -> list[list[str]]:
         found = self._client.query(f"{sql} FORMAT JSONCompactEachRow")
@@ -217,5 +211,11 @@ def _check_order(place: str, sorting_key: str, key: Sequence[str]) -> None:
         raise TableUnfit(f"{place} is ordered by {sorting_key}: it has to be the primary key's columns alone")
 
 
-def _comment(others: str, memory: Memory) -> str:
-    return f"{others} binlane: {msgspec.json.encode(memory).decode()}".strip()
+def _is_memory(column: str, default: str) -> bool:
+    return default == "ALIAS" and column.startswith(_MEMORY)
+
+
+def _revision(number: int, memory: Memory) -> str:
+    """Its column: nothing is stored for it, and `SELECT *` does not show it."""
+    text = literal(msgspec.json.encode(memory).decode())
+    return f"{identifier(f'{_MEMORY}{number}')} UInt8 ALIAS 0 COMMENT {text}"

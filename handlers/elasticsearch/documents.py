@@ -1,14 +1,21 @@
-"""The id of a row's document."""
+"""A row's document: its id, and what it holds."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 
 from handlers.api import Row
-from handlers.elasticsearch.mapping import ORIGIN
+from handlers.elasticsearch.mapping import ORIGIN, json_document
 from handlers.options.templates import MissingValue, Template
+from handlers.progress.last_states import State
 
-__all__ = ["checked_id", "document_id"]
+__all__ = ["Document", "Documents", "checked_id", "document_id", "document_of"]
+
+_encode = msgspec.json.Encoder().encode
 
 _ID = Template("{key}")
 _ID_BYTES = 512  # https://www.elastic.co/docs/reference/elasticsearch/mapping-reference/mapping-id-field
@@ -33,3 +40,26 @@ def checked_id(row: Row, key_columns: tuple[str, ...] | None) -> str:
     if ORIGIN in row:
         raise MissingValue(f"its column {ORIGIN} is what documents tell of their origin: rename it")
     return document_id(row, key_columns)
+
+
+class Document(msgspec.Struct):
+    """Of an answer to `_mget`."""
+
+    id: str = msgspec.field(name="_id")
+    found: bool = False
+    version: int = msgspec.field(name="_version", default=0)
+    source: dict[str, msgspec.Raw] | None = msgspec.field(name="_source", default=None)
+    """Its values as they are spelled: 9061.00 stays so."""
+    error: Any = None
+
+
+class Documents(msgspec.Struct):
+    docs: list[Document]
+
+
+def document_of(state: State, held: Mapping[str, Any]) -> bytes:
+    """JSON. `held`: what the index holds now, for a row that lacks columns. Raises TypeError, BeyondBounds,
+    UnicodeEncodeError for a value without a form."""
+    row = json_document(state.row or {}, state.types)
+    origin = {"version": state.version, "partition": state.partition, "time": state.time}
+    return _encode({**({} if state.whole else held), **row, ORIGIN: origin})

@@ -11,10 +11,10 @@ from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, Targe
 from handlers.decimals import BeyondBounds
 from handlers.elasticsearch.bulk import Item, RowRefused, write
 from handlers.elasticsearch.client import SearchClient, told
-from handlers.elasticsearch.documents import checked_id
+from handlers.elasticsearch.documents import Document, Documents, checked_id, document_of
 from handlers.elasticsearch.emptying import empty
 from handlers.elasticsearch.indexes import Index, Indexes, IndexUnfit
-from handlers.elasticsearch.mapping import ORIGIN, Field, fields_of, json_document
+from handlers.elasticsearch.mapping import ORIGIN, Field, fields_of
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.elasticsearch.rights import check_cluster
 from handlers.logs import get_logger
@@ -22,14 +22,14 @@ from handlers.mysql.ddl import RenameTable, TableName, TruncateTable
 from handlers.mysql.emptying import Emptying, emptied
 from handlers.options.templates import place_of
 from handlers.progress.last_states import State, last_states, partition_of, topic_of
+from handlers.progress.memory import remembering, until_remembered
 from handlers.progress.passing_over import PassingOver
-from handlers.progress.versions import EPOCH_BITS, BeyondVersions, versions_of
+from handlers.progress.versions import EPOCH_BITS, BeyondVersions, has_reached, versions_of
 
 __all__ = ["ElasticsearchHandler", "RowMoved"]
 
 log = get_logger("handlers.elasticsearch")
 
-_encode = msgspec.json.Encoder().encode
 _READ_AT_FIRST, _READ_AT_ONCE = 100, 1_000
 
 
@@ -69,8 +69,12 @@ class ElasticsearchHandler(Handler):
         if all(change.op in ("ddl", "truncate") for change in batch.changes):
             return
         _, indexes = self._opened()
-        index = indexes.find_or_make(batch.database, batch.name)
-        versions = self._versions(index, batch, batch.table)
+
+        def looked_at() -> tuple[Index, Callable[[Change], int]]:
+            index = indexes.find_or_make(batch.database, batch.name)
+            return index, self._versions(index, batch, batch.table)
+
+        index, versions = until_remembered(looked_at)
         states = last_states(batch, versions, checked_id)
         self._map(index, batch, states)
         self._write(index, batch, states)
@@ -98,13 +102,12 @@ class ElasticsearchHandler(Handler):
 
     def _versions(self, index: Index, batch: Batch, table: str) -> Callable[[Change], int]:
         """What gives each change of the batch its version; the index, which is the table's, remembers the
-        batch's topics then."""
-        found = versions_of(batch, index.topics, base=self._options.epoch, again=self._options.topic_again)
+        batch's topics then. Raises LookAgain, and as `handle`."""
+        epoch, known = self._options.epoch, index.memory
+        found = versions_of(batch, known.topics, base=epoch, again=self._options.topic_again)
         if batch.replay_of is not None:
             return found.of
-        is_known = list(found.topics) == list(index.topics) and index.table is not None
-        if not is_known or index.epoch != self._options.epoch:
-            self._opened()[1].remember(index, table, found.topics)
+        self._opened()[1].remember(index, remembering(known, table=table, topics=found.topics, epoch=epoch))
         if self._passing_over is not None:
             self._passing_over.made_anew(table, found.made_anew)
         return found.of
@@ -135,7 +138,7 @@ class ElasticsearchHandler(Handler):
             items: list[Item] = []
             for key, state in piece.items():
                 try:
-                    document = None if state.row is None else _document(state, held.get(key, {}))
+                    document = None if state.row is None else document_of(state, held.get(key, {}))
                 except (TypeError, BeyondBounds, UnicodeEncodeError) as error:
                     place = place_of(batch.changes[state.at], batch.table)
                     raise Rejected(f"{place}: {error}", at=state.blamed) from None
@@ -176,11 +179,11 @@ class ElasticsearchHandler(Handler):
             start += count
             count = max(1, min(_READ_AT_ONCE, len(keys) * self._options.max_bytes // max(size, 1)))
 
-    def _documents(self, index: Index, keys: Sequence[str], query: str) -> tuple[list[_Document], int]:
+    def _documents(self, index: Index, keys: Sequence[str], query: str) -> tuple[list[Document], int]:
         """Those that there are, and the bytes of the answer."""
         client, _ = self._opened()
         path = f"{index.path}/_mget{query}"
-        answer = client.request("POST", path, {"ids": list(keys)}, form=_Documents)
+        answer = client.request("POST", path, {"ids": list(keys)}, form=Documents)
         for each in answer.body.docs:
             if each.error is not None:
                 # Its shard is away: whether there is such a document nobody knows now.
@@ -212,8 +215,12 @@ class ElasticsearchHandler(Handler):
             # Of one topic a later epoch is a later one of it. What is a letter loses against all.
             is_followed = partition and (batch.replay_of or topic_of(partition) == topic_of(ours_of))
             is_plain = batch.replay_of or epochs_later <= 0
-            if is_followed and not is_plain and not self._is_followed(batch, topic_of(ours_of), item.version):
-                whose = "is of a later epoch than any that the index remembers (is it a copy without _meta?)"
+            if (
+                is_followed
+                and not is_plain
+                and not self._has_begun(batch, topic_of(ours_of), document.version)
+            ):
+                whose = "is of a later epoch than any that the index remembers (is it a bare copy?)"
             elif partition == ours_of or (is_followed and epochs_later > 0):
                 continue
             else:
@@ -228,13 +235,12 @@ class ElasticsearchHandler(Handler):
         if self._passing_over is not None:
             self._passing_over.passed_over(batch.table, len(late))
 
-    def _is_followed(self, batch: Batch, topic: str, version: int) -> bool:
-        """Whether another worker has begun a later epoch of the topic since the batch began."""
+    def _has_begun(self, batch: Batch, topic: str, version: int) -> bool:
+        """Whether the topic has come to this version's epoch: by another worker since the batch began."""
         index = self._opened()[1].find(batch.database, batch.name)
-        if index is None:
-            return True
-        places = [place for place, one in enumerate(index.topics) if one.name == topic]
-        return bool(places) and self._options.epoch + places[-1] > version - 1 >> EPOCH_BITS
+        return index is None or has_reached(
+            index.memory.topics, topic, base=self._options.epoch, version=version
+        )
 
     # ---- whole tables
 
@@ -254,13 +260,20 @@ class ElasticsearchHandler(Handler):
             option = "truncate: false" if is_truncate else "drop_tables: false"
             self._log.warning("ddl_refused", table=table, because=option)
             return
-        index = indexes.find(*operation.table)
-        if index is None or ORIGIN not in index.fields:
-            return
+
+        def looked_at() -> tuple[Index, int] | None:
+            index = indexes.find(*operation.table)
+            if index is None or ORIGIN not in index.fields:
+                return None
+            return index, self._versions(index, batch, table)(change)
+
         try:
-            version = self._versions(index, batch, table)(change)
+            found = until_remembered(looked_at)
         except BeyondVersions as error:
             raise Rejected(f"{place_of(change, batch.table)}: {error}") from None
+        if found is None:
+            return
+        index, version = found
         removed = empty(
             client,
             index,
@@ -270,23 +283,3 @@ class ElasticsearchHandler(Handler):
             most_bytes=self._options.max_bytes,
         )
         self._log.info("documents_removed", table=table, index=index.name, documents=removed)
-
-
-class _Document(msgspec.Struct):
-    id: str = msgspec.field(name="_id")
-    found: bool = False
-    version: int = msgspec.field(name="_version", default=0)
-    source: dict[str, msgspec.Raw] | None = msgspec.field(name="_source", default=None)
-    """Its values as they are spelled: 9061.00 stays so."""
-    error: Any = None
-
-
-class _Documents(msgspec.Struct):
-    docs: list[_Document]
-
-
-def _document(state: State, held: Mapping[str, Any]) -> bytes:
-    """JSON. `held`: what the index holds now, for a row that lacks columns."""
-    row = json_document(state.row or {}, state.types)
-    origin = {"version": state.version, "partition": state.partition, "time": state.time}
-    return _encode({**({} if state.whole else held), **row, ORIGIN: origin})

@@ -1,20 +1,24 @@
-"""The index of a table: made, described, and what its `_meta` remembers of where it is fed from."""
+"""The index of a table: made, described, and what it remembers of where it is fed from.
+
+Each revision of that (`handlers.progress.memory`) is the `null_value` of a field that no document has: fields
+can be added to a mapping, and this of one that is there cannot be changed.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from handlers.elasticsearch.client import RefusedByCluster, SearchClient
+from handlers.elasticsearch.client import RefusedByCluster, SearchClient, told
 from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, Field
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.logs import get_logger
 from handlers.options.templates import Template
-from handlers.progress.versions import Topic
+from handlers.progress.memory import LookAgain, Memory, Recalled, recalled, remembering
 
 __all__ = ["Index", "IndexUnfit", "Indexes", "index_name"]
 
@@ -23,6 +27,8 @@ log = get_logger("handlers.elasticsearch")
 _NAME_BYTES = 255
 _REFUSED = re.compile(r'[\\/*?"<>| ,#:\x00-\x1f]|^[-_+.]')
 _FOUND = "?filter_path=*.mappings"
+_MEMORY = "memory_"
+"""Fields in `ORIGIN`."""
 
 
 class IndexUnfit(Exception):
@@ -33,14 +39,12 @@ class Index(msgspec.Struct, frozen=True):
     name: str
     path: str
     """In a URL: `/NAME`."""
-    table: str | None
-    """Whose documents it holds; None: nobody has said so yet."""
-    topics: Sequence[Topic]
-    epoch: int
-    """The highest option `epoch` that it was written under."""
+    recalled: Recalled
     fields: Mapping[str, Any]
-    meta: Mapping[str, Any]
-    """All of `_meta`, others' too."""
+
+    @property
+    def memory(self) -> Memory:
+        return self.recalled.memory
 
 
 def index_name(template: Template, database: str, table: str) -> str:
@@ -76,26 +80,17 @@ class Indexes:
             listed = ", ".join(sorted(found))
             raise IndexUnfit(f"{name} is an alias of several indexes ({listed}): a document has to be in one")
         mappings = next((one.get("mappings") or {} for one in found.values()), {})
-        meta = mappings.get("_meta") or {}
-        ours = meta.get("binlane") or {}
-        index = Index(
-            name=name,
-            path=path,
-            table=ours.get("table"),
-            topics=[Topic(*each) for each in ours.get("topics", ())],
-            epoch=ours.get("epoch", 0),
-            fields=mappings.get("properties") or {},
-            meta=meta,
-        )
-        if index.table not in (None, f"{database}.{table}"):
+        index = Index(name=name, path=path, recalled=_recalled(name, mappings), fields=_fields(mappings))
+        memory = index.memory
+        if memory.table not in (None, f"{database}.{table}"):
             raise IndexUnfit(
-                f"the index {name} holds the documents of {index.table}, those of {database}.{table} need "
+                f"the index {name} holds the documents of {memory.table}, those of {database}.{table} need "
                 f"another: names are in lower case there; see option index"
             )
         _check_origin(index)
-        if index.epoch > self._options.epoch:
+        if memory.epoch > self._options.epoch:
             raise IndexUnfit(
-                f"the index {name} was written under the option epoch: {index.epoch}, it is "
+                f"the index {name} was written under the option epoch: {memory.epoch}, it is "
                 f"{self._options.epoch} here: what comes now would lose against all of that. Leave it as "
                 f"high as it ever was, in all workers"
             )
@@ -122,33 +117,35 @@ class Indexes:
             )
         self._client.request("PUT", f"{index.path}/_mapping", {"properties": fields})
 
-    def remember(self, index: Index, table: str, topics: Sequence[Topic]) -> None:
-        """Which table and topics it is fed from, and under which epoch."""
-        meta = {**index.meta, "binlane": self._ours(table, topics, index.epoch)}
-        self._client.request("PUT", f"{index.path}/_mapping", {"_meta": meta})
-
-    def _ours(self, table: str, topics: Sequence[Topic], epoch: int) -> dict[str, Any]:
-        return {
-            "table": table,
-            "topics": [list(each) for each in topics],
-            "epoch": max(epoch, self._options.epoch),
-        }
+    def remember(self, index: Index, memory: Memory) -> None:
+        """Returns when this is what the index remembers. Raises LookAgain where somebody else was faster."""
+        if memory == index.memory:
+            return
+        revision = _revision(index.recalled.number + 1, memory)
+        body = {"properties": {ORIGIN: {"properties": revision}}}
+        answer = self._client.request("PUT", f"{index.path}/_mapping", body, may=(400,))
+        if answer.status != 400:
+            return
+        found: dict[str, Any] = self._client.request("GET", f"{index.path}/_mapping{_FOUND}").body
+        mappings = next((one.get("mappings") or {} for one in found.values()), {})
+        if _recalled(index.name, mappings).number > index.recalled.number:
+            raise LookAgain(f"{index.name} remembers more by now")
+        raise RefusedByCluster(f"{index.name} cannot remember where it is fed from: {told(answer.body)}")
 
     def _make(self, name: str, table: str) -> None:
         """With what its templates say; what is ours comes beside it."""
         if not self._options.create:
             raise IndexUnfit(f"there is no index {name} for {table}, and create is false: make it")
         path = f"/{quote(name, safe='')}"
+        # From the beginning: of two tables that would have one index the later one is told so.
+        memory = remembering(Memory(), table=table, topics=(), epoch=self._options.epoch)
+        origin = {"properties": {**ORIGIN_FIELD["properties"], **_revision(1, memory)}}
         body = {
             "settings": {
                 "index.gc_deletes": f"{max(1, round(self._options.keep_deletes * 1000))}ms",
                 "index.mapping.coerce": False,
             },
-            # From the beginning: of two tables that would have one index the later one is told so.
-            "mappings": {
-                "_meta": {"binlane": self._ours(table, (), 0)},
-                "properties": {ORIGIN: ORIGIN_FIELD},
-            },
+            "mappings": {"properties": {ORIGIN: origin}},
         }
         answer = self._client.request("PUT", path, body, may=(400,))
         if answer.status == 400:
@@ -161,6 +158,29 @@ class Indexes:
         if "dynamic" not in mappings:
             self._client.request("PUT", f"{path}/_mapping", {"dynamic": False})
         log.info("index_made", index=name, table=table)
+
+
+def _fields(mappings: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = mappings.get("properties") or {}
+    return found
+
+
+def _recalled(index: str, mappings: Mapping[str, Any]) -> Recalled:
+    """Raises IndexUnfit."""
+    own = (_fields(mappings).get(ORIGIN) or {}).get("properties") or {}
+    texts = {name: field.get("null_value", "") for name, field in own.items() if name.startswith(_MEMORY)}
+    earlier = (mappings.get("_meta") or {}).get("binlane") or {}  # its form before there were revisions
+    try:
+        return recalled(texts, msgspec.convert(earlier, Memory))
+    except ValueError as error:
+        raise IndexUnfit(f"{index}: {error}") from None
+
+
+def _revision(number: int, memory: Memory) -> Mapping[str, Field]:
+    text = msgspec.json.encode(memory).decode()
+    return {
+        f"{_MEMORY}{number}": {"type": "keyword", "index": False, "doc_values": False, "null_value": text}
+    }
 
 
 def _check_origin(index: Index) -> None:

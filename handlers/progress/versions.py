@@ -22,6 +22,7 @@ __all__ = [
     "Versions",
     "epoch_of_replay",
     "followed",
+    "has_reached",
     "version_of",
     "versions_of",
 ]
@@ -133,6 +134,17 @@ def epoch_of_replay(topics: Sequence[Topic], name: str) -> int:
     """Of a dead letter: which of the topics of this name it is of is not known, so the first. It must not
     beat what was written after it."""
     return next((place for place, topic in enumerate(topics) if topic.name == name), 0)
+
+
+def has_reached(topics: Sequence[Topic], name: str, *, base: int, version: int) -> bool:
+    """Whether the epoch of this version is one that the topic has begun, or one before it.
+
+    >>> topics = [Topic("cdc", "A"), Topic("cdc", "B")]
+    >>> [has_reached(topics, "cdc", base=0, version=version_of(epoch, 7, 0)) for epoch in (1, 2)]
+    [True, False]
+    """
+    places = [place for place, topic in enumerate(topics) if topic.name == name]
+    return bool(places) and version - 1 >> EPOCH_BITS <= base + places[-1]
 
 
 def _last(ids: Sequence[str | None], found: str) -> int:

@@ -157,23 +157,6 @@ def test_a_row_that_comes_back_to_a_former_topic_is_a_fault_until_an_epoch_is_be
     assert names(search_node, database) == {"1": "c"}
 
 
-def test_an_index_that_has_forgotten_its_epochs_is_a_fault_until_one_is_begun(
-    search_node: SearchNode, database: str
-) -> None:
-    """As a copy by _reindex has, which keeps the documents' versions and not the mapping's `_meta`."""
-    later = batch(database, update(1, "later"), offset=7, topic_id="B")
-    with handler(search_node) as it:
-        it.handle(batch(database, row(1, "former"), offset=900, topic_id="A"))
-        it.handle(batch(database, update(1, "anew"), offset=0, topic_id="B"))
-        search_node.call("PUT", f"/{database}.orders/_mapping", {"_meta": {"owner": "us"}})
-        for _ in range(2):
-            with pytest.raises(RowMoved, match=r"later epoch than any that .* remembers.*option epoch: 2"):
-                it.handle(later)
-    with handler(search_node, epoch=2) as it:
-        it.handle(later)
-    assert names(search_node, database) == {"1": "later"}
-
-
 def test_an_epoch_that_is_taken_back_is_a_fault(search_node: SearchNode, database: str) -> None:
     """Also of a worker that does not have the new options yet: all that it has would be passed over."""
     with handler(search_node) as former, handler(search_node, epoch=1) as it:
@@ -364,7 +347,7 @@ def test_templates_are_respected(search_node: SearchNode, database: str) -> None
     index = search_node.call("GET", f"/{database}.orders")[f"{database}.orders"]
     assert index["settings"]["index"]["number_of_shards"] == "2"
     assert index["mappings"]["dynamic"] == "strict"
-    assert index["mappings"]["_meta"].keys() == {"owner", "binlane"}
+    assert index["mappings"]["_meta"] == {"owner": "us"}
     assert index["mappings"]["properties"]["name"] == {"type": "text", "analyzer": "simple"}
     assert index["mappings"]["properties"]["total"] == {"type": "double"}
 
