@@ -38,6 +38,7 @@ class _Table:
     folder: str
     chains: dict[Source, Chain] = field(default_factory=dict)
     looked_for_shards: set[Partition] = field(default_factory=set)
+    told_of_other_order: bool = False
 
 
 class ParquetFiles:
@@ -158,7 +159,25 @@ class ParquetFiles:
                 chains[source] = replace(one, topic_id=now)
         with self._lock:
             table.chains.update(chains)
+        self._tell_other_order(table, batch, own, chains)
         return own, {source.shard: one.last for source, one in chains.items()}
+
+    def _tell_other_order(
+        self, table: _Table, batch: Batch, own: Source, chains: Mapping[Source, Chain]
+    ) -> None:
+        """Files of whole batches and of shards have names apart: a worker of the other mode is not met."""
+        is_whole, last = own.shard == WHOLE, chains[own].last
+        ahead = [one for each, one in chains.items() if (each.shard == WHOLE) != is_whole and one.last > last]
+        with self._lock:
+            is_told, table.told_of_other_order = table.told_of_other_order, bool(ahead)
+        if ahead and not is_told:
+            log.warning(
+                "files_of_other_order",
+                table=batch.table,
+                path=ahead[0].newest,
+                means="lanes.order_by was another one when they were written: what a worker that still has "
+                "it writes from now on is there twice, so none may be left",
+            )
 
     def _table(self, batch: Batch) -> _Table:
         with self._lock:

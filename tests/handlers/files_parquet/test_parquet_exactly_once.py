@@ -11,6 +11,7 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import structlog
 from parquet_lab import HOUR_MS, NOON_MS, Lake, orders, part
 from servers.s3_server import S3Server
 
@@ -168,6 +169,26 @@ def test_shards_advance_each_for_itself_and_whole_batches_know_what_they_did(lak
         for one in shards.values():
             by_row_again.handle(one)
     assert lake.places() == numbers((0, 200))
+
+
+def test_files_of_the_other_order_that_go_further_are_told_once(lake: Lake) -> None:
+    """A worker that is late with its batches of the whole table would not meet those of shards."""
+    batch = orders(0, 20)
+    with structlog.testing.capture_logs() as logs:
+        with lake.handler() as by_table:
+            by_table.handle(part(batch, 0, 10))
+        assert logs == []
+        with lake.handler() as by_row:
+            for one in by_shard(part(batch, 10, 20)).values():
+                by_row.handle(one)
+        with lake.handler() as by_table_again:
+            by_table_again.handle(batch)
+    told = [line for line in logs if line["event"] == "files_of_other_order"]
+    assert [("-s" in line["path"], line["table"]) for line in told] == [
+        (False, "shop.orders"),
+        (True, "shop.orders"),
+    ]
+    assert lake.places() == numbers((0, 20))
 
 
 # ---- topics made anew
