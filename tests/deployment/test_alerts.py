@@ -196,8 +196,14 @@ def scraped(runs: list[tuple[float, float]], *, every: int, first: int, ends: in
     }
 
 
-@pytest.mark.parametrize("every", [15, 30])
-@pytest.mark.parametrize("kube_state", [False, True])
+@pytest.mark.parametrize(
+    ("every", "kube_state"),
+    [
+        (30, False),
+        (15, True),
+        *(pytest.param(*each, marks=pytest.mark.soak) for each in ((15, False), (30, True))),
+    ],
+)
 def test_a_worker_that_ends_seconds_after_each_start_is_told_of(
     tmp_path: Path, promtool: str, every: int, kube_state: bool
 ) -> None:

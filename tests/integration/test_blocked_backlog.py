@@ -74,7 +74,9 @@ def test_a_halted_table_with_more_behind_it_than_the_lanes_hold_ends_each_worker
     assert worker.sigterm() == 0
 
 
-@pytest.mark.parametrize("rule", [{"on_failure": "skip"}, {"on_failure": "dead_letter"}])
+@pytest.mark.parametrize(
+    "rule", [pytest.param({"on_failure": "skip"}, marks=pytest.mark.soak), {"on_failure": "dead_letter"}]
+)
 def test_another_rule_for_the_table_lets_it_go_on(stage: Stage, broker: Broker, rule: dict[str, Any]) -> None:
     broker.create_topic(f"{stage.topic}.dead")
     source = sent(stage)
