@@ -4,41 +4,22 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from clickhouse_lab import TYPES, handler, names
 from servers.clickhouse_server import ClickHouseServer
 
 from handlers import Batch
-from handlers.clickhouse import ClickHouseHandler
 from handlers.clickhouse.handler import RowMoved
 from handlers.clickhouse.tables import Tables, TableUnfit
 from handlers.progress.topic_ids import FormerTopic
-from handlers.testing import make_batch, opened
-
-TYPES = {"id": "int", "name": "varchar(40)"}
-
-
-@pytest.fixture
-def database(clickhouse: ClickHouseServer) -> str:
-    return clickhouse.new_name()
-
-
-@contextmanager
-def handler(server: ClickHouseServer, **options: Any) -> Iterator[ClickHouseHandler]:
-    with opened(ClickHouseHandler(**server.options, **options)) as made:
-        yield made
+from handlers.testing import make_batch
 
 
 def batch(database: str, number: int, name: str, **more: Any) -> Batch:
     row = {"id": number, "name": name}
     return make_batch(f"{database}.t", [row], **{"key": "id", "types": TYPES, "topic": "cdc", **more})
-
-
-def names(server: ClickHouseServer, database: str) -> dict[int, str]:
-    return {row["id"]: row["name"] for row in server.rows(f"{database}.t")}
 
 
 def memories(server: ClickHouseServer, database: str) -> list[str]:

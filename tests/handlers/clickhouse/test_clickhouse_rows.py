@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from clickhouse_lab import TYPES, handler, names
 from servers.clickhouse_server import ClickHouseServer
 
 from handlers import Batch, Rejected
-from handlers.clickhouse import ClickHouseHandler
 from handlers.clickhouse.client import ClickHouseClient
 from handlers.clickhouse.handler import ColumnsChanged, RowMoved
 from handlers.clickhouse.tables import Tables, TableUnfit
 from handlers.progress.topic_ids import FormerTopic
-from handlers.testing import make_batch, opened
-
-TYPES = {"id": "int", "name": "varchar(40)"}
-
-
-@pytest.fixture
-def database(clickhouse: ClickHouseServer) -> str:
-    return clickhouse.new_name()
-
-
-@contextmanager
-def handler(server: ClickHouseServer, **options: Any) -> Iterator[ClickHouseHandler]:
-    with opened(ClickHouseHandler(**server.options, **options)) as made:
-        yield made
+from handlers.testing import make_batch
 
 
 def batch(database: str, *changes: Any, types: Any = TYPES, **more: Any) -> Batch:
     return make_batch(f"{database}.t", changes, **{"key": "id", "types": types, "topic": "cdc", **more})
-
-
-def names(server: ClickHouseServer, database: str) -> dict[int, str]:
-    return {row["id"]: row["name"] for row in server.rows(f"{database}.t")}
 
 
 def test_what_comes_late_never_wins(clickhouse: ClickHouseServer, database: str) -> None:

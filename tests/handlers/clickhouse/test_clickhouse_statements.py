@@ -17,11 +17,6 @@ from handlers.testing import make_batch, opened
 TYPES = {"id": "bigint", "name": "varchar(40)"}
 
 
-@pytest.fixture
-def database(clickhouse: ClickHouseServer) -> str:
-    return clickhouse.new_name()
-
-
 @contextmanager
 def handler(server: ClickHouseServer, **options: Any) -> Iterator[ClickHouseHandler]:
     made = ClickHouseHandler(**server.options, **options)

@@ -16,11 +16,6 @@ from handlers.testing import make_batch, opened
 TYPES = {"id": "bigint", "name": "varchar(40)"}
 
 
-@pytest.fixture
-def database(search_node: SearchNode) -> str:
-    return search_node.new_name()
-
-
 @contextmanager
 def handler(node: SearchNode, **options: Any) -> Iterator[ElasticsearchHandler]:
     with opened(ElasticsearchHandler(url=node.url, **options), handles=lambda table: "kept" in table) as made:

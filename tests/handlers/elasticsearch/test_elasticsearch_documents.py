@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from elasticsearch_lab import handler
 from servers.search_node import SearchNode
 
 from handlers import Batch, Rejected
-from handlers.elasticsearch import ElasticsearchHandler
 from handlers.elasticsearch.bulk import Item, write
 from handlers.elasticsearch.client import SearchClient
 from handlers.elasticsearch.documents import document_id
 from handlers.elasticsearch.handler import RowMoved
 from handlers.elasticsearch.indexes import Index, Indexes, IndexUnfit
 from handlers.progress.topic_ids import FormerTopic
-from handlers.testing import make_batch, opened
+from handlers.testing import make_batch
 
 LONG = "12345678901234567890.0123456789"
 TYPES = {"id": "bigint", "name": "varchar(40)", "total": "decimal(10,2)"}
-
-
-@pytest.fixture
-def database(search_node: SearchNode) -> str:
-    return search_node.new_name()
-
-
-@contextmanager
-def handler(node: SearchNode, **options: Any) -> Iterator[ElasticsearchHandler]:
-    with opened(ElasticsearchHandler(url=node.url, **options)) as made:
-        yield made
 
 
 def batch(database: str, *changes: Any, types: Any = TYPES, key: Any = "id", **more: Any) -> Batch:

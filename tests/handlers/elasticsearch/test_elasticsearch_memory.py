@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from elasticsearch_lab import handler
 from servers.search_node import SearchNode
 
 from handlers import Batch
-from handlers.elasticsearch import ElasticsearchHandler
 from handlers.elasticsearch.handler import RowMoved
 from handlers.elasticsearch.indexes import IndexUnfit
 from handlers.elasticsearch.mapping import ORIGIN_FIELD
 from handlers.progress.topic_ids import FormerTopic
-from handlers.testing import make_batch, opened
-
-
-@pytest.fixture
-def database(search_node: SearchNode) -> str:
-    return search_node.new_name()
-
-
-@contextmanager
-def handler(node: SearchNode, **options: Any) -> Iterator[ElasticsearchHandler]:
-    with opened(ElasticsearchHandler(url=node.url, **options)) as made:
-        yield made
+from handlers.testing import make_batch
 
 
 def batch(database: str, name: str, **more: Any) -> Batch:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import sqlalchemy as sa
 from sql_lab import SqlLab, orders
 
 from handlers import HandlerContext
 from handlers.sql.reloading.reload import SqlReload
 
-__all__ = ["PLACE", "TYPES", "batch", "made", "model", "reloading", "reloading_after"]
+__all__ = ["PLACE", "TYPES", "batch", "made", "model", "reloading", "reloading_after", "tables"]
 
 TYPES = {"id": "int", "n": "int"}
 PLACE = ("test", 0)
@@ -21,6 +22,12 @@ def made(lab: SqlLab, source: str = "shop.orders", **options: Any) -> SqlReload:
     context = HandlerContext(worker="w", handler="SqlHandler", folder=lab.folder)
     database, _, name = source.partition(".")
     return SqlReload({"url": lab.url, **options}, context, database, name)
+
+
+def tables(lab: SqlLab) -> set[str]:
+    """All of the schema that the target's table is in."""
+    schema = lab.naming.target("shop", "orders")[0]
+    return set(sa.inspect(lab.engine).get_table_names(schema=schema))
 
 
 @contextmanager

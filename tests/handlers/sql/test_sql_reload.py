@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reload_lab import PLACE, TYPES, batch, model, reloading, reloading_after
+from reload_lab import PLACE, TYPES, batch, model, reloading, reloading_after, tables
 from sql_lab import SqlLab, orders
 
 from handlers import HandlerContext
@@ -28,11 +28,6 @@ from handlers.sql.reloading.reload import SqlReload
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def lab(make_sql: Callable[[str], SqlLab], request: pytest.FixtureRequest) -> SqlLab:
     return make_sql(request.param)
-
-
-def tables(lab: SqlLab) -> set[str]:
-    schema = lab.naming.target("shop", "orders")[0]
-    return set(sa.inspect(lab.engine).get_table_names(schema=schema))
 
 
 def test_the_table_is_as_the_topic_tells_and_the_worker_goes_on_behind_it(lab: SqlLab) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from reload_lab import PLACE, TYPES, batch, made, model, reloading, reloading_after
+from reload_lab import PLACE, TYPES, batch, made, model, reloading, reloading_after, tables
 from sql_lab import SqlLab, orders
 
 from handlers.reloading import Hindered, Refused
@@ -20,11 +20,6 @@ from handlers.sql.reloading.reload import SqlReload
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def lab(make_sql: Callable[[str], SqlLab], request: pytest.FixtureRequest) -> SqlLab:
     return make_sql(request.param)
-
-
-def tables(lab: SqlLab) -> set[str]:
-    schema = lab.naming.target("shop", "orders")[0]
-    return set(sa.inspect(lab.engine).get_table_names(schema=schema))
 
 
 def begun(lab: SqlLab, end: int) -> SqlReload:
