@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from forked_commands import forked_binlane
 from integration.process import WorkerProcess
 from integration.stage import Stage
 from topic_messages import messages
@@ -36,20 +35,11 @@ def letters(stage: Stage) -> list[Message]:
 def binlane(worker: WorkerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command, its configuration's path in the place of CONFIG."""
     config = worker.folder / "binlane.yaml"
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "binlane",
-            *(str(config) if each == "CONFIG" else each for each in arguments),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    here = Path(__file__).parent
+    return forked_binlane(
+        [config if each == "CONFIG" else each for each in arguments],
+        here.parents[1],
+        {"PYTHONPATH": str(here)},
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import redis
 from confluent_kafka import Consumer, TopicPartition
+from forked_commands import forked_binlane
 from integration.process import eventually
 from integration.source import Source
 from servers.clickhouse_server import ClickHouseServer
@@ -43,17 +44,18 @@ def run_until(
 ) -> str:
     """`binlane check --connect`, then `binlane run` until the rows have arrived; what the run logged."""
     (folder / "shop.yaml").write_text(text)
-    command = [sys.executable, "-m", "binlane"]
-    settings = {"cwd": folder, "env": os.environ | environment}
-    check = subprocess.run(
-        [*command, "check", "--connect", "shop.yaml"], capture_output=True, text=True, check=False, **settings
-    )
+    check = forked_binlane(["check", "--connect", "shop.yaml"], folder, environment)
     assert check.returncode == 0, check.stderr
     source = Source(broker.bootstrap_servers, re.findall(r"topics: \[(.*)\]", text)[0])
     source.insert("orders", ROWS)
     source.flush()
     with (folder / "log").open("wb") as log:
-        worker = subprocess.Popen([*command, "run", "shop.yaml"], stderr=log, **settings)
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "binlane", "run", "shop.yaml"],
+            stderr=log,
+            cwd=folder,
+            env=os.environ | environment,
+        )
     try:
         eventually(arrived, what=f"{ROWS} rows have arrived")
         worker.terminate()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import subprocess
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
-from forked_commands import ForkedCommands
+from forked_commands import forked_binlane
 
 from offsets.stores import FileStore, KafkaStore
 from offsets.topic_ids import TopicIds
@@ -91,17 +89,9 @@ class Site:
         return path
 
 
-@cache
-def _commands() -> ForkedCommands:
-    """One for all tests of this process."""
-    commands = ForkedCommands()
-    atexit.register(commands.close)
-    return commands
-
-
 def checkpoint(*arguments: object) -> subprocess.CompletedProcess[str]:
     """`binlane checkpoint ARGUMENTS`."""
-    return _commands().run(["checkpoint", *map(str, arguments)])
+    return forked_binlane(["checkpoint", *arguments])
 
 
 def started_checkpoint(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from delta_reading import column_types, read_delta
 
 from handlers import Change
@@ -18,7 +19,10 @@ from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.table_ref import TableRef, path_safe
 
-__all__ = ["TIME_MS", "DDLLake", "MakeLake"]
+__all__ = ["IN_ONE_LIFE", "TIME_MS", "DDLLake", "MakeLake"]
+
+IN_ONE_LIFE = pytest.mark.parametrize("mortal", [False, pytest.param(True, marks=pytest.mark.soak)])
+"""For tests of values: that a statement goes on wherever a worker dies is what the others are for."""
 
 TIME_MS = 1_750_000_000_000  # 2025-06-15T15:06:40Z
 

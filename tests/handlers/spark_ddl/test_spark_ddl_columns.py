@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from spark_ddl_lab import DDLLake
+from spark_ddl_lab import IN_ONE_LIFE, DDLLake
 
 NEW_COLUMNS: list[tuple[str, Any]] = [
     ("int NOT NULL DEFAULT 18", 18),
@@ -43,10 +43,11 @@ NEW_COLUMNS: list[tuple[str, Any]] = [
 ]
 
 
-def test_a_new_column_holds_what_the_source_gave_to_its_rows(lake: DDLLake) -> None:
+@IN_ONE_LIFE
+def test_a_new_column_holds_what_the_source_gave_to_its_rows(lake: DDLLake, mortal: bool) -> None:
     lake.put("t", "id int; n int; total decimal(12,2)", "1, 2147483647, 9999999999.99")
     clauses = ", ".join(f"ADD COLUMN c{at} {definition}" for at, (definition, _) in enumerate(NEW_COLUMNS))
-    lake.follow(f"ALTER TABLE t {clauses}")
+    lake.follow(f"ALTER TABLE t {clauses}", mortal=mortal)
     arrow = lake.session.sql(f"SELECT * FROM {lake.sql_of('t')}").toArrow().to_pylist()
     found = [arrow[0][f"c{at}"] for at in range(len(NEW_COLUMNS))]
     assert found == [value for _, value in NEW_COLUMNS]

@@ -97,6 +97,7 @@ def test_a_table_that_is_made_anew_goes_on_with_its_history(history: DDLLake) ->
     assert versions(history, "id, a, w") == [("1", "7", None), ("1", "8", None)]
 
 
+@pytest.mark.soak
 def test_an_ended_history_makes_room_for_a_table_of_its_name(history: DDLLake) -> None:
     history.follow("CREATE TABLE u LIKE t", table="u")
     history.follow("CREATE TABLE w (id int)", table="w")

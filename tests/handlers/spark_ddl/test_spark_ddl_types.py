@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from spark_ddl_lab import DDLLake, MakeLake
+from spark_ddl_lab import IN_ONE_LIFE, DDLLake, MakeLake
 
 from handlers import Rejected
 
@@ -68,12 +68,13 @@ RETYPED: list[tuple[str, str, str, Any]] = [
 ]  # fmt: skip
 
 
-def test_values_are_converted_as_mysql_does_in_one_commit(lake: DDLLake) -> None:
+@IN_ONE_LIFE
+def test_values_are_converted_as_mysql_does_in_one_commit(lake: DDLLake, mortal: bool) -> None:
     columns = "; ".join(f"c{at} {old}" for at, (old, *_) in enumerate(RETYPED))
     values = ", ".join(value for _, value, *_ in RETYPED)
     lake.put("t", f"id int; {columns}", f"1, {values}", f"2{', null' * len(RETYPED)}")
     clauses = ", ".join(f"MODIFY c{at} {new}" for at, (_, _, new, _) in enumerate(RETYPED))
-    lake.follow(f"ALTER TABLE t {clauses}")
+    lake.follow(f"ALTER TABLE t {clauses}", mortal=mortal)
     first, second = lake.session.sql(f"SELECT * FROM {lake.sql_of('t')} ORDER BY id").toArrow().to_pylist()
     assert [first[f"c{at}"] for at in range(len(RETYPED))] == [value for *_, value in RETYPED]
     assert set(second.values()) == {2, None}

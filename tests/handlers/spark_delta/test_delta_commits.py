@@ -184,6 +184,7 @@ def test_what_a_table_holds_is_known_when_its_history_is_gone(make_table: MakeTa
     assert merged_segment(table.spark, replace(by_name, app_id="binlane:shop.other")) == 0
 
 
+@pytest.mark.soak
 def test_a_commit_that_another_writer_has_overwritten_is_noticed(make_table: MakeTable) -> None:
     """Where a store takes the same file twice, Delta cannot prevent it."""
     table = make_table(mode="changelog")

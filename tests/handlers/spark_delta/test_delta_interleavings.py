@@ -51,6 +51,7 @@ def test_three_workers(in_memory: Make) -> None:
     assert meet(in_memory, (5, 9), (5, 8), (5, 6), before=4, switches=2) > 100
 
 
+@pytest.mark.soak
 def test_a_command_that_goes_on_without_its_worker(in_memory: Make) -> None:
     assert meet(in_memory, (5, 9), (5, 7), before=4, loses=1, switches=3) > 100
 

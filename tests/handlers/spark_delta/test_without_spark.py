@@ -213,6 +213,7 @@ def test_what_is_large_or_partial_is_for_spark(
     assert table.makers == "dsd"
 
 
+@pytest.mark.soak
 def test_keys_that_are_equal_for_spark_alone_are_for_spark(make_table: MakeTable) -> None:
     floats = shape(("id",), id=pa.float64(), v=pa.int32())
     table = make_table(merge=BY_RS)

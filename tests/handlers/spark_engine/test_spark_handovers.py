@@ -89,6 +89,7 @@ def test_what_another_worker_has_merged_and_removed_does_not_wait_any_more(lake:
     assert lake.rows("id") == [(0,), (1,), (2,), (3,), (4,)]
 
 
+@pytest.mark.soak
 def test_what_another_worker_puts_and_merges_between_two_looks_is_no_log_that_was_lost(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -202,10 +202,8 @@ def answer_lost(error: Callable[[str], BaseException]) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(
-    "error",
-    [FilesError, *(pytest.param(each, marks=pytest.mark.soak) for each in (AlreadyThere, KeyboardInterrupt))],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("error", [FilesError, AlreadyThere, KeyboardInterrupt])
 def test_an_entry_of_which_the_answer_was_lost_is_followed_and_has_its_rows(
     lake: Lake, error: Callable[[str], BaseException]
 ) -> None:

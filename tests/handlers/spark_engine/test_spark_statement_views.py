@@ -23,6 +23,7 @@ def lake(make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch) -> Lake:
     return make_lake()
 
 
+@pytest.mark.soak
 def test_a_view_shows_what_is_behind_a_statement_when_it_is_followed(lake: Lake) -> None:
     lake.take(STREAM[0])
     lake.take(STREAM[1])

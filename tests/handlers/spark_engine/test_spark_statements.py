@@ -207,6 +207,7 @@ def test_each_statement_is_followed_once_wherever_a_worker_dies(lake: Lake, poin
     assert lake.view() == [(1, "a", 7), (3, "d", 1), (4, "g", 4), (5, "f", 3)]
 
 
+@pytest.mark.soak
 def test_of_two_writers_of_a_statements_number_one_wins_and_the_other_goes_on_behind_it(lake: Lake) -> None:
     other = other_worker(lake)
     lake.take(STREAM[0])

@@ -69,6 +69,7 @@ def test_a_worker_that_is_started_anew_every_day_still_vacuums(quiet: Lake) -> N
     assert counts == [0, 0, 1, 1]
 
 
+@pytest.mark.soak
 def test_what_another_worker_has_done_is_not_done_again(quiet: Lake) -> None:
     quiet.take(change(0, {"id": 0, "name": "a"}))
     sink, began = quiet.sink(), time.time()

@@ -42,6 +42,7 @@ def test_a_frame_stays_of_its_moment_while_the_worker_goes_on(lake: Lake) -> Non
     assert read(orders.spark, orders.path) == [(1, "eins", 111)]
 
 
+@pytest.mark.soak
 def test_a_catalogs_table_has_its_log_in_the_warehouse_or_where_it_is_told(lake: Lake) -> None:
     orders = lake()
     orders.put(row(2, "two", 2))

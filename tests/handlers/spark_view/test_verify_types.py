@@ -74,6 +74,7 @@ def repaired_whole(stage: Stage, table: HandMade, against: str) -> None:
         assert differ <= {"c_json", "c_length", "c_midnight"}
 
 
+@pytest.mark.soak
 def test_mysqls_types_and_keys(stage: Stage, mariadb: MariaDBServer) -> None:
     engine = sa.create_engine(mariadb.new_database("shop"), isolation_level="AUTOCOMMIT")
     values = ", ".join(sql for sql, _, _ in IN_SPARK.values())
