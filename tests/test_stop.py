@@ -19,6 +19,9 @@ from handlers.loading.registry import create
 from worker.configuration import HandlerEntry
 from worker.running.handlers.closing import most_seconds
 
+# Processes that mostly wait: beside others, and not alone at the end.
+pytestmark = pytest.mark.long
+
 CONFIG = """\
 kafka: {bootstrap_servers: "127.0.0.1:1", group_id: g, topics: [t]}
 http: null

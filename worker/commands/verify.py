@@ -49,7 +49,7 @@ def verify(
     """Compare every replica with the table of the source that it is of; `repair`: write what differs.
 
     How far it is stands on standard error, but for JSON. Returns 0 when all are equal, or are now; 1 when
-    not, or when a side cannot be reached.
+    not, when a side cannot be reached, or when no table fits one of the patterns.
 
     Raises:
         ConfigurationError: the configuration cannot be used, or keeps no replicas in Spark.
@@ -100,6 +100,11 @@ def verify(
         say=say,
         tell=tell,
     )
+    # A name that is misspelled must not pass for a table that was compared.
+    unmet = [each for each in patterns if not any(map(chosen_by([each]), report.names))]
+    if unmet and report.error is None:
+        told = ", ".join(map(repr, unmet))
+        report.error = f"neither the source nor a replica has a table that fits {told} (database.table)"
     if as_json:
         shown = _as_json(report, limit)
         text = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()

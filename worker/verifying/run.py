@@ -55,6 +55,8 @@ class Report:
     tables: list[TableReport] = field(default_factory=list)
     error: str | None = None
     """Why nothing could be compared at all."""
+    names: set[str] = field(default_factory=set)
+    """Of all chosen tables of the source, and of the replicas; also those of which nothing ever came."""
 
     @property
     def is_equal(self) -> bool:
@@ -101,6 +103,7 @@ def compare(
             for lake in lakes:
                 if lake.entry.options.mode == "replica":
                     report.tables += _compare_lake(job, lake)
+            report.names |= tables.keys() | {each.table for each in report.tables}
             _settle(report, settle, sleep)
             if repair:
                 _repair(job, report)

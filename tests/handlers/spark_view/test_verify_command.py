@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -54,6 +55,16 @@ def test_each_difference_is_told_with_both_values(stage: Stage, shop: sa.Connect
     assert code == 1
     assert "shop.items id=2: not in the replica: name is here; price is 1.5\n" in out
     assert "shop.items: 2 more rows differ\n" in out
+
+
+def test_a_pattern_that_no_table_fits_is_told(stage: Stage, shop: sa.Connection) -> None:
+    """An empty table of the source fits one, though nothing of it can be compared."""
+    arguments = ("verify", "--against", url(shop), "--json", "shop.items", "shop.itmes", "crm.*")
+    code, out, err = stage.run(*arguments)
+    unmet = "neither the source nor a replica has a table that fits 'shop.itmes', 'crm.*' (database.table)"
+    assert (code, err) == (1, f"binlane verify: {unmet}\n")
+    assert json.loads(out) == {"equal": False, "error": unmet, "tables": []}
+    assert stage.verify(url(shop), "shop.it*")[0] == 0
 
 
 def test_what_is_on_its_way_is_waited_for(stage: Stage, shop: sa.Connection) -> None:
