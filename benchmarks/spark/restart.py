@@ -21,7 +21,7 @@ __all__ = ["run"]
 
 _USUAL_MS = 5_000
 """Caught up: no change that can not be queried is older."""
-_LIMIT_SECONDS = 180
+_LIMIT_SECONDS = 600
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def verify(
     unmet = [each for each in patterns if not any(map(chosen_by([each]), report.names))]
     if unmet and report.error is None:
         told = ", ".join(map(repr, unmet))
-        report.error = f"neither the source nor a replica has a table that fits {told} (database.table)"
+        report.error = f"no replica, and no table that is to have one, fits {told} (database.table)"
     if as_json:
         shown = _as_json(report, limit)
         text = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()

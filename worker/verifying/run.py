@@ -56,7 +56,7 @@ class Report:
     error: str | None = None
     """Why nothing could be compared at all."""
     names: set[str] = field(default_factory=set)
-    """Of all chosen tables of the source, and of the replicas; also those of which nothing ever came."""
+    """Of the chosen tables that have a replica, or are to have one; also those of which nothing ever came."""
 
     @property
     def is_equal(self) -> bool:
@@ -103,7 +103,8 @@ def compare(
             for lake in lakes:
                 if lake.entry.options.mode == "replica":
                     report.tables += _compare_lake(job, lake)
-            report.names |= tables.keys() | {each.table for each in report.tables}
+                    report.names |= {name for name in tables if leads_to(configuration, name, lake.entry)}
+            report.names |= {each.table for each in report.tables}
             _settle(report, settle, sleep)
             if repair:
                 _repair(job, report)

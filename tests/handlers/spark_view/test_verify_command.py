@@ -58,10 +58,13 @@ def test_each_difference_is_told_with_both_values(stage: Stage, shop: sa.Connect
 
 
 def test_a_pattern_that_no_table_fits_is_told(stage: Stage, shop: sa.Connection) -> None:
-    """An empty table of the source fits one, though nothing of it can be compared."""
-    arguments = ("verify", "--against", url(shop), "--json", "shop.items", "shop.itmes", "crm.*")
+    """Nor does one fit that goes elsewhere; an empty one does, though nothing of it can be compared."""
+    shop.exec_driver_sql("CREATE TABLE audit (id INTEGER PRIMARY KEY)")
+    replicas = {"match": "shop.*", "handlers": [{"type": "spark", "mode": "replica"}]}
+    stage.configure([{"match": "shop.audit", "handlers": [{"type": "log"}]}, replicas])
+    arguments = ("verify", "--against", url(shop), "--json", "shop.items", "shop.itmes", "shop.audit")
     code, out, err = stage.run(*arguments)
-    unmet = "neither the source nor a replica has a table that fits 'shop.itmes', 'crm.*' (database.table)"
+    unmet = "no replica, and no table that is to have one, fits 'shop.itmes', 'shop.audit' (database.table)"
     assert (code, err) == (1, f"binlane verify: {unmet}\n")
     assert json.loads(out) == {"equal": False, "error": unmet, "tables": []}
     assert stage.verify(url(shop), "shop.it*")[0] == 0
