@@ -26,8 +26,8 @@ def forked_binlane(
     arguments: Sequence[object], folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """`binlane ARGUMENTS` in `folder`, from its entry point to the end of its process; one run at a time.
-    `environment`: what is set beside the environment of the tests; of PYTHONPATH, what modules are looked for
-    in after those that are loaded."""
+    `environment`: what is set beside the environment of the tests. Its PYTHONPATH does not replace a module
+    that is loaded."""
     return _forks().run([str(each) for each in arguments], folder, environment or {})
 
 

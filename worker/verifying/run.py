@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,8 +102,9 @@ def compare(
             job = _Job(configuration, chosen, source, tables, with_waiting, chunk, limit, tell)
             for lake in lakes:
                 if lake.entry.options.mode == "replica":
-                    report.tables += _compare_lake(job, lake)
-                    report.names |= {name for name in tables if leads_to(configuration, name, lake.entry)}
+                    expected = {name for name in tables if leads_to(configuration, name, lake.entry)}
+                    report.tables += _compare_lake(job, lake, expected)
+                    report.names |= expected
             report.names |= {each.table for each in report.tables}
             _settle(report, settle, sleep)
             if repair:
@@ -115,12 +116,11 @@ def compare(
     return report
 
 
-def _compare_lake(job: _Job, lake: Lake) -> Iterator[TableReport]:
+def _compare_lake(job: _Job, lake: Lake, expected: Set[str]) -> Iterator[TableReport]:
+    """`expected`: the tables of the source whose changes go there."""
     source, tables = job.source, job.tables
     found = {each.name: each for each in lake.tables(job.chosen)}
-    expected = {name for name in tables if leads_to(job.configuration, name, lake.entry)}
-    expected -= _in_others(tables, found)
-    names = sorted(found.keys() | expected)
+    names = sorted(found.keys() | (expected - _in_others(tables, found)))
     for number, name in enumerate(names, 1):
         if job.tell is not None:
             job.tell(f"{name}: table {number:,} of {len(names):,}")
