@@ -6,7 +6,9 @@ import itertools
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from functools import partial
+from itertools import accumulate
+from typing import NamedTuple, TypeVar, cast
 
 from offsets.finished import Window
 from offsets.finished.layout import FINISHED, UNFINISHED
@@ -16,7 +18,9 @@ __all__ = ["Run"]
 
 _UNFINISHED, _FINISHED = UNFINISHED, FINISHED
 _OPEN, _DONE = bytes((_UNFINISHED,)), bytes((_FINISHED,))
-_FINISHED_FLAGS = re.compile(re.escape(_DONE) + b"+")
+_STRETCHES = re.compile(re.escape(_DONE) + b"+|" + re.escape(_OPEN) + b"+")
+_range = cast("Callable[[tuple[int, int]], OffsetRange]", partial(tuple.__new__, OffsetRange))
+"""As `OffsetRange._make`, without a call of Python for each."""
 # A run with gaps holds a flag for each offset of its span while that is at most so many times its records.
 _DENSE_SPAN = 16
 # A run is kept as its unfinished offsets, which take about so many bytes each, as soon as that is a third of
@@ -185,19 +189,20 @@ class Run:
 
     def finished_ranges(self) -> Sequence[OffsetRange]:
         """Ranges without an unfinished offset, ascending and apart; together with the unfinished offsets they
-        make up `start` to `end`. 0.4 us a range."""
+        make up `start` to `end`. 0.2 us a range."""
         flags, first, sparse = self._flags
         if sparse is not None:
             return self._between(flags, sparse)
         # A copy: a flag that flips between two matches would make them touch.
         copy = bytes(flags)
-        spans = [(m.start() + first, m.end() + first) for m in _FINISHED_FLAGS.finditer(copy)]
-        if first > self.start:  # what lies before the run belongs to its first range, or is one of its own
-            if spans and spans[0][0] == first:
-                spans[0] = (self.start, spans[0][1])
-            else:
-                spans.insert(0, (self.start, first))
-        return [OffsetRange(begin, end) for begin, end in spans]
+        bounds = list(accumulate(map(len, _STRETCHES.findall(copy)), initial=first))
+        if copy[0] == _FINISHED:
+            bounds[0] = self.start  # what lies before the run belongs to its first range
+        elif first > self.start:  # or is one of its own
+            bounds.insert(0, self.start)
+        else:
+            del bounds[0]
+        return list(map(_range, zip(bounds[::2], bounds[1::2], strict=False)))  # the last may be unfinished
 
     def _between(self, flags: bytearray | memoryview, offsets: tuple[int, ...]) -> list[OffsetRange]:
         copy = bytes(flags)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import pytest
 from building import Clock, unit
@@ -39,6 +40,29 @@ def taking_turns(clock: Clock, *records: int) -> tuple[Lanes, list[Unit]]:
         run_next(lanes, clock)
     source.offer(*zip(units, records, strict=True))
     return lanes, units
+
+
+def test_who_waits_for_the_lock_behind_others_does_not_look_like_a_slow_handler(clock: Clock) -> None:
+    """With many quick handlers and one interpreter most waiting is for one another: taken for the handlers'
+    own time, it had tables cut to a record a turn, and left behind for good."""
+    lanes, _ = taking_turns(clock, 10, 10)
+    work = taken(lanes, 0)
+    told = threading.Event()
+
+    def read() -> float:
+        now = clock.now
+        told.set()
+        return now
+
+    lanes._clock = read
+    with lanes._lock:
+        processor = threading.Thread(target=lanes.take, args=(0, work))
+        processor.start()
+        told.wait(1)
+        clock.now += 5.0
+    processor.join()
+    assert lanes.lanes[0].busy_seconds == pytest.approx(10 * SECONDS), "of the batches before"
+    assert lanes.lanes[0].since == clock.now
 
 
 def test_of_few_tables_that_take_turns_the_one_with_the_most_to_do_is_next(clock: Clock) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from worker.configuration.shown import Setting
 from worker.http.watch import Sources
-from worker.observing.overview.history import History
+from worker.observing.overview.history import History, Pulse
 from worker.observing.overview.timeline import Timeline
 from worker.observing.status import (
     CheckpointStatus,
@@ -22,7 +22,7 @@ from worker.observing.status import (
     WorkerStatus,
 )
 
-__all__ = ["ERROR", "PagedWorker", "status_at"]
+__all__ = ["ERROR", "PagedWorker", "pulse_of", "status_at"]
 
 ERROR = (
     "handler spark: [DELTA_CONCURRENT_APPEND] Files were added to the root of the table by a concurrent "
@@ -127,6 +127,16 @@ def _lane(seconds: float, number: int) -> LaneStatus:
     )
 
 
+def pulse_of(status: WorkerStatus) -> Pulse:
+    """What a history is told of such a worker."""
+    return Pulse(
+        status.finished_records or 0,
+        [each.lag for each in status.partitions],
+        max((each.delay_seconds or 0.0 for each in status.partitions), default=None),
+        frozenset(table.table for table in status.tables if table.state == "blocked"),
+    )
+
+
 class PagedWorker:
     """A worker with an hour behind it, for the page: a blocked table, windows of partitions, a timeline."""
 
@@ -142,7 +152,7 @@ class PagedWorker:
         self.answers.set()
         self.timeline = Timeline(str, clock=time.time)
         self.history = History(
-            self.status,
+            lambda: pulse_of(self.status()),
             lambda: (int(self.seconds / 5), 0),
             self.timeline,
             clock=lambda: self.seconds,

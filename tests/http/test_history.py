@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from example_worker import status_at
+from example_worker import pulse_of, status_at
 
 from worker.configuration.secrets import Secrets
 from worker.observing import logs
@@ -25,7 +25,7 @@ class Ticking:
         self.healed = False
         self.timeline = Timeline(Secrets(["hunter22"]).redact, clock=lambda: self.now)
         self.history = History(
-            self.status,
+            lambda: pulse_of(self.status()),
             lambda: self.commits,
             self.timeline,
             clock=lambda: self.now,

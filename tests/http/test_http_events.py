@@ -15,7 +15,7 @@ import httpx
 import msgspec
 import plain_http
 import pytest
-from example_worker import ERROR, status_at
+from example_worker import ERROR, pulse_of, status_at
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -48,7 +48,7 @@ class Worker:
         self.fault: Exception | None = None
         self.timeline = Timeline(str, clock=lambda: self.seconds)
         self.history = History(
-            self.status,
+            lambda: pulse_of(self.status()),
             lambda: (0, 0),
             self.timeline,
             clock=lambda: self.seconds,

@@ -38,8 +38,10 @@ __all__ = ["Fetcher"]
 log = get_logger("fetcher")
 
 _QUEUED = 10_000
-_BREATHS, _BREATH_SECONDS = 10, 0.002
-"""With more records queued than that, the processors get so many moments before the next poll."""
+_BREATH_SECONDS, _BREATHLESS_SECONDS = 0.01, 1.0
+"""With more records queued than that, and a next batch for each processor, the next poll waits, so long at
+most: what is queued beyond makes nobody quicker, leaves the processor's cache before it is handled, and puts
+off what is committed."""
 _PATIENCE = 0.25
 """Seconds to wait for room before the partitions are paused, which throws away what was fetched ahead."""
 
@@ -100,7 +102,7 @@ class Fetcher(threading.Thread):
         self._closing = threading.Event()
         self._backlog = Backlog(lanes, max_records, max_bytes)
         rebalancer.offer = self._backlog.offer
-        self._held_since = 0.0
+        self._held_since = self._polled = 0.0
         self.requests = Requests()
         """What is to be done between two polls."""
         self.beat = clock()
@@ -152,15 +154,12 @@ class Fetcher(threading.Thread):
                     self._polls.stay(POLL_SECONDS)
                 elif self._backlog or self.pauses.everything:
                     self._wait_for_room()
+                elif self._processors_are_behind():
+                    self._draining.wait(_BREATH_SECONDS)
                 elif self._polls.waiting:
                     self._receiver.receive(self._polls.waiting.popleft())
                 else:
-                    self._receiver.begin_anew(self._refetching.made_anew())
-                    messages = self._polls.next()
-                    if messages and not self._may_read():
-                        self._polls.waiting.append(messages)  # others left by that poll
-                    else:
-                        self._receiver.receive(messages)
+                    self._poll()
         except Stopping:
             pass
         except BaseException as error:
@@ -172,6 +171,15 @@ class Fetcher(threading.Thread):
             self._consumer.close()
         except BaseException as error:
             self._fail(error)
+
+    def _poll(self) -> None:
+        self._receiver.begin_anew(self._refetching.made_anew())
+        messages = self._polls.next()
+        self._polled = self._clock()
+        if messages and not self._may_read():
+            self._polls.waiting.append(messages)  # others left by that poll
+        else:
+            self._receiver.receive(messages)
 
     def bound(self, max_records: int, max_bytes: int) -> None:
         """Other lanes and bounds (see `Lanes.resize`). A request (see `requests`)."""
@@ -228,17 +236,14 @@ class Fetcher(threading.Thread):
 
     def _hand_over(self, delivery: Delivery, *, full: bool, count: int) -> None:
         fits = self._backlog.add(delivery)
-        if fits:
-            self._let_processors_catch_up()
-        else:
+        if not fits:
             self._held_since = self._clock()
         self._polls.size.adjust(delivery, count, full=full, fits=fits)
 
-    def _let_processors_catch_up(self) -> None:
-        """Quick handlers find their records in the cache if few are queued; slow ones lose nothing by it."""
-        for _ in range(_BREATHS):
-            if self._lanes.queued <= _QUEUED or self._draining.wait(_BREATH_SECONDS):
-                break
+    def _processors_are_behind(self) -> bool:
+        """They have enough to do, and the group is not kept waiting for a poll."""
+        lanes = self._lanes
+        return lanes.queued > _QUEUED and lanes.crowded and self._clock() < self._polled + _BREATHLESS_SECONDS
 
     def _wait_for_room(self) -> None:
         """Offer what is held again; pause the partitions if that takes long, and go on polling."""

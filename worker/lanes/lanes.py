@@ -140,10 +140,11 @@ class Lanes(SeenLanes):
 
         `finished`: the batch before, when it is done (as `finish`, at one go)."""
         lane = self.lanes[number]
+        ended = self._clock()  # before the lock: who waits for it would look like a slow handler
         with self._lock:
-            now = self._clock()
             if finished is not None:
-                self._finish(number, finished, now)
+                self._finish(number, finished, ended)
+            now = self._clock()
             schedule = self._schedule
             timers = schedule.timers
             while not self._stopping:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from worker.formats.decoding import SMALL
 from worker.lanes.lane import Lane, Room
 from worker.lanes.schedule import Schedule
-from worker.lanes.snapshot import LanesView, look
+from worker.lanes.snapshot import LanesView, glance, look
 from worker.lanes.standing import Standing
 from worker.units.assigned_partition import Assignment
+from worker.units.chunk import Chunk
 from worker.units.delivery import Delivery
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
@@ -68,6 +69,11 @@ class SeenLanes:
         return sum(lane.records for lane in self.lanes)
 
     @property
+    def crowded(self) -> bool:
+        """More batches are ready than there are processors, at about this moment."""
+        return self._schedule.ready > self._schedule.count
+
+    @property
     def spread_bytes(self) -> int:
         """Of records whose rows wait or run in shards, as they were fetched."""
         return self._room.spread
@@ -105,6 +111,10 @@ class SeenLanes:
             standing=standing,
         )
         return view._replace(blocked_records=standing.records, held_up=standing.keeps_out(self._refused))
+
+    def glance(self, units: Sequence[Unit]) -> tuple[frozenset[str], list[Chunk]]:
+        """The tables that stand still, and all that is unfinished. Any thread."""
+        return glance(self.lanes, units, self._schedule.kept, self._lock)
 
     def dead_end(self) -> bool:
         """A delivery waits for room that only halted tables could give."""

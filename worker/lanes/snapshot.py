@@ -16,7 +16,7 @@ from worker.units.chunk import Chunk
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
-__all__ = ["LaneView", "LanesView", "Part", "TableState", "TableView", "look"]
+__all__ = ["LaneView", "LanesView", "Part", "TableState", "TableView", "glance", "look"]
 
 TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
 
@@ -146,7 +146,7 @@ def look(
     works: dict[Unit, Work] = {}
     while True:
         with lock:
-            works = {**kept, **{lane.running.unit: lane.running for lane in lanes if lane.running}}
+            works = _works(lanes, kept)
             if not seen_lanes:
                 seen_lanes = [_lane(lane, now) for lane in lanes if lane.number < count or lane.running]
             room = _AT_ONCE
@@ -180,6 +180,25 @@ def look(
         sum(states[unit] == "blocked" and _is_halted(unit) for unit in busy),
         further,
     )
+
+
+def _works(lanes: Iterable[Lane], kept: Mapping[Unit, Work]) -> dict[Unit, Work]:
+    """The batches that run, or are to be tried again. Under the lock."""
+    return {**kept, **{lane.running.unit: lane.running for lane in lanes if lane.running}}
+
+
+def glance(
+    lanes: Iterable[Lane], units: Iterable[Unit], kept: Mapping[Unit, Work], lock: threading.Lock
+) -> tuple[frozenset[str], list[Chunk]]:
+    """The labels of tables that stand still; all that is unfinished, once or twice. The lock is held for a
+    moment, however many tables there are."""
+    busy = [unit for unit in units if not unit.at_rest]
+    held = [chunk for unit in busy for each in unit.members() for chunk in _queued(each)]
+    with lock:  # behind the queues: what leaves one meanwhile is among these
+        works = _works(lanes, kept)
+    for work in works.values():
+        held += work.unfinished_chunks()
+    return frozenset(unit.table.label for unit in busy if _state_of(unit) == "blocked"), held
 
 
 def _lane(lane: Lane, now: float) -> LaneView:
@@ -268,10 +287,13 @@ def _chunks(unit: Unit, works: Mapping[Unit, Work]) -> Iterator[Chunk]:
         work = works.get(each)
         if work is not None:
             yield from work.unfinished_chunks()
-        while True:
-            try:
-                queued = tuple(each.chunks)
-                break
-            except RuntimeError:  # it changed meanwhile
-                continue
-        yield from queued
+        yield from _queued(each)
+
+
+def _queued(unit: Unit) -> tuple[Chunk, ...]:
+    """Without the lock."""
+    while True:
+        try:
+            return tuple(unit.chunks)
+        except RuntimeError:  # it changed meanwhile
+            continue

@@ -25,7 +25,7 @@ class Overview:
         self._status = status
         timeline = Timeline(status.configuration.secrets.redact, clock=time.time)
         self._history = History(
-            status, lambda: committer.counted, timeline, clock=clock, wall_clock=time.time
+            status.pulse, lambda: committer.counted, timeline, clock=clock, wall_clock=time.time
         )
         self._ends = [logs.listen(each) for each in (timeline.note, status.passing_over.note)]
         self.sources = Sources(

@@ -15,6 +15,7 @@ from worker.dead_letters.writing import DEAD_LETTER_TARGET
 from worker.formats.decoding import source_time
 from worker.formats.interface import Format, Record
 from worker.lanes.snapshot import LaneView, TableView
+from worker.observing.overview.history import Pulse
 from worker.observing.overview.passing_over import PassingOver
 from worker.observing.status import (
     KafkaStatus,
@@ -81,6 +82,21 @@ class StatusReport:
     def whole(self) -> WorkerStatus:
         """With all tables, however many."""
         return self.look(sys.maxsize).status
+
+    def pulse(self) -> Pulse:
+        """The few figures that are taken again and again: no table is put together for them."""
+        units, _ = self._book.counted()
+        assigned = self._assignments.current()
+        blocked, chunks = self._lanes.glance(units)
+        delays = self._delays(chunks)
+        lags = []
+        for each in assigned:
+            reached = each.committed
+            if reached is None and (checkpoint := each.tracker.checkpoint()) is not None:
+                reached = checkpoint.offset
+            lags.append(_between(reached, each.end))
+        delay = max((delays.get(each.partition, 0.0) for each in assigned), default=None)
+        return Pulse(self._lanes.finished_records, lags, delay, blocked)
 
     def look(self, most: int = SHOWN_TABLES) -> Look:
         """At the worker, and at most so many of its tables."""
@@ -200,8 +216,8 @@ class StatusReport:
             committed=committed,
             unfinished=tracker.unfinished,
             finished_ahead=sum(last - first for first, last in checkpoint.ahead) if checkpoint else 0,
-            lag=None if end is None or reached is None else max(0, end - reached),
-            unread=None if end is None or position is None else max(0, end - position),
+            lag=_between(reached, end),
+            unread=_between(position, end),
             paused=self._fetcher.pauses.holds(assignment),
             paused_by=self._fetcher.pauses.why(assignment),
             ahead=tracker.ahead(0),
@@ -220,6 +236,10 @@ class StatusReport:
         return msgspec.structs.replace(
             told, error=self._redacted(told.error), stack=self._redacted(told.stack)
         )
+
+
+def _between(offset: int | None, end: int | None) -> int | None:
+    return None if offset is None or end is None else max(0, end - offset)
 
 
 def _window(checkpoint: Checkpoint | None, position: int | None) -> list[float]:

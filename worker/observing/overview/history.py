@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import threading
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from worker.observing.overview.timeline import Timeline
-from worker.observing.status import WorkerStatus
 
-__all__ = ["POINTS", "SECONDS", "History", "Point"]
+__all__ = ["POINTS", "SECONDS", "History", "Point", "Pulse"]
 
 SECONDS = 5.0
 POINTS = 720
@@ -42,12 +42,25 @@ class Point(msgspec.Struct, frozen=True, array_like=True):
     """Tables."""
 
 
+class Pulse(NamedTuple):
+    """A worker at one moment, in a few figures: what every point is made of."""
+
+    finished_records: int
+    lags: Sequence[int | None]
+    """Of each partition; None: not known."""
+    delay_seconds: float | None
+    """Since the oldest unfinished change happened in its source, 0 if none is unfinished; None: there is no
+    partition."""
+    blocked: frozenset[str]
+    """Tables that stand still."""
+
+
 class History:
     """A ring of points: 40 KB, whatever happens. `look` is one thread's own, all else any thread's."""
 
     def __init__(
         self,
-        status: Callable[[], WorkerStatus],
+        pulse: Callable[[], Pulse],
         commits: Callable[[], tuple[int, int]],
         timeline: Timeline,
         *,
@@ -59,7 +72,7 @@ class History:
         """`commits`: how many Kafka took so far, and how many failed of any store. The timeline is told of
         tables that go on."""
         self.seconds = seconds
-        self._status = status
+        self._pulse = pulse
         self._commits = commits
         self._timeline = timeline
         self._clock = clock
@@ -86,21 +99,19 @@ class History:
         self._due += self.seconds
         if self._due <= now:  # after a pause nothing is caught up
             self._due = now + self.seconds
-        status = self._status()
-        finished = status.finished_records
+        pulse = self._pulse()
+        finished = pulse.finished_records
         rate = math.nan
-        if finished is not None:
-            if self._finished is not None and now > self._finished[0]:
-                rate = max(0, finished - self._finished[1]) / (now - self._finished[0])
-            self._finished = (now, finished)
-        lags = [each.lag for each in status.partitions]
-        known = [lag for lag in lags if lag is not None]
-        lag = float(sum(known)) if lags and len(known) == len(lags) else math.nan
-        delay = max((each.delay_seconds or 0.0 for each in status.partitions), default=math.nan)
+        if self._finished is not None and now > self._finished[0]:
+            rate = max(0, finished - self._finished[1]) / (now - self._finished[0])
+        self._finished = (now, finished)
+        known = [lag for lag in pulse.lags if lag is not None]
+        lag = float(sum(known)) if known and len(known) == len(pulse.lags) else math.nan
+        delay = math.nan if pulse.delay_seconds is None else pulse.delay_seconds
         commits = self._commits()
         made, failed = (after - before for after, before in zip(commits, self._commits_before, strict=True))
         self._commits_before = commits
-        blocked = frozenset(table.table for table in status.tables if table.state == "blocked")
+        blocked = pulse.blocked
         self._tell_of(self._blocked - blocked)
         self._blocked = blocked
         with self._lock:
