@@ -116,6 +116,11 @@ class PolledKafkaStore:
         if request.failure is not None:
             raise request.failure
 
+    @property
+    def under_way(self) -> bool:
+        """A commit waits to be sent, or for Kafka's answer, which a poll brings."""
+        return self._request is not None
+
     def serve(self) -> None:
         """Send what waits to be committed. On the polling thread, between polls."""
         with self._lock:

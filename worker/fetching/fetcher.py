@@ -38,10 +38,9 @@ __all__ = ["Fetcher"]
 log = get_logger("fetcher")
 
 _QUEUED = 10_000
-_BREATH_SECONDS, _BREATHLESS_SECONDS = 0.01, 1.0
-"""With more records queued than that, and a next batch for each processor, the next poll waits, so long at
-most: what is queued beyond makes nobody quicker, leaves the processor's cache before it is handled, and puts
-off what is committed."""
+_MOMENT, _PAUSE, _LONG_PAUSE = 0.004, 0.02, 1.0
+"""With more records queued than that, the next poll is put off by so many seconds; by so many at most if more
+records would make nobody quicker: beyond it they leave the cache before they are handled."""
 _PATIENCE = 0.25
 """Seconds to wait for room before the partitions are paused, which throws away what was fetched ahead."""
 
@@ -155,7 +154,7 @@ class Fetcher(threading.Thread):
                 elif self._backlog or self.pauses.everything:
                     self._wait_for_room()
                 elif self._processors_are_behind():
-                    self._draining.wait(_BREATH_SECONDS)
+                    self._draining.wait(_MOMENT)
                 elif self._polls.waiting:
                     self._receiver.receive(self._polls.waiting.popleft())
                 else:
@@ -175,11 +174,11 @@ class Fetcher(threading.Thread):
     def _poll(self) -> None:
         self._receiver.begin_anew(self._refetching.made_anew())
         messages = self._polls.next()
-        self._polled = self._clock()
         if messages and not self._may_read():
             self._polls.waiting.append(messages)  # others left by that poll
         else:
             self._receiver.receive(messages)
+        self._polled = self._clock()
 
     def bound(self, max_records: int, max_bytes: int) -> None:
         """Other lanes and bounds (see `Lanes.resize`). A request (see `requests`)."""
@@ -241,9 +240,13 @@ class Fetcher(threading.Thread):
         self._polls.size.adjust(delivery, count, full=full, fits=fits)
 
     def _processors_are_behind(self) -> bool:
-        """They have enough to do, and the group is not kept waiting for a poll."""
+        """The next poll may wait. Not for long where it brings what others wait for: Kafka's answer to a
+        commit, on which it may depend whether batches may begin."""
         lanes = self._lanes
-        return lanes.queued > _QUEUED and lanes.crowded and self._clock() < self._polled + _BREATHLESS_SECONDS
+        if lanes.queued <= _QUEUED:
+            return False
+        long = lanes.saturated and lanes.trusted and not self._store.under_way
+        return self._clock() < self._polled + (_LONG_PAUSE if long else _PAUSE)
 
     def _wait_for_room(self) -> None:
         """Offer what is held again; pause the partitions if that takes long, and go on polling."""

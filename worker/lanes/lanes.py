@@ -16,6 +16,7 @@ from worker.lanes.seen_lanes import SeenLanes
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.rows.spreading import Spread
+from worker.units.turns import QUICK_SECONDS
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from worker.units.table import Table
 
 __all__ = ["Lanes"]
+
+_OF_ONE_BATCH = 0.02
+"""What each batch weighs in the share of quick ones: the last hundred tell nearly all."""
 
 
 class Lanes(SeenLanes):
@@ -142,9 +146,9 @@ class Lanes(SeenLanes):
         lane = self.lanes[number]
         ended = self._clock()  # before the lock: who waits for it would look like a slow handler
         with self._lock:
-            if finished is not None:
-                self._finish(number, finished, ended)
             now = self._clock()
+            if finished is not None:
+                self._finish(number, finished, ended, now)
             schedule = self._schedule
             timers = schedule.timers
             while not self._stopping:
@@ -173,8 +177,9 @@ class Lanes(SeenLanes):
 
     def finish(self, number: int, work: Work) -> None:
         """The batch is done: release what it held, queue its unit again if more is there."""
+        ended = self._clock()
         with self._lock:
-            self._finish(number, work, self._clock())
+            self._finish(number, work, ended, self._clock())
 
     def give_back(self, number: int, work: Work, *, delay: float, error: str | None = None) -> None:
         """The batch is not done: keep it, and offer it again after `delay` seconds. The processor is free."""
@@ -244,9 +249,13 @@ class Lanes(SeenLanes):
 
     # -- under the lock
 
-    def _finish(self, number: int, work: Work, now: float) -> None:
+    def _finish(self, number: int, work: Work, ended: float, now: float) -> None:
+        """`ended`: when its handlers were through; `now`: when its lane is free."""
         unit, schedule = work.unit, self._schedule
-        unit.turns.ran(work.records, self._leave(number, work, "finished", now), shortened=work.shortened)
+        seconds = ended - self._running(number, work).since
+        self._leave(number, work, "finished", now)
+        unit.turns.ran(work.records, seconds, shortened=work.shortened)
+        self._quick_share += ((seconds < QUICK_SECONDS) - self._quick_share) * _OF_ONE_BATCH
         if unit.error is not None:
             unit.mended()
         unit.state = UnitState.IDLE

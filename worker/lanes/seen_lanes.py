@@ -19,6 +19,8 @@ from worker.units.work import Work
 
 __all__ = ["SeenLanes"]
 
+_MOSTLY = 0.5
+
 
 class SeenLanes:
     """The state of `Lanes`, as any thread may look at it. Nothing here begins or ends a batch."""
@@ -44,6 +46,7 @@ class SeenLanes:
         self._schedule = Schedule(self.lanes, self._room, stealing=work_stealing)
         self._refused: Delivery | None = None  # the delivery that did not fit
         self._halted: dict[Unit, None] = {}  # those that halted, until somebody asks: some went on since
+        self._quick_share = 0.0  # of the latest batches
         self._withdrawing = False
         self._stopping = False
         self._trusted_until = float("inf")  # no batch begins from then on: see `Lanes.trust`
@@ -69,9 +72,15 @@ class SeenLanes:
         return sum(lane.records for lane in self.lanes)
 
     @property
-    def crowded(self) -> bool:
-        """More batches are ready than there are processors, at about this moment."""
-        return self._schedule.ready > self._schedule.count
+    def saturated(self) -> bool:
+        """Each processor finds its next batch, and handlers are so quick that fuller ones would gain little:
+        more records in the queues make nobody quicker. At about this moment."""
+        schedule = self._schedule
+        if self._quick_share < _MOSTLY:
+            return False
+        if self._stealing:
+            return schedule.ready > schedule.count
+        return all(lane.ready for lane in self.lanes[: schedule.count])
 
     @property
     def spread_bytes(self) -> int:

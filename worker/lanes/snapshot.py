@@ -190,21 +190,22 @@ def _works(lanes: Iterable[Lane], kept: Mapping[Unit, Work]) -> dict[Unit, Work]
 def glance(
     lanes: Iterable[Lane], units: Iterable[Unit], kept: Mapping[Unit, Work], lock: threading.Lock
 ) -> tuple[frozenset[str], list[Chunk]]:
-    """The labels of tables that stand still; all that is unfinished, once or twice. The lock is held for a
-    moment, however many tables there are."""
+    """The labels of tables that stand still; all that is unfinished, some of it twice."""
+    with lock:  # before the queues: what is put back into one meanwhile is among these
+        works = list(_works(lanes, kept).values())
     busy = [unit for unit in units if not unit.at_rest]
     held = [chunk for unit in busy for each in unit.members() for chunk in _queued(each)]
-    with lock:  # behind the queues: what leaves one meanwhile is among these
-        works = _works(lanes, kept)
-    for work in works.values():
+    with lock:  # and behind them: what leaves one is among these
+        works += _works(lanes, kept).values()
+    for work in works:
         held += work.unfinished_chunks()
     return frozenset(unit.table.label for unit in busy if _state_of(unit) == "blocked"), held
 
 
 def _lane(lane: Lane, now: float) -> LaneView:
     label, seconds = None, None
-    if lane.running is not None:
-        label, seconds = lane.running.unit.table.label, now - lane.since
+    if lane.running is not None:  # it may have begun after `now`
+        label, seconds = lane.running.unit.table.label, max(0.0, now - lane.since)
     return LaneView(
         number=lane.number,
         records=lane.records,

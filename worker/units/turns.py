@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["Turns"]
+__all__ = ["QUICK_SECONDS", "Turns"]
 
 _TURN_SECONDS = 0.05
 """A turn while others wait: tables that share the lanes then end at about the same time, however many there
@@ -13,7 +13,7 @@ _DEARER = 1.5
 _TOLD_BY_BATCHES, _TOLD_BY_RECORDS = 4, 100
 """So many shorter batches, or such of so many records, tell what a record costs in them: a single one of few
 records tells of those."""
-_SAMPLE = 0.002
+QUICK_SECONDS = 0.002
 """Shorter batches tell more of the thread's own pauses than of the handler."""
 _WEIGHED = 100
 """Records that a batch needs to tell all about the mean: of fewer it tells that share."""
@@ -50,7 +50,7 @@ class Turns:
 
     def ran(self, records: int, seconds: float, *, shortened: bool) -> None:
         """A batch of so many records took so long. `shortened`: it was cut to a turn."""
-        if seconds < _SAMPLE:
+        if seconds < QUICK_SECONDS:
             self._last = self._mean = None
             return
         each = seconds / max(1, records)
