@@ -38,9 +38,10 @@ __all__ = ["Fetcher"]
 log = get_logger("fetcher")
 
 _QUEUED = 10_000
-_MOMENT, _PAUSE, _LONG_PAUSE = 0.004, 0.02, 1.0
+_MOMENT, _PAUSE, _LONG_PAUSE, _ANSWER_PAUSE = 0.004, 0.02, 1.0, 0.25
 """With more records queued than that, the next poll is put off by so many seconds; by so many at most if more
-records would make nobody quicker: beyond it they leave the cache before they are handled."""
+records would make nobody quicker, for they leave the cache before they are handled; by so many then if a poll
+is to bring Kafka's answer to a commit, too."""
 _PATIENCE = 0.25
 """Seconds to wait for room before the partitions are paused, which throws away what was fetched ahead."""
 
@@ -240,13 +241,14 @@ class Fetcher(threading.Thread):
         self._polls.size.adjust(delivery, count, full=full, fits=fits)
 
     def _processors_are_behind(self) -> bool:
-        """The next poll may wait. Not for long where it brings what others wait for: Kafka's answer to a
-        commit, on which it may depend whether batches may begin."""
+        """The next poll may wait: see `_QUEUED`. Not for long while a commit is to let batches begin."""
         lanes = self._lanes
         if lanes.queued <= _QUEUED:
             return False
-        long = lanes.saturated and lanes.trusted and not self._store.under_way
-        return self._clock() < self._polled + (_LONG_PAUSE if long else _PAUSE)
+        pause = _PAUSE
+        if lanes.saturated and lanes.trusted:
+            pause = _ANSWER_PAUSE if self._store.under_way else _LONG_PAUSE
+        return self._clock() < self._polled + pause
 
     def _wait_for_room(self) -> None:
         """Offer what is held again; pause the partitions if that takes long, and go on polling."""
