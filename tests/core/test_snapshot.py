@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -119,40 +120,47 @@ class Timed:
         self._lock.release()
 
 
-def test_the_pulse_tells_the_same_as_the_whole_status(tmp_path: Path) -> None:
-    components, report = reporting(tmp_path)
-    router = Router(components.book, components.metrics, on_undecodable="halt")
+@pytest.mark.parametrize("oldest", ["queued", "running", "to be tried again", "halted"])
+def test_the_pulse_tells_the_same_as_the_whole_status(oldest: str, tmp_path: Path) -> None:
+    components, report = reporting(tmp_path, wall_clock=lambda: 10_000.0)
+    lanes = components.lanes
     of = assignment()
     components.assignments.add([of])
     assert report.pulse().delay_seconds == 0.0
+    router = Router(components.book, components.metrics, on_undecodable="halt")
+    tables = 40
     for first in range(0, 1_000, 100):
         delivery = Delivery()
-        router.route(of, [inserted(first + n, tables=40) for n in range(100)], delivery)
-        assert components.lanes.offer(delivery)
+        router.route(of, [inserted(first + n, tables) for n in range(100)], delivery)
+        assert lanes.offer(delivery)
     of.end = 1_500
-    lanes = components.lanes
+    works = {}
     for number in range(16):
         work = lanes.take(number)
         assert work is not None
-        work.unit.blocked = number == 0
-        if number < 2:
-            lanes.give_back(number, work, delay=1e6, error="its target is down")
-        elif number == 2:
-            lanes.halt(number, work, "for good")
-        elif number == 3:  # of the next table the batch is half done, and runs
-            work.finish_records(work.records)
-            lanes.finish(number, work)
-        else:
-            work.finish_records(5)
+        works[number] = work
+    # The first record of all is of table 1: the table with the oldest unfinished one is this one.
+    first, *others = sorted(works, key=lambda number: works[number].chunks[0].messages[0].offset())
+    for number in others[:2]:
+        works[number].finish_records(5)
+        lanes.give_back(number, works[number], delay=1e6, error="its target is down")
+    if oldest == "queued":
+        lanes.give_back(first, works[first], delay=0.0)
+    elif oldest == "to be tried again":
+        works[first].unit.blocked = True
+        lanes.give_back(first, works[first], delay=1e6, error="its target is down")
+    elif oldest == "halted":
+        lanes.halt(first, works[first], "for good")
     for committed in (None, 700):
         of.committed = committed
         pulse, status = report.pulse(), report.whole()
         assert pulse.lags == [each.lag for each in status.partitions]
         assert pulse.lags[0] is not None
         assert pulse.blocked == {each.table for each in status.tables if each.state == "blocked"}
-        assert len(pulse.blocked) == 2
+        assert len(pulse.blocked) == (oldest in ("to be tried again", "halted"))
         assert pulse.finished_records == status.finished_records
-        assert pulse.delay_seconds == pytest.approx(status.partitions[0].delay_seconds, abs=5)
+        assert pulse.delay_seconds is not None
+        assert round(pulse.delay_seconds, 3) == status.partitions[0].delay_seconds == 10_000 - 1.001
 
 
 @pytest.mark.soak
@@ -192,7 +200,7 @@ def test_a_million_table_names_take_bounded_memory_and_are_told_of_at_once(tmp_p
     assert sum(sample.value for sample in finished[0].samples) == 500_000
 
 
-def reporting(folder: Path) -> tuple[Components, StatusReport]:
+def reporting(folder: Path, wall_clock: Callable[[], float] = time.time) -> tuple[Components, StatusReport]:
     """The parts of a worker, without its threads, and what tells of them."""
     settings = configuration(
         {"match": "shop.*"}, lanes={"count": 16}, checkpoint={"directory": str(folder)}, http=None
@@ -205,7 +213,7 @@ def reporting(folder: Path) -> tuple[Components, StatusReport]:
         state=lambda: "running",
         error=lambda: None,
         clock=time.monotonic,
-        wall_clock=time.time,
+        wall_clock=wall_clock,
     )
     return components, report
 

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer
 from handlers.logs import get_logger
 from offsets.stores import PolledKafkaStore
 from worker.fetching.backlog import Backlog
+from worker.fetching.poll_pause import PollPause
 from worker.fetching.poll_size import MOST_RECORDS, PollSize
 from worker.fetching.polls import POLL_SECONDS, Polls
 from worker.fetching.receiving import Receiver
@@ -37,11 +38,8 @@ __all__ = ["Fetcher"]
 
 log = get_logger("fetcher")
 
-_QUEUED = 10_000
-_MOMENT, _PAUSE, _LONG_PAUSE, _ANSWER_PAUSE = 0.004, 0.02, 1.0, 0.25
-"""With more records queued than that, the next poll is put off by so many seconds; by so many at most if more
-records would make nobody quicker, for they leave the cache before they are handled; by so many then if a poll
-is to bring Kafka's answer to a commit, too."""
+_MOMENT = 0.004
+"""Until it is looked again whether the processors still have enough to do."""
 _PATIENCE = 0.25
 """Seconds to wait for room before the partitions are paused, which throws away what was fetched ahead."""
 
@@ -102,7 +100,8 @@ class Fetcher(threading.Thread):
         self._closing = threading.Event()
         self._backlog = Backlog(lanes, max_records, max_bytes)
         rebalancer.offer = self._backlog.offer
-        self._held_since = self._polled = 0.0
+        self._pause = PollPause(lanes, store, clock)
+        self._held_since = 0.0
         self.requests = Requests()
         """What is to be done between two polls."""
         self.beat = clock()
@@ -154,7 +153,7 @@ class Fetcher(threading.Thread):
                     self._polls.stay(POLL_SECONDS)
                 elif self._backlog or self.pauses.everything:
                     self._wait_for_room()
-                elif self._processors_are_behind():
+                elif self._pause.goes_on:
                     self._draining.wait(_MOMENT)
                 elif self._polls.waiting:
                     self._receiver.receive(self._polls.waiting.popleft())
@@ -179,7 +178,7 @@ class Fetcher(threading.Thread):
             self._polls.waiting.append(messages)  # others left by that poll
         else:
             self._receiver.receive(messages)
-        self._polled = self._clock()
+        self._pause.polled()
 
     def bound(self, max_records: int, max_bytes: int) -> None:
         """Other lanes and bounds (see `Lanes.resize`). A request (see `requests`)."""
@@ -239,16 +238,6 @@ class Fetcher(threading.Thread):
         if not fits:
             self._held_since = self._clock()
         self._polls.size.adjust(delivery, count, full=full, fits=fits)
-
-    def _processors_are_behind(self) -> bool:
-        """The next poll may wait: see `_QUEUED`. Not for long while a commit is to let batches begin."""
-        lanes = self._lanes
-        if lanes.queued <= _QUEUED:
-            return False
-        pause = _PAUSE
-        if lanes.saturated and lanes.trusted:
-            pause = _ANSWER_PAUSE if self._store.under_way else _LONG_PAUSE
-        return self._clock() < self._polled + pause
 
     def _wait_for_room(self) -> None:
         """Offer what is held again; pause the partitions if that takes long, and go on polling."""

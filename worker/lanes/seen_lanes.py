@@ -72,15 +72,15 @@ class SeenLanes:
         return sum(lane.records for lane in self.lanes)
 
     @property
-    def saturated(self) -> bool:
-        """Each processor finds its next batch, and handlers are so quick that fuller ones would gain little:
-        more records in the queues make nobody quicker. At about this moment."""
+    def has_much_to_do(self) -> bool:
+        """Each processor finds its next two batches, and most are too quick to gain by being fuller. At about
+        this moment."""
         schedule = self._schedule
         if self._quick_share < _MOSTLY:
             return False
         if self._stealing:
-            return schedule.ready > schedule.count
-        return all(lane.ready for lane in self.lanes[: schedule.count])
+            return schedule.ready > 2 * schedule.count
+        return all(len(lane.ready) > 1 for lane in self.lanes[: schedule.count])
 
     @property
     def spread_bytes(self) -> int:

@@ -1,0 +1,68 @@
+"""Whether the next poll may wait because the processors have enough to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from worker.lanes.lanes import Lanes
+
+__all__ = ["PollPause"]
+
+_QUEUED = 10_000
+_SHORT, _LONG, _FOR_AN_ANSWER = 0.02, 0.5, 0.25
+_BUSY = 0.9
+"""Of a processor. What handlers do in Python takes turns on one; waiting, sending and writing take none."""
+
+
+class _Commits(Protocol):
+    @property
+    def under_way(self) -> bool:
+        """A commit waits for Kafka's answer, which a poll brings."""
+
+
+class PollPause:
+    """With more than 10,000 records queued the next poll is put off by 0.02 s.
+
+    By up to 0.5 s if more records would make nobody quicker, since the interpreter is what all wait for: what
+    is queued for long leaves the cache before it is handled, takes memory and holds the commit back. Where
+    calls take long whatever they hold, more records give them fuller batches, and nothing is put off.
+
+    The fetcher's own.
+    """
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        commits: _Commits,
+        clock: Callable[[], float],
+        cpu: Callable[[], float] = time.process_time,
+    ) -> None:
+        """`cpu`: seconds of a processor that this process took so far, of all threads."""
+        self._lanes = lanes
+        self._commits = commits
+        self._clock = clock
+        self._cpu = cpu
+        self._polled = 0.0
+        self._cpu_then = 0.0
+
+    def polled(self) -> None:
+        """What a poll brought is queued."""
+        self._polled, self._cpu_then = self._clock(), self._cpu()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next poll is to wait."""
+        lanes = self._lanes
+        if lanes.queued <= _QUEUED:
+            return False
+        seconds = self._clock() - self._polled
+        if seconds < _SHORT:
+            return True
+        # Kafka's answer to a commit lets batches begin that are not trusted.
+        if seconds >= _LONG or not lanes.has_much_to_do or not lanes.trusted:
+            return False
+        if seconds >= _FOR_AN_ANSWER and self._commits.under_way:
+            return False
+        return self._cpu() - self._cpu_then >= _BUSY * seconds
