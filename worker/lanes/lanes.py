@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Lanes"]
 
-_OF_ONE_BATCH = 0.02
-"""What each batch weighs in the share of quick ones: the last hundred tell nearly all."""
+_OF_ONE_BATCH = 0.005
+"""What each batch weighs in the share of quick ones: the last 500 tell nearly all."""
 
 
 class Lanes(SeenLanes):

@@ -19,7 +19,9 @@ from worker.units.work import Work
 
 __all__ = ["SeenLanes"]
 
-_MOSTLY = 0.5
+_MOSTLY = 0.9
+"""Of the latest batches: with more slow ones among them lanes are what others wait for, as soon as calls take
+50 ms."""
 
 
 class SeenLanes:
