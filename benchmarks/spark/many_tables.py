@@ -224,7 +224,9 @@ def _requests(context: Context, tables: int, pace: _Pace) -> tuple[float, str]:
             _wait_for(side, tables, tables)
             feed = SteadyFeed(load, topic, pace.rate)
             feed.start()
-            _sleep(side, feed, pace.warm)
+            # A minute after its last change each log is looked at, for what other workers have put: most have
+            # had a second change before that, once the first ones are over.
+            _sleep(side, feed, 3 * pace.warm)
             counted, looked = store.requests.copy(), look(side)
             _sleep(side, feed, pace.seconds)
             counted = store.requests - counted
