@@ -27,7 +27,7 @@ class Worker:
         self.commits = Commits()
         self.busy = 1.0
         self.pause = PollPause(self.lanes, self.commits, self.clock, lambda: self.clock.now * self.busy)
-        for _ in range(500):
+        for _ in range(1_000):
             self.offer(1, "a")
             work = taken(self.lanes, 0)
             self.clock.now += seconds

@@ -39,7 +39,7 @@ __all__ = ["Fetcher"]
 log = get_logger("fetcher")
 
 _MOMENT = 0.004
-"""Until it is looked again whether the processors still have enough to do."""
+"""Seconds until it looks again whether the processors still have enough to do."""
 _PATIENCE = 0.25
 """Seconds to wait for room before the partitions are paused, which throws away what was fetched ahead."""
 
@@ -157,6 +157,7 @@ class Fetcher(threading.Thread):
                     self._draining.wait(_MOMENT)
                 elif self._polls.waiting:
                     self._receiver.receive(self._polls.waiting.popleft())
+                    self._pause.polled()
                 else:
                     self._poll()
         except Stopping:

@@ -13,13 +13,14 @@ __all__ = ["PollPause"]
 _QUEUED = 10_000
 _SHORT, _LONG, _FOR_AN_ANSWER = 0.02, 0.5, 0.25
 _BUSY = 0.9
-"""Of a processor. What handlers do in Python takes turns on one; waiting, sending and writing take none."""
+"""Of a processor: what handlers do in Python takes turns on one; waiting, sending and writing take none. An
+estimate, as native threads count, too; a process that gets less than that is never put off for long."""
 
 
 class _Commits(Protocol):
     @property
     def under_way(self) -> bool:
-        """A commit waits for Kafka's answer, which a poll brings."""
+        """A commit waits to be sent, or for Kafka's answer, which a poll brings."""
 
 
 class PollPause:
@@ -27,7 +28,7 @@ class PollPause:
 
     By up to 0.5 s if more records would make nobody quicker, since the interpreter is what all wait for: what
     is queued for long leaves the cache before it is handled, takes memory and holds the commit back. Where
-    calls take long whatever they hold, more records give them fuller batches, and nothing is put off.
+    calls take long whatever they hold, more records give them fuller batches, and it stays at 0.02 s.
 
     The fetcher's own.
     """
@@ -48,7 +49,7 @@ class PollPause:
         self._cpu_then = 0.0
 
     def polled(self) -> None:
-        """What a poll brought is queued."""
+        """A poll is over, and what it brought has been passed on."""
         self._polled, self._cpu_then = self._clock(), self._cpu()
 
     @property
@@ -60,7 +61,7 @@ class PollPause:
         seconds = self._clock() - self._polled
         if seconds < _SHORT:
             return True
-        # Kafka's answer to a commit lets batches begin that are not trusted.
+        # While the membership is in doubt no batch begins before a poll brings the answer to a commit.
         if seconds >= _LONG or not lanes.has_much_to_do or not lanes.trusted:
             return False
         if seconds >= _FOR_AN_ANSWER and self._commits.under_way:

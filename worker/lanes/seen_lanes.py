@@ -20,8 +20,8 @@ from worker.units.work import Work
 __all__ = ["SeenLanes"]
 
 _MOSTLY = 0.9
-"""Of the latest batches: with more slow ones among them lanes are what others wait for, as soon as calls take
-50 ms."""
+"""Of the latest batches. If more than a tenth are slow, and take 50 ms, batches wait for a free lane rather
+than for the interpreter."""
 
 
 class SeenLanes:

@@ -190,7 +190,7 @@ def _works(lanes: Iterable[Lane], kept: Mapping[Unit, Work]) -> dict[Unit, Work]
 def glance(
     lanes: Iterable[Lane], units: Iterable[Unit], kept: Mapping[Unit, Work], lock: threading.Lock
 ) -> tuple[frozenset[str], list[Chunk]]:
-    """The labels of tables that stand still; all that is unfinished, some of it twice."""
+    """(Labels of tables that stand still, what is unfinished: some twice; what moves back may be missing.)"""
     with lock:  # before the queues: what is put back into one meanwhile is among these
         works = list(_works(lanes, kept).values())
     busy = [unit for unit in units if not unit.at_rest]
@@ -283,7 +283,7 @@ def _has_records(unit: Unit) -> bool:
 
 
 def _chunks(unit: Unit, works: Mapping[Unit, Work]) -> Iterator[Chunk]:
-    """What each part of a table holds, without the lock."""
+    """Of a table's parts, without the lock."""
     for each in unit.members():
         work = works.get(each)
         if work is not None:
