@@ -7,7 +7,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import accumulate
 from typing import NamedTuple, TypeVar, cast
 
 from offsets.finished import Window
@@ -195,7 +194,7 @@ class Run:
             return self._between(flags, sparse)
         # A copy: a flag that flips between two matches would make them touch.
         copy = bytes(flags)
-        bounds = list(accumulate(map(len, _STRETCHES.findall(copy)), initial=first))
+        bounds = list(itertools.accumulate(map(len, _STRETCHES.findall(copy)), initial=first))
         if copy[0] == _FINISHED:
             bounds[0] = self.start  # what lies before the run belongs to its first range
         elif first > self.start:  # or is one of its own

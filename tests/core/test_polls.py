@@ -9,7 +9,7 @@ from building import TOPIC, record
 from confluent_kafka import Consumer
 
 from offsets.types import TopicPartition
-from worker.fetching.polls import Polls
+from worker.fetching.polling.polls import Polls
 
 
 class Giving:

@@ -10,9 +10,9 @@ from confluent_kafka import Consumer
 from handlers.logs import get_logger
 from offsets.stores import PolledKafkaStore
 from worker.fetching.backlog import Backlog
-from worker.fetching.poll_pause import PollPause
-from worker.fetching.poll_size import MOST_RECORDS, PollSize
-from worker.fetching.polls import POLL_SECONDS, Polls
+from worker.fetching.polling.poll_pause import PollPause
+from worker.fetching.polling.poll_size import MOST_RECORDS, PollSize
+from worker.fetching.polling.polls import POLL_SECONDS, Polls
 from worker.fetching.receiving import Receiver
 from worker.fetching.requests import Requests
 from worker.fetching.routing import Router
@@ -155,11 +155,8 @@ class Fetcher(threading.Thread):
                     self._wait_for_room()
                 elif self._pause.goes_on:
                     self._draining.wait(_MOMENT)
-                elif self._polls.waiting:
-                    self._receiver.receive(self._polls.waiting.popleft())
-                    self._pause.polled()
                 else:
-                    self._poll()
+                    self._read_on()
         except Stopping:
             pass
         except BaseException as error:
@@ -172,13 +169,17 @@ class Fetcher(threading.Thread):
         except BaseException as error:
             self._fail(error)
 
-    def _poll(self) -> None:
-        self._receiver.begin_anew(self._refetching.made_anew())
-        messages = self._polls.next()
-        if messages and not self._may_read():
-            self._polls.waiting.append(messages)  # others left by that poll
+    def _read_on(self) -> None:
+        """What waits of an earlier poll, else the next one."""
+        if self._polls.waiting:
+            self._receiver.receive(self._polls.waiting.popleft())
         else:
-            self._receiver.receive(messages)
+            self._receiver.begin_anew(self._refetching.made_anew())
+            messages = self._polls.next()
+            if messages and not self._may_read():
+                self._polls.waiting.append(messages)  # others left by that poll
+            else:
+                self._receiver.receive(messages)
         self._pause.polled()
 
     def bound(self, max_records: int, max_bytes: int) -> None:

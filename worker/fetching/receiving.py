@@ -8,7 +8,7 @@ from typing import Protocol, cast
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from worker.fetching.backlog import Backlog
-from worker.fetching.polls import Polls
+from worker.fetching.polling.polls import Polls
 from worker.fetching.routing import Router
 from worker.fetching.schema_gate import SchemaGate
 from worker.fetching.source_order import SourceOrder

@@ -252,8 +252,7 @@ class Lanes(SeenLanes):
     def _finish(self, number: int, work: Work, ended: float, now: float) -> None:
         """`ended`: when its handlers were through; `now`: when its lane is free."""
         unit, schedule = work.unit, self._schedule
-        seconds = ended - self._running(number, work).since
-        self._leave(number, work, "finished", now)
+        seconds = ended - self._leave(number, work, "finished", now)
         unit.turns.ran(work.records, seconds, shortened=work.shortened)
         self._quick_share += ((seconds < QUICK_SECONDS) - self._quick_share) * _OF_ONE_BATCH
         if unit.error is not None:

@@ -161,13 +161,12 @@ class SeenLanes:
         return lane
 
     def _leave(self, number: int, work: Work, how: str, now: float) -> float:
-        """The seconds that it ran; `how` it ended: see `Lane.batches`."""
+        """Returns when it began; `how` it ended: see `Lane.batches`."""
         lane = self._running(number, work)
         lane.batches[how] += 1
         lane.running = None
-        elapsed = now - lane.since
-        lane.busy_seconds += elapsed
-        return elapsed
+        lane.busy_seconds += now - lane.since
+        return lane.since
 
     def _forget_refused(self) -> None:
         self._refused = None

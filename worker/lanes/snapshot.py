@@ -190,15 +190,15 @@ def _works(lanes: Iterable[Lane], kept: Mapping[Unit, Work]) -> dict[Unit, Work]
 def glance(
     lanes: Iterable[Lane], units: Iterable[Unit], kept: Mapping[Unit, Work], lock: threading.Lock
 ) -> tuple[frozenset[str], list[Chunk]]:
-    """(Labels of tables that stand still, what is unfinished: some twice; what moves back may be missing.)"""
-    with lock:  # before the queues: what is put back into one meanwhile is among these
-        works = list(_works(lanes, kept).values())
+    """The labels of tables that stand still; what is unfinished, some of it twice (and at worst without what
+    was taken and put back meanwhile)."""
+    with lock:
+        works = _works(lanes, kept)
     busy = [unit for unit in units if not unit.at_rest]
-    held = [chunk for unit in busy for each in unit.members() for chunk in _queued(each)]
-    with lock:  # and behind them: what leaves one is among these
-        works += _works(lanes, kept).values()
-    for work in works:
-        held += work.unfinished_chunks()
+    held = [chunk for unit in busy for chunk in _chunks(unit, works)]
+    with lock:  # behind the queues: what left one meanwhile is among these
+        works = _works(lanes, kept)
+    held += [chunk for work in works.values() for chunk in work.unfinished_chunks()]
     return frozenset(unit.table.label for unit in busy if _state_of(unit) == "blocked"), held
 
 
@@ -283,18 +283,15 @@ def _has_records(unit: Unit) -> bool:
 
 
 def _chunks(unit: Unit, works: Mapping[Unit, Work]) -> Iterator[Chunk]:
-    """Of a table's parts, without the lock."""
+    """What each part of a table holds, without the lock."""
     for each in unit.members():
         work = works.get(each)
         if work is not None:
             yield from work.unfinished_chunks()
-        yield from _queued(each)
-
-
-def _queued(unit: Unit) -> tuple[Chunk, ...]:
-    """Without the lock."""
-    while True:
-        try:
-            return tuple(unit.chunks)
-        except RuntimeError:  # it changed meanwhile
-            continue
+        while True:
+            try:
+                queued = tuple(each.chunks)
+                break
+            except RuntimeError:  # it changed meanwhile
+                continue
+        yield from queued

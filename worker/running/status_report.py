@@ -89,12 +89,7 @@ class StatusReport:
         assigned = self._assignments.current()
         blocked, chunks = self._lanes.glance(units)
         delays = self._delays(chunks)
-        lags = []
-        for each in assigned:
-            reached = each.committed
-            if reached is None and (checkpoint := each.tracker.checkpoint()) is not None:
-                reached = checkpoint.offset
-            lags.append(_between(reached, each.end))
+        lags = [_lag(each, each.tracker.checkpoint) for each in assigned]
         delay = max((delays.get(each.partition, 0.0) for each in assigned), default=None)
         return Pulse(self._lanes.finished_records, lags, delay, blocked)
 
@@ -205,19 +200,16 @@ class StatusReport:
         tracker = assignment.tracker
         checkpoint = tracker.checkpoint()
         finished = checkpoint.offset if checkpoint else None
-        end = assignment.end
         position = tracker.next_offset
-        committed = assignment.committed
-        reached = finished if committed is None else committed
         return PartitionStatus(
             topic=assignment.partition.topic,
             partition=assignment.partition.partition,
             position=position,
-            committed=committed,
+            committed=assignment.committed,
             unfinished=tracker.unfinished,
             finished_ahead=sum(last - first for first, last in checkpoint.ahead) if checkpoint else 0,
-            lag=_between(reached, end),
-            unread=_between(position, end),
+            lag=_lag(assignment, lambda: checkpoint),
+            unread=_between(position, assignment.end),
             paused=self._fetcher.pauses.holds(assignment),
             paused_by=self._fetcher.pauses.why(assignment),
             ahead=tracker.ahead(0),
@@ -236,6 +228,14 @@ class StatusReport:
         return msgspec.structs.replace(
             told, error=self._redacted(told.error), stack=self._redacted(told.stack)
         )
+
+
+def _lag(assignment: Assignment, checkpoint: Callable[[], Checkpoint | None]) -> int | None:
+    """`checkpoint`: its tracker's, asked for where nothing is committed yet."""
+    reached = assignment.committed
+    if reached is None and (found := checkpoint()) is not None:
+        reached = found.offset
+    return _between(reached, assignment.end)
 
 
 def _between(offset: int | None, end: int | None) -> int | None:

@@ -111,13 +111,12 @@ class History:
         commits = self._commits()
         made, failed = (after - before for after, before in zip(commits, self._commits_before, strict=True))
         self._commits_before = commits
-        blocked = pulse.blocked
-        self._tell_of(self._blocked - blocked)
-        self._blocked = blocked
+        self._tell_of(self._blocked - pulse.blocked)
+        self._blocked = pulse.blocked
         with self._lock:
             begin = self._count % self._most * _FIELDS
             self._ring[begin : begin + _FIELDS] = array(
-                "d", (self._wall_clock(), rate, lag, delay, made, failed, len(blocked))
+                "d", (self._wall_clock(), rate, lag, delay, made, failed, len(pulse.blocked))
             )
             self._count += 1
 

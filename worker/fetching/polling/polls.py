@@ -8,7 +8,7 @@ from typing import cast
 from confluent_kafka import Consumer, Message
 
 from offsets.types import TopicPartition
-from worker.fetching.poll_size import MOST_RECORDS, PollSize
+from worker.fetching.polling.poll_size import MOST_RECORDS, PollSize
 
 __all__ = ["POLL_SECONDS", "Polls"]
 

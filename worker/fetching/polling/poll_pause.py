@@ -26,9 +26,10 @@ class _Commits(Protocol):
 class PollPause:
     """With more than 10,000 records queued the next poll is put off by 0.02 s.
 
-    By up to 0.5 s if more records would make nobody quicker, since the interpreter is what all wait for: what
-    is queued for long leaves the cache before it is handled, takes memory and holds the commit back. Where
-    calls take long whatever they hold, more records give them fuller batches, and it stays at 0.02 s.
+    By up to 0.5 s (0.25 s while a commit waits for its answer) if more records would make nobody quicker,
+    since the interpreter is what all wait for: what is queued for long leaves the cache before it is handled,
+    takes memory and holds the commit back. Where calls take long whatever they hold, more records give them
+    fuller batches, and it stays at 0.02 s.
 
     The fetcher's own.
     """
