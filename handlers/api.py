@@ -39,6 +39,16 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     `before`, a delete no `after`, a DDL statement neither. Both are the handler's own. `types` maps each
     column to the source's own type text (`decimal(10,2)`, `bigint unsigned`) where the source tells it, and
     is shared between changes: read it, never change it. Times are milliseconds since 1970 in UTC.
+
+    What a change does not tell is said by the format that read it, never inferred from values or types:
+
+    - `lacks`: the columns of the table whose value after the change the source did not send. They are absent
+      from `after`, and a target keeps what it has. Empty: `after` is the whole row, and a target replaces
+      its row by it. None: `after` may lack columns, and the source does not say which.
+    - `before_is_whole`: whether `before` holds the old value of every column. If not, it holds the key, and
+      perhaps other columns; a column that is absent was not sent.
+    - `moves_key`: this delete and the insert that follows it (or this insert and the delete before it) are one
+      update that changed the row's key. The row stays the same: what the insert `lacks` is in the old row.
     """
 
     op: Operation
@@ -53,6 +63,9 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     index: int
     transaction: str | None
     types: Mapping[str, str] | None
+    lacks: frozenset[str] | None = frozenset()
+    before_is_whole: bool = True
+    moves_key: bool = False
 
     @property
     def key(self) -> Row | None:
