@@ -47,8 +47,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
       its row by it. None: `after` may lack columns, and the source does not say which.
     - `before_is_whole`: whether `before` holds the old value of every column. If not, it holds the key, and
       perhaps other columns; a column that is absent was not sent.
-    - `moves_key`: this delete and the insert that follows it (or this insert and the delete before it) are one
-      update that changed the row's key. The row stays the same: what the insert `lacks` is in the old row.
+    - `moves_key`: this delete and the insert that follows it (or this insert and the delete before it) are
+      one update that changed the row's key. The row stays the same: what the insert `lacks` is in the old row.
     """
 
     op: Operation

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar
 
+from structlog.stdlib import BoundLogger
+
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, Row
 from handlers.clickhouse.client import ClickHouseClient
 from handlers.clickhouse.emptying import empty
-from handlers.clickhouse.moved_rows import RowMoved, check_moved
+from handlers.clickhouse.moved_rows import check_moved
 from handlers.clickhouse.options import ClickHouseOptions
 from handlers.clickhouse.rights import check_server
 from handlers.clickhouse.tables import OWN_COLUMNS, Table, Tables, TableUnfit
@@ -24,20 +26,19 @@ from handlers.mysql.ddl import (
     LoseRows,
     ModifyColumn,
     RenameColumn,
-    RenameTable,
     StatementError,
     TableName,
-    TruncateTable,
     parse,
 )
-from handlers.mysql.emptying import Emptying, emptied
+from handlers.mysql.emptying import WholeTables
 from handlers.options.templates import MissingValue, Template, place_of
 from handlers.progress.last_states import State, last_states, partition_of
 from handlers.progress.memory import LookAgain, Memory, remembering, until_remembered
+from handlers.progress.new_columns import new_columns
 from handlers.progress.passing_over import PassingOver
 from handlers.progress.versions import BeyondVersions, Versions, versions_of
 
-__all__ = ["ClickHouseHandler", "ColumnsChanged", "RowMoved"]
+__all__ = ["ClickHouseHandler", "ColumnsChanged"]
 
 log = get_logger("handlers.clickhouse")
 
@@ -68,7 +69,7 @@ class ClickHouseHandler(Handler):
         self._tables: Tables | None = None
         self._passing_over: PassingOver | None = None
         self._log = log
-        self._handles: Callable[[str], bool] = lambda _: True
+        self._whole_tables = self._telling(log, lambda _: True)
 
     def open(self, context: HandlerContext) -> None:
         """Connects when it is first needed: a server that is down then keeps no worker from starting.
@@ -79,7 +80,7 @@ class ClickHouseHandler(Handler):
         self._tables = Tables(self._client, self._options)
         self._passing_over = PassingOver(context, log)
         self._log = log.bind(handler=context.handler)
-        self._handles = context.handles or self._handles
+        self._whole_tables = self._telling(self._log, context.handles or (lambda _: True))
 
     def handle(self, batch: Batch) -> None:
         """Raises Rejected, TargetUnavailable, FormerTopic, TableUnfit, RowMoved, ColumnsChanged,
@@ -92,8 +93,8 @@ class ClickHouseHandler(Handler):
             for at in some:
                 change = batch.changes[at]
                 self._tell_left(change, batch)
-                for operation in emptied(change, TableName(batch.database, batch.name)):
-                    self._follow(operation, change, batch)
+                for table in self._whole_tables.to_empty(change, batch):
+                    self._empty(table, change, batch)
 
     def close(self) -> None:
         if self._client is not None:
@@ -136,7 +137,7 @@ class ClickHouseHandler(Handler):
         )
         states = list(last_states(batch, versions.of, _checked_key, places).values())
         key = batch.changes[places[0]].key_columns or ()
-        lacking = _lacking({} if table is None else table.columns, states, key)
+        lacking = _lacking(() if table is None else {*table.columns, *table.computed}, states, key)
         if table is None:
             tables.make(batch.database, batch.name, lacking, key, memory)
             raise LookAgain(f"{batch.table} has a table now")
@@ -176,30 +177,20 @@ class ClickHouseHandler(Handler):
         if left:
             self._log.warning("ddl_refused", table=batch.table, because="; ".join(left))
 
-    def _follow(self, operation: Emptying, change: Change, batch: Batch) -> None:
+    def _telling(self, log: BoundLogger, handles: Callable[[str], bool]) -> WholeTables:
+        renamed = "rows of a renamed table stay in its table"
+        return WholeTables(self._options.truncate, self._options.drop_tables, renamed, handles, log)
+
+    def _empty(self, named: TableName, change: Change, batch: Batch) -> None:
         client, _ = self._opened()
-        named = str(operation.table)
-        if isinstance(operation, RenameTable):
-            because = "rows of a renamed table stay in its table"
-            self._log.warning("ddl_refused", table=named, because=because)
-            return
-        if named != batch.table and not self._handles(named):
-            because = f"no rule leads {named} to this handler"
-            self._log.warning("ddl_refused", table=batch.table, because=because)
-            return
-        is_truncate = isinstance(operation, TruncateTable)
-        if not (self._options.truncate if is_truncate else self._options.drop_tables):
-            option = "truncate: false" if is_truncate else "drop_tables: false"
-            self._log.warning("ddl_refused", table=named, because=option)
-            return
-        found = until_remembered(lambda: self._remembered(operation.table, change, batch))
+        found = until_remembered(lambda: self._remembered(named, change, batch))
         if found is None:
             return
         table, version = found
         partition, time = partition_of(batch, change), change.source_time_ms
         removed = empty(client, table, version=version, partition=partition, time=time)
         self._log.info(
-            "target_rows_removed", table=named, target=f"{table.database}.{table.name}", rows=removed
+            "target_rows_removed", table=str(named), target=f"{table.database}.{table.name}", rows=removed
         )
 
     def _remembered(self, named: TableName, change: Change, batch: Batch) -> tuple[Table, int] | None:
@@ -231,7 +222,7 @@ def _checked_key(row: Row, key_columns: tuple[str, ...] | None) -> str:
     return _KEY.key("", "", row, key_columns)
 
 
-def _lacking(known: Mapping[str, str], states: Sequence[State], key: Sequence[str]) -> dict[str, str]:
+def _lacking(known: Collection[str], states: Sequence[State], key: Sequence[str]) -> dict[str, str]:
     """The columns that the rows need beside those that are known, with ClickHouse's types."""
     found: dict[str, str] = {}
     for column in key:
@@ -239,21 +230,10 @@ def _lacking(known: Mapping[str, str], states: Sequence[State], key: Sequence[st
             types = states[0].types or {}
             kind = column_type(types.get(column), states[0].key.get(column), key=True)
             found[column] = kind or "String"
-    seen: set[tuple[int, frozenset[str]]] = set()
-    for state in states:
-        if state.row is None:
-            continue
-        if state.types is not None:
-            # Rows of one table have the same columns and types, as a rule: one of them tells it all.
-            shape = id(state.types), frozenset(state.row)
-            if shape in seen:
-                continue
-            seen.add(shape)
-        for column, value in state.row.items():
-            if column not in known and column not in found:
-                kind = column_type((state.types or {}).get(column), value, key=False)
-                if kind is not None:
-                    found[column] = kind
+    for column, type_text, value in new_columns(states, known):
+        kind = column_type(type_text, value, key=False)
+        if column not in found and kind is not None:
+            found[column] = kind
     return found
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Self
 
-import httpx
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from handlers.options.http_values import header_text, server_url
 from handlers.options.templates import Template, TemplateError
 from handlers.options.tls import TlsOptions
-from handlers.options.values import PositiveDuration, PositiveSize, duration, not_allowed, size
+from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 
 __all__ = ["ClickHouseOptions"]
-
-_URLS = "a URL such as https://HOST:8443, without user, password and query"
 
 
 class ClickHouseOptions(BaseModel):
@@ -53,20 +51,12 @@ class ClickHouseOptions(BaseModel):
     @field_validator("url")
     @classmethod
     def _url_is_usable(cls, url: str) -> str:
-        try:
-            read = httpx.URL(url)
-        except httpx.InvalidURL:
-            raise not_allowed(_URLS) from None
-        if read.scheme not in ("http", "https") or not read.host or read.userinfo or read.query:
-            raise not_allowed(_URLS)
-        return url.rstrip("/")
+        return server_url(url, "https://HOST:8443")
 
     @field_validator("username", "password")
     @classmethod
     def _fits_a_header(cls, value: str | None) -> str | None:
-        if value is not None and not (value.isprintable() and value.isascii()):
-            raise ValueError("it cannot stand in a header: ASCII without line breaks")
-        return value
+        return header_text(value)
 
     @field_validator("database", "table")
     @classmethod

@@ -30,6 +30,7 @@ OWN_COLUMNS: Mapping[str, str] = {
 }
 """Beside the source's columns."""
 _REPLACING = re.compile(r"\w*ReplacingMergeTree\((?:.*, )?_version, _deleted\)")
+_COMPUTED = ("MATERIALIZED", "ALIAS")
 _MEMORY = "_binlane_memory_"
 _EARLIER = re.compile(r".*?\bbinlane: (\{.*\})", re.DOTALL)
 """A memory in the table's comment: its form before there were revisions."""
@@ -43,7 +44,9 @@ class Table(msgspec.Struct, frozen=True):
     database: str
     name: str
     columns: Mapping[str, str]
-    """All, with ClickHouse's types."""
+    """Those that can be written, with ClickHouse's types."""
+    computed: frozenset[str]
+    """Columns (MATERIALIZED, ALIAS) whose values the server computes, whatever the source has there."""
     key: Sequence[str]
     """The columns of the sorting key."""
     recalled: Recalled
@@ -104,11 +107,8 @@ class Tables:
         found = Table(
             database=names[0],
             name=names[1],
-            columns={
-                name: kind
-                for name, kind, _, default, _ in columns
-                if default not in ("MATERIALIZED", "ALIAS")
-            },
+            columns={name: kind for name, kind, _, default, _ in columns if default not in _COMPUTED},
+            computed=frozenset(name for name, _, _, default, _ in columns if default in _COMPUTED),
             key=key,
             recalled=last,
         )

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from handlers.api import Row
 from handlers.clickhouse.client import ClickHouseClient, DataRefused, ResultTooLarge, identifier, literal
 from handlers.clickhouse.codecs import Codec, Unfit, codec_of, header_of
-from handlers.clickhouse.tables import OWN_COLUMNS, Table
+from handlers.clickhouse.tables import OWN_COLUMNS, Table, TableUnfit
 from handlers.decimals import BeyondBounds
 from handlers.progress.last_states import State
 
@@ -53,8 +54,9 @@ def lines_of(table: Table, states: Sequence[State], held: Mapping[bytes, Held]) 
     for state in states:
         own = (state.version, int(state.row is None), state.partition, state.time)
         row = {**state.key, **(state.row or {})}
-        # A column that is not there has had no value yet, as `_columns` of the handler has seen.
         named = [column for column in row if column in table.columns]
+        if len(named) < len(row):
+            _check_places(table, row)
         kept: Held = {} if state.whole else held.get(key_of(table, state), {})
         more = [column for column in kept if column not in row]
         parts: list[bytes] = []
@@ -71,6 +73,15 @@ def lines_of(table: Table, states: Sequence[State], held: Mapping[bytes, Held]) 
             parts.append(codec_.encode(value))
         lines.append(Line(state.at, (*named, *more, *OWN_COLUMNS), b"".join(parts)))
     return lines
+
+
+def _check_places(table: Table, row: Row) -> None:
+    """Raises TableUnfit for a value without a column. A NULL without a type has waited for its first value."""
+    for column, value in row.items():
+        if value is not None and column not in table.columns and column not in table.computed:
+            raise TableUnfit(
+                f"{table.database}.{table.name} has no column {column}, and a row has a value for it"
+            )
 
 
 def write(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_bytes: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
+from structlog.stdlib import BoundLogger
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.decimals import BeyondBounds
@@ -14,27 +15,25 @@ from handlers.elasticsearch.client import SearchClient, told
 from handlers.elasticsearch.documents import Document, Documents, checked_id, document_of
 from handlers.elasticsearch.emptying import empty
 from handlers.elasticsearch.indexes import Index, Indexes, IndexUnfit
-from handlers.elasticsearch.mapping import ORIGIN, Field, fields_of
+from handlers.elasticsearch.mapping import ORIGIN, fields_of
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.elasticsearch.rights import check_cluster
 from handlers.logs import get_logger
-from handlers.mysql.ddl import RenameTable, TableName, TruncateTable
-from handlers.mysql.emptying import Emptying, emptied
+from handlers.mysql.ddl import TableName
+from handlers.mysql.emptying import WholeTables
 from handlers.options.templates import place_of
-from handlers.progress.last_states import State, last_states, partition_of, topic_of
+from handlers.progress.last_states import State, last_states, partition_of
+from handlers.progress.late_rows import Held, check_late
 from handlers.progress.memory import remembering, until_remembered
+from handlers.progress.new_columns import new_columns
 from handlers.progress.passing_over import PassingOver
-from handlers.progress.versions import EPOCH_BITS, BeyondVersions, has_reached, versions_of
+from handlers.progress.versions import BeyondVersions, Topic, versions_of
 
-__all__ = ["ElasticsearchHandler", "RowMoved"]
+__all__ = ["ElasticsearchHandler"]
 
 log = get_logger("handlers.elasticsearch")
 
 _READ_AT_FIRST, _READ_AT_ONCE = 100, 1_000
-
-
-class RowMoved(Exception):
-    """Versions cannot tell which of two changes of a row is the later one."""
 
 
 class ElasticsearchHandler(Handler):
@@ -48,7 +47,7 @@ class ElasticsearchHandler(Handler):
         self._indexes: Indexes | None = None
         self._passing_over: PassingOver | None = None
         self._log = log
-        self._handles: Callable[[str], bool] = lambda _: True
+        self._whole_tables = self._telling(log, lambda _: True)
 
     def open(self, context: HandlerContext) -> None:
         """Connects when it is first needed: a cluster that is down then keeps no worker from starting.
@@ -59,13 +58,13 @@ class ElasticsearchHandler(Handler):
         self._indexes = Indexes(self._client, self._options)
         self._passing_over = PassingOver(context, log)
         self._log = log.bind(handler=context.handler)
-        self._handles = context.handles or self._handles
+        self._whole_tables = self._telling(self._log, context.handles or (lambda _: True))
 
     def handle(self, batch: Batch) -> None:
         """Raises Rejected, TargetUnavailable, FormerTopic, IndexUnfit, RowMoved, RefusedByCluster."""
         for change in batch.changes:
-            for operation in emptied(change, TableName(batch.database, batch.name)):
-                self._follow(operation, change, batch)
+            for table in self._whole_tables.to_empty(change, batch):
+                self._empty(table, change, batch)
         if all(change.op in ("ddl", "truncate") for change in batch.changes):
             return
         _, indexes = self._opened()
@@ -116,18 +115,7 @@ class ElasticsearchHandler(Handler):
 
     def _map(self, index: Index, batch: Batch, states: dict[str, State]) -> None:
         """Add the fields that the index lacks."""
-        lacking: dict[str, Field] = {}
-        seen: set[tuple[int, frozenset[str]]] = set()
-        for state in states.values():
-            if state.row is None:
-                continue
-            if state.types is not None:
-                # Rows of one table have the same columns and types, as a rule: one of them tells it all.
-                shape = id(state.types), frozenset(state.row)
-                if shape in seen:
-                    continue
-                seen.add(shape)
-            lacking = {**fields_of(state.row, state.types, index.fields), **lacking}
+        lacking = fields_of(new_columns(states.values(), index.fields))
         if lacking:
             self._opened()[1].add(index, lacking)
 
@@ -193,76 +181,37 @@ class ElasticsearchHandler(Handler):
     def _look_at_late(
         self, index: Index, batch: Batch, states: dict[str, State], late: Sequence[Item]
     ) -> None:
-        """Whether what the index holds instead is of the same partition, whose offsets are an order.
+        """See `check_late`. Raises RowMoved."""
+        ids = [item.id for item in late]
 
-        Raises RowMoved.
-        """
-        ours = {item.id: item for item in late}
-        ids = list(ours)
-        found = [
-            each
-            for start in range(0, len(ids), _READ_AT_ONCE)
-            for each in self._documents(
-                index, ids[start : start + _READ_AT_ONCE], f"?_source_includes={ORIGIN}"
-            )[0]
-        ]
-        for document in found:
-            item = ours[document.id]
-            origin = msgspec.json.decode((document.source or {}).get(ORIGIN, b"null"))
-            partition = (origin or {}).get("partition")
-            ours_of = states[item.id].partition
-            epochs_later = (document.version - 1 >> EPOCH_BITS) - (item.version - 1 >> EPOCH_BITS)
-            # Of one topic a later epoch is a later one of it. What is a letter loses against all.
-            is_followed = partition and (batch.replay_of or topic_of(partition) == topic_of(ours_of))
-            is_plain = batch.replay_of or epochs_later <= 0
-            if (
-                is_followed
-                and not is_plain
-                and not self._has_begun(batch, topic_of(ours_of), document.version)
-            ):
-                whose = "is of a later epoch than any that the index remembers (is it a bare copy?)"
-            elif partition == ours_of or (is_followed and epochs_later > 0):
-                continue
-            else:
-                whose = "was not written by binlane" if partition is None else f"is of {partition}"
-            raise RowMoved(
-                f"{place_of(batch.changes[item.at], batch.table)}: the document {item.id} of {index.name} "
-                f"{whose}, with a version as high or higher: which of the two is later cannot be told. All "
-                f"changes of a row have to come from one partition. If the topic has others now, or "
-                f"the index was filled by others, let what comes win: option epoch: "
-                f"{self._options.epoch + 1 + max(0, epochs_later)}"
-            )
+        def topics() -> Sequence[Topic] | None:
+            now = self._opened()[1].find(batch.database, batch.name)
+            return None if now is None else now.memory.topics
+
+        for start in range(0, len(ids), _READ_AT_ONCE):
+            some = ids[start : start + _READ_AT_ONCE]
+            for document in self._documents(index, some, f"?_source_includes={ORIGIN}")[0]:
+                origin = msgspec.json.decode((document.source or {}).get(ORIGIN, b"null")) or {}
+                name = f"the document {document.id} of {index.name}"
+                held = Held(name, document.version, origin.get("partition"))
+                check_late(batch, states[document.id], held, base=self._options.epoch, topics=topics)
         if self._passing_over is not None:
             self._passing_over.passed_over(batch.table, len(late))
 
-    def _has_begun(self, batch: Batch, topic: str, version: int) -> bool:
-        """Whether the topic has come to this version's epoch: by another worker since the batch began."""
-        index = self._opened()[1].find(batch.database, batch.name)
-        return index is None or has_reached(
-            index.memory.topics, topic, base=self._options.epoch, version=version
-        )
+    # ---- whole tables
+
+    def _telling(self, log: BoundLogger, handles: Callable[[str], bool]) -> WholeTables:
+        renamed = "documents of a renamed table stay in its index"
+        return WholeTables(self._options.truncate, self._options.drop_tables, renamed, handles, log)
 
     # ---- whole tables
 
-    def _follow(self, operation: Emptying, change: Change, batch: Batch) -> None:
+    def _empty(self, named: TableName, change: Change, batch: Batch) -> None:
         client, indexes = self._opened()
-        table = str(operation.table)
-        if isinstance(operation, RenameTable):
-            because = "documents of a renamed table stay in its index"
-            self._log.warning("ddl_refused", table=table, because=because)
-            return
-        if table != batch.table and not self._handles(table):
-            because = f"no rule leads {table} to this handler"
-            self._log.warning("ddl_refused", table=batch.table, because=because)
-            return
-        is_truncate = isinstance(operation, TruncateTable)
-        if not (self._options.truncate if is_truncate else self._options.drop_tables):
-            option = "truncate: false" if is_truncate else "drop_tables: false"
-            self._log.warning("ddl_refused", table=table, because=option)
-            return
+        table = str(named)
 
         def looked_at() -> tuple[Index, int] | None:
-            index = indexes.find(*operation.table)
+            index = indexes.find(*named)
             if index is None or ORIGIN not in index.fields:
                 return None
             return index, self._versions(index, batch, table)(change)

@@ -7,7 +7,7 @@ docs/handlers/elasticsearch.md has the table.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -54,18 +54,10 @@ _OBJECT: Field = {"type": "object", "enabled": False}
 _LONG_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
 
 
-def fields_of(row: Row, types: Mapping[str, str] | None, known: Mapping[str, Any]) -> dict[str, Field]:
-    """The fields that the row needs beside those that are known; column -> its field.
-
-    A column without a type that is NULL has to wait for its first value.
-    """
-    found: dict[str, Field] = {}
-    for column, value in row.items():
-        if column not in known:
-            field = _field(None if types is None else types.get(column), value)
-            if field is not None:
-                found[column] = field
-    return found
+def fields_of(columns: Iterable[tuple[str, str | None, Any]]) -> dict[str, Field]:
+    """Column -> its field, of (column, type text, value)."""
+    found = ((column, _field(type_text, value)) for column, type_text, value in columns)
+    return {column: field for column, field in found if field is not None}
 
 
 def json_document(row: Row, types: Mapping[str, str] | None) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from handlers.api import Change, Rejected
+import msgspec
+from structlog.stdlib import BoundLogger
+
+from handlers.api import Batch, Change, Rejected
 from handlers.mysql.ddl import DropTable, RenameTable, StatementError, TableName, TruncateTable, parse
 
-__all__ = ["Emptying", "emptied"]
+__all__ = ["Emptying", "WholeTables", "emptied"]
 
 Emptying = DropTable | TruncateTable | RenameTable
 
@@ -27,3 +30,31 @@ def emptied(change: Change, own: TableName) -> Sequence[Emptying]:
     except StatementError as error:
         raise Rejected(f"DDL of {own} not understood: {error}: {change.sql}") from error
     return [one for one in operations if isinstance(one, Emptying)]
+
+
+class WholeTables(msgspec.Struct, frozen=True):
+    """Which whole tables a handler without DDL of its own empties, and what it logs of the others."""
+
+    truncate: bool
+    drop_tables: bool
+    renamed: str
+    """What happens to a renamed table's rows, for the log."""
+    handles: Callable[[str], bool]
+    """Whether a rule leads a table to the handler."""
+    log: BoundLogger
+
+    def to_empty(self, change: Change, batch: Batch) -> Iterator[TableName]:
+        """The tables whose rows the change removes here. Raises Rejected."""
+        for operation in emptied(change, TableName(batch.database, batch.name)):
+            named = str(operation.table)
+            is_truncate = isinstance(operation, TruncateTable)
+            if isinstance(operation, RenameTable):
+                self.log.warning("ddl_refused", table=named, because=self.renamed)
+            elif named != batch.table and not self.handles(named):
+                because = f"no rule leads {named} to this handler"
+                self.log.warning("ddl_refused", table=batch.table, because=because)
+            elif not (self.truncate if is_truncate else self.drop_tables):
+                option = "truncate: false" if is_truncate else "drop_tables: false"
+                self.log.warning("ddl_refused", table=named, because=option)
+            else:
+                yield operation.table

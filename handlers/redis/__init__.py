@@ -1,5 +1,4 @@
-"""The `redis` handler: a hash or a JSON text for each row, written with its table's mark in one
-transaction."""
+"""The `redis` handler: a hash or a JSON text for each row."""
 
 from handlers.redis.handler import RedisHandler
 

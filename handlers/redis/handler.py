@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, field_validator
+from structlog.stdlib import BoundLogger
 
-from handlers.api import Batch, Change, Handler, HandlerContext, Rejected
+from handlers.api import Batch, Handler, HandlerContext, Rejected
 from handlers.logs import get_logger
-from handlers.mysql.ddl import DropTable, StatementError, TableName, TruncateTable, parse
+from handlers.mysql.ddl import TableName
+from handlers.mysql.emptying import WholeTables
 from handlers.options.templates import Template, TemplateError, place_of
 from handlers.options.values import PositiveDuration, duration, not_allowed
 from handlers.redis.rows import KeyState, hash_commands, json_commands, last_states, to_complete
@@ -21,10 +22,6 @@ __all__ = ["RedisHandler", "RedisOptions"]
 
 _KEYS_AT_ONCE = 500
 """Written in one transaction: it keeps other clients of the server waiting for a few milliseconds."""
-
-# Reading a statement takes a millisecond, and the first one loads the parser. What follows these words is the
-# parser's: patterns that look for comments take long for many of them.
-_EMPTIES = re.compile(r"\b(?:DROP|REPLACE|TRUNCATE)\b", re.IGNORECASE)
 
 log = get_logger("handlers.redis")
 
@@ -95,18 +92,18 @@ class RedisHandler(Handler):
         self._expire_ms = None if self._options.expire is None else max(1, round(self._options.expire * 1000))
         self._target = RedisTarget(self._options.url, self._options.timeout)
         self._log = log
-        self._handles: Callable[[str], bool] = lambda _: True
+        self._whole_tables = _whole_tables(log, lambda _: True)
 
     def open(self, context: HandlerContext) -> None:
         """Connects when it is first needed: a server that is down then keeps no worker from starting."""
         self._log = log.bind(handler=context.handler)
-        self._handles = context.handles or self._handles
+        self._whole_tables = _whole_tables(self._log, context.handles or (lambda _: True))
 
     def handle(self, batch: Batch) -> None:
         """Raises Rejected, TargetUnavailable, RefusedByRedis."""
         for change in batch.changes:
-            for name in _emptied(change, TableName(batch.database, batch.name)):
-                self._truncate(name, batch)
+            for name in self._whole_tables.to_empty(change, batch):
+                self._empty(name)
         states = last_states(batch, self._template, self._chosen)
         names = list(states)
         for start in range(0, len(names), _KEYS_AT_ONCE):
@@ -147,12 +144,8 @@ class RedisHandler(Handler):
             at = places[error.place]
             raise Rejected(_told(batch, at, error), at=at) from None
 
-    def _truncate(self, name: TableName, batch: Batch) -> None:
+    def _empty(self, name: TableName) -> None:
         table = str(name)
-        if table != batch.table and not self._handles(table):
-            because = f"no rule leads {table} to this handler"
-            self._log.warning("ddl_refused", table=batch.table, because=because)
-            return
         start = self._template.start(*name)
         if self._options.truncate is False or start is None:
             self._log.warning("truncate_ignored", table=table, key=self._options.key)
@@ -161,17 +154,9 @@ class RedisHandler(Handler):
         self._log.info("keys_removed", table=table, keys=removed, start=start)
 
 
-def _emptied(change: Change, own: TableName) -> list[TableName]:
-    """The tables that the change drops or empties."""
-    if change.op == "truncate":
-        return [own]
-    if change.op != "ddl" or not _EMPTIES.search(change.sql or ""):
-        return []
-    try:
-        operations = parse(change.sql or "", own.database)
-    except StatementError as error:
-        raise Rejected(f"DDL of {own} not understood: {error}: {change.sql}") from error
-    return [one.table for one in operations if isinstance(one, DropTable | TruncateTable)]
+def _whole_tables(log: BoundLogger, handles: Callable[[str], bool]) -> WholeTables:
+    # The option `truncate` is about DROP TABLE, too, and is looked at when the table's keys are known.
+    return WholeTables(True, True, "keys of a renamed table stay under its former name", handles, log)
 
 
 def _told(batch: Batch, at: int, error: Exception) -> str:

@@ -11,8 +11,8 @@ from clickhouse_lab import TYPES, handler, names
 from servers.clickhouse_server import ClickHouseServer
 
 from handlers import Batch
-from handlers.clickhouse.handler import RowMoved
 from handlers.clickhouse.tables import Tables, TableUnfit
+from handlers.progress.late_rows import RowMoved
 from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch
 
@@ -113,7 +113,7 @@ def test_a_later_epoch_than_the_table_remembers_is_a_fault_for_a_row_of_the_same
         it.handle(batch(database, 1, "a", offset=1))
         forget(clickhouse, database)
         remember_as_before(clickhouse, database, topics=[["cdc", None]], partitions=["cdc[0]", "former[0]"])
-        with pytest.raises(RowMoved, match=r"later epoch than any that the table remembers.*epoch: 2"):
+        with pytest.raises(RowMoved, match=r"later epoch than any that the target remembers.*epoch: 2"):
             it.handle(batch(database, 1, "lost", offset=2))
 
 

@@ -11,8 +11,9 @@ from servers.clickhouse_server import ClickHouseServer
 
 from handlers import Batch, Rejected
 from handlers.clickhouse.client import ClickHouseClient
-from handlers.clickhouse.handler import ColumnsChanged, RowMoved
+from handlers.clickhouse.handler import ColumnsChanged
 from handlers.clickhouse.tables import Tables, TableUnfit
+from handlers.progress.late_rows import RowMoved
 from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch
 

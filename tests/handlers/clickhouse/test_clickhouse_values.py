@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from clickhouse_lab import TYPES, handler
 from servers.clickhouse_server import ClickHouseServer
 
 from handlers import Rejected
@@ -134,3 +135,29 @@ def test_a_row_that_the_server_refuses_is_found_by_halves(clickhouse: ClickHouse
         with pytest.raises(Rejected, match="small") as found:
             it.handle(make_batch(f"{database}.t", rows, key="id", types=types, offset=1))
     assert found.value.at == 5
+
+
+def test_a_new_column_that_is_null_at_first_gets_its_value(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    """Types that name some columns say nothing of the others: each row is looked at for those."""
+    types = {"total": "decimal(12,2)"}
+    rows = [{"id": 1, "total": None, "note": None}, {"id": 2, "total": None, "note": "paid twice"}]
+    with handler(clickhouse) as it:
+        it.handle(make_batch(f"{database}.t", rows, key="id", types=types, topic="cdc"))
+    assert {row["id"]: row["note"] for row in clickhouse.rows(f"{database}.t")} == {1: None, 2: "paid twice"}
+
+
+def test_columns_that_the_server_computes_are_left_to_it(clickhouse: ClickHouseServer, database: str) -> None:
+    clickhouse.query(f"CREATE DATABASE {database}")
+    clickhouse.query(
+        f"CREATE TABLE {database}.t (id Int32, name Nullable(String), twice Int32 MATERIALIZED id * 2, "
+        f"upper String ALIAS upper(name), _version UInt64, _deleted UInt8, _partition String, "
+        f"_source_time_ms Int64) ENGINE = ReplacingMergeTree(_version, _deleted) ORDER BY id"
+    )
+    row = {"id": 1, "name": "a", "twice": 7, "upper": "x"}
+    with handler(clickhouse) as it:
+        it.handle(make_batch(f"{database}.t", [row], key="id", types={**TYPES}, topic="cdc"))
+        it.handle(make_batch(f"{database}.t", [{**row, "name": "b"}], key="id", topic="cdc", offset=5))
+    answer = clickhouse.query(f"SELECT name, twice, upper FROM {database}.t FINAL FORMAT TSV")
+    assert answer.split() == ["b", "2", "B"]

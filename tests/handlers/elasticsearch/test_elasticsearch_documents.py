@@ -16,8 +16,8 @@ from handlers import Batch, Rejected
 from handlers.elasticsearch.bulk import Item, write
 from handlers.elasticsearch.client import SearchClient
 from handlers.elasticsearch.documents import document_id
-from handlers.elasticsearch.handler import RowMoved
 from handlers.elasticsearch.indexes import Index, Indexes, IndexUnfit
+from handlers.progress.late_rows import RowMoved
 from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch
 

@@ -9,9 +9,9 @@ from elasticsearch_lab import handler
 from servers.search_node import SearchNode
 
 from handlers import Batch
-from handlers.elasticsearch.handler import RowMoved
 from handlers.elasticsearch.indexes import IndexUnfit
 from handlers.elasticsearch.mapping import ORIGIN_FIELD
+from handlers.progress.late_rows import RowMoved
 from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch
 

@@ -14,7 +14,7 @@ from servers.hook_server import Answer, HookServer
 
 from handlers import Batch, Rejected
 from handlers.elasticsearch import ElasticsearchHandler
-from handlers.elasticsearch.handler import RowMoved
+from handlers.progress.late_rows import RowMoved
 from handlers.progress.topic_ids import FormerTopic
 from handlers.progress.versions import BeyondVersions, Topic, followed, version_of
 from handlers.testing import make_batch, opened

@@ -1,0 +1,61 @@
+"""A change whose row the target holds with a version as high or higher: is the change late, or is it lost?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from handlers.api import Batch
+from handlers.options.templates import place_of
+from handlers.progress.last_states import State, topic_of
+from handlers.progress.versions import EPOCH_BITS, Topic, has_reached
+
+__all__ = ["Held", "RowMoved", "check_late"]
+
+
+class RowMoved(Exception):
+    """Versions cannot tell which of two changes of a row is the later one."""
+
+
+class Held(NamedTuple):
+    """What the target holds of a row."""
+
+    name: str
+    """For people: `the document 7 of shop.orders`."""
+    version: int
+    partition: str | None
+    """None: another program wrote it."""
+
+
+def check_late(
+    batch: Batch, state: State, held: Held, *, base: int, topics: Callable[[], Sequence[Topic] | None]
+) -> None:
+    """Return if the change may be passed over because the target holds a later one of the row.
+
+    It may if both come from one partition, whose offsets are an order, or if the held one is of a later epoch
+    of the same topic. `base`: the option `epoch`; `topics`: those that the target remembers now, None if it
+    is gone. Raises RowMoved.
+    """
+    if held.version < state.version:
+        return
+    epochs_later = (held.version - 1 >> EPOCH_BITS) - (state.version - 1 >> EPOCH_BITS)
+    topic, whose = topic_of(state.partition), f"is of {held.partition}"
+    if held.partition is None:
+        is_late, whose = False, "was not written by binlane"
+    elif epochs_later <= 0:
+        is_late = held.partition == state.partition
+    elif batch.replay_of is not None:
+        is_late = True  # a replayed dead letter loses against every later epoch
+    elif topic_of(held.partition) == topic:
+        known = topics()  # another worker may have begun the epoch since this batch began
+        is_late = known is None or has_reached(known, topic, base=base, version=held.version)
+        whose = "is of a later epoch than any that the target remembers (is it a bare copy?)"
+    else:
+        is_late = False
+    if not is_late:
+        raise RowMoved(
+            f"{place_of(batch.changes[state.at], batch.table)}: {held.name} {whose}, with a version as "
+            f"high or higher: which of the two is later cannot be told. All changes of a row have to come from one "
+            f"partition. If the topic has others now, or others have filled the target, let what comes win: "
+            f"option epoch: {base + 1 + max(0, epochs_later)}"
+        )
