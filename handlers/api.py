@@ -48,7 +48,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     - `before_is_whole`: whether `before` holds the old value of every column. If not, it holds the key, and
       perhaps other columns; a column that is absent was not sent.
     - `moves_key`: this delete and the insert that follows it (or this insert and the delete before it) are
-      one update that changed the row's key. The row stays the same: what the insert `lacks` is in the old row.
+      one update that changed the row's key. What the insert `lacks` is in the row of the old key.
     """
 
     op: Operation

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from handlers.api import TargetUnavailable
-from handlers.clickhouse.options import ClickHouseOptions
+from handlers.clickhouse.options import OWN_SETTINGS, ClickHouseOptions
 from handlers.options.tls import trusted
 
 __all__ = [
@@ -23,22 +23,6 @@ __all__ = [
 
 _TOLD_CHARACTERS = 400
 _CODE = "X-ClickHouse-Exception-Code"
-_SETTINGS = {
-    # An error comes with its status, and not within an answer that began well.
-    "wait_end_of_query": "1",
-    # A user's profile may say otherwise; then an insert is told to be there before it is.
-    "async_insert": "0",
-    # Versions see to what comes twice. A block that the server passes over, since it had one like it before
-    # somebody emptied the table, is lost.
-    "insert_deduplicate": "0",
-    # Where FINAL is meant it is said: a user's profile may say it for all, and would hide deleted rows.
-    "final": "0",
-    "input_format_with_names_use_header": "1",
-    "input_format_with_types_use_header": "1",
-    "alter_sync": "2",
-    "mutations_sync": "2",
-}
-
 # https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp
 _PASSING = frozenset(
     (
@@ -95,6 +79,7 @@ class ClickHouseClient:
         """Connects when it is first used. Raises OSError for a certificate that cannot be read."""
         self._url = options.url
         self._password = options.password
+        self._settings = options.settings
         headers = {"User-Agent": "binlane"}
         if options.username is not None and options.password is not None:
             # Never in the URL, which proxies and query logs keep.
@@ -125,7 +110,9 @@ class ClickHouseClient:
 
     def _send(self, more: dict[str, str], body: bytes) -> bytes:
         try:
-            answer = self._client.post(f"{self._url}/", params={**_SETTINGS, **more}, content=body)
+            answer = self._client.post(
+                f"{self._url}/", params={**self._settings, **OWN_SETTINGS, **more}, content=body
+            )
         except httpx.HTTPError as error:
             text = f"{type(error).__name__}: {error}"
             raise TargetUnavailable(f"{self._url}: {self._clean(text)}") from None

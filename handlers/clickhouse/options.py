@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -11,7 +12,23 @@ from handlers.options.templates import Template, TemplateError
 from handlers.options.tls import TlsOptions
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 
-__all__ = ["ClickHouseOptions"]
+__all__ = ["OWN_SETTINGS", "ClickHouseOptions"]
+
+OWN_SETTINGS = {
+    # An error comes with its status, and not within an answer that began well.
+    "wait_end_of_query": "1",
+    # A user's profile may say otherwise; then an insert is told to be there before it is.
+    "async_insert": "0",
+    # Versions see to what comes twice. A block that the server passes over, since it had one like it before
+    # somebody emptied the table, is lost.
+    "insert_deduplicate": "0",
+    # Where FINAL is meant it is said: a user's profile may say it for all, and would hide deleted rows.
+    "final": "0",
+    "input_format_with_names_use_header": "1",
+    "input_format_with_types_use_header": "1",
+    "alter_sync": "2",
+    "mutations_sync": "2",
+}
 
 
 class ClickHouseOptions(BaseModel):
@@ -45,6 +62,10 @@ class ClickHouseOptions(BaseModel):
         description="Id of a topic that is live again, after a fail-over to another cluster and back -> the "
         "ids that it follows.",
     )
+    settings: dict[str, str | int | float | bool] = Field(
+        default={},
+        description="ClickHouse's settings of each query and insert, such as insert_quorum: auto.",
+    )
     max_bytes: PositiveSize = size("32MiB", "Of one insert; a larger row goes alone.")
     timeout: PositiveDuration = duration("5m", "How long to wait for a connection, and for an answer.")
 
@@ -57,6 +78,16 @@ class ClickHouseOptions(BaseModel):
     @classmethod
     def _fits_a_header(cls, value: str | None) -> str | None:
         return header_text(value)
+
+    @field_validator("settings")
+    @classmethod
+    def _settings_are_not_ours(
+        cls, settings: dict[str, str | int | float | bool]
+    ) -> dict[str, str | int | float | bool]:
+        for name in settings:
+            if name in OWN_SETTINGS or not re.fullmatch(r"[a-z0-9_]+", name) or name in ("query", "password"):
+                raise ValueError(f"{name} cannot be set: no setting, or binlane needs its own value")
+        return settings
 
     @field_validator("database", "table")
     @classmethod

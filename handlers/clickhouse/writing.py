@@ -76,7 +76,7 @@ def lines_of(table: Table, states: Sequence[State], held: Mapping[bytes, Held]) 
 
 
 def _check_places(table: Table, row: Row) -> None:
-    """Raises TableUnfit for a value without a column. A NULL without a type has waited for its first value."""
+    """Raise TableUnfit for a value without a column. A NULL without a type waits for its first value."""
     for column, value in row.items():
         if value is not None and column not in table.columns and column not in table.computed:
             raise TableUnfit(

@@ -7,7 +7,7 @@ can be added to a mapping, and this of one that is there cannot be changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -20,13 +20,21 @@ from handlers.logs import get_logger
 from handlers.options.templates import Template
 from handlers.progress.memory import LookAgain, Memory, Recalled, recalled, remembering
 
-__all__ = ["Index", "IndexUnfit", "Indexes", "index_name"]
+__all__ = ["Index", "IndexUnfit", "Indexes", "check_names", "index_name"]
 
 log = get_logger("handlers.elasticsearch")
 
 _NAME_BYTES = 255
 _REFUSED = re.compile(r'[\\/*?"<>| ,#:\x00-\x1f]|^[-_+.]')
 _FOUND = "?filter_path=*.mappings"
+_METADATA = frozenset(
+    (
+        *("_id", "_index", "_source", "_routing", "_version", "_seq_no", "_primary_term", "_type", "_size"),
+        *("_field_names", "_ignored", "_nested_path", "_doc_count", "_tier", "_data_stream_timestamp"),
+    )
+)
+_MAKING = "binlane_makes_it"
+"""In `_meta` of an index that is not finished."""
 _MEMORY = "memory_"
 """Fields in `ORIGIN`."""
 
@@ -80,6 +88,8 @@ class Indexes:
             listed = ", ".join(sorted(found))
             raise IndexUnfit(f"{name} is an alias of several indexes ({listed}): a document has to be in one")
         mappings = next((one.get("mappings") or {} for one in found.values()), {})
+        if _MAKING in (mappings.get("_meta") or {}):
+            self._finish(path, mappings)
         index = Index(name=name, path=path, recalled=_recalled(name, mappings), fields=_fields(mappings))
         memory = index.memory
         if memory.table not in (None, f"{database}.{table}"):
@@ -115,7 +125,16 @@ class Indexes:
             raise IndexUnfit(
                 f"the mapping of {index.name} lacks {listed}, and create is false: add them to it"
             )
-        self._client.request("PUT", f"{index.path}/_mapping", {"properties": fields})
+        check_names(index, fields)
+        body = {"properties": fields}
+        answer = self._client.request("PUT", f"{index.path}/_mapping", body, may=(400,))
+        if answer.status == 400 and "total fields" in str(answer.body):
+            # 1,000 by default. Fields are a table's columns here, and no source invents them by the row.
+            limit = {"index.mapping.total_fields.limit": 2 * (len(index.fields) + len(fields)) + 1_000}
+            self._client.request("PUT", f"{index.path}/_settings", limit)
+            answer = self._client.request("PUT", f"{index.path}/_mapping", body, may=(400,))
+        if answer.status == 400:
+            raise RefusedByCluster(f"{index.name} takes no such fields: {told(answer.body)}")
 
     def remember(self, index: Index, memory: Memory) -> None:
         """Returns when this is what the index remembers. Raises LookAgain where somebody else was faster."""
@@ -145,7 +164,7 @@ class Indexes:
                 "index.gc_deletes": f"{max(1, round(self._options.keep_deletes * 1000))}ms",
                 "index.mapping.coerce": False,
             },
-            "mappings": {"properties": {ORIGIN: origin}},
+            "mappings": {"properties": {ORIGIN: origin}, "_meta": {_MAKING: True}},
         }
         answer = self._client.request("PUT", path, body, may=(400,))
         if answer.status == 400:
@@ -153,15 +172,43 @@ class Indexes:
             if kind != "resource_already_exists_exception":  # another worker's
                 raise RefusedByCluster(f"the index {name} cannot be made: {answer.body}")
             return
-        found = self._client.request("GET", f"{path}/_mapping{_FOUND}").body
-        mappings = next(iter(found.values()))["mappings"]
-        if "dynamic" not in mappings:
-            self._client.request("PUT", f"{path}/_mapping", {"dynamic": False})
         log.info("index_made", index=name, table=table)
 
+    def _finish(self, path: str, mappings: Mapping[str, Any]) -> None:
+        """The second half of making an index, done by whoever finds it: templates may say `dynamic`."""
+        meta = {name: value for name, value in mappings["_meta"].items() if name != _MAKING}
+        dynamic = {} if "dynamic" in mappings else {"dynamic": False}
+        self._client.request("PUT", f"{path}/_mapping", {"_meta": meta, **dynamic})
 
-def _fields(mappings: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = mappings.get("properties") or {}
+
+def check_names(index: Index, columns: Iterable[str]) -> None:
+    """Raises IndexUnfit for columns whose names no document can have, alone or beside the others."""
+    names = {*index.fields, *columns}
+    for name in columns:
+        parts = name.split(".")
+        parents = (".".join(parts[:depth]) for depth in range(1, len(parts)))
+        if name in _METADATA:
+            because = "the cluster keeps that name for itself"
+        elif not all(part.strip() for part in parts):
+            because = "between its dots a part is empty"
+        elif (parent := next((one for one in parents if one in names), None)) is not None:
+            because = f"with the dot it is a part of {parent}, which is a column, too"
+        else:
+            continue
+        raise IndexUnfit(
+            f"{index.name}: no document can have the column {name!r}: {because}. Leave it out by the table's "
+            f"rules (columns: exclude), or rename it in the source"
+        )
+
+
+def _fields(mappings: Mapping[str, Any], start: str = "") -> dict[str, Any]:
+    """Name -> field; `a.b` is a field, and the `a` that the cluster made to hold it is none."""
+    found: dict[str, Any] = {}
+    for name, field in (mappings.get("properties") or {}).items():
+        if "properties" in field and start + name != ORIGIN:
+            found |= _fields(field, f"{start}{name}.")
+        else:
+            found[start + name] = field
     return found
 
 

@@ -55,7 +55,7 @@ def check_late(
     if not is_late:
         raise RowMoved(
             f"{place_of(batch.changes[state.at], batch.table)}: {held.name} {whose}, with a version as "
-            f"high or higher: which of the two is later cannot be told. All changes of a row have to come from one "
-            f"partition. If the topic has others now, or others have filled the target, let what comes win: "
-            f"option epoch: {base + 1 + max(0, epochs_later)}"
+            f"high or higher: which of the two is later cannot be told. All changes of a row have to come "
+            f"from one partition. If the topic has others now, or others have filled the target, let what "
+            f"comes win: option epoch: {base + 1 + max(0, epochs_later)}"
         )

@@ -47,6 +47,11 @@ class RedisOptions(ColumnChoice):
         description="Whether TRUNCATE and DROP TABLE remove the table's keys. "
         "When not set: if they begin with the table's name and a colon.",
     )
+    wait_replicas: int = Field(
+        default=0,
+        ge=0,
+        description="How many replicas must have a batch before it counts as written (WAIT).",
+    )
     timeout: PositiveDuration = duration("10s", "How long to wait for a connection, and for an answer.")
 
     @field_validator("url")
@@ -90,7 +95,7 @@ class RedisHandler(Handler):
         self._template = Template(self._options.key)
         self._chosen = self._options.chooser()
         self._expire_ms = None if self._options.expire is None else max(1, round(self._options.expire * 1000))
-        self._target = RedisTarget(self._options.url, self._options.timeout)
+        self._target = RedisTarget(self._options.url, self._options.timeout, self._options.wait_replicas)
         self._log = log
         self._whole_tables = _whole_tables(log, lambda _: True)
 

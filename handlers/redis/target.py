@@ -61,10 +61,12 @@ def check_url(url: str) -> str | None:
 class RedisTarget:
     """Connections to one Redis. Any thread may use it."""
 
-    def __init__(self, url: str, timeout: float) -> None:
-        """Connects when it is first used. `timeout`: seconds for connecting, and for each answer."""
+    def __init__(self, url: str, timeout: float, wait_replicas: int = 0) -> None:
+        """Connects when it is first used. `timeout`: seconds for connecting, and for each answer;
+        `wait_replicas`: how many replicas must have a transaction before it counts as carried out."""
         self._url = url
         self._timeout = timeout
+        self._wait_replicas = wait_replicas
         self._lock = Lock()  # guards the two below
         self._client: redis.Redis | None = None
         self._abandoned: set[str] = set()
@@ -82,15 +84,27 @@ class RedisTarget:
             CommandRefused: one of them did not fit what is there.
             RefusedByRedis: none was carried out, for a reason that is neither.
         """
+        waits: list[Command] = []
+        if self._wait_replicas:  # half of the time in which the answer has to be here
+            waits = [("WAIT", self._wait_replicas, round(self._timeout * 500))]
         with self._used() as client:
-            pipeline = client.pipeline(transaction=True)
-            for command in commands:
+            # MULTI and EXEC by hand: WAIT counts replicas only on the connection that wrote.
+            pipeline = client.pipeline(transaction=False)
+            for command in [("MULTI",), *commands, ("EXEC",), *waits]:
                 pipeline.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py's own gap
-            answers = pipeline.execute(raise_on_error=False)
+            answers: Any
+            _, *queued, answers = (told := pipeline.execute(raise_on_error=False))[: len(commands) + 2]
+            if isinstance(answers, redis.RedisError):  # none was carried out: one could not be queued
+                raise next((each for each in queued if isinstance(each, redis.RedisError)), answers)
+            if waits and told[-1] < self._wait_replicas:
+                raise TargetUnavailable(
+                    f"Redis at {self.name}: {told[-1]} replicas have what was written, the option "
+                    f"wait_replicas asks for {self._wait_replicas}"
+                )
         for place, answer in enumerate(answers):
             if isinstance(answer, redis.ResponseError):
                 raise CommandRefused(place, _answer(answer)) from None
-        return answers
+        return list(answers)
 
     def values(self, keys: Sequence[str]) -> list[bytes | None]:
         """What string keys hold; None for those that are missing or no strings. Raises as `transaction`."""

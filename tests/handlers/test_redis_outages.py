@@ -10,6 +10,7 @@ import redis
 from servers.redis_node import RedisNode
 from servers.server_process import PASSWORD
 from servers.slow_relay import SlowRelay
+from servers.spark_cluster import eventually
 from structlog.testing import capture_logs
 
 from handlers import HandlerContext, TargetUnavailable
@@ -148,3 +149,18 @@ def test_a_server_without_memory_refuses_without_telling_the_row(own_redis: Call
             client.config_set("maxmemory", "0")
             handler.handle(batch)
         assert client.hget("shop:orders:1", "card") == b"4111-1111"
+
+
+def test_a_batch_waits_for_as_many_replicas_as_it_is_to_have(own_redis: Callable[[], RedisNode]) -> None:
+    """A fail-over loses what only the primary had."""
+    primary, replica = own_redis(), own_redis()
+    rows = make_batch("shop.orders", [{"id": 1}], key="id")
+    with opened(RedisHandler(url=primary.url, wait_replicas=1, timeout="2s")) as handler:
+        with pytest.raises(TargetUnavailable, match=r"0 replicas .* wait_replicas asks for 1"):
+            handler.handle(rows)
+        with redis.Redis.from_url(replica.url) as client:
+            client.config_set("masterauth", PASSWORD)
+            client.replicaof("127.0.0.1", str(primary.port))
+            eventually(lambda: client.info("replication")["master_link_status"] == "up", "a replica")
+            handler.handle(rows)
+            assert client.hgetall("shop:orders:1") == {b"id": b"1"}

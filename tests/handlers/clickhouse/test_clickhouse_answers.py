@@ -7,13 +7,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from pydantic import ValidationError
 from servers.clickhouse_server import ClickHouseServer
 from servers.hook_server import Answer, HookServer
 from servers.server_process import PASSWORD
 
 from handlers import Batch, HandlerContext, TargetUnavailable
 from handlers.clickhouse import ClickHouseHandler
-from handlers.clickhouse.client import RefusedByServer
+from handlers.clickhouse.client import ClickHouseClient, RefusedByServer
+from handlers.clickhouse.options import ClickHouseOptions
 from handlers.clickhouse.rights import ServerUnfit
 from handlers.options.faults import check_options
 from handlers.testing import make_batch, opened
@@ -99,3 +101,15 @@ def test_a_server_that_is_none_or_too_old_is_told_so(told: str, why: str) -> Non
 )
 def test_options_that_cannot_be_meant_are_faults(wrong: dict[str, Any]) -> None:
     assert len(check_options(ClickHouseHandler, {"url": "http://h:8123", **wrong})) == 1
+
+
+def test_settings_go_with_each_request_and_never_replace_our_own() -> None:
+    with pytest.raises(ValidationError, match="async_insert cannot be set"):
+        ClickHouseOptions(url="http://127.0.0.1:1", settings={"async_insert": 1})
+    asked = {"insert_quorum": "auto", "select_sequential_consistency": 1}
+    with HookServer() as server:
+        client = ClickHouseClient(ClickHouseOptions(url=server.url, settings=asked), Path(), 1)
+        client.query("SELECT 1")
+        client.close()
+        (request,) = server.received
+    assert "insert_quorum=auto&select_sequential_consistency=1" in request.path

@@ -1,0 +1,75 @@
+"""Columns as fields of a real OpenSearch: their names, their number, and an index that is half made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elasticsearch_lab import handler
+from servers.search_node import SearchNode
+
+from handlers import Batch
+from handlers.elasticsearch.client import SearchClient
+from handlers.elasticsearch.indexes import Indexes, IndexUnfit
+from handlers.elasticsearch.options import ElasticsearchOptions
+from handlers.testing import make_batch
+
+ROW = {"id": 1, "name": "a"}
+
+
+def batch(database: str, row: dict[str, Any], **types: str) -> Batch:
+    told = {"id": "bigint", "name": "varchar(40)", **types}
+    return make_batch(f"{database}.orders", [row], key="id", types=told, topic="cdc")
+
+
+@pytest.mark.parametrize(
+    ("column", "because"),
+    [
+        ("_id", "keeps that name for itself"),
+        ("_source", "keeps that name for itself"),
+        ("", "a part is empty"),
+        (".x", "a part is empty"),
+        ("a..b", "a part is empty"),
+        ("name.first", "a part of name"),
+    ],
+)
+def test_a_column_that_no_document_can_have_is_told_with_what_to_do(
+    search_node: SearchNode, database: str, column: str, because: str
+) -> None:
+    with handler(search_node) as it, pytest.raises(IndexUnfit, match=f"{because}.*columns: exclude"):
+        it.handle(batch(database, {**ROW, column: "x"}, **{column: "text"}))
+
+
+def test_columns_with_dots_are_mapped_once(search_node: SearchNode, database: str) -> None:
+    with handler(search_node) as it:
+        it.handle(batch(database, {**ROW, "b.c": 1}, **{"b.c": "int"}))
+        client = SearchClient(ElasticsearchOptions(url=search_node.url), Path(), 1)
+        found = Indexes(client, ElasticsearchOptions(url=search_node.url)).find(database, "orders")
+        client.close()
+    assert found is not None
+    assert found.fields["b.c"] == {"type": "long"}
+
+
+def test_a_table_has_more_columns_than_an_index_has_fields_by_default(
+    search_node: SearchNode, database: str
+) -> None:
+    wide = {"id": 1, **{f"c{at}": at for at in range(1_500)}}
+    with handler(search_node) as it:
+        it.handle(batch(database, wide, **dict.fromkeys(wide, "int")))
+    assert search_node.documents(f"{database}.orders")["1"] == wide
+
+
+def test_an_index_that_is_half_made_is_finished_by_whoever_finds_it(
+    search_node: SearchNode, database: str
+) -> None:
+    options = ElasticsearchOptions(url=search_node.url)
+    client = SearchClient(options, Path(), 1)
+    path = f"/{database}.orders"
+    client.request("PUT", path, {"mappings": {"_meta": {"binlane_makes_it": True, "ours": 1}}})
+    with handler(search_node) as it:
+        it.handle(batch(database, {**ROW, "late": None}))
+    found = client.request("GET", f"{path}/_mapping").body[f"{database}.orders"]["mappings"]
+    client.close()
+    assert found["dynamic"] == "false"
+    assert found["_meta"] == {"ours": 1}
