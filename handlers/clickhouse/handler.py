@@ -26,11 +26,10 @@ from handlers.mysql.ddl import (
     LoseRows,
     ModifyColumn,
     RenameColumn,
-    StatementError,
     TableName,
-    parse,
 )
 from handlers.mysql.emptying import WholeTables
+from handlers.mysql.statement_of_change import operations_of
 from handlers.options.templates import MissingValue, Template, place_of
 from handlers.progress.last_states import State, last_states, partition_of
 from handlers.progress.memory import LookAgain, Memory, remembering, until_remembered
@@ -169,10 +168,7 @@ class ClickHouseHandler(Handler):
         """Of a statement that changes columns: what is left to do by hand."""
         if change.op != "ddl" or "alter" not in (change.sql or "").casefold():
             return
-        try:
-            operations = parse(change.sql or "", batch.database)
-        except StatementError as error:
-            raise Rejected(f"DDL of {batch.table} not understood: {error}: {change.sql}") from error
+        operations = operations_of(change, TableName(batch.database, batch.name))
         left = sorted({_LEFT[type(one)] for one in operations if type(one) in _LEFT})
         if left:
             self._log.warning("ddl_refused", table=batch.table, because="; ".join(left))

@@ -25,6 +25,7 @@ from handlers.kafka.delivery import UNKNOWN_TOPIC, KafkaMessage, Outbox
 from handlers.kafka.librdkafka import client_logger
 from handlers.kafka.settings import PropertyFault, check_properties, client_settings, producer_settings
 from handlers.logs import get_logger
+from handlers.mysql.statement_of_change import shown
 from handlers.options.templates import Template, TemplateError, place_of
 from handlers.options.values import PositiveDuration, PropertyValue, Servers, duration
 from handlers.rows import row_after
@@ -202,7 +203,7 @@ class KafkaHandler(Handler):
         if self._options.value == "change":
             return KafkaMessage(key, line(change, batch.database, batch.name)[:-1], headers)
         if row is None:
-            self._log.warning("change_ignored", table=batch.table, op=change.op, sql=change.sql)
+            self._log.warning("change_ignored", table=batch.table, op=change.op, sql=shown(change.sql))
             return None
         if change.after is not None:
             return KafkaMessage(key, _encode(json_row(row_after(change))), headers)

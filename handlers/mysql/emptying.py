@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 from structlog.stdlib import BoundLogger
 
-from handlers.api import Batch, Change, Rejected
-from handlers.mysql.ddl import DropTable, RenameTable, StatementError, TableName, TruncateTable, parse
+from handlers.api import Batch, Change
+from handlers.mysql.ddl import DropTable, RenameTable, TableName, TruncateTable
+from handlers.mysql.statement_of_change import operations_of
 
 __all__ = ["Emptying", "WholeTables", "emptied"]
 
@@ -21,15 +22,9 @@ _TELLING = re.compile(r"\b(?:DROP|REPLACE|TRUNCATE|RENAME)\b", re.IGNORECASE)
 
 def emptied(change: Change, own: TableName) -> Sequence[Emptying]:
     """What the change does to whole tables. Raises Rejected for a statement that cannot be read."""
-    if change.op == "truncate":
-        return [TruncateTable(own)]
-    if change.op != "ddl" or not _TELLING.search(change.sql or ""):
+    if change.op != "truncate" and (change.op != "ddl" or not _TELLING.search(change.sql or "")):
         return []
-    try:
-        operations = parse(change.sql or "", own.database)
-    except StatementError as error:
-        raise Rejected(f"DDL of {own} not understood: {error}: {change.sql}") from error
-    return [one for one in operations if isinstance(one, Emptying)]
+    return [one for one in operations_of(change, own) if isinstance(one, Emptying)]
 
 
 class WholeTables(msgspec.Struct, frozen=True):

@@ -131,17 +131,19 @@ _TIME = re.compile(r"(-?)(\d{1,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?", re.ASCII)
 
 
 def _datetime(text: str) -> datetime | None:
-    """MySQL holds dates that no calendar has (0000-00-00, 2024-00-00, 2024-02-31): those are None."""
+    """None for a zero date (0000-00-00, 2024-00-00, the year 0).
+
+    Raises ValueError for another date that no calendar has (2024-02-31).
+    """
     found = _DATE.fullmatch(text)
     if found is None:
         raise ValueError("no date")
-    month, day, hour, minute, second = (int(part or 0) for part in found.groups()[1:])
+    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups())
     if month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59:
         raise ValueError("no date")
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
+    if not (year and month and day):
         return None
+    return datetime.fromisoformat(text)
 
 
 def _date(text: str) -> date | None:

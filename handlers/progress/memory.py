@@ -2,8 +2,8 @@
 
 A row's epoch follows from the topics that are remembered, in their order. So it must never change: of two
 workers that each remember a topic, the later one has to see the other's before it writes a row. A table's
-description cannot be changed on a condition. But ClickHouse and Elasticsearch give a new name (of a column, of
-a field) to one writer only. So each revision has a name of its own, whole; nobody changes one that
+description cannot be changed on a condition. But ClickHouse and Elasticsearch give a new name (of a column,
+of a field) to one writer only. So each revision has a name of its own, whole; nobody changes one that
 is there; the newest counts; and who finds that its number has been taken looks again.
 """
 

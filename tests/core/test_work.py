@@ -37,6 +37,15 @@ def test_a_record_of_several_rows_becomes_several_changes() -> None:
     assert list(made.ends) == [2, 2, 3]
 
 
+def test_a_statement_about_users_is_no_change_of_the_table() -> None:
+    sql = "GRANT SELECT ON shop.orders TO reader IDENTIFIED BY 'secret'"
+    grant = record(0, isDdl=True, type="QUERY", sql=sql, data=None)
+    made = work(unit(), chunk(assignment(), [grant], alone=True))
+    assert made.decode(never) is None
+    assert made.changes == ()
+    assert made.ends == [0]
+
+
 def test_decoding_ends_at_the_first_bad_record_and_tells_its_place() -> None:
     records = [record(0), record(1), record(2, value=BAD), record(3)]
     made = work(unit(), chunk(assignment(), records))

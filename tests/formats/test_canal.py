@@ -170,6 +170,14 @@ def test_numbers_in_json_count_as_their_text(canal: Canal) -> None:
     assert repr(change.after) == "{'id': 7, 'total': Decimal('9061.00'), 'note': '12'}"
 
 
+def test_a_key_is_spelled_as_the_row_spells_it(canal: Canal) -> None:
+    """MySQL's names know no case; with the key NULL all rows would be one."""
+    (change,) = decode(message(pkNames=["ID"]), format_=canal)
+    assert change.key == {"id": 7}
+    with pytest.raises(UndecodableRecord, match="spell the key otherwise"):
+        decode(message(pkNames=["ID"], mysqlType=None), format_=canal)
+
+
 def test_names_that_are_no_identifiers_are_columns_like_others() -> None:
     names = ["dot.col", "a b", "select", "q``tick", "列", "__slots__", ""]
     record = message(

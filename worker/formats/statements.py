@@ -1,4 +1,4 @@
-"""Which tables a DDL statement is about."""
+"""Which tables a statement is about, if any."""
 
 from __future__ import annotations
 
@@ -8,10 +8,29 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from handlers.mysql.ddl import TableName
 
-__all__ = ["tables_of"]
+__all__ = ["is_of_no_table", "tables_of"]
 
 _RENAMES_OR_READS = re.compile(r"\b(?:rename|like)\b", re.IGNORECASE)
 _DROPS = re.compile(r"\bdrop\b", re.IGNORECASE)
+
+_COMMENTS = re.compile(r"(?:[\s(;]|/\*M?!\d*|/\*(?!M?!).*?\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))*+", re.DOTALL)
+_OF_NO_TABLE = re.compile(
+    r"(?:GRANT|REVOKE|FLUSH|SET\s+(?:PASSWORD|DEFAULT|ROLE)|CHANGE\s+(?:MASTER|REPLICATION)"
+    r"|(?:CREATE|ALTER|DROP|RENAME)\s+(?:OR\s+REPLACE\s+)?(?:USER|ROLE|SERVER))\b",
+    re.IGNORECASE,
+)
+
+
+def is_of_no_table(sql: str) -> bool:
+    """Whether a statement is about users, rights or servers: it changes no table, and may hold a password.
+
+    >>> is_of_no_table("/* ops */ GRANT SELECT ON shop.* TO a IDENTIFIED BY 'x'")
+    True
+    >>> is_of_no_table("CREATE TABLE users (id int)")
+    False
+    """
+    start = _COMMENTS.match(sql)
+    return _OF_NO_TABLE.match(sql, start.end() if start else 0) is not None
 
 
 def tables_of(sql: str, database: str) -> list[tuple[str, str]]:

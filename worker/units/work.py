@@ -13,6 +13,7 @@ from worker.attempts.set_aside import SetAside
 from worker.column_rules.applying import bring_under, fault_under
 from worker.formats.decoding import LARGE, SMALL, fault_of, one_by_one, refuse_oversized
 from worker.formats.interface import Record, UndecodableRecord
+from worker.formats.statements import is_of_no_table
 from worker.units.chunk import Chunk
 from worker.units.table import Table
 from worker.units.unit import Unit
@@ -148,13 +149,15 @@ class Work:
             is_large = chunk.bytes > LARGE
             by_rules = has_rules or (chunk.alone and table.statement_rules is not None)
             # Rules are applied to each record, whose fault it is if they refuse it.
-            decode_many = one_by_one if is_large or by_rules else assignment.decode_many
+            decode_many = one_by_one if is_large or by_rules or chunk.alone else assignment.decode_many
             messages = iter(chunk.messages)
             while (message := decode_many(table.label, messages, changes, ends)) is not None:
                 try:
                     if is_large:
                         refuse_oversized(message, most_bytes)
                     decode(message, changes)
+                    if chunk.alone and changes and is_of_no_table(changes[-1].sql or ""):
+                        changes.pop()
                     if by_rules:
                         bring_under(
                             table.row_rules,

@@ -14,7 +14,7 @@ from itertools import groupby
 
 from pyspark.sql import SparkSession
 
-from handlers.api import Change, Rejected
+from handlers.api import Change
 from handlers.logs import get_logger
 from handlers.mysql.ddl import (
     AddColumn,
@@ -27,13 +27,12 @@ from handlers.mysql.ddl import (
     Operation,
     RenameColumn,
     RenameTable,
-    StatementError,
     TableName,
     TruncateTable,
-    parse,
 )
 from handlers.mysql.ddl.reach import Reach
 from handlers.mysql.ddl.rules import DDLRules
+from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
 from handlers.spark.ddl.kept_steps import KeptSteps
 from handlers.spark.ddl.renames import rename_table
@@ -92,7 +91,7 @@ def follow(
     raise. It can be called again whatever it raised.
     """
     own = TableName(database, table)
-    statement = _operations(change, own)
+    statement = operations_of(change, own)
     topics = topics or (change.topic,)
     places = [(topic, change.partition, change.offset, change.index) for topic in topics]
     kept = KeptSteps(around.files, around.root, places, own, change)
@@ -118,7 +117,7 @@ def follow(
         kept.keep(target.committed)
         raise
     if target.done:
-        log.info("ddl_followed", table=f"{database}.{table}", sql=change.sql, statements=target.done)
+        log.info("ddl_followed", table=f"{database}.{table}", sql=shown(change.sql), statements=target.done)
     return DDLResult(tuple(work.touched), tuple(work.moved), tuple(target.done), work.keys.get(own))
 
 
@@ -132,25 +131,15 @@ def _follow(work: _Work, statement: list[Operation], change: Change, rules: DDLR
         if isinstance(first, CreateTable) and first.like is not None:
             first = replace(first, like=target.named(first.like))
         if switch := rules.switch_off(first):
-            log.info("ddl_switched_off", table=str(own), switch=switch, sql=change.sql)
+            log.info("ddl_switched_off", table=str(own), switch=switch, sql=shown(change.sql))
             continue
         refusal = reach.refusal(first, ours, rules)
         if refusal:
-            log.warning("ddl_refused", table=str(own), because=refusal, sql=change.sql)
+            log.warning("ddl_refused", table=str(own), because=refusal, sql=shown(change.sql))
             continue
         if isinstance(first, RenameTable):
             ours = (ours - {first.table}) | {first.to}
         work.follow(f"{step}", operations)
-
-
-def _operations(change: Change, own: TableName) -> list[Operation]:
-    if change.op == "truncate":
-        return [TruncateTable(own)]
-    try:
-        return parse(change.sql or "", own.database)
-    except StatementError as error:
-        name = str(own)
-        raise Rejected(f"DDL of {name} not understood: {error}: {change.sql}") from error
 
 
 def _groups(operations: list[Operation]) -> Iterator[list[Operation]]:

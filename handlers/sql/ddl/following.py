@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from handlers.api import Change, Rejected
+from handlers.api import Change
 from handlers.logs import get_logger
 from handlers.mysql.ddl import (
     AddColumn,
@@ -23,13 +23,12 @@ from handlers.mysql.ddl import (
     Operation,
     RenameColumn,
     RenameTable,
-    StatementError,
     TableName,
     TruncateTable,
-    parse,
 )
 from handlers.mysql.ddl.reach import Reach, names_of
 from handlers.mysql.ddl.rules import DDLRules
+from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.sql.ddl.columns import add_column, drop_column, modify_column, rename_column
 from handlers.sql.ddl.keys import change_key
 from handlers.sql.ddl.tables import create_table, drop_table, rename_table, truncate_table
@@ -71,7 +70,7 @@ def apply(
     in HandlerContext. Raises Rejected for a statement that cannot be read or would change a table that the
     handler needs for itself, and SQLAlchemy's errors.
     """
-    operations = _operations(change, own)
+    operations = operations_of(change, own)
     target = Target(kept, naming, change.source_time_ms, deletes or Deletes(), done=[])
     statement = Statement.of(change, replay_of)
     commits_each = target.family == "mysql"
@@ -86,11 +85,11 @@ def apply(
             operation = replace(operation, like=target.named(operation.like, own))
         if begun is None or step >= begun:
             if switch := rules.switch_off(operation):
-                log.info("ddl_switched_off", table=str(own), switch=switch, sql=change.sql)
+                log.info("ddl_switched_off", table=str(own), switch=switch, sql=shown(change.sql))
                 continue
             refusal = reach.refusal(operation, ours, rules)
             if refusal:
-                log.warning("ddl_refused", table=str(own), because=refusal, sql=change.sql)
+                log.warning("ddl_refused", table=str(own), because=refusal, sql=shown(change.sql))
                 continue
             if commits_each:
                 kept.begin_step(own, statement, step)
@@ -102,7 +101,7 @@ def apply(
     if commits_each:
         kept.end_steps(own, statement)
     if target.done:
-        log.info("ddl_followed", table=str(own), sql=change.sql, statements=target.done)
+        log.info("ddl_followed", table=str(own), sql=shown(change.sql), statements=target.done)
     return DDLResult(tuple(targets), tuple(target.done))
 
 
@@ -117,15 +116,6 @@ def _check(
         for name in names_of(operation):
             if name == own or reach.handles(str(name)):
                 target.table(name)
-
-
-def _operations(change: Change, own: TableName) -> list[Operation]:
-    if change.op == "truncate":
-        return [TruncateTable(own)]
-    try:
-        return parse(change.sql or "", own.database)
-    except StatementError as error:
-        raise Rejected(f"DDL of {own} not understood: {error}: {change.sql}") from error
 
 
 def _follow(target: Target, operation: Operation) -> list[TargetTable]:

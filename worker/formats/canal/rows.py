@@ -9,7 +9,7 @@ a type) is read column by column from the text; only what is refused there too i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, Generic, TypeVar, cast
 
@@ -107,7 +107,7 @@ class RowShape:
         self.mysql_type = msgspec.Raw(bytes(mysql_type))
         self.primary_key = msgspec.Raw(bytes(primary_key))
         self.types = types
-        self.key_columns = tuple(key_columns) if key_columns else None
+        self.key_columns = _as_columns(key_columns, types or ()) if key_columns else None
         self.converters: dict[str, Converter] = {}
         for column, type_text in (types or {}).items():
             converter = converter_of(type_text)
@@ -152,6 +152,14 @@ class RowShape:
         message = _read_text(value)
         for row in message.data or ():
             self._read_columns(row)
+            if (
+                self.types is None
+                and self.key_columns
+                and _as_columns(self.key_columns, row) != self.key_columns
+            ):
+                raise UndecodableRecord(
+                    f"no Canal message: `pkNames` {list(self.key_columns)} and the row spell the key otherwise"
+                )
         return message, message.data
 
     def read_old(self, old: msgspec.Raw) -> list[Row | None] | None:
@@ -200,6 +208,16 @@ class RowShape:
         self.decode = msgspec.json.Decoder(cast(Any, Message)[list[struct.type]], strict=False).decode
         # Last, for another thread uses the rest as soon as it sees this.
         self._has_decoder = True
+
+
+def _as_columns(key: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
+    """The key's columns as the row spells them: MySQL's names know no case, and dicts do.
+
+    One that no column has stays as it is: a row may lack a part of its key, and says so.
+    """
+    known = set(columns)
+    folded = {name.casefold(): name for name in known}
+    return tuple(name if name in known else folded.get(name.casefold(), name) for name in key)
 
 
 def _refuse_null(text: bytes) -> None:

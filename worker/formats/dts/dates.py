@@ -68,7 +68,7 @@ def read_parts(value: bytes, at: int) -> tuple[Parts, int]:
 
 
 def datetime_of_parts(parts: Parts, zone: tzinfo | None = None) -> datetime | None:
-    """None for a date that no calendar has: MySQL holds 0000-00-00, 2024-00-00 and 2024-02-31."""
+    """None for a zero date. Raises ValueError for another one that no calendar has, such as 2024-02-31."""
     year, month, day, hour, minute, second, micros = parts
     if year is None or month is None or day is None:
         raise ValueError("a date without a year, month or day")
@@ -76,26 +76,29 @@ def datetime_of_parts(parts: Parts, zone: tzinfo | None = None) -> datetime | No
     try:
         return datetime(year, month, day, *clock, zone)
     except ValueError:
-        _check_date(year, month, day)
         datetime(2000, 1, 1, *clock)  # raises if it is the clock that is wrong
+        _check_zero(year, month, day)
         return None
 
 
 def date_of_parts(parts: Parts) -> date | None:
-    """None for a date that no calendar has."""
+    """As `datetime_of_parts`."""
     year, month, day = parts[:3]
     if year is None or month is None or day is None:
         raise ValueError("a date without a year, month or day")
     try:
         return date(year, month, day)
     except ValueError:
-        _check_date(year, month, day)
+        _check_zero(year, month, day)
         return None
 
 
-def _check_date(year: int, month: int, day: int) -> None:
+def _check_zero(year: int, month: int, day: int) -> None:
+    """Raises ValueError for what is no zero date."""
     if not (0 <= year <= 9999 and 0 <= month <= 12 and 0 <= day <= 31):
         raise ValueError(f"no date: {year}-{month}-{day}")
+    if year and month and day:
+        date(year, month, day)
 
 
 def time_of_parts(parts: Parts) -> timedelta:
