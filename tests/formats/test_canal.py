@@ -174,7 +174,7 @@ def test_a_key_is_spelled_as_the_row_spells_it(canal: Canal) -> None:
     """MySQL's names know no case; with the key NULL all rows would be one."""
     (change,) = decode(message(pkNames=["ID"]), format_=canal)
     assert change.key == {"id": 7}
-    with pytest.raises(UndecodableRecord, match="spell the key otherwise"):
+    with pytest.raises(UndecodableRecord, match="spelled otherwise in a row"):
         decode(message(pkNames=["ID"], mysqlType=None), format_=canal)
 
 

@@ -152,13 +152,10 @@ class RowShape:
         message = _read_text(value)
         for row in message.data or ():
             self._read_columns(row)
-            if (
-                self.types is None
-                and self.key_columns
-                and _as_columns(self.key_columns, row) != self.key_columns
-            ):
+            key = self.key_columns or ()
+            if self.types is None and _as_columns(key, row) != key:
                 raise UndecodableRecord(
-                    f"no Canal message: `pkNames` {list(self.key_columns)} and the row spell the key otherwise"
+                    f"no Canal message: `pkNames` {list(key)} spelled otherwise in a row"
                 )
         return message, message.data
 
