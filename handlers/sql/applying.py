@@ -189,7 +189,8 @@ class Applier:
         new = Rows(table, own, [[after[column]] for column in key], 1)
         if self._writer.exists(connection, old):
             self._writer.delete(connection, new)
-            if gone.op == "delete" and self._options.deletes != "apply":
+            stays = self._options.deletes != "apply" if gone.op == "delete" else made.op == "insert"
+            if stays:
                 self._writer.copy(connection, old, self._row(table, after, made))
             else:
                 self._writer.move(connection, old, new)

@@ -112,7 +112,7 @@ def test_a_replayed_letter_goes_through_the_rules(index: int | None) -> None:
     [change] = reader.changes(letter(canal(), index=index)).changes
     assert change.after is not None
     assert "ssn" not in change.after
-    gone = canal(data=[{**ROW, "state": "gone"}])
+    gone = canal(type="DELETE", data=[{**ROW, "state": "gone"}])
     assert reader.changes(letter(gone, index=index)).skipped == "the table's rules leave it out"
     with pytest.raises(ReplayFault, match="column rules: ssn is a column of the primary key"):
         Reader(configured({"columns": {"exclude": ["ssn"]}})).changes(letter(canal(pkNames=["ssn"]), index))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from msgspec.structs import replace
+
 from handlers import Change
 from handlers.api import Operation
 from handlers.logs import get_logger
@@ -21,6 +23,7 @@ __all__ = ["RowRules"]
 log = get_logger("columns")
 
 _MOST_TYPES = 256
+_NOTHING: frozenset[str] = frozenset()
 
 
 class RowRules:
@@ -58,8 +61,8 @@ class RowRules:
         """
         own = changes[first:]
         del changes[first:]
-        has_ddl = False
-        for change in own:
+        has_ddl = has_moves = False
+        for place, change in enumerate(own):
             op = change.op
             if op == "ddl":
                 has_ddl = True
@@ -69,8 +72,16 @@ class RowRules:
                     changes.append(emptied)
             else:
                 kept = change if self._leaving is None else self._leaving.kept(change)
-                if kept is not None and not (kept.op == "delete" and self.deletes == "ignore"):
-                    changes.append(self._formed(kept, database, table))
+                if kept is not None and kept.op == "delete" and self.deletes == "ignore":
+                    made = own[place + 1 : place + 2]
+                    kept = _stays(kept) if kept.moves_key and made and made[0].lacks != _NOTHING else None
+                if kept is not None:
+                    has_moves = has_moves or kept.moves_key
+                    # Of an insert that the filter does not take, a mark would make a row of its own.
+                    marks = self.deletes == "mark" and (kept.op != "delete" or op in ("delete", "update"))
+                    changes.append(self._formed(kept, database, table, marks=marks))
+        if has_moves:
+            _part_single_halves(changes, first)
         return has_ddl
 
     def _truncate(self, change: Change, database: str, table: str) -> Change | None:
@@ -84,10 +95,10 @@ class RowRules:
         sql = None if change.sql is None else f"TRUNCATE TABLE {quoted(database, table)}"
         return _changed(change, "truncate", None, None, change.key_columns, change.types, sql)
 
-    def _formed(self, change: Change, database: str, table: str) -> Change:
+    def _formed(self, change: Change, database: str, table: str, *, marks: bool) -> Change:
         before, after, types, key = change.before, change.after, change.types, change.key_columns
         if not self._has_columns and self.deletes != "mark":
-            return change if change.sql is None else _changed(change, change.op, before, after, key, types)
+            return change if change.sql is None else replace(change, sql=None)
         plans = self.plans
         if (
             types is None
@@ -108,9 +119,15 @@ class RowRules:
                 before, after = self._with_added(change, before, after, database, table)
         if types is not None:
             types = self._types_of(types)
-        if self.deletes == "mark":
+        if marks:
             return self._marked(change, before, after, key, types)
-        return _changed(change, change.op, before, after, key, types)
+        return _changed(change, change.op, before, after, key, types, lacks=self._lacks_of(change))
+
+    def _lacks_of(self, change: Change) -> frozenset[str] | None:
+        """`Change.lacks` by the names under which these columns leave."""
+        if not change.lacks or not self._has_columns:
+            return change.lacks
+        return frozenset(one.to for name in change.lacks if (one := self.plans.treatment(name)) is not None)
 
     def _with_added(
         self, change: Change, before: Row | None, after: Row | None, database: str, table: str
@@ -137,18 +154,22 @@ class RowRules:
         key: tuple[str, ...] | None,
         types: Mapping[str, str] | None,
     ) -> Change:
-        """As `handlers.sql.deletes.marked` has it."""
+        """The change with the column of the mark: a delete as an update that sets it. Of equal rows without a
+        key, one that is not deleted yet is meant."""
         column = self.deleted_column
         for row in (before, after):
             if not self._has_columns and row and any(name.casefold() == column.casefold() for name in row):
                 raise _taken(column)
-        unmarked = None if before is None else {**before, column: None}
         if change.op != "delete":
-            return _changed(change, change.op, unmarked, {**(after or {}), column: None}, key, types)
-        # A source may send null for what it does not know of a deleted row: all but its key may be meant.
-        known = {name: value for name, value in (before or {}).items() if value is not None}
-        known[column] = time_of(change.source_time_ms)
-        return _changed(change, "update", unmarked, known, key, types)
+            unmarked = None if before is None else {**before, column: None}
+            marked = {**(after or {}), column: None}
+            return _changed(change, change.op, unmarked, marked, key, types, lacks=self._lacks_of(change))
+        known: Row = before or {}
+        lacks: frozenset[str] | None = frozenset(self.plans.added.keys() - known.keys())
+        if key and not change.before_is_whole:  # the key is all that is sure
+            known, lacks = {name: known[name] for name in key if name in known}, None
+        marked = {**known, column: time_of(change.source_time_ms)}
+        return _changed(change, "update", {**known, column: None}, marked, key, types, lacks=lacks)
 
     def _types_of(self, types: Mapping[str, str]) -> Mapping[str, str]:
         known = self._types.get(id(types))
@@ -196,6 +217,26 @@ def _taken(column: str) -> RuleFault:
     return RuleFault(f"the table has a column {column} itself; set deleted_column to a name that it has not")
 
 
+def _stays(gone: Change) -> Change:
+    """The old key of a row that gets another one, where deletes are ignored: what the insert lacks is in the
+    row, which stays as it is."""
+    key = {name: (gone.before or {}).get(name) for name in gone.key_columns or ()}
+    return replace(gone, op="update", before=key, after=key, lacks=None, before_is_whole=False)
+
+
+def _part_single_halves(changes: list[Change], first: int) -> None:
+    """Where one half of a moved key does not leave, the other is a change of its own."""
+    for place in range(first, len(changes)):
+        one = changes[place]
+        other = place - 1 if one.op == "insert" else place + 1
+        if one.moves_key and not (
+            first <= other < len(changes)
+            and changes[other].moves_key
+            and (changes[other].op == "insert") is not (one.op == "insert")
+        ):
+            changes[place] = replace(one, moves_key=False)
+
+
 def _changed(  # noqa: PLR0917 - of one call for each change: keywords cost a tenth
     change: Change,
     op: Operation,
@@ -204,6 +245,7 @@ def _changed(  # noqa: PLR0917 - of one call for each change: keywords cost a te
     key: tuple[str, ...] | None,
     types: Mapping[str, str] | None,
     sql: str | None = None,
+    lacks: frozenset[str] | None = _NOTHING,
 ) -> Change:
     """The change with other rows, and with no statement's text but the one that is given."""
     return Change(
@@ -219,4 +261,7 @@ def _changed(  # noqa: PLR0917 - of one call for each change: keywords cost a te
         change.index,
         change.transaction,
         types,
+        lacks,
+        change.before_is_whole,
+        change.moves_key,
     )
