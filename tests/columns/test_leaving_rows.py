@@ -47,8 +47,6 @@ def target(folder: Path) -> Iterator[Any]:
     engine.dispose()
 
 
-
-
 @pytest.mark.parametrize("op", ["insert", "snapshot"])
 def test_a_row_leaves_by_an_upsert_or_by_a_second_snapshot(op: str, tmp_path: Path) -> None:
     rule = rule_of(filter=FILTER)

@@ -54,6 +54,15 @@ class RowRules:
         # By identity: sources share the mapping between changes, and what handlers are given is shared alike.
         self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
+    def hides_no_more_than(self, other: RowRules | None) -> bool:
+        """Whether rows that left by `other` (None: as they were) show nothing that these rules hide."""
+        if self.filter is None and not self.plans.hides:
+            return True
+        if other is None:
+            return False
+        is_taken = self.filter is None or (other.filter is not None and other.filter.text == self.filter.text)
+        return is_taken and self.plans.hides_no_more_than(other.plans)
+
     def apply(self, changes: list[Change], first: int, database: str, table: str) -> bool:
         """Put in the place of the changes from `first` on what handlers may see of them.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 from handlers import Change
 from handlers.mysql.ddl.operations import (
@@ -29,6 +30,7 @@ from handlers.mysql.ddl.operations import (
     TableName,
     TruncateTable,
 )
+from handlers.mysql.online_changes import is_left_over
 from worker.column_rules.plan import RuleFault, Treatment
 from worker.column_rules.row_rules import RowRules
 from worker.column_rules.shared_names import refuse_shared
@@ -42,9 +44,9 @@ _CLAUSES = (LoseRows, DropColumn, RenameColumn, ModifyColumn, AddColumn, ChangeK
 class StatementRules:
     """The rules of all tables, for statements: one may name other tables than its record's. Any thread."""
 
-    def __init__(self, rules_of: Callable[[str], RowRules | None]) -> None:
-        """`rules_of`: of a table ("database.table"); None: it has none."""
-        self._rules_of = rules_of
+    def __init__(self, rules_of: Callable[[str], RowRules | Literal["skipped"] | None]) -> None:
+        """`rules_of`: of a table ("database.table"); None: it has none; "skipped": no rule matches it."""
+        self._found = rules_of
 
     def follow(self, change: Change, database: str, table: str) -> Change | None:
         """The change with the statement that may leave; itself where no table of the statement has rules;
@@ -67,6 +69,9 @@ class StatementRules:
         if own is None and not involved:
             return change
         told = net(operations)
+        for one in told:
+            if isinstance(one, RenameTable):
+                self._refuse_shown(one, database, of(one.table, database), of(one.to, database))
         for name in {one.table for one in told}:
             if (rules := of(name, database)) is not None:
                 refuse_shared((one for one in told if one.table == name), rules.plans)
@@ -108,6 +113,25 @@ class StatementRules:
             return own[1]
         return found
 
+    def _rules_of(self, table: str) -> RowRules | None:
+        found = self._found(table)
+        return None if found == "skipped" else found
+
+    def _refuse_shown(
+        self, operation: RenameTable, database: str, old: RowRules | None, new: RowRules | None
+    ) -> None:
+        """Raises RuleFault for a table that would bring what the rules of its new name hide."""
+        table, to = operation.table, operation.to
+        if new is None or new.hides_no_more_than(old):
+            return
+        if old is None and self._found(f"{table.database or database}.{table.table}") == "skipped":
+            return  # nothing of it is in a target
+        raise RuleFault(
+            f"the source renames {table} to {to}, whose rules hide what those of {table} do not: its rows "
+            f"would show it. Drop {table} in the target, give both tables the same rules, and load {to} "
+            "again; then set this record aside"
+        )
+
 
 def _kept(
     operation: Operation,
@@ -117,6 +141,8 @@ def _kept(
 ) -> Iterator[Operation]:
     """What may leave of it. `of`: the rules of a table."""
     rules = of(operation.table, database)
+    if rules is not None and isinstance(operation, CreateTable) and is_left_over(operation.table.table):
+        return  # gh-ost makes it to hold the name, with columns of its own
     if isinstance(operation, CreateTable) and operation.like is not None:
         # A copy has the columns of what it copies: under other rules, its first row makes it.
         if rules is of(operation.like, database):

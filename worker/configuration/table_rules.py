@@ -111,6 +111,9 @@ class TableRule(Section):
     """What handlers see of deletes. mark: an update that sets deleted_column; ignore: nothing."""
     deleted_column: str = Field(default="deleted_at", min_length=1)
     """With deletes: mark; null in rows that are not deleted."""
+    ghost_tables: bool = True
+    """With columns, filter or deletes: gh-ost's and pt-online-schema-change's tables (_X_gho, _X_new, _X_del,
+    _X_old) have the rule of the table X, whichever other rule matches them."""
 
     _matches: Callable[[str], bool] = PrivateAttr()
     _row_rules: RowRules | None = PrivateAttr(default=None)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from handlers.mysql.online_changes import ghosts_of
 from handlers.options.matching import covers
 from handlers.options.units import format_size
 from worker.configuration.checks.spark_locations import doubtful_locations
@@ -20,6 +21,7 @@ __all__ = ["doubts", "single_worker"]
 def doubts(configuration: Configuration) -> Iterator[str]:
     """A sentence for each."""
     yield from _behind_wider_rules(configuration.tables)
+    yield from _shown_ghosts(configuration.tables)
     for number, rule in enumerate(configuration.tables):
         yield from _words_of_sql(number, rule)
         yield from _twins(number, rule)
@@ -53,6 +55,26 @@ def _behind_wider_rules(rules: list[TableRule]) -> Iterator[str]:
                 yield (
                     f"tables[{number}] ({rule.match}) is never used: the first match wins, and "
                     f"tables[{before}] ({wider.match}) takes all of its tables; put the narrower rule first"
+                )
+                break
+
+
+def _shown_ghosts(rules: list[TableRule]) -> Iterator[str]:
+    """Tables that gh-ost and pt-online-schema-change put into the place of one whose rules hide more."""
+    for number, rule in enumerate(rules):
+        hiding = rule.row_rules
+        if hiding is None or rule.ghost_tables or rule.match.startswith("/"):
+            continue
+        for ghost in ghosts_of(rule.match):
+            place, other = next(
+                ((at, one) for at, one in enumerate(rules) if covers(one.match, ghost)), (number, rule)
+            )
+            if not hiding.hides_no_more_than(other.row_rules):
+                yield (
+                    f"tables[{number}] ({rule.match}) has ghost_tables: false, and tables[{place}] "
+                    f"({other.match}) takes {ghost}: an online schema change of the table shows what its "
+                    "rules hide, and ends with a statement that is refused; set ghost_tables: true, or give "
+                    "both the same rules"
                 )
                 break
 
