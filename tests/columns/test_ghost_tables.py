@@ -131,10 +131,15 @@ def test_tables_of_gh_ost_have_the_rule_of_the_table_that_they_replace() -> None
 def left_of() -> Callable[..., str | None]:
     def left(sql: str, **more: Any) -> str | None:
         """What leaves of a statement of a record of crm.people."""
-        weaker = {"match": "crm.weaker", "columns": {"mask": {"email": "redact"}}}
+        taken = RULES["filter"]
+        weaker = {"match": "crm.weaker", "columns": {"mask": {"email": "redact"}}, "filter": taken}
+        columns = {"exclude": ["notes"], "mask": {"email": "hash"}}
+        hashing = {"match": "crm.hashing", "columns": columns, "filter": taken}
+        unfiltered = {"match": "crm.unfiltered", "columns": RULES["columns"]}
         stronger = {"match": "crm.stronger", "columns": {"include": ["id"]}, "filter": "consent = 1"}
         plain = {"match": "crm.[p_]*"}
-        rules = configured({"match": "crm.people", **RULES, **more}, weaker, stronger, plain).tables
+        people = {"match": "crm.people", **RULES, **more}
+        rules = configured(people, weaker, hashing, unfiltered, stronger, plain).tables
         found = ruled(rules[0], [statement(sql)], "crm.people")
         return found[0].sql if found else None
 
@@ -147,6 +152,8 @@ def left_of() -> Callable[..., str | None]:
         "RENAME TABLE plain TO people",
         "ALTER TABLE plain RENAME TO people",
         "RENAME TABLE weaker TO people",
+        "RENAME TABLE hashing TO people",
+        "RENAME TABLE unfiltered TO people",
         "RENAME TABLE people TO tmp, plain TO people, tmp TO plain",
         "RENAME TABLE plain TO _people_gho",
         "RENAME TABLE _other_gho TO people",
