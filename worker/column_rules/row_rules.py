@@ -206,7 +206,7 @@ class RowRules:
 
     def _as_it_leaves(self, name: str, column: SourceColumn) -> SourceColumn:
         treatment = self.plans.treatment(name)
-        return column._replace(to=None if treatment is None else treatment.to)
+        return SourceColumn(None, "") if treatment is None else column._replace(to=treatment.to)
 
     def _tell_unknown(self, columns: Iterable[str]) -> None:
         for name, near in self.plans.unknown(columns):
