@@ -12,16 +12,18 @@ from handlers.api import Operation
 from handlers.logs import get_logger
 from handlers.mysql.ddl.operations import quoted
 from handlers.native_types import NativeTypes, SchemaTypes, SourceColumn, in_full
-from handlers.sql.deletes import DELETED_TYPE, time_of
+from worker.column_rules.added import moment
 from worker.column_rules.filters import Filter
 from worker.column_rules.leaving import Leaving
 from worker.column_rules.plan import ColumnPlans, Row, RuleFault
 from worker.column_rules.settings import ColumnRules
 
-__all__ = ["RowRules"]
+__all__ = ["DELETED_TYPE", "RowRules"]
 
 log = get_logger("columns")
 
+DELETED_TYPE = "timestamp(6)"
+"""Of the column that marks a row."""
 _MOST_TYPES = 256
 _NOTHING: frozenset[str] = frozenset()
 
@@ -36,13 +38,16 @@ class RowRules:
         filter_: Filter | None = None,
         deletes: Literal["apply", "mark", "ignore"] = "apply",
         deleted_column: str = "deleted_at",
+        marks_all: bool = False,
         secret: str | None = None,
         table: str | None = None,
     ) -> None:
-        """`secret`: of `masking`; `table`: the only one that the rules are of. Raises ValueError for a hash
-        without a secret, and for a column that `columns` gives the name `deleted_column`."""
+        """`marks_all`: all handlers know how to mark the rows of a TRUNCATE; `secret`: of `masking`; `table`:
+        the only one that the rules are of. Raises ValueError for a hash without a secret, and for a column
+        that `columns` gives the name `deleted_column`."""
         self.deletes = deletes
         self.deleted_column = deleted_column
+        self._marks_all = marks_all
         self.filter = filter_
         self.plans = ColumnPlans(columns, secret, (deleted_column,) if deletes == "mark" else ())
         self._leaving = None if filter_ is None else Leaving(filter_)
@@ -77,7 +82,7 @@ class RowRules:
                 has_ddl = True
                 changes.append(change)
             elif op == "truncate":
-                if (emptied := self._truncate(change, database, table)) is not None:
+                if (emptied := self.truncated(change, database, table)) is not None:
                     changes.append(emptied)
             else:
                 kept = change if self._leaving is None else self._leaving.kept(change)
@@ -93,16 +98,20 @@ class RowRules:
             _part_single_halves(changes, first)
         return has_ddl
 
-    def _truncate(self, change: Change, database: str, table: str) -> Change | None:
+    def truncated(self, change: Change, database: str, table: str) -> Change | None:
+        """What handlers see of a TRUNCATE of the table; None: nothing. Raises RuleFault."""
         if self.deletes == "ignore":
             return None
-        if self.deletes == "mark":
+        if self.deletes == "apply":
+            sql = None if change.sql is None else f"TRUNCATE TABLE {quoted(database, table)}"
+            return _changed(change, "truncate", None, None, change.key_columns, change.types, sql)
+        if not self._marks_all:
             raise RuleFault(
-                "TRUNCATE names no rows that could be marked (deletes: mark); of the built-in handlers "
-                "sql can mark them: set deletes there, or deletes: apply"
+                "TRUNCATE names no rows that could be marked (deletes: mark); of the built-in handlers sql "
+                "alone can mark them all: give the table no other handler, or set deletes: apply"
             )
-        sql = None if change.sql is None else f"TRUNCATE TABLE {quoted(database, table)}"
-        return _changed(change, "truncate", None, None, change.key_columns, change.types, sql)
+        mark = {self.deleted_column: moment(change.source_time_ms)}
+        return _changed(change, "truncate", None, mark, None, {self.deleted_column: DELETED_TYPE})
 
     def _formed(self, change: Change, database: str, table: str, *, marks: bool) -> Change:
         before, after, types, key = change.before, change.after, change.types, change.key_columns
@@ -177,7 +186,7 @@ class RowRules:
         lacks: frozenset[str] | None = frozenset(self.plans.added.keys() - known.keys())
         if key and not change.before_is_whole:  # the key is all that is sure
             known, lacks = {name: known[name] for name in key if name in known}, None
-        marked = {**known, column: time_of(change.source_time_ms)}
+        marked = {**known, column: moment(change.source_time_ms)}
         return _changed(change, "update", {**known, column: None}, marked, key, types, lacks=lacks)
 
     def _types_of(self, types: Mapping[str, str]) -> Mapping[str, str]:

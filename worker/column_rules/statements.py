@@ -32,7 +32,7 @@ from handlers.mysql.ddl.operations import (
 )
 from handlers.mysql.online_changes import is_left_over
 from worker.column_rules.plan import RuleFault, Treatment
-from worker.column_rules.row_rules import RowRules
+from worker.column_rules.row_rules import DELETED_TYPE, RowRules
 from worker.column_rules.shared_names import refuse_shared
 
 __all__ = ["StatementRules"]
@@ -68,6 +68,13 @@ class StatementRules:
         involved = {of(name, database) for one in operations for name in _names(one)} - {None}
         if own is None and not involved:
             return change
+        match operations:
+            case [TruncateTable(table=name)] if (
+                own is not None
+                and own.deletes == "mark"
+                and str(name).casefold() == f"{database}.{table}".casefold()
+            ):
+                return own.truncated(change, database, table)
         told = net(operations)
         for one in told:
             if isinstance(one, RenameTable):
@@ -151,7 +158,7 @@ def _kept(
         yield operation
     elif isinstance(operation, TruncateTable):
         if rules.deletes == "mark":
-            raise RuleFault("TRUNCATE names no rows that could be marked (deletes: mark)")
+            raise RuleFault("TRUNCATE of another table, whose rows are marked (deletes: mark), cannot leave")
         if rules.deletes == "apply":
             yield operation
     else:
@@ -179,6 +186,8 @@ def _of_columns(operation: Operation, rules: RowRules, time_ms: int) -> Iterator
             kept = [_definition(plans.treatment(one.name), one, rules, time_ms) for one in columns]
             plans.leaving(one.name for one in columns)  # two of one name are refused
             added = [Column(name, added.type) for name, added in plans.added.items()]
+            if rules.deletes == "mark":
+                added.append(Column(rules.deleted_column, DELETED_TYPE))
             yield CreateTable(table, (*(one for one in kept if one is not None), *added), plans.key(key))
         case AddColumn(column=column, after=after):
             made = _definition(plans.treatment(column.name), column, rules, time_ms, fills=True)

@@ -125,14 +125,17 @@ class TableRule(Section):
         self._matches = table_matcher(self.match)
 
     @model_validator(mode="after")
-    def _deletes_once(self) -> Self:
-        if self.deletes != "apply":
-            for entry in self.handlers:
-                if entry.type == "sql" and "deletes" in entry.options:
-                    raise ValueError(
-                        "deletes is set for the table, and for its handler sql as well: the table's is "
-                        "for all handlers; remove one of the two"
-                    )
+    def _marks_have_a_place(self) -> Self:
+        for entry in self.handlers:
+            if (
+                self.deletes == "mark"
+                and entry.type == "sql"
+                and entry.options.get("new_columns") == "ignore"
+            ):
+                raise ValueError(
+                    "deletes: mark sets a column, which new_columns: ignore leaves out if the target lacks "
+                    "it: set new_columns to add or refuse, and choose columns with columns.include"
+                )
         return self
 
     def ruled(self, secret: str | None) -> Self:
@@ -146,6 +149,7 @@ class TableRule(Section):
                 filter_=None if self.filter is None else read_filter(self.filter),
                 deletes=self.deletes,
                 deleted_column=self.deleted_column,
+                marks_all=all(entry.type == "sql" for entry in self.handlers),
                 secret=secret,
                 table=self.match if is_name(self.match) else None,
             )

@@ -20,7 +20,6 @@ from handlers.mysql.ddl.rules import DDLRules
 from handlers.native_types import NativeTypes, SchemaTypes, full, in_full, read_full
 from handlers.sql.ddl.columns import drop_column, modify_column
 from handlers.sql.ddl.target import Target, TargetTable
-from handlers.sql.deletes import Deletes
 from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import Naming
 from handlers.sql.target.creating import fitting
@@ -70,10 +69,9 @@ class SchemaChanged(Exception):
 class Schemas:
     """Of one handler. Any thread."""
 
-    def __init__(self, naming: Naming, rules: DDLRules, deletes: Deletes) -> None:
+    def __init__(self, naming: Naming, rules: DDLRules) -> None:
         self._naming = naming
         self._rules = rules
-        self._deletes = deletes
         # Threads share it without a lock: each access is one dict operation.
         self._followed: dict[TableName, SchemaTypes] = {}
         """The last ones that nothing had to be done for: by identity, for sources share the mapping."""
@@ -124,7 +122,7 @@ class Schemas:
         Raises Rejected, and SQLAlchemy's errors.
         """
         change, types = changed.change, changed.types
-        target = Target(kept, self._naming, change.source_time_ms, self._deletes, done=[])
+        target = Target(kept, self._naming, change.source_time_ms, done=[])
         table = target.table(own)
         with kept.alone(own):
             seen = _seen_of(kept, own, locked=True)
