@@ -38,17 +38,13 @@ class Leaving:
             if change.after is None:
                 return self._deleted(change)
             if change.op != "update":
-                return change if self._takes(change, change.after) else self._left_by_insert(change)
+                if self._takes(change, change.after):
+                    return change
+                # The next state of a row that the target has, perhaps. Without a key it changes no row.
+                return _by_key(change) if change.key_columns else None
             return self._updated(change)
         except FilterFault as fault:
             raise RuleFault(str(fault)) from None
-
-    def _left_by_insert(self, change: Change) -> Change | None:
-        """An upsert and a second snapshot look like an insert, and the target may hold the row as it was.
-
-        Without a key an insert adds a row, and changes none.
-        """
-        return _by_key(change) if change.key_columns else None
 
     def _deleted(self, change: Change) -> Change | None:
         took = self._took(change)

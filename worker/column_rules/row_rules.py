@@ -8,7 +8,6 @@ from typing import Literal
 from msgspec.structs import replace
 
 from handlers import Change
-from handlers.api import Operation
 from handlers.logs import get_logger
 from handlers.mysql.ddl.operations import quoted
 from handlers.native_types import NativeTypes, SchemaTypes, SourceColumn, in_full
@@ -103,15 +102,17 @@ class RowRules:
         if self.deletes == "ignore":
             return None
         if self.deletes == "apply":
-            sql = None if change.sql is None else f"TRUNCATE TABLE {quoted(database, table)}"
-            return _changed(change, "truncate", None, None, change.key_columns, change.types, sql)
+            return replace(change, sql=change.sql and f"TRUNCATE TABLE {quoted(database, table)}")
         if not self._marks_all:
             raise RuleFault(
                 "TRUNCATE names no rows that could be marked (deletes: mark); of the built-in handlers sql "
                 "alone can mark them all: give the table no other handler, or set deletes: apply"
             )
-        mark = {self.deleted_column: moment(change.source_time_ms)}
-        return _changed(change, "truncate", None, mark, None, {self.deleted_column: DELETED_TYPE})
+        mark, types = (
+            {self.deleted_column: moment(change.source_time_ms)},
+            {self.deleted_column: DELETED_TYPE},
+        )
+        return replace(change, op="truncate", after=mark, key_columns=None, types=types, sql=None)
 
     def _formed(self, change: Change, database: str, table: str, *, marks: bool) -> Change:
         before, after, types, key = change.before, change.after, change.types, change.key_columns
@@ -137,15 +138,13 @@ class RowRules:
                 before, after = self._with_added(change, before, after, database, table)
         if types is not None:
             types = self._types_of(types)
-        if marks:
-            return self._marked(change, before, after, key, types)
-        return _changed(change, change.op, before, after, key, types, lacks=self._lacks_of(change))
-
-    def _lacks_of(self, change: Change) -> frozenset[str] | None:
-        """`Change.lacks` by the names under which these columns leave."""
-        if not change.lacks or not self._has_columns:
-            return change.lacks
-        return frozenset(one.to for name in change.lacks if (one := self.plans.treatment(name)) is not None)
+        lacks = change.lacks
+        if lacks and self._has_columns:
+            lacks = frozenset(one.to for name in lacks if (one := plans.treatment(name)) is not None)
+        left = replace(
+            change, before=before, after=after, key_columns=key, types=types, sql=None, lacks=lacks
+        )
+        return self._marked(left) if marks else left
 
     def _with_added(
         self, change: Change, before: Row | None, after: Row | None, database: str, table: str
@@ -164,30 +163,22 @@ class RowRules:
                 before[name] = value
         return before, after
 
-    def _marked(
-        self,
-        change: Change,
-        before: Row | None,
-        after: Row | None,
-        key: tuple[str, ...] | None,
-        types: Mapping[str, str] | None,
-    ) -> Change:
+    def _marked(self, change: Change) -> Change:
         """The change with the column of the mark: a delete as an update that sets it. Of equal rows without a
         key, one that is not deleted yet is meant."""
-        column = self.deleted_column
-        for row in (before, after):
+        column, before, key = self.deleted_column, change.before, change.key_columns
+        for row in (before, change.after):
             if not self._has_columns and row and any(name.casefold() == column.casefold() for name in row):
                 raise _taken(column)
         if change.op != "delete":
             unmarked = None if before is None else {**before, column: None}
-            marked = {**(after or {}), column: None}
-            return _changed(change, change.op, unmarked, marked, key, types, lacks=self._lacks_of(change))
+            return replace(change, before=unmarked, after={**(change.after or {}), column: None})
         known: Row = before or {}
         lacks: frozenset[str] | None = frozenset(self.plans.added.keys() - known.keys())
         if key and not change.before_is_whole:  # the key is all that is sure
             known, lacks = {name: known[name] for name in key if name in known}, None
         marked = {**known, column: moment(change.source_time_ms)}
-        return _changed(change, "update", {**known, column: None}, marked, key, types, lacks=lacks)
+        return replace(change, op="update", before={**known, column: None}, after=marked, lacks=lacks)
 
     def _types_of(self, types: Mapping[str, str]) -> Mapping[str, str]:
         known = self._types.get(id(types))
@@ -253,33 +244,3 @@ def _part_single_halves(changes: list[Change], first: int) -> None:
             and (changes[other].op == "insert") is not (one.op == "insert")
         ):
             changes[place] = replace(one, moves_key=False)
-
-
-def _changed(  # noqa: PLR0917 - of one call for each change: keywords cost a tenth
-    change: Change,
-    op: Operation,
-    before: Row | None,
-    after: Row | None,
-    key: tuple[str, ...] | None,
-    types: Mapping[str, str] | None,
-    sql: str | None = None,
-    lacks: frozenset[str] | None = _NOTHING,
-) -> Change:
-    """The change with other rows, and with no statement's text but the one that is given."""
-    return Change(
-        op,
-        before,
-        after,
-        key,
-        sql,
-        change.source_time_ms,
-        change.topic,
-        change.partition,
-        change.offset,
-        change.index,
-        change.transaction,
-        types,
-        lacks,
-        change.before_is_whole,
-        change.moves_key,
-    )

@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+import msgspec
+
 from handlers import Change
 from handlers.mysql.ddl.operations import (
     AddColumn,
@@ -46,7 +48,7 @@ class StatementRules:
 
     def __init__(self, rules_of: Callable[[str], RowRules | Literal["skipped"] | None]) -> None:
         """`rules_of`: of a table ("database.table"); None: it has none; "skipped": no rule matches it."""
-        self._found = rules_of
+        self._rules_of = rules_of
 
     def follow(self, change: Change, database: str, table: str) -> Change | None:
         """The change with the statement that may leave; itself where no table of the statement has rules;
@@ -54,7 +56,7 @@ class StatementRules:
         from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot takes its time
         from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
 
-        own = self._rules_of(f"{database}.{table}")
+        own = self._of(TableName(database, table), database)
         of = partial(self._of, own=(TableName(database, table), own))
         try:
             operations = parse(change.sql or "", database)
@@ -68,13 +70,8 @@ class StatementRules:
         involved = {of(name, database) for one in operations for name in _names(one)} - {None}
         if own is None and not involved:
             return change
-        match operations:
-            case [TruncateTable(table=name)] if (
-                own is not None
-                and own.deletes == "mark"
-                and str(name).casefold() == f"{database}.{table}".casefold()
-            ):
-                return own.truncated(change, database, table)
+        if own is not None and own.deletes == "mark" and _empties(operations, f"{database}.{table}"):
+            return own.truncated(change, database, table)
         told = net(operations)
         for one in told:
             if isinstance(one, RenameTable):
@@ -95,34 +92,18 @@ class StatementRules:
             raise RuleFault(
                 "its DDL cannot be written anew under the table's column rules; it is not shown here"
             )
-        return Change(
-            "ddl",
-            None,
-            None,
-            change.key_columns,
-            sql,
-            change.source_time_ms,
-            change.topic,
-            change.partition,
-            change.offset,
-            change.index,
-            change.transaction,
-            None,
-        )
+        return msgspec.structs.replace(change, sql=sql, types=None)
 
     def _of(
-        self, name: TableName, database: str, *, own: tuple[TableName, RowRules | None]
+        self, name: TableName, database: str, *, own: tuple[TableName | None, RowRules | None] = (None, None)
     ) -> RowRules | None:
         """`own`: the record's table, with its rules. Servers that do not tell case apart write a statement as
         it was spelled, and their rows under one name."""
-        found = self._rules_of(f"{name.database or database}.{name.table}")
-        if found is None and f"{name.database or database}.{name.table}".casefold() == str(own[0]).casefold():
-            return own[1]
+        full = f"{name.database or database}.{name.table}"
+        found = self._rules_of(full)
+        if not isinstance(found, RowRules):
+            return own[1] if full.casefold() == str(own[0]).casefold() else None
         return found
-
-    def _rules_of(self, table: str) -> RowRules | None:
-        found = self._found(table)
-        return None if found == "skipped" else found
 
     def _refuse_shown(
         self, operation: RenameTable, database: str, old: RowRules | None, new: RowRules | None
@@ -131,13 +112,20 @@ class StatementRules:
         table, to = operation.table, operation.to
         if new is None or new.hides_no_more_than(old):
             return
-        if old is None and self._found(f"{table.database or database}.{table.table}") == "skipped":
+        if old is None and self._rules_of(f"{table.database or database}.{table.table}") == "skipped":
             return  # nothing of it is in a target
         raise RuleFault(
             f"the source renames {table} to {to}, whose rules hide what those of {table} do not: its rows "
             f"would show it. Drop {table} in the target, give both tables the same rules, and load {to} "
             "again; then set this record aside"
         )
+
+
+def _empties(operations: list[Operation], table: str) -> bool:
+    """Whether they are a TRUNCATE of the table, spelled in whatever case."""
+    return [str(one.table).casefold() for one in operations if isinstance(one, TruncateTable)] == [
+        table.casefold()
+    ]
 
 
 def _kept(

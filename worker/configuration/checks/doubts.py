@@ -21,7 +21,7 @@ __all__ = ["doubts", "single_worker"]
 def doubts(configuration: Configuration) -> Iterator[str]:
     """A sentence for each."""
     yield from _behind_wider_rules(configuration.tables)
-    yield from _shown_ghosts(configuration.tables)
+    yield from _shown_ghosts(configuration)
     for number, rule in enumerate(configuration.tables):
         yield from _words_of_sql(number, rule)
         yield from _twins(number, rule)
@@ -59,22 +59,16 @@ def _behind_wider_rules(rules: list[TableRule]) -> Iterator[str]:
                 break
 
 
-def _shown_ghosts(rules: list[TableRule]) -> Iterator[str]:
+def _shown_ghosts(configuration: Configuration) -> Iterator[str]:
     """Tables that gh-ost and pt-online-schema-change put into the place of one whose rules hide more."""
-    for number, rule in enumerate(rules):
-        hiding = rule.row_rules
-        if hiding is None or rule.ghost_tables or rule.match.startswith("/"):
-            continue
-        for ghost in ghosts_of(rule.match):
-            place, other = next(
-                ((at, one) for at, one in enumerate(rules) if covers(one.match, ghost)), (number, rule)
-            )
-            if not hiding.hides_no_more_than(other.row_rules):
+    for number, rule in enumerate(configuration.tables):
+        for ghost in ghosts_of(rule.match) if rule.row_rules and not rule.ghost_tables else ():
+            other = configuration.rule_for(ghost)
+            if rule.row_rules and other and not rule.row_rules.hides_no_more_than(other.row_rules):
                 yield (
-                    f"tables[{number}] ({rule.match}) has ghost_tables: false, and tables[{place}] "
-                    f"({other.match}) takes {ghost}: an online schema change of the table shows what its "
-                    "rules hide, and ends with a statement that is refused; set ghost_tables: true, or give "
-                    "both the same rules"
+                    f"tables[{number}] ({rule.match}) has ghost_tables: false, and {other.match} takes "
+                    f"{ghost}: an online schema change shows there what the table's rules hide, and its last "
+                    "statement is refused; set ghost_tables: true, or give both the same rules"
                 )
                 break
 
