@@ -36,9 +36,11 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
     A change of a row's primary key comes as two: a delete of the old key, then an insert of the new one.
     `before` and `after` are whole rows (column -> value) as far as the source sends them; an insert has no
-    `before`, a delete no `after`, a DDL statement neither. Both are the handler's own. `types` maps each
-    column to the source's own type text (`decimal(10,2)`, `bigint unsigned`) where the source tells it, and
-    is shared between changes: read it, never change it. Times are milliseconds since 1970 in UTC.
+    `before`, a delete no `after`, a DDL statement and a truncate neither. Both are the handler's own. Of a
+    truncate, `after` is what to set in all rows instead of removing them, where it is NULL: `sql` alone gets
+    such changes (`deletes: mark`). `types` maps each column to the source's own type text (`decimal(10,2)`,
+    `bigint unsigned`) where the source tells it, and is shared between changes: read it, never change it.
+    Times are milliseconds since 1970 in UTC.
 
     What a change does not tell is said by the format that read it, never inferred from values or types:
 

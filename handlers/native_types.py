@@ -14,7 +14,7 @@ class SourceColumn(NamedTuple):
     to: str | None
     """The name under which it leaves; None: it does not."""
     type: str
-    """In full, as `full` gives it; before the rules."""
+    """In full, as `full` gives it; before the rules. Empty for one that does not leave."""
 
 
 class NativeTypes(dict[str, str]):

@@ -13,7 +13,10 @@ __all__ = ["make_batch", "opened"]
 
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
-_FIELDS = frozenset(("op", "before", "after", "sql", "source_time_ms", "transaction", "index", "offset"))
+_TOLD = ("lacks", "before_is_whole", "moves_key")
+_FIELDS = frozenset(
+    ("op", "before", "after", "sql", "source_time_ms", "transaction", "index", "offset", *_TOLD)
+)
 _TELLING = frozenset(("before", "after", "sql"))
 
 
@@ -70,6 +73,7 @@ def make_batch(
                 index=fields.get("index", 0),
                 transaction=fields.get("transaction"),
                 types=types,
+                **{name: fields[name] for name in _TOLD if name in fields},
             )
         )
     offsets = [change.offset for change in made]

@@ -180,9 +180,10 @@ def test_of_a_packet_of_several_tables_each_ones_changes_are_shown(check: Any) -
 
 def test_what_a_filter_keeps_back_is_told_as_that(check: Any) -> None:
     rule = {"match": "shop.*", "handlers": [{"type": "log"}], "filter": "id > 7"}
-    two = {**INSERT, "data": [{"id": "7", "total": "1"}, {"id": "8", "total": "1"}]}
-    delete = {**INSERT, "type": "DELETE", "data": [{"id": "9", "total": "1"}]}
-    result = check(INSERT, two, tables=[rule])
+    gone = {**INSERT, "type": "DELETE"}
+    two = {**gone, "data": [{"id": "7", "total": "1"}, {"id": "8", "total": "1"}]}
+    delete = {**gone, "data": [{"id": "9", "total": "1"}]}
+    result = check(gone, two, tables=[rule])
     lines = [line.strip() for line in result.output.splitlines()]
     assert result.return_value == 0
     assert lines[lines.index("kept back by filter") - 1].startswith(

@@ -15,7 +15,6 @@ from handlers.mysql.ddl import TableName
 from handlers.native_types import SchemaTypes
 from handlers.sql.ddl import following as ddl
 from handlers.sql.ddl.schemas import SchemaChanged, Schemas
-from handlers.sql.deletes import DELETED_TYPE, ColumnTaken, Deletes, marked
 from handlers.sql.folding import Block, KeyMissing, blocks, fold, pieces
 from handlers.sql.marks import WHOLE, Marks, Pending, Source
 from handlers.sql.naming import NameUnfit, Naming
@@ -33,7 +32,7 @@ class Unfit(ValueError):
     """A change that the options, or the target's table, have no place for."""
 
 
-UNFIT = (Unfit, UnfitColumn, NameUnfit, KeyMissing, ColumnTaken, UnicodeError)
+UNFIT = (Unfit, UnfitColumn, NameUnfit, KeyMissing, UnicodeError)
 """What is wrong with a change itself."""
 
 
@@ -55,8 +54,7 @@ class Applier:
         self._writer = writer
         self._handles = handles
         self.tables = KnownTables()
-        self._deletes = Deletes(options.deletes, options.deleted_column)
-        self._schemas = Schemas(naming, options.ddl, self._deletes)
+        self._schemas = Schemas(naming, options.ddl)
 
     def apply(
         self, connection: sa.Connection, batch: Batch, altered: set[TargetName], *, one_by_one: bool
@@ -106,7 +104,6 @@ class Applier:
                 own=_source_table(batch),
                 handles=self._handles,
                 replay_of=batch.replay_of,
-                deletes=self._deletes,
             )
             altered.update(result.targets)
             self.tables.forget(*altered)
@@ -127,37 +124,25 @@ class Applier:
         why_not = self._marks.own_tables.why_not(name)
         if why_not:
             raise Unfit(why_not)
-        changes, is_ignoring = run.changes, self._options.deletes == "ignore"
+        changes = run.changes
         if isinstance(changes[0].types, SchemaTypes):
             kept = self._marks.kept(connection)
             changes = self._schemas.as_seen(kept, _source_table(batch), changes, batch.replay_of)
-        first = next((change for change in changes if not (is_ignoring and change.op == "delete")), None)
-        if first is None:
-            return
         table = self.tables.get(connection, name)
         if table is None:
             if not self._options.create:
                 shown = ".".join(filter(None, name))
                 raise Unfit(f"the target has no table {shown}; make it, or set create: true")
-            raise TableMissing(name, wanted_columns(self._kept(changes)), run.key)
-        key = run.key or _own_key(table, first)
+            raise TableMissing(name, wanted_columns(changes), run.key)
+        key = run.key or _own_key(table, changes[0])
         if key:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:
-            self._apply_keyless(connection, table, self._kept(changes))
+            self._apply_keyless(connection, table, changes)
 
     def follow_schema(self, connection: sa.Connection, batch: Batch, changed: SchemaChanged) -> TargetName:
         """In a transaction of its own. Returns the target's table: forget what was known of it."""
         return self._schemas.follow(self._marks.kept(connection), _source_table(batch), changed)
-
-    def _kept(self, changes: Sequence[Change]) -> Sequence[Change]:
-        """As `deletes` has them: without deletes, or with marks in their place."""
-        match self._options.deletes:
-            case "ignore":
-                return [change for change in changes if change.op != "delete"]
-            case "mark":
-                return marked(changes, self._options.deleted_column)
-        return changes
 
     # ---- tables with a primary key
 
@@ -170,26 +155,23 @@ class Applier:
         *,
         moves: bool,
     ) -> None:
-        # The column that marks a row is none of the source's.
-        width = table.width - (self._options.deletes == "mark")
-        for is_move, piece in pieces(changes, key, width, moves=moves):
-            kept = self._kept(piece)
+        for is_move, piece in pieces(changes, key, table.width, moves=moves):
             if is_move:
-                self._move(connection, table, key, piece[0], kept[-1])
-            self._apply_folded(connection, table, key, kept, moves=moves)
+                self._move(connection, table, key, piece[0], piece[-1])
+            self._apply_folded(connection, table, key, piece, moves=moves)
 
     def _move(
         self, connection: sa.Connection, table: KnownTable, key: tuple[str, ...], gone: Change, made: Change
     ) -> None:
-        """Give the row under the old key that of `made`, in place of what is there. Where a delete leaves its
-        row, a copy of it gets the new key, and what `made` tells."""
+        """Give the row under the old key that of `made`, in place of what is there. If the old row stays (see
+        `Change.moves_key`), a copy of it gets the new key, and what `made` tells."""
         before, after = gone.before or {}, made.after or {}
         own = self._key(table, key, [made])
         old = Rows(table, own, [[before[column]] for column in key], 1)
         new = Rows(table, own, [[after[column]] for column in key], 1)
         if self._writer.exists(connection, old):
             self._writer.delete(connection, new)
-            if gone.op == "delete" and self._options.deletes != "apply":
+            if gone.op == "update" and made.op == "insert":
                 self._writer.copy(connection, old, self._row(table, after, made))
             else:
                 self._writer.move(connection, old, new)
@@ -268,12 +250,6 @@ class Applier:
             return found
         missing = [name for name, column in zip(names, found, strict=True) if column is None]
         rule = self._options.unknown_columns
-        marker = self._options.deleted_column
-        if rule == "ignore" and self._options.deletes == "mark" and marker in missing:
-            # Left out, a deletion would go without a trace.
-            if not self._options.create:
-                raise Unfit(f"the target's table has no column {marker}; add it, or set create: true")
-            raise ColumnsMissing(table.name, {marker: DELETED_TYPE})
         if rule == "add":
             wanted = wanted_columns(changes)
             raise ColumnsMissing(table.name, {name: wanted[name] for name in missing})

@@ -39,7 +39,7 @@ def is_key_change(gone: Change, made: Change | None = None) -> bool:
     """Whether the two are what one record says of a row that got another key."""
     return (
         made is not None
-        and gone.op == "delete"
+        and (gone.op == "delete" or gone.moves_key)
         and made.op == "insert"
         and (gone.offset, gone.partition, gone.topic) == (made.offset, made.partition, made.topic)
     )

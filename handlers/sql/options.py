@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -53,12 +54,6 @@ class SqlOptions(BaseModel):
         "the old one; append: rows are only inserted, updates and deletes are rejected; refuse: all is "
         "rejected.",
     )
-    deletes: Literal["apply", "ignore", "mark"] = Field(
-        "apply", description="mark: the row stays, with the time of its deletion in deleted_column."
-    )
-    deleted_column: str = Field(
-        "deleted_at", min_length=1, description="With deletes: mark; null in rows that are not deleted."
-    )
     ddl: DDLRules = Field(DDLRules.model_validate({}), description="Which DDL of the source is followed.")
     marks_table: Annotated[str, Shaped(r"^[^.]+(\.[^.]+)?$", "a table, or schema.table")] = Field(
         "binlane_marks",
@@ -73,6 +68,16 @@ class SqlOptions(BaseModel):
         None, ge=1, le=1000, description="Connections at most. Default: one for each lane, at most 32."
     )
     timeout: PositiveDuration = duration("10m", "How long one statement may take, DDL included.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_the_tables(cls, given: Any) -> Any:
+        for key in ("deletes", "deleted_column"):
+            if isinstance(given, Mapping) and key in given:
+                raise ValueError(
+                    f"{key} is no option of sql any more: set it beside handlers, for all of them"
+                )
+        return given
 
     @field_validator("url")
     @classmethod

@@ -16,6 +16,8 @@ from worker.cli import app
 from worker.column_rules.plan import ColumnPlans
 from worker.configuration import load
 from worker.dead_letters.record import DeadLetter
+from worker.formats.sample import SampleRecord
+from worker.reloading.changes import ChangesOf, Unfollowable
 from worker.running.dead_letter_replay import Reader, ReplayFault
 from worker.verifying.column_names import Leaving
 
@@ -112,7 +114,7 @@ def test_a_replayed_letter_goes_through_the_rules(index: int | None) -> None:
     [change] = reader.changes(letter(canal(), index=index)).changes
     assert change.after is not None
     assert "ssn" not in change.after
-    gone = canal(data=[{**ROW, "state": "gone"}])
+    gone = canal(type="DELETE", data=[{**ROW, "state": "gone"}])
     assert reader.changes(letter(gone, index=index)).skipped == "the table's rules leave it out"
     with pytest.raises(ReplayFault, match="column rules: ssn is a column of the primary key"):
         Reader(configured({"columns": {"exclude": ["ssn"]}})).changes(letter(canal(pkNames=["ssn"]), index))
@@ -146,3 +148,16 @@ def test_verify_looks_for_columns_under_their_new_names_and_leaves_changed_ones_
 def test_the_file_of_a_review_is_a_configuration_like_any_other(tmp_path: Path) -> None:
     check(tmp_path, {"columns": {"exclude": ["ssn"]}}, canal())
     assert load(tmp_path / "c.yaml").tables[0].row_rules is not None
+
+
+def test_no_command_quotes_values_of_a_record_under_rules() -> None:
+    bad = canal(data=[{**ROW, "id": "hidden-9"}])
+    plain, rules = configured({}), configured({"columns": {"exclude": ["ssn"]}})
+    for configuration, quotes in ((plain, True), (rules, False)):
+        with pytest.raises(ReplayFault, match="undecodable record: ") as told:
+            Reader(configuration).changes(letter(bad, None))
+        assert ("hidden-9" in str(told.value)) is quotes
+        changes = ChangesOf(configuration, configuration.tables[0], "shop", "users")
+        with pytest.raises(Unfollowable, match="undecodable record at ") as refused:
+            list(changes.of(SampleRecord("t", 0, 7, 0, None, bad.encode(), [])))
+        assert ("hidden-9" in str(refused.value)) is quotes

@@ -52,13 +52,26 @@ class Source:
         if known is None:
             yield {"op": "insert", "after": row}
         else:
-            yield {"op": "update", "before": self.old(known), "after": row}
+            old = self.old(known)
+            yield {"op": "update", "before": old, "after": row, "before_is_whole": self.images == "whole"}
+
+    def upsert(self, number: int, state: str | None) -> Iterator[Row]:
+        """A source that does not tell an insert from an update, as the format json."""
+        row = self.rows[number] = self.row(number, state)
+        yield {"op": "insert", "after": row}
+
+    def slip(self, number: int, state: str | None) -> Iterator[Row]:
+        """A change that the log lost, and a snapshot that mends the table."""
+        if number in self.rows:
+            self.rows[number] = self.row(number, state)
+        yield from self.snapshot()
 
     def drop(self, number: int) -> Iterator[Row]:
         known = self.rows.pop(number, None)
         if known is not None:
             # A deleted row's key is there in any case.
-            yield {"op": "delete", "before": self.old(known) or {"id": number}, "after": None}
+            old = self.old(known) or {"id": number}
+            yield {"op": "delete", "before": old, "after": None, "before_is_whole": self.images == "whole"}
 
     def move(self, number: int, to: int) -> Iterator[Row]:
         if number in self.rows and to not in self.rows:
@@ -146,7 +159,7 @@ FILTERS: list[tuple[str | None, Any]] = [
 NUMBERS = st.integers(1, 4)
 STATES = st.sampled_from(("paid", "draft", "gone", None))
 STEPS = st.one_of(
-    st.tuples(st.just("put"), NUMBERS, STATES),
+    st.tuples(st.sampled_from(("put", "upsert", "slip")), NUMBERS, STATES),
     st.tuples(st.just("drop"), NUMBERS),
     st.tuples(st.just("move"), NUMBERS, NUMBERS),
     st.tuples(st.just("snapshot")),
@@ -159,6 +172,8 @@ LIFE: list[tuple[Any, ...]] = [
     *(("put", 1, state) for state in ("paid", "paid", "draft", "gone", None, "paid")),
     *(("move", 1, 2), ("put", 3, "draft"), ("snapshot",), ("drop", 2), ("put", 2, "draft"), ("drop", 3)),
     *(("put", 4, "paid"), ("truncate",), ("put", 4, "paid")),
+    # Leaves by an upsert, and by a second snapshot.
+    *(("upsert", 4, "draft"), ("upsert", 4, "paid"), ("slip", 4, "gone"), ("slip", 4, "paid")),
 ]
 
 

@@ -61,10 +61,18 @@ def test_a_secret_that_is_too_short_is_a_fault_and_not_shown(faults: Faults) -> 
     assert "hunter2" not in told
 
 
-def test_deletes_of_a_table_and_of_its_sql_handler_are_refused(faults: Faults) -> None:
-    text = rule("deletes: mark").replace("{type: log}", "{type: sql, url: 'sqlite:///x', deletes: ignore}")
+@pytest.mark.parametrize(
+    ("option", "fault"),
+    [
+        ("deletes: ignore", "deletes is no option of sql any more: set it beside handlers, for all of them"),
+        ("deleted_column: x", "deleted_column is no option of sql any more: set it beside handlers"),
+        ("new_columns: ignore", "deletes: mark sets a column, which new_columns: ignore leaves out"),
+    ],
+)
+def test_what_sql_cannot_do_with_deletes_is_refused(option: str, fault: str, faults: Faults) -> None:
+    text = rule("deletes: mark").replace("{type: log}", f"{{type: sql, url: 'sqlite:///x', {option}}}")
     (told,) = faults(text)
-    assert "deletes is set for the table, and for its handler sql as well" in told
+    assert fault in told
 
 
 def loaded(folder: Path, keys: str, more: str = "", **environment: str) -> Configuration:

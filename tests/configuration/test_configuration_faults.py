@@ -161,7 +161,8 @@ def test_a_fault_of_a_section_is_told_in_one_line(faults: Faults, text: str, lin
         (
             "handler: []",
             "handler: unknown key; "
-            "allowed: batch, columns, deleted_column, deletes, filter, handlers, match, on_failure, retry, "
+            "allowed: batch, columns, deleted_column, deletes, filter, "
+            "ghost_tables, handlers, match, on_failure, retry, "
             "slow_after; nearest: handlers",
         ),
     ],

@@ -47,7 +47,7 @@ def test_handlers_get_what_the_rules_leave() -> None:
 
 
 def test_a_row_that_the_filter_does_not_take_leaves_a_record_without_changes() -> None:
-    made = decoded(table(filter="id > 100"), [record(0), record(1), record(2)])
+    made = decoded(table(filter="id > 100", deletes="ignore"), [record(0), record(1), record(2)])
     assert [change.offset for change in made.changes or ()] == [2]
     assert list(made.ends) == [0, 0, 1]
     assert made.finish_changes(1) == 3

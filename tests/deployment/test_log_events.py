@@ -92,5 +92,4 @@ def test_one_event_has_one_level_but_for_those_that_say_why(monkeypatch: pytest.
         "finished_map_off",  # where the system cannot do it: info; for a fault: warning
         "table_unmatched",  # a rule that nearly matches it: warning
         "topic_made_anew",  # records may be lost: error; a handler's marks begin anew: warning
-        "truncate_ignored",  # as the options say: info; not to be done: warning
     }

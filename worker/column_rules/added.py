@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from handlers import Change
 
-__all__ = ["WORDS", "Added", "added_of"]
+__all__ = ["WORDS", "Added", "added_of", "moment"]
 
 
 class Added(NamedTuple):
@@ -38,13 +38,14 @@ def _type_of(value: Any) -> str:
     return "bigint" if isinstance(value, int) else "double"
 
 
-def _moment(milliseconds: int) -> datetime:
+def moment(milliseconds: int) -> datetime:
+    """A time of the source, in UTC."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 _ADDED = {
     "now()": Added("timestamp(6)", lambda *_: datetime.now(UTC), False),
-    "source_time": Added("timestamp(6)", lambda change, *_: _moment(change.source_time_ms), False),
+    "source_time": Added("timestamp(6)", lambda change, *_: moment(change.source_time_ms), False),
     "topic": Added("varchar(255)", lambda change, *_: change.topic, False),
     "partition": Added("int", lambda change, *_: change.partition, False),
     "offset": Added("bigint", lambda change, *_: change.offset, False),

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from handlers import Change
 from worker.column_rules.plan import RuleFault
-from worker.formats.interface import Record, UndecodableRecord
+from worker.formats.decoding import fault_of
+from worker.formats.interface import Format, Record, UndecodableRecord
 
 if TYPE_CHECKING:
     from worker.column_rules.row_rules import RowRules
     from worker.column_rules.statements import StatementRules
 
-__all__ = ["bring_under", "fault_text", "fault_under"]
+__all__ = ["bring_under", "decode_under", "fault_under", "has_rules"]
 
 
 def bring_under(
@@ -39,18 +40,40 @@ def bring_under(
         changes[first:] = [change for change in followed if change is not None]
 
 
-def fault_under(error: Exception, record: Record) -> UndecodableRecord:
-    """The fault of a record whose table has column rules. It quotes no value, as a format's own may."""
+def decode_under(
+    format_: Format,
+    record: Record,
+    into: list[Change],
+    rows: RowRules | None,
+    statements: StatementRules | None,
+    *,
+    alone: bool,
+) -> None:
+    """`format_.decode` of a record whose table has these rules: raises UndecodableRecord and nothing else.
+
+    `alone`: as its route has it. What it says is not yet brought under the rules.
+    """
+    try:
+        format_.decode(record, into)
+    except Exception as error:
+        raise fault_under(error, record, has_rules(rows, statements, alone=alone)) from error
+
+
+def has_rules(rows: RowRules | None, statements: StatementRules | None, *, alone: bool) -> bool:
+    """Whether a record of the table may hold what rules keep back. `alone`: as its route has it."""
+    return rows is not None or (alone and statements is not None)
+
+
+def fault_under(error: Exception, record: Record, is_ruled: bool) -> UndecodableRecord:
+    """What was raised for a record, as its fault. If rules may keep back what it holds, the fault quotes no
+    value, as a format's own may."""
+    if not is_ruled:
+        return fault_of(error, record)
     place = f"{record.topic()}[{record.partition()}] offset {record.offset()}"
-    return UndecodableRecord(f"{fault_text(error)} (at {place})")
-
-
-def fault_text(error: Exception) -> str:
-    """What is wrong with a record of a table with column rules. What a format says of one may quote "
-    "values."""
     if isinstance(error, RuleFault):
-        return str(error)
-    return (
+        return UndecodableRecord(f"{error} (at {place})")
+    return UndecodableRecord(
         f"{type(error).__name__}: it cannot be decoded; what exactly is wrong may hold values, which the "
-        "table's column rules keep back: see the record with `binlane check --sample`, or as a dead letter"
+        "table's column rules keep back: see the record with `binlane check --sample`, or as a dead letter "
+        f"(at {place})"
     )

@@ -122,6 +122,18 @@ class ColumnPlans:
         """Whether any column is kept back, or masked."""
         return self._included is not None or bool(self._excluded or self._masks)
 
+    def hides_no_more_than(self, other: ColumnPlans) -> bool:
+        """Whether all that these rules keep back or mask, the other ones keep back, or mask alike."""
+        if self._included is not None and not (
+            other._included is not None and other._included <= self._included
+        ):
+            return False
+        for name in (*self._excluded, *self._masks):
+            mine, its = self.treatment(name), other.treatment(name)
+            if its is not None and (mine is None or not mine.is_as(its)):
+                return False
+        return True
+
     def unknown(self, columns: Iterable[str]) -> list[tuple[str, str | None]]:
         """(name in the rules, what was probably meant) of each that is none of the table's columns."""
         there = list(columns)

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from msgspec.structs import replace
+
 from handlers import Change
-from handlers.api import Operation
 from handlers.logs import get_logger
 from handlers.mysql.ddl.operations import quoted
 from handlers.native_types import NativeTypes, SchemaTypes, SourceColumn, in_full
-from handlers.sql.deletes import DELETED_TYPE, time_of
+from worker.column_rules.added import moment
 from worker.column_rules.filters import Filter
 from worker.column_rules.leaving import Leaving
 from worker.column_rules.plan import ColumnPlans, Row, RuleFault
 from worker.column_rules.settings import ColumnRules
 
-__all__ = ["RowRules"]
+__all__ = ["DELETED_TYPE", "RowRules"]
 
 log = get_logger("columns")
 
+DELETED_TYPE = "timestamp(6)"
+"""Of the column that marks a row."""
 _MOST_TYPES = 256
+_NOTHING: frozenset[str] = frozenset()
 
 
 class RowRules:
@@ -33,13 +37,16 @@ class RowRules:
         filter_: Filter | None = None,
         deletes: Literal["apply", "mark", "ignore"] = "apply",
         deleted_column: str = "deleted_at",
+        marks_all: bool = False,
         secret: str | None = None,
         table: str | None = None,
     ) -> None:
-        """`secret`: of `masking`; `table`: the only one that the rules are of. Raises ValueError for a hash
-        without a secret, and for a column that `columns` gives the name `deleted_column`."""
+        """`marks_all`: all handlers know how to mark the rows of a TRUNCATE; `secret`: of `masking`; `table`:
+        the only one that the rules are of. Raises ValueError for a hash without a secret, and for a column
+        that `columns` gives the name `deleted_column`."""
         self.deletes = deletes
         self.deleted_column = deleted_column
+        self._marks_all = marks_all
         self.filter = filter_
         self.plans = ColumnPlans(columns, secret, (deleted_column,) if deletes == "mark" else ())
         self._leaving = None if filter_ is None else Leaving(filter_)
@@ -51,6 +58,15 @@ class RowRules:
         # By identity: sources share the mapping between changes, and what handlers are given is shared alike.
         self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
+    def hides_no_more_than(self, other: RowRules | None) -> bool:
+        """Whether rows that left by `other` (None: as they were) show nothing that these rules hide."""
+        if self.filter is None and not self.plans.hides:
+            return True
+        if other is None:
+            return False
+        is_taken = self.filter is None or (other.filter is not None and other.filter.text == self.filter.text)
+        return is_taken and self.plans.hides_no_more_than(other.plans)
+
     def apply(self, changes: list[Change], first: int, database: str, table: str) -> bool:
         """Put in the place of the changes from `first` on what handlers may see of them.
 
@@ -58,36 +74,50 @@ class RowRules:
         """
         own = changes[first:]
         del changes[first:]
-        has_ddl = False
-        for change in own:
+        has_ddl = has_moves = False
+        for place, change in enumerate(own):
             op = change.op
             if op == "ddl":
                 has_ddl = True
                 changes.append(change)
             elif op == "truncate":
-                if (emptied := self._truncate(change, database, table)) is not None:
+                if (emptied := self.truncated(change, database, table)) is not None:
                     changes.append(emptied)
             else:
                 kept = change if self._leaving is None else self._leaving.kept(change)
-                if kept is not None and not (kept.op == "delete" and self.deletes == "ignore"):
-                    changes.append(self._formed(kept, database, table))
+                if kept is not None and kept.op == "delete" and self.deletes == "ignore":
+                    made = own[place + 1 : place + 2]
+                    kept = _stays(kept) if kept.moves_key and made and made[0].lacks != _NOTHING else None
+                if kept is not None:
+                    has_moves = has_moves or kept.moves_key
+                    # Of an insert that the filter does not take, a mark would make a row of its own.
+                    marks = self.deletes == "mark" and (kept.op != "delete" or op in ("delete", "update"))
+                    changes.append(self._formed(kept, database, table, marks=marks))
+        if has_moves:
+            _part_single_halves(changes, first)
         return has_ddl
 
-    def _truncate(self, change: Change, database: str, table: str) -> Change | None:
+    def truncated(self, change: Change, database: str, table: str) -> Change | None:
+        """What handlers see of a TRUNCATE of the table; None: nothing. Raises RuleFault."""
         if self.deletes == "ignore":
             return None
-        if self.deletes == "mark":
+        if self.deletes == "apply":
+            return replace(change, sql=change.sql and f"TRUNCATE TABLE {quoted(database, table)}")
+        if not self._marks_all:
             raise RuleFault(
-                "TRUNCATE names no rows that could be marked (deletes: mark); of the built-in handlers "
-                "sql can mark them: set deletes there, or deletes: apply"
+                "TRUNCATE names no rows that could be marked (deletes: mark); of the built-in handlers sql "
+                "alone can mark them all: give the table no other handler, or set deletes: apply"
             )
-        sql = None if change.sql is None else f"TRUNCATE TABLE {quoted(database, table)}"
-        return _changed(change, "truncate", None, None, change.key_columns, change.types, sql)
+        mark, types = (
+            {self.deleted_column: moment(change.source_time_ms)},
+            {self.deleted_column: DELETED_TYPE},
+        )
+        return replace(change, op="truncate", after=mark, key_columns=None, types=types, sql=None)
 
-    def _formed(self, change: Change, database: str, table: str) -> Change:
+    def _formed(self, change: Change, database: str, table: str, *, marks: bool) -> Change:
         before, after, types, key = change.before, change.after, change.types, change.key_columns
         if not self._has_columns and self.deletes != "mark":
-            return change if change.sql is None else _changed(change, change.op, before, after, key, types)
+            return change if change.sql is None else replace(change, sql=None)
         plans = self.plans
         if (
             types is None
@@ -108,9 +138,13 @@ class RowRules:
                 before, after = self._with_added(change, before, after, database, table)
         if types is not None:
             types = self._types_of(types)
-        if self.deletes == "mark":
-            return self._marked(change, before, after, key, types)
-        return _changed(change, change.op, before, after, key, types)
+        lacks = change.lacks
+        if lacks and self._has_columns:
+            lacks = frozenset(one.to for name in lacks if (one := plans.treatment(name)) is not None)
+        left = replace(
+            change, before=before, after=after, key_columns=key, types=types, sql=None, lacks=lacks
+        )
+        return self._marked(left) if marks else left
 
     def _with_added(
         self, change: Change, before: Row | None, after: Row | None, database: str, table: str
@@ -129,26 +163,22 @@ class RowRules:
                 before[name] = value
         return before, after
 
-    def _marked(
-        self,
-        change: Change,
-        before: Row | None,
-        after: Row | None,
-        key: tuple[str, ...] | None,
-        types: Mapping[str, str] | None,
-    ) -> Change:
-        """As `handlers.sql.deletes.marked` has it."""
-        column = self.deleted_column
-        for row in (before, after):
+    def _marked(self, change: Change) -> Change:
+        """The change with the column of the mark: a delete as an update that sets it. Of equal rows without a
+        key, one that is not deleted yet is meant."""
+        column, before, key = self.deleted_column, change.before, change.key_columns
+        for row in (before, change.after):
             if not self._has_columns and row and any(name.casefold() == column.casefold() for name in row):
                 raise _taken(column)
-        unmarked = None if before is None else {**before, column: None}
         if change.op != "delete":
-            return _changed(change, change.op, unmarked, {**(after or {}), column: None}, key, types)
-        # A source may send null for what it does not know of a deleted row: all but its key may be meant.
-        known = {name: value for name, value in (before or {}).items() if value is not None}
-        known[column] = time_of(change.source_time_ms)
-        return _changed(change, "update", unmarked, known, key, types)
+            unmarked = None if before is None else {**before, column: None}
+            return replace(change, before=unmarked, after={**(change.after or {}), column: None})
+        known: Row = before or {}
+        lacks: frozenset[str] | None = frozenset(self.plans.added.keys() - known.keys())
+        if key and not change.before_is_whole:  # the key is all that is sure
+            known, lacks = {name: known[name] for name in key if name in known}, None
+        marked = {**known, column: moment(change.source_time_ms)}
+        return replace(change, op="update", before={**known, column: None}, after=marked, lacks=lacks)
 
     def _types_of(self, types: Mapping[str, str]) -> Mapping[str, str]:
         known = self._types.get(id(types))
@@ -176,7 +206,7 @@ class RowRules:
 
     def _as_it_leaves(self, name: str, column: SourceColumn) -> SourceColumn:
         treatment = self.plans.treatment(name)
-        return column._replace(to=None if treatment is None else treatment.to)
+        return SourceColumn(None, "") if treatment is None else column._replace(to=treatment.to)
 
     def _tell_unknown(self, columns: Iterable[str]) -> None:
         for name, near in self.plans.unknown(columns):
@@ -196,27 +226,21 @@ def _taken(column: str) -> RuleFault:
     return RuleFault(f"the table has a column {column} itself; set deleted_column to a name that it has not")
 
 
-def _changed(  # noqa: PLR0917 - of one call for each change: keywords cost a tenth
-    change: Change,
-    op: Operation,
-    before: Row | None,
-    after: Row | None,
-    key: tuple[str, ...] | None,
-    types: Mapping[str, str] | None,
-    sql: str | None = None,
-) -> Change:
-    """The change with other rows, and with no statement's text but the one that is given."""
-    return Change(
-        op,
-        before,
-        after,
-        key,
-        sql,
-        change.source_time_ms,
-        change.topic,
-        change.partition,
-        change.offset,
-        change.index,
-        change.transaction,
-        types,
-    )
+def _stays(gone: Change) -> Change:
+    """The old key of a row that gets another one, where deletes are ignored: what the insert lacks is in the
+    row, which stays as it is."""
+    key = {name: (gone.before or {}).get(name) for name in gone.key_columns or ()}
+    return replace(gone, op="update", before=key, after=key, lacks=None, before_is_whole=False)
+
+
+def _part_single_halves(changes: list[Change], first: int) -> None:
+    """Where one half of a moved key does not leave, the other is a change of its own."""
+    for place in range(first, len(changes)):
+        one = changes[place]
+        other = place - 1 if one.op == "insert" else place + 1
+        if one.moves_key and not (
+            first <= other < len(changes)
+            and changes[other].moves_key
+            and (changes[other].op == "insert") is not (one.op == "insert")
+        ):
+            changes[place] = replace(one, moves_key=False)

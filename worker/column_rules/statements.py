@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Literal
+
+import msgspec
 
 from handlers import Change
 from handlers.mysql.ddl.operations import (
@@ -29,8 +32,9 @@ from handlers.mysql.ddl.operations import (
     TableName,
     TruncateTable,
 )
+from handlers.mysql.online_changes import is_left_over
 from worker.column_rules.plan import RuleFault, Treatment
-from worker.column_rules.row_rules import RowRules
+from worker.column_rules.row_rules import DELETED_TYPE, RowRules
 from worker.column_rules.shared_names import refuse_shared
 
 __all__ = ["StatementRules"]
@@ -42,8 +46,8 @@ _CLAUSES = (LoseRows, DropColumn, RenameColumn, ModifyColumn, AddColumn, ChangeK
 class StatementRules:
     """The rules of all tables, for statements: one may name other tables than its record's. Any thread."""
 
-    def __init__(self, rules_of: Callable[[str], RowRules | None]) -> None:
-        """`rules_of`: of a table ("database.table"); None: it has none."""
+    def __init__(self, rules_of: Callable[[str], RowRules | Literal["skipped"] | None]) -> None:
+        """`rules_of`: of a table ("database.table"); None: it has none; "skipped": no rule matches it."""
         self._rules_of = rules_of
 
     def follow(self, change: Change, database: str, table: str) -> Change | None:
@@ -52,7 +56,7 @@ class StatementRules:
         from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot takes its time
         from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
 
-        own = self._rules_of(f"{database}.{table}")
+        own = self._of(TableName(database, table), database)
         of = partial(self._of, own=(TableName(database, table), own))
         try:
             operations = parse(change.sql or "", database)
@@ -66,7 +70,12 @@ class StatementRules:
         involved = {of(name, database) for one in operations for name in _names(one)} - {None}
         if own is None and not involved:
             return change
+        if own is not None and own.deletes == "mark" and _empties(operations, f"{database}.{table}"):
+            return own.truncated(change, database, table)
         told = net(operations)
+        for one in told:
+            if isinstance(one, RenameTable):
+                self._refuse_shown(one, database, of(one.table, database), of(one.to, database))
         for name in {one.table for one in told}:
             if (rules := of(name, database)) is not None:
                 refuse_shared((one for one in told if one.table == name), rules.plans)
@@ -83,30 +92,40 @@ class StatementRules:
             raise RuleFault(
                 "its DDL cannot be written anew under the table's column rules; it is not shown here"
             )
-        return Change(
-            "ddl",
-            None,
-            None,
-            change.key_columns,
-            sql,
-            change.source_time_ms,
-            change.topic,
-            change.partition,
-            change.offset,
-            change.index,
-            change.transaction,
-            None,
-        )
+        return msgspec.structs.replace(change, sql=sql, types=None)
 
     def _of(
-        self, name: TableName, database: str, *, own: tuple[TableName, RowRules | None]
+        self, name: TableName, database: str, *, own: tuple[TableName | None, RowRules | None] = (None, None)
     ) -> RowRules | None:
         """`own`: the record's table, with its rules. Servers that do not tell case apart write a statement as
         it was spelled, and their rows under one name."""
-        found = self._rules_of(f"{name.database or database}.{name.table}")
-        if found is None and f"{name.database or database}.{name.table}".casefold() == str(own[0]).casefold():
-            return own[1]
+        full = f"{name.database or database}.{name.table}"
+        found = self._rules_of(full)
+        if not isinstance(found, RowRules):
+            return own[1] if full.casefold() == str(own[0]).casefold() else None
         return found
+
+    def _refuse_shown(
+        self, operation: RenameTable, database: str, old: RowRules | None, new: RowRules | None
+    ) -> None:
+        """Raises RuleFault for a table that would bring what the rules of its new name hide."""
+        table, to = operation.table, operation.to
+        if new is None or new.hides_no_more_than(old):
+            return
+        if old is None and self._rules_of(f"{table.database or database}.{table.table}") == "skipped":
+            return  # nothing of it is in a target
+        raise RuleFault(
+            f"the source renames {table} to {to}, whose rules hide what those of {table} do not: its rows "
+            f"would show it. Drop {table} in the target, give both tables the same rules, and load {to} "
+            "again; then set this record aside"
+        )
+
+
+def _empties(operations: list[Operation], table: str) -> bool:
+    """Whether they are a TRUNCATE of the table, spelled in whatever case."""
+    return [str(one.table).casefold() for one in operations if isinstance(one, TruncateTable)] == [
+        table.casefold()
+    ]
 
 
 def _kept(
@@ -117,6 +136,8 @@ def _kept(
 ) -> Iterator[Operation]:
     """What may leave of it. `of`: the rules of a table."""
     rules = of(operation.table, database)
+    if rules is not None and isinstance(operation, CreateTable) and is_left_over(operation.table.table):
+        return  # gh-ost makes it to hold the name, with columns of its own
     if isinstance(operation, CreateTable) and operation.like is not None:
         # A copy has the columns of what it copies: under other rules, its first row makes it.
         if rules is of(operation.like, database):
@@ -125,7 +146,7 @@ def _kept(
         yield operation
     elif isinstance(operation, TruncateTable):
         if rules.deletes == "mark":
-            raise RuleFault("TRUNCATE names no rows that could be marked (deletes: mark)")
+            raise RuleFault("TRUNCATE of another table, whose rows are marked (deletes: mark), cannot leave")
         if rules.deletes == "apply":
             yield operation
     else:
@@ -153,6 +174,8 @@ def _of_columns(operation: Operation, rules: RowRules, time_ms: int) -> Iterator
             kept = [_definition(plans.treatment(one.name), one, rules, time_ms) for one in columns]
             plans.leaving(one.name for one in columns)  # two of one name are refused
             added = [Column(name, added.type) for name, added in plans.added.items()]
+            if rules.deletes == "mark":
+                added.append(Column(rules.deleted_column, DELETED_TYPE))
             yield CreateTable(table, (*(one for one in kept if one is not None), *added), plans.key(key))
         case AddColumn(column=column, after=after):
             made = _definition(plans.treatment(column.name), column, rules, time_ms, fills=True)

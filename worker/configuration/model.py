@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from handlers.mysql.online_changes import replaced_by
 from handlers.options.section import Section
 from handlers.options.values import Duration, PositiveDuration, duration
 from worker.column_rules.settings import MaskingRule
@@ -157,11 +158,22 @@ class Configuration(Section):
         return self
 
     def rule_for(self, table: str) -> TableRule | None:
-        """The first rule that matches `table` ("database.table"); None: the table is skipped."""
-        return next((rule for rule in self.tables if rule.matches(table)), None)
+        """The first rule that matches `table` ("database.table"), or the table that it replaces (see
+        `ghost_tables`); None: the table is skipped."""
+        return _rule_of(self.tables, table)
 
 
-def _row_rules_of(tables: Iterable[TableRule], table: str) -> RowRules | None:
-    """Of the first rule that matches `table`."""
-    rule = next((each for each in tables if each.matches(table)), None)
-    return None if rule is None else rule.row_rules
+def _rule_of(tables: Sequence[TableRule], table: str) -> TableRule | None:
+    """The first rule that matches `table`. The tables of an online schema change have the rule of the table
+    that they replace if its rows leave by rules: theirs are its rows."""
+    found = next((rule for rule in tables if rule.matches(table)), None)
+    for name in () if found is None else replaced_by(table):
+        own = next((rule for rule in tables if rule.matches(name)), None)
+        if own is not None and own.row_rules is not None and own.ghost_tables:
+            return own
+    return found
+
+
+def _row_rules_of(tables: Sequence[TableRule], table: str) -> RowRules | Literal["skipped"] | None:
+    rule = _rule_of(tables, table)
+    return "skipped" if rule is None else rule.row_rules

@@ -111,6 +111,9 @@ class TableRule(Section):
     """What handlers see of deletes. mark: an update that sets deleted_column; ignore: nothing."""
     deleted_column: str = Field(default="deleted_at", min_length=1)
     """With deletes: mark; null in rows that are not deleted."""
+    ghost_tables: bool = True
+    """With columns, filter or deletes: gh-ost's and pt-online-schema-change's tables (_X_gho, _X_new, _X_del,
+    _X_old) have the rule of the table X, whichever other rule matches them."""
 
     _matches: Callable[[str], bool] = PrivateAttr()
     _row_rules: RowRules | None = PrivateAttr(default=None)
@@ -122,14 +125,17 @@ class TableRule(Section):
         self._matches = table_matcher(self.match)
 
     @model_validator(mode="after")
-    def _deletes_once(self) -> Self:
-        if self.deletes != "apply":
-            for entry in self.handlers:
-                if entry.type == "sql" and "deletes" in entry.options:
-                    raise ValueError(
-                        "deletes is set for the table, and for its handler sql as well: the table's is "
-                        "for all handlers; remove one of the two"
-                    )
+    def _marks_have_a_place(self) -> Self:
+        for entry in self.handlers:
+            if (
+                self.deletes == "mark"
+                and entry.type == "sql"
+                and entry.options.get("new_columns") == "ignore"
+            ):
+                raise ValueError(
+                    "deletes: mark sets a column, which new_columns: ignore leaves out if the target lacks "
+                    "it: set new_columns to add or refuse, and choose columns with columns.include"
+                )
         return self
 
     def ruled(self, secret: str | None) -> Self:
@@ -143,6 +149,7 @@ class TableRule(Section):
                 filter_=None if self.filter is None else read_filter(self.filter),
                 deletes=self.deletes,
                 deleted_column=self.deleted_column,
+                marks_all=all(entry.type == "sql" for entry in self.handlers),
                 secret=secret,
                 table=self.match if is_name(self.match) else None,
             )

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from handlers import Change
-from worker.column_rules.applying import bring_under
+from worker.column_rules.applying import bring_under, decode_under
 from worker.column_rules.plan import RuleFault
 from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
 from worker.formats.choice import NoFormatError
-from worker.formats.decoding import decoded, explained
+from worker.formats.decoding import explained
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord
 from worker.formats.statements import tables_of
 
@@ -61,17 +61,11 @@ class ChangesOf:
                 if not is_ours and not route.alone:
                     continue
                 changes: list[Change] = []
-                decoded(format_, piece, changes)
+                rules = (self._rule.row_rules if is_ours else None, self._rule.statement_rules)
+                decode_under(format_, piece, changes, *rules, alone=route.alone)
                 self._refuse_others(changes, route.database, place, is_ours=is_ours)
                 if is_ours:
-                    bring_under(
-                        self._rule.row_rules,
-                        self._rule.statement_rules,
-                        changes,
-                        0,
-                        database=self._database,
-                        table=self._name,
-                    )
+                    bring_under(*rules, changes, 0, database=self._database, table=self._name)
                     if changes:
                         yield changes
         except NoFormatError as error:

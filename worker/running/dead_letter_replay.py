@@ -16,7 +16,7 @@ from handlers.loading.registry import HandlerTypeError, OptionsError, create
 from handlers.options.matching import topics_matcher
 from handlers.rows import with_own_rows
 from worker.attempts.backoff import describe
-from worker.column_rules.applying import bring_under
+from worker.column_rules.applying import bring_under, decode_under
 from worker.column_rules.plan import RuleFault
 from worker.configuration import Configuration, HandlerEntry
 from worker.configuration.formats import formats_of
@@ -24,7 +24,6 @@ from worker.configuration.kafka_properties import consumer_settings
 from worker.dead_letters.record import DeadLetter
 from worker.fetching.ddl_history import DDLHistory
 from worker.formats.choice import NoFormatError
-from worker.formats.decoding import decoded
 from worker.formats.interface import Apart, Skip, UndecodableRecord
 from worker.running.handlers.plan import handles
 from worker.units.table_names import routed
@@ -100,7 +99,9 @@ class Reader:
                     f"its record holds changes of several tables ({', '.join(tables)}), as it could not be "
                     "taken apart when it was set aside: have it read again from its topic"
                 )
-            decoded(format_, record, found)
+            rule = self._configuration.rule_for(f"{route.database}.{route.table}")
+            rules = (None, None) if rule is None else (rule.row_rules, rule.statement_rules)
+            decode_under(format_, record, found, *rules, alone=route.alone)
         except NoFormatError as error:
             raise ReplayFault(str(error)) from None
         except UndecodableRecord as fault:
@@ -110,17 +111,8 @@ class Reader:
             if not found:
                 raise ReplayFault(f"its record has no row {letter.index}")
         has_changes = bool(found)
-        rule = self._configuration.rule_for(f"{route.database}.{route.table}")
         try:
-            if rule is not None:
-                bring_under(
-                    rule.row_rules,
-                    rule.statement_rules,
-                    found,
-                    0,
-                    database=route.database,
-                    table=route.table,
-                )
+            bring_under(*rules, found, 0, database=route.database, table=route.table)
         except RuleFault as fault:
             raise ReplayFault(f"column rules: {fault}") from None
         if has_changes and not found:

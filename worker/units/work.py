@@ -10,8 +10,8 @@ from handlers import Batch, Change
 from handlers.rows import with_own_rows
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.set_aside import SetAside
-from worker.column_rules.applying import bring_under, fault_under
-from worker.formats.decoding import LARGE, SMALL, fault_of, one_by_one, refuse_oversized
+from worker.column_rules.applying import bring_under, fault_under, has_rules
+from worker.formats.decoding import LARGE, SMALL, one_by_one, refuse_oversized
 from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.statements import is_of_no_table
 from worker.units.chunk import Chunk
@@ -137,7 +137,6 @@ class Work:
         changes: list[Change] = []
         ends: list[int] = []
         table = self.table
-        has_rules = table.row_rules is not None
         for chunk in self.chunks:
             if chunk.changes is not None:
                 begin = len(changes)
@@ -147,7 +146,7 @@ class Work:
             assignment = chunk.assignment
             decode = assignment.format.decode
             is_large = chunk.bytes > LARGE
-            by_rules = has_rules or (chunk.alone and table.statement_rules is not None)
+            by_rules = has_rules(table.row_rules, table.statement_rules, alone=chunk.alone)
             # Rules are applied to each record, whose fault it is if they refuse it.
             decode_many = one_by_one if is_large or by_rules or chunk.alone else assignment.decode_many
             messages = iter(chunk.messages)
@@ -170,7 +169,7 @@ class Work:
                 # Total: what no format should raise is this record's fault, too, and stops no worker.
                 except Exception as error:
                     del changes[ends[-1] if ends else 0 :]
-                    fault = fault_under(error, message) if by_rules else fault_of(error, message)
+                    fault = fault_under(error, message, by_rules)
                     if not undecodable(message, fault):
                         return len(ends), str(fault)
                 ends.append(len(changes))

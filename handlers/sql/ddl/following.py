@@ -33,7 +33,6 @@ from handlers.sql.ddl.columns import add_column, drop_column, modify_column, ren
 from handlers.sql.ddl.keys import change_key
 from handlers.sql.ddl.tables import create_table, drop_table, rename_table, truncate_table
 from handlers.sql.ddl.target import Target, TargetTable
-from handlers.sql.deletes import Deletes
 from handlers.sql.kept_tables import Kept, Statement
 from handlers.sql.naming import Naming
 
@@ -60,7 +59,6 @@ def apply(
     own: TableName,
     handles: Callable[[str], bool],
     replay_of: tuple[str, int, int] | None = None,
-    deletes: Deletes | None = None,
 ) -> DDLResult:
     """Do in the target what a change with op `ddl` or `truncate` did in the source.
 
@@ -71,7 +69,7 @@ def apply(
     handler needs for itself, and SQLAlchemy's errors.
     """
     operations = operations_of(change, own)
-    target = Target(kept, naming, change.source_time_ms, deletes or Deletes(), done=[])
+    target = Target(kept, naming, change.source_time_ms, done=[])
     statement = Statement.of(change, replay_of)
     commits_each = target.family == "mysql"
     begun = kept.step_of(own, statement) if commits_each else None
@@ -94,7 +92,7 @@ def apply(
             if commits_each:
                 kept.begin_step(own, statement, step)
                 target.is_again = step == begun
-            targets.update(dict.fromkeys(_follow(target, operation)))
+            targets.update(dict.fromkeys(_follow(target, operation, change)))
         if isinstance(operation, RenameTable):
             ours = (ours - {operation.table}) | {operation.to}
             targets.update(dict.fromkeys((target.table(operation.table), target.table(operation.to))))
@@ -118,7 +116,7 @@ def _check(
                 target.table(name)
 
 
-def _follow(target: Target, operation: Operation) -> list[TargetTable]:
+def _follow(target: Target, operation: Operation, change: Change) -> list[TargetTable]:
     table = target.table(operation.table)
     match operation:
         case RenameTable(to=to):
@@ -132,7 +130,7 @@ def _follow(target: Target, operation: Operation) -> list[TargetTable]:
             drop_table(target, table)
             target.kept.note_gone(operation.table)
         case TruncateTable():
-            truncate_table(target, table)
+            truncate_table(target, table, change)
         case _:
             _follow_columns(target, table, operation)
     return [table]

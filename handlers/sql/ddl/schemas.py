@@ -20,7 +20,6 @@ from handlers.mysql.ddl.rules import DDLRules
 from handlers.native_types import NativeTypes, SchemaTypes, full, in_full, read_full
 from handlers.sql.ddl.columns import drop_column, modify_column
 from handlers.sql.ddl.target import Target, TargetTable
-from handlers.sql.deletes import Deletes
 from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import Naming
 from handlers.sql.target.creating import fitting
@@ -36,11 +35,11 @@ _WITHOUT_SIZE = (sa.Integer,)
 
 class SeenColumn(msgspec.Struct, frozen=True, array_like=True):
     to: str | None
-    """Its name in the target."""
+    """Its name in the target; None: it does not leave. Earlier releases noted such columns."""
     source: str
-    """Its type in the source, in full."""
+    """Its type in the source, in full; empty: column rules give it another one, which no label shows."""
     kept: str
-    """Its type under the column rules; empty: it does not leave."""
+    """Its type under the column rules."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -70,10 +69,9 @@ class SchemaChanged(Exception):
 class Schemas:
     """Of one handler. Any thread."""
 
-    def __init__(self, naming: Naming, rules: DDLRules, deletes: Deletes) -> None:
+    def __init__(self, naming: Naming, rules: DDLRules) -> None:
         self._naming = naming
         self._rules = rules
-        self._deletes = deletes
         # Threads share it without a lock: each access is one dict operation.
         self._followed: dict[TableName, SchemaTypes] = {}
         """The last ones that nothing had to be done for: by identity, for sources share the mapping."""
@@ -100,7 +98,7 @@ class Schemas:
         if seen is None:
             return changes
         if seen.columns == _columns_of(types):
-            if types.columns.keys() <= set(seen.streamed):
+            if seen.columns.keys() <= set(seen.streamed):
                 self._followed[own] = types
         elif _is_newer(change, seen):
             raise SchemaChanged(change, types)
@@ -124,7 +122,7 @@ class Schemas:
         Raises Rejected, and SQLAlchemy's errors.
         """
         change, types = changed.change, changed.types
-        target = Target(kept, self._naming, change.source_time_ms, self._deletes, done=[])
+        target = Target(kept, self._naming, change.source_time_ms, done=[])
         table = target.table(own)
         with kept.alone(own):
             seen = _seen_of(kept, own, locked=True)
@@ -147,12 +145,12 @@ class Schemas:
             if old.to is None:
                 continue
             if new is None:
-                is_gone = name in streamed and old.to not in types
+                is_gone = name in streamed and name not in types.columns and old.to not in types
                 if is_gone and self._allows(DropColumn(own, old.to)):
                     if old.to not in shared:
                         drop_column(target, table, old.to)
                     dropped.append(old.to)
-            elif new.to == old.to and new.source != old.source and new.kept != old.kept:
+            elif new.to == old.to and new.kept != old.kept and new.source and old.source:
                 column = Column(old.to, fitting(target.connection, old.to, read_full(new.kept)))
                 is_theirs = shared.get(old.to, new.kept) != new.kept
                 if (
@@ -189,11 +187,13 @@ def _seen_of(kept: Kept, name: TableName, *, locked: bool = False) -> Seen | Non
 
 
 def _columns_of(types: SchemaTypes) -> dict[str, SeenColumn]:
-    leaving = in_full(types)
-    return {
-        name: SeenColumn(one.to, one.type, "" if one.to is None else full(leaving[one.to]))
-        for name, one in types.columns.items()
-    }
+    """Those that leave."""
+    leaving, found = in_full(types), {}
+    for name, one in types.columns.items():
+        if one.to is not None:
+            kept = full(leaving[one.to])
+            found[name] = SeenColumn(one.to, one.type if one.type == kept else "", kept)
+    return found
 
 
 def _is_newer(change: Change, seen: Seen) -> bool:
@@ -263,9 +263,10 @@ def _to_note(change: Change, types: SchemaTypes, seen: Seen | None) -> Seen | No
     """What is to be written down of a change that no column has to follow; None: nothing new."""
     if seen is None:
         return _seen(change, types)
-    is_new = change.op != "snapshot" and not types.columns.keys() <= set(seen.streamed)
-    if is_new and seen.columns == _columns_of(types):
-        return msgspec.structs.replace(seen, streamed=list(types.columns))
+    columns = _columns_of(types)
+    is_new = change.op != "snapshot" and not columns.keys() <= set(seen.streamed)
+    if is_new and seen.columns == columns:
+        return msgspec.structs.replace(seen, streamed=list(columns))
     return None
 
 

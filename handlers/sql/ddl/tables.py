@@ -5,13 +5,12 @@ from __future__ import annotations
 from contextlib import nullcontext
 from functools import partial
 
-from handlers.api import Rejected
+from handlers.api import Change, Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import CreateTable
 from handlers.sql.ddl.duckdb import create_like_in_duckdb, rebuild_in_duckdb
 from handlers.sql.ddl.sqlite import create_like
 from handlers.sql.ddl.target import Target, TargetTable
-from handlers.sql.deletes import DELETED_TYPE, time_of
 from handlers.sql.naming import NameUnfit
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, create
 
@@ -36,8 +35,6 @@ def create_table(target: Target, table: TargetTable, operation: CreateTable) -> 
                 _create_like(target, table, source)
         return
     columns = {column.name: column.type for column in operation.columns}
-    if target.deletes.mode == "mark":
-        columns.setdefault(target.deletes.column, DELETED_TYPE)
     try:
         create(target.connection, TableMissing(table, columns, operation.key), making)
     except NameUnfit as error:
@@ -61,35 +58,31 @@ def drop_table(target: Target, table: TargetTable) -> None:
         target.run(f"DROP TABLE {target.ref(table)}")
 
 
-def truncate_table(target: Target, table: TargetTable) -> None:
+def truncate_table(target: Target, table: TargetTable, change: Change) -> None:
+    """Remove all rows, or set in each what the change tells (see `Change`)."""
     if not target.exists(table):
         return
-    if target.deletes.mode == "ignore":
-        log.info("truncate_ignored", table=target.ref(table), because="deletes: ignore")
-    elif target.deletes.mode == "mark":
-        _mark_all(target, table)
-    else:
+    for name, value in (change.after or {}).items():
+        _mark_all(target, table, name, value, (change.types or {})[name])
+    if not change.after:
         # SQLite has no TRUNCATE, and DuckDB's does the same.
         verb = "DELETE FROM" if target.family in ("sqlite", "duckdb") else "TRUNCATE TABLE"
         target.run(f"{verb} {target.ref(table)}")
 
 
-def _mark_all(target: Target, table: TargetTable) -> None:
-    if target.column(table, target.deletes.column) is None:
-        create(target.connection, ColumnsMissing(table, {target.deletes.column: DELETED_TYPE}), nullcontext)
-    name = target.column(table, target.deletes.column) or target.deletes.column
+def _mark_all(target: Target, table: TargetTable, name: str, value: object, source_type: str) -> None:
+    """Set a column, which is made if it is not there, in the rows in which it is NULL."""
+    if target.column(table, name) is None:
+        create(target.connection, ColumnsMissing(table, {name: source_type}), nullcontext)
+    name = target.column(table, name) or name
     column, type_ = target.quote(name), target.columns(table)[name]
-    time = time_of(target.time_ms)
     verb = f"UPDATE {target.ref(table)} SET {column}"
-    if target.family == "sqlite":
-        parameters = (target.stored(time, type_),)
-        target.connection.exec_driver_sql(f"{verb} = ? WHERE {column} IS NULL", parameters)
-    elif target.family == "duckdb":
-        given = f"CAST(? AS {target.spell(type_)})"
-        parameters = (target.stored(time, type_),)
+    if target.family in ("sqlite", "duckdb"):
+        given = "?" if target.family == "sqlite" else f"CAST(? AS {target.spell(type_)})"
+        parameters = (target.stored(value, type_),)
         target.connection.exec_driver_sql(f"{verb} = {given} WHERE {column} IS NULL", parameters)
     else:
-        target.run(f"{verb} = {target.literal(time, type_)} WHERE {column} IS NULL")
+        target.run(f"{verb} = {target.literal(value, type_)} WHERE {column} IS NULL")
 
 
 def rename_table(target: Target, table: TargetTable, new: TargetTable) -> bool:

@@ -9,7 +9,6 @@ import sqlalchemy as sa
 
 from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, TableName
-from handlers.sql.deletes import Deletes
 from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import NameUnfit, Naming, check_name, check_names, exact
 from handlers.sql.target.known_tables import own_name
@@ -35,7 +34,6 @@ class Target:
     naming: Naming
     time_ms: int
     """When the source ran the statement, milliseconds since 1970 in UTC."""
-    deletes: Deletes
     done: list[str]
     """Every statement that was executed."""
     is_again: bool = False

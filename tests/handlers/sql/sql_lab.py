@@ -15,8 +15,10 @@ from handlers.metrics import NO_METRICS, HandlerMetrics
 from handlers.sql import SqlHandler
 from handlers.sql.naming import Naming
 from handlers.testing import make_batch, opened
+from worker.column_rules.applying import bring_under
+from worker.configuration import Configuration
 
-__all__ = ["SqlLab", "orders"]
+__all__ = ["SqlLab", "orders", "ruled"]
 
 DATABASES = ("shop", "crm")
 """The source databases that tests use; MySQL's are the server's, so earlier tests leave theirs."""
@@ -107,6 +109,16 @@ def orders(
 ) -> Batch:
     """A batch of shop.orders with the key id."""
     return make_batch(table, changes, key=key, **fields)
+
+
+def ruled(batch: Batch, **rule: Any) -> Batch:
+    """The batch as the handler sees it under a rule of its table, such as deletes: mark."""
+    kafka = {"bootstrap_servers": "x:1", "group_id": "g", "topics": ["t"]}
+    tables = [{"match": batch.table, "handlers": [{"type": "sql", "url": "sqlite:///x"}], **rule}]
+    [own] = Configuration.model_validate({"kafka": kafka, "tables": tables}).tables
+    changes = list(batch.changes)
+    bring_under(own.row_rules, own.statement_rules, changes, 0, database=batch.database, table=batch.name)
+    return Batch(batch.table, tuple(changes), database=batch.database, name=batch.name)
 
 
 def _keep_json_as_text(connection: Any, _: Any) -> None:

@@ -143,7 +143,6 @@ def test_a_table_that_was_changed_behind_the_handlers_back_is_looked_at_anew(sql
         ({"url": "sqlite:///x", "table": "{tabel}"}, "table: {tabel} is unknown in a name"),
         ({"url": "sqlite:///x", "without_key": "upsert"}, "without_key: allowed: match, append, refuse"),
         ({"url": "sqlite:///x", "shema": "a"}, "shema: unknown key; allowed: .*nearest: schema"),
-        ({"url": "sqlite:///x", "deletes": "never"}, "deletes: allowed: apply, ignore, mark"),
         ({"url": "sqlite:///x", "timeout": "0s"}, "timeout: "),
     ],
 )

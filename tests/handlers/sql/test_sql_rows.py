@@ -6,9 +6,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from sql_lab import SqlLab, orders
+from sql_lab import SqlLab, orders, ruled
 
 from handlers import Rejected
+from worker.column_rules.plan import RuleFault
 
 TYPES = {"id": "int", "name": "varchar(20)", "qty": "int"}
 
@@ -267,23 +268,24 @@ def test_generated_columns_of_the_target_are_left_to_it(sql: SqlLab) -> None:
 
 
 def test_deletes_can_be_ignored(sql: SqlLab) -> None:
-    with sql.handler(deletes="ignore") as handler:
-        handler.handle(orders(row(1), {"before": row(1), "after": None}, types=TYPES))
+    with sql.handler() as handler:
+        handler.handle(
+            ruled(orders(row(1), {"before": row(1), "after": None}, types=TYPES), deletes="ignore")
+        )
     assert sql.rows() == [row(1)]
 
 
 def test_deleted_rows_can_stay_with_the_time_of_their_deletion(sql: SqlLab) -> None:
-    with sql.handler(deletes="mark", deleted_column="gone_at") as handler:
-        handler.handle(
-            orders(
-                row(1),
-                row(2),
-                {"before": row(1), "after": None, "source_time_ms": 1_700_000_000_000},
-                {"before": row(2), "after": None},
-                row(2, "again"),
-                types=TYPES,
-            )
-        )
+    changes = orders(
+        row(1),
+        row(2),
+        {"before": row(1), "after": None, "source_time_ms": 1_700_000_000_000},
+        {"before": row(2), "after": None},
+        row(2, "again"),
+        types=TYPES,
+    )
+    with sql.handler() as handler:
+        handler.handle(ruled(changes, deletes="mark", deleted_column="gone_at"))
     gone, again = sql.rows(columns="id, name, gone_at")
     assert str(gone["gone_at"]).startswith("2023-11-14 22:13:20")
     assert again == {"id": 2, "name": "again", "gone_at": None}
@@ -291,24 +293,25 @@ def test_deleted_rows_can_stay_with_the_time_of_their_deletion(sql: SqlLab) -> N
 
 def test_a_mark_leaves_what_the_source_does_not_tell_of_a_deleted_row(sql: SqlLab) -> None:
     """As PostgreSQL, which sends nulls beside the key."""
-    with sql.handler(deletes="mark") as handler:
-        handler.handle(orders({"id": 1, "note": "a"}, offset=0))
-        handler.handle(orders({"before": {"id": 1, "note": None}, "after": None}, offset=1))
+    gone = {"before": {"id": 1, "note": None}, "after": None, "before_is_whole": False}
+    with sql.handler() as handler:
+        handler.handle(ruled(orders({"id": 1, "note": "a"}, offset=0), deletes="mark"))
+        handler.handle(ruled(orders(gone, offset=1), deletes="mark"))
         (row,) = sql.rows()
         assert (row["id"], row["note"]) == (1, "a")
         assert row["deleted_at"] is not None
-        handler.handle(orders({"id": 1, "note": "again"}, offset=2))
+        handler.handle(ruled(orders({"id": 1, "note": "again"}, offset=2), deletes="mark"))
     assert sql.rows() == [{"id": 1, "note": "again", "deleted_at": None}]
 
 
 def test_each_of_equal_rows_without_a_key_is_marked_once(sql: SqlLab) -> None:
     gone = {"before": {"a": 1}, "after": None}
-    with sql.handler(deletes="mark") as handler:
-        handler.handle(orders({"a": 1}, {"a": 1}, {"a": 1}, key=None, offset=0))
-        handler.handle(orders(gone, gone, key=None, offset=3))
+    with sql.handler() as handler:
+        handler.handle(ruled(orders({"a": 1}, {"a": 1}, {"a": 1}, key=None, offset=0), deletes="mark"))
+        handler.handle(ruled(orders(gone, gone, key=None, offset=3), deletes="mark"))
         assert sorted(row["deleted_at"] is None for row in sql.rows()) == [False, False, True]
         changed = {"before": {"a": 1}, "after": {"a": 2}}
-        handler.handle(orders(changed, key=None, offset=5))
+        handler.handle(ruled(orders(changed, key=None, offset=5), deletes="mark"))
     assert sorted((row["a"], row["deleted_at"] is None) for row in sql.rows()) == [
         (1, False),
         (1, False),
@@ -317,12 +320,9 @@ def test_each_of_equal_rows_without_a_key_is_marked_once(sql: SqlLab) -> None:
 
 
 @pytest.mark.parametrize("types", [None, {"id": "int", "Deleted_At": "datetime"}])
-def test_a_column_of_the_source_is_no_mark(sql: SqlLab, types: Any) -> None:
-    row = {"id": 1, "Deleted_At": None}
-    with sql.handler(deletes="mark") as handler, pytest.raises(Rejected) as told:
-        handler.handle(orders(row, types=types))
-    assert "the source has a column deleted_at itself; set deleted_column to a name that" in str(told.value)
-    assert told.value.at == 0
+def test_a_column_of_the_source_is_no_mark(types: Any) -> None:
+    with pytest.raises(RuleFault, match="has a column deleted_at itself; set deleted_column to a name that"):
+        ruled(orders({"id": 1, "Deleted_At": None}, types=types), deletes="mark")
 
 
 def test_several_source_tables_can_share_a_target_table(sql: SqlLab) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from handlers.mysql.online_changes import ghosts_of
 from handlers.options.matching import covers
 from handlers.options.units import format_size
 from worker.configuration.checks.spark_locations import doubtful_locations
@@ -20,6 +21,7 @@ __all__ = ["doubts", "single_worker"]
 def doubts(configuration: Configuration) -> Iterator[str]:
     """A sentence for each."""
     yield from _behind_wider_rules(configuration.tables)
+    yield from _shown_ghosts(configuration)
     for number, rule in enumerate(configuration.tables):
         yield from _words_of_sql(number, rule)
         yield from _twins(number, rule)
@@ -53,6 +55,20 @@ def _behind_wider_rules(rules: list[TableRule]) -> Iterator[str]:
                 yield (
                     f"tables[{number}] ({rule.match}) is never used: the first match wins, and "
                     f"tables[{before}] ({wider.match}) takes all of its tables; put the narrower rule first"
+                )
+                break
+
+
+def _shown_ghosts(configuration: Configuration) -> Iterator[str]:
+    """Tables that gh-ost and pt-online-schema-change put into the place of one whose rules hide more."""
+    for number, rule in enumerate(configuration.tables):
+        for ghost in ghosts_of(rule.match) if rule.row_rules and not rule.ghost_tables else ():
+            other = configuration.rule_for(ghost)
+            if rule.row_rules and other and not rule.row_rules.hides_no_more_than(other.row_rules):
+                yield (
+                    f"tables[{number}] ({rule.match}) has ghost_tables: false, and {other.match} takes "
+                    f"{ghost}: an online schema change shows there what the table's rules hide, and its last "
+                    "statement is refused; set ghost_tables: true, or give both the same rules"
                 )
                 break
 

@@ -237,6 +237,7 @@ class Debezium:
             0,
             source.gtid if transaction is None else transaction,
             types,
+            before_is_whole=op != "delete" or _tells_more_than(key_columns, before),
         )
         return in_one_record(change, shape, record, self._envelopes) if self._settings.ordered else (change,)
 
@@ -266,6 +267,7 @@ class Debezium:
             index=0,
             transaction=flat.transaction,
             types=shape.types,
+            before_is_whole=flat.op != "delete" or _tells_more_than(key_columns, before),
         )
         return in_one_record(change, shape, record, self._envelopes) if self._settings.ordered else (change,)
 
@@ -297,3 +299,8 @@ class Debezium:
             if self._shapes.add(key, shape, len(shape.types or ())):
                 self._recent.clear()
         return shape
+
+
+def _tells_more_than(key: tuple[str, ...] | None, row: Row | None) -> bool:
+    """Whether a deleted row holds a value besides its key. If not, the source may log the key alone."""
+    return any(value is not None and name not in (key or ()) for name, value in (row or {}).items())
