@@ -18,8 +18,8 @@ _KEYS = 1000
 
 class MySQLWriter(Writer):
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
-        if rows.count == 1 or rows.table.uniques - {frozenset(column.name for column in key)}:
-            # The server names the key that another row has.
+        if rows.count == 1:
+            # The server names the index by which another row is in the way.
             self.merge(connection, rows, key)
         else:
             super().upsert(connection, rows, key)
