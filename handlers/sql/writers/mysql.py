@@ -18,9 +18,8 @@ _KEYS = 1000
 
 class MySQLWriter(Writer):
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
-        own = frozenset(column.name for column in key)
-        if rows.table.uniques - {own}:
-            # ON DUPLICATE KEY looks at every unique key: it would change the row of another one.
+        if rows.count == 1:
+            # The server names the index by which another row is in the way.
             self.merge(connection, rows, key)
         else:
             super().upsert(connection, rows, key)
@@ -49,10 +48,30 @@ def _same(column: KnownColumn) -> str:
 def _upsert(table: KnownTable, columns: Columns, key: Columns) -> str:
     # VALUES(): MySQL prefers an alias for the row, which MariaDB does not know.
     sets = [f"{one.quoted} = VALUES({one.quoted})" for one in columns if one not in key]
-    sets = sets or [f"{key[0].quoted} = VALUES({key[0].quoted})"]
     values = ", ".join(["%s"] * len(columns))
     into = f"INSERT INTO {table.quoted} ({names(columns)}) VALUES ({values})"
-    return f"{into} ON DUPLICATE KEY UPDATE {', '.join(sets)}"
+    return f"{into} ON DUPLICATE KEY UPDATE {', '.join([_own_row(key), *sets])}"
+
+
+def _own_row(key: Columns) -> str:
+    """Assign a key column to itself, and fail unless the row has the given key.
+
+    ON DUPLICATE KEY takes the row that any unique index finds: one that was made a moment ago, one of a
+    prefix or an expression, one whose collation knows no case. The failure is an overflow (error 1690),
+    which no sql_mode turns into a warning. It depends on a value, so that no server computes it beforehand.
+    """
+    is_own = " AND ".join(f"{_bytes(one, one.quoted)} <=> {_bytes(one, _given(one))}" for one in key)
+    fails = f"~0 + (1 + LENGTH({_given(key[0])}))"
+    return f"{key[0].quoted} = IF(IF({is_own}, 1, {fails}), {key[0].quoted}, {key[0].quoted})"
+
+
+def _given(column: KnownColumn) -> str:
+    """The value that the row would have got."""
+    return f"VALUES({column.quoted})"
+
+
+def _bytes(column: KnownColumn, value: str) -> str:
+    return f"CAST({value} AS BINARY)" if isinstance(column.sql_type, sa.String) else value
 
 
 @lru_cache(maxsize=1000)
