@@ -154,9 +154,7 @@ class RowShape:
             self._read_columns(row)
             key = self.key_columns or ()
             if self.types is None and _as_columns(key, row) != key:
-                raise UndecodableRecord(
-                    f"no Canal message: `pkNames` {list(key)} spelled otherwise in a row"
-                )
+                raise UndecodableRecord(f"no Canal message: `pkNames` {list(key)} spelled otherwise in a row")
         return message, message.data
 
     def read_old(self, old: msgspec.Raw) -> list[Row | None] | None:
