@@ -201,5 +201,6 @@ def test_ghosts_that_another_rule_shows_are_a_doubt() -> None:
     assert "tables[0] (crm.people) has ghost_tables: false, and crm.* takes crm._people_gho" in doubt
     assert told({**people, "match": "crm.p*"}, {"match": "crm.*"})
     assert told({**people, "ghost_tables": True}, {"match": "crm.*"}) == []
+    assert told({**people, "match": "/crm\\.(people|users)/"}, {"match": "*.*"}) == []
     assert told(people) == []
     assert told(people, {**people, "match": "crm.*"}) == []

@@ -108,10 +108,8 @@ class RowRules:
                 "TRUNCATE names no rows that could be marked (deletes: mark); of the built-in handlers sql "
                 "alone can mark them all: give the table no other handler, or set deletes: apply"
             )
-        mark, types = (
-            {self.deleted_column: moment(change.source_time_ms)},
-            {self.deleted_column: DELETED_TYPE},
-        )
+        mark = {self.deleted_column: moment(change.source_time_ms)}
+        types = {self.deleted_column: DELETED_TYPE}
         return replace(change, op="truncate", after=mark, key_columns=None, types=types, sql=None)
 
     def _formed(self, change: Change, database: str, table: str, *, marks: bool) -> Change:

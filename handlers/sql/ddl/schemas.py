@@ -263,11 +263,11 @@ def _to_note(change: Change, types: SchemaTypes, seen: Seen | None) -> Seen | No
     """What is to be written down of a change that no column has to follow; None: nothing new."""
     if seen is None:
         return _seen(change, types)
-    columns = _columns_of(types)
-    is_new = change.op != "snapshot" and not columns.keys() <= set(seen.streamed)
-    if is_new and seen.columns == columns:
-        return msgspec.structs.replace(seen, streamed=list(columns))
-    return None
+    if change.op == "snapshot" or seen.columns.keys() <= set(seen.streamed):
+        return None
+    if seen.columns != _columns_of(types):
+        return None
+    return msgspec.structs.replace(seen, streamed=list(seen.columns))
 
 
 def _note(kept: Kept, name: TableName, seen: Seen, *, is_first: bool = False) -> None:

@@ -47,7 +47,7 @@ def _same(column: KnownColumn) -> str:
 @lru_cache(maxsize=1000)
 def _upsert(table: KnownTable, columns: Columns, key: Columns) -> str:
     # VALUES(): MySQL prefers an alias for the row, which MariaDB does not know.
-    sets = [f"{one.quoted} = VALUES({one.quoted})" for one in columns if one not in key]
+    sets = [f"{one.quoted} = {_given(one)}" for one in columns if one not in key]
     values = ", ".join(["%s"] * len(columns))
     into = f"INSERT INTO {table.quoted} ({names(columns)}) VALUES ({values})"
     return f"{into} ON DUPLICATE KEY UPDATE {', '.join([_own_row(key), *sets])}"

@@ -62,9 +62,12 @@ def _behind_wider_rules(rules: list[TableRule]) -> Iterator[str]:
 def _shown_ghosts(configuration: Configuration) -> Iterator[str]:
     """Tables that gh-ost and pt-online-schema-change put into the place of one whose rules hide more."""
     for number, rule in enumerate(configuration.tables):
-        for ghost in ghosts_of(rule.match) if rule.row_rules and not rule.ghost_tables else ():
+        hiding = rule.row_rules
+        if hiding is None or rule.ghost_tables or rule.match.startswith("/"):  # of a regex no name is made
+            continue
+        for ghost in ghosts_of(rule.match):
             other = configuration.rule_for(ghost)
-            if rule.row_rules and other and not rule.row_rules.hides_no_more_than(other.row_rules):
+            if other and not hiding.hides_no_more_than(other.row_rules):
                 yield (
                     f"tables[{number}] ({rule.match}) has ghost_tables: false, and {other.match} takes "
                     f"{ghost}: an online schema change shows there what the table's rules hide, and its last "

@@ -152,9 +152,11 @@ class RowShape:
         message = _read_text(value)
         for row in message.data or ():
             self._read_columns(row)
-            key = self.key_columns or ()
-            if self.types is None and _as_columns(key, row) != key:
-                raise UndecodableRecord(f"no Canal message: `pkNames` {list(key)} spelled otherwise in a row")
+            key = self.key_columns
+            if key and self.types is None and _as_columns(key, row) != key:
+                raise UndecodableRecord(
+                    f"no Canal message: the key of `pkNames`, {list(key)}, is spelled otherwise in a row"
+                )
         return message, message.data
 
     def read_old(self, old: msgspec.Raw) -> list[Row | None] | None:
