@@ -28,6 +28,7 @@ __all__ = [
 
 Operation = Literal["insert", "update", "delete", "snapshot", "ddl", "truncate"]
 Row = dict[str, Any]
+_NOTHING: frozenset[str] = frozenset()
 Positions = Mapping[tuple[str, int], tuple[int, int]]
 
 
@@ -49,8 +50,9 @@ class Change(msgspec.Struct, frozen=True, gc=False):
       its row by it. None: `after` may lack columns, and the source does not say which.
     - `before_is_whole`: whether `before` holds the old value of every column. If not, it holds the key, and
       perhaps other columns; a column that is absent was not sent.
-    - `moves_key`: this delete and the insert that follows it (or this insert and the delete before it) are
-      one update that changed the row's key. What the insert `lacks` is in the row of the old key.
+    - `moves_key`: this delete, or this insert, is half of an update that changed the row's key. If both are
+      in one record, the insert follows its delete (`handlers.rows.is_move`). What the insert `lacks` is in
+      the row of the old key.
     """
 
     op: Operation
@@ -68,6 +70,11 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     lacks: frozenset[str] | None = frozenset()
     before_is_whole: bool = True
     moves_key: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `after` is all there is of the row; else a target keeps what `after` does not have."""
+        return self.lacks == _NOTHING
 
     @property
     def key(self) -> Row | None:

@@ -1,4 +1,4 @@
-"""Rows as targets keep them: what an update leaves of a row, and whether that is all of it."""
+"""Rows of changes: which are told whole, which two are one, and which columns of them are chosen."""
 
 from __future__ import annotations
 
@@ -10,22 +10,38 @@ from pydantic import BaseModel, Field, model_validator
 
 from handlers.api import Change, Row
 
-__all__ = ["ColumnChoice", "is_whole", "row_after", "with_own_rows"]
-
+__all__ = ["ColumnChoice", "ValueUntold", "check_told", "is_move", "with_own_rows"]
 
 _NESTED = frozenset((list, dict))
+_NOTHING: frozenset[str] = frozenset()
 
 
-def row_after(change: Change) -> Row:
-    """The row as far as the change tells it: columns that an update did not send are those of `before`.
+class ValueUntold(ValueError):
+    """A row comes under a new key, and without some of its values."""
 
-    Empty for a delete and for DDL.
-    """
-    if change.after is None:
-        return {}
-    if not change.before or change.before.keys() <= change.after.keys():
-        return change.after
-    return {**change.before, **change.after}
+
+def check_told(change: Change) -> None:
+    """Raise ValueUntold for an inserted row that lacks values: they are in the row under its old key, which
+    the target has perhaps removed."""
+    if change.op != "update" and change.lacks != _NOTHING:
+        which = "any column" if change.lacks is None else ", ".join(sorted(change.lacks))
+        raise ValueUntold(
+            f"its key changed, and the source does not send the new row's value of {which}: let the source "
+            "send whole rows (REPLICA IDENTITY FULL, binlog_row_image=FULL; json.updates: whole)"
+        )
+
+
+def is_move(gone: Change, made: Change | None = None) -> bool:
+    """Whether the two, one after the other, are one update that changed a row's key. `gone` is a delete, or
+    an update that changes nothing if the old row is to stay."""
+    return (
+        made is not None
+        and gone.moves_key
+        and made.moves_key
+        and gone.op != "insert"
+        and made.op == "insert"
+        and (gone.offset, gone.partition, gone.topic) == (made.offset, made.partition, made.topic)
+    )
 
 
 def with_own_rows(changes: Sequence[Change]) -> tuple[Change, ...]:
@@ -41,17 +57,6 @@ def _own(row: Row | None) -> Row | None:
     if row is None:
         return None
     return row.copy() if _NESTED.isdisjoint(map(type, row.values())) else deepcopy(row)
-
-
-def is_whole(change: Change, row: Row) -> bool:
-    """Whether `row` (of `row_after`) holds every column of the table.
-
-    An inserted row is whole. An updated one is if all columns that the source names have a value; where it
-    names none, that cannot be known, and the answer is no.
-    """
-    if change.op != "update":
-        return True
-    return bool(change.types) and change.types.keys() <= row.keys()  # type: ignore[union-attr] # just seen
 
 
 class ColumnChoice(BaseModel):

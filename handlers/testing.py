@@ -37,7 +37,8 @@ def make_batch(
 
     Each of `changes` is a row, which was inserted, or a change: a dict of `before`, `after` or `sql`, with
     `op` where it is not plain from them (`snapshot`, `truncate`) and any other field of Change. Every change
-    is a record of its own, at `offset` and the offsets after it, unless it says otherwise.
+    is a record of its own, at `offset` and the offsets after it, unless it says otherwise. An update's
+    `after` gets what `before` alone has; unless it says so, it lacks those of `types` that it does not have.
 
     >>> batch = make_batch("shop.orders", [{"id": 1}, {"before": {"id": 1}, "after": None}], key="id")
     >>> [(change.op, change.key, change.offset) for change in batch.changes]
@@ -59,9 +60,12 @@ def make_batch(
     made: list[Change] = []
     for place, change in enumerate(changes):
         fields: dict[str, Any] = dict(change) if _is_change(change) else {"after": dict(change)}
+        op = fields.get("op") or _operation(fields)
+        if op == "update":
+            _complete(fields, types)
         made.append(
             Change(
-                op=fields.get("op") or _operation(fields),
+                op=op,
                 before=fields.get("before"),
                 after=fields.get("after"),
                 key_columns=columns,
@@ -111,6 +115,11 @@ def opened(handler: AnyHandler, folder: Path | str = ".", **context: Any) -> Ite
         handler.close()
     if told:
         raise told[0]
+
+
+def _complete(update: dict[str, Any], types: Mapping[str, str] | None) -> None:
+    update["after"] = after = {**(update.get("before") or {}), **(update.get("after") or {})}
+    update.setdefault("lacks", None if types is None else frozenset(types.keys() - after.keys()))
 
 
 def _is_change(given: Mapping[str, Any]) -> bool:

@@ -28,7 +28,6 @@ from handlers.logs import get_logger
 from handlers.mysql.statement_of_change import shown
 from handlers.options.templates import Template, TemplateError, place_of
 from handlers.options.values import PositiveDuration, PropertyValue, Servers, duration
-from handlers.rows import row_after
 
 __all__ = ["KafkaHandler", "KafkaOptions", "Undelivered"]
 
@@ -206,7 +205,13 @@ class KafkaHandler(Handler):
             self._log.warning("change_ignored", table=batch.table, op=change.op, sql=shown(change.sql))
             return None
         if change.after is not None:
-            return KafkaMessage(key, _encode(json_row(row_after(change))), headers)
+            if change.lacks:
+                which = ", ".join(sorted(change.lacks))
+                raise ValueError(
+                    f"the source does not send the row's value of {which}, and value: after cannot say so: "
+                    "use value: change, or let the source send whole rows"
+                )
+            return KafkaMessage(key, _encode(json_row(change.after)), headers)
         if key is None:
             raise ValueError(
                 "the deleted row has no primary key, so no tombstone can name it; use value: change"

@@ -9,7 +9,7 @@ import msgspec
 from handlers.api import Batch, Change, Rejected, Row
 from handlers.options.templates import MissingValue, place_of
 from handlers.progress.versions import BeyondVersions
-from handlers.rows import is_whole, row_after
+from handlers.rows import ValueUntold, check_told
 
 __all__ = ["KeyOf", "State", "last_states", "partition_of", "topic_of"]
 
@@ -67,20 +67,21 @@ def last_states(
         if change.op in ("ddl", "truncate"):
             continue
         try:
-            row = None if change.after is None else row_after(change)
+            check_told(change)
+            row = change.after
             named = (change.before or {}) if row is None else row
             key = key_of(named, change.key_columns)
             state = State(
                 row=row,
                 key={name: named[name] for name in change.key_columns or () if name in named},
                 types=change.types,
-                whole=row is None or is_whole(change, row),
+                whole=change.is_whole,
                 at=at,
                 version=version(change),
                 partition=partition_of(batch, change),
                 time=change.source_time_ms,
             )
-        except (MissingValue, TypeError, BeyondVersions) as error:
+        except (MissingValue, TypeError, BeyondVersions, ValueUntold) as error:
             raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None
         known = states.get(key)
         if known is not None and not state.whole and row is not None:

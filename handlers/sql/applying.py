@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -13,6 +14,7 @@ import sqlalchemy as sa
 from handlers.api import Batch, Change
 from handlers.mysql.ddl import TableName
 from handlers.native_types import SchemaTypes
+from handlers.rows import ValueUntold, check_told
 from handlers.sql.ddl import following as ddl
 from handlers.sql.ddl.schemas import SchemaChanged, Schemas
 from handlers.sql.folding import Block, KeyMissing, blocks, fold, pieces
@@ -32,7 +34,7 @@ class Unfit(ValueError):
     """A change that the options, or the target's table, have no place for."""
 
 
-UNFIT = (Unfit, UnfitColumn, NameUnfit, KeyMissing, UnicodeError)
+UNFIT = (Unfit, UnfitColumn, NameUnfit, KeyMissing, ValueUntold, UnicodeError)
 """What is wrong with a change itself."""
 
 
@@ -158,6 +160,9 @@ class Applier:
         for is_move, piece in pieces(changes, key, table.width, moves=moves):
             if is_move:
                 self._move(connection, table, key, piece[0], piece[-1])
+            else:
+                for change in piece:
+                    check_told(change)
             self._apply_folded(connection, table, key, piece, moves=moves)
 
     def _move(
@@ -186,18 +191,48 @@ class Applier:
         moves: bool,
     ) -> None:
         folded = fold(changes, key, width=table.width, moves=moves)
+        own = self._key(table, key, changes)
         if folded.deleted:
             keys = Block(key, list(zip(*folded.deleted, strict=True)), len(folded.deleted))
             self._writer.delete(connection, self._rows(table, keys, changes))
-        for block in blocks(folded.rows):
+        alike = list(blocks([*folded.inserted, *folded.updated]))
+        if not any(self._untold(table, block, changes) for block in alike):  # as of most sources
+            self._put(connection, table, own, alike, changes)
+            return
+        self._put(connection, table, own, blocks(folded.inserted), changes, replaces=True)
+        self._put(connection, table, own, blocks(folded.updated), changes)
+
+    def _put(
+        self,
+        connection: sa.Connection,
+        table: KnownTable,
+        own: Columns,
+        some: Iterable[Block],
+        changes: Sequence[Change],
+        *,
+        replaces: bool = False,
+    ) -> None:
+        """`replaces`: what a row does not tell gets its default."""
+        for block in some:
             rows = self._rows(table, block, changes)
-            own = self._key(table, key, changes)
+            if replaces:
+                rows = replace(rows, untold=self._untold(table, block, changes))
             sets = frozenset(column.name for column in rows.columns)
             is_whole = all(column.name in sets for column in table.columns.values() if column.is_required)
             if is_whole and frozenset(column.name for column in own) in table.uniques:
                 self._writer.upsert(connection, rows, own)
             else:
                 self._writer.merge(connection, rows, own)
+
+    def _untold(self, table: KnownTable, block: Block, changes: Sequence[Change]) -> Columns:
+        """The columns that the source's table has, or may have, and the rows do not."""
+        types = changes[0].types or {}
+        told = {column.name for name in block.columns if (column := table.column(name)) is not None}
+        told.update(table.primary_key)
+        may_have: Iterable[KnownColumn | None] = table.columns.values()
+        if types.keys() >= set(block.columns):  # they name all columns; others are the target's own
+            may_have = map(table.column, types)
+        return tuple(one for one in may_have if one is not None and one.default and one.name not in told)
 
     # ---- tables without one
 

@@ -8,8 +8,9 @@ from operator import itemgetter
 from typing import Any
 
 from handlers.api import Change, Row
+from handlers.rows import is_move
 
-__all__ = ["Block", "Folded", "KeyMissing", "blocks", "fold", "is_key_change", "pieces"]
+__all__ = ["Block", "Folded", "KeyMissing", "blocks", "fold", "pieces"]
 
 
 class KeyMissing(ValueError):
@@ -22,7 +23,10 @@ class Folded:
 
     deleted: list[tuple[Any, ...]] = field(default_factory=list)
     """Keys, also of rows that were deleted and then inserted again."""
-    rows: list[Row] = field(default_factory=list)
+    inserted: list[Row] = field(default_factory=list)
+    """Each replaces the row of its key."""
+    updated: list[Row] = field(default_factory=list)
+    """Each leaves the columns that it does not have as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +39,12 @@ class Block:
     count: int
 
 
-def is_key_change(gone: Change, made: Change | None = None) -> bool:
-    """Whether the two are what one record says of a row that got another key."""
-    return (
-        made is not None
-        and (gone.op == "delete" or gone.moves_key)
-        and made.op == "insert"
-        and (gone.offset, gone.partition, gone.topic) == (made.offset, made.partition, made.topic)
-    )
-
-
 def pieces(
     changes: Sequence[Change], key: tuple[str, ...], width: int, *, moves: bool
 ) -> Iterator[tuple[bool, Sequence[Change]]]:
-    """The changes in their order, those apart (True) by which a row gets another key without all its columns:
-    the others are in the row under its old key. `width`: how many columns a whole row has; `moves`: as for
-    `fold`."""
+    """The changes in their order, those apart (True) by which a row gets another key without all columns of
+    the target: the others are in the row under its old key. `width`: how many columns the target's table has;
+    `moves`: as for `fold`."""
     if moves:
         yield from _moving_updates(changes, key, width)
         return
@@ -60,7 +54,7 @@ def pieces(
         before, after = gone.before or {}, made.after or {}
         if (
             len(after) < width
-            and is_key_change(gone, made)
+            and is_move(gone, made)
             and all(column in before and column in after for column in key)
         ):
             if first < place - 1:
@@ -97,9 +91,9 @@ _UNKNOWN = object()
 def fold(changes: Sequence[Change], key: tuple[str, ...], *, width: int, moves: bool) -> Folded:
     """What the changes of one table come to, in source order.
 
-    A row that does not carry all its columns adds to what is known of it. `width`: how many columns a whole
-    row has; a deleted row that comes again with fewer is deleted first, so that nothing of it stays. `moves`:
-    an update may change the key, as where the key is the target's and not the source's.
+    `width`: how many columns the target's table has. A deleted row that comes again with fewer is deleted
+    first, so that nothing of it stays. `moves`: an update may change the key, because the key is the target's
+    and not the source's.
 
     Raises KeyMissing.
     """
@@ -116,40 +110,35 @@ def _fold(changes: Sequence[Change], key: tuple[str, ...], *, width: int, moves:
     take: Callable[[Row], Any] = itemgetter(*key)
     final: dict[Any, Row | None] = {}
     again: set[Any] = set()
+    inserted: set[Any] = set()
     for change in changes:
         row = change.after
         if row is None:
             final[_key(take, change.before, change, key)] = None
             continue
-        try:
-            its = take(row)
-        except KeyError:
-            row = _with_key(row, change, key)
-            its = take(row)
+        its = _key(take, row, change, key)
         if moves and change.before is not None:
             old = _key(take, {**row, **change.before}, change, key)
             if old != its:
                 final[old] = None
-                # What an unchanged large value was is in the old row alone.
-                row = {**{name: value for name, value in change.before.items() if value is not None}, **row}
         known = final.get(its, _UNKNOWN)
-        if known is _UNKNOWN:
-            final[its] = row
-        elif known is None:
-            final[its] = row
-            if len(row) < width:
-                again.add(its)
-        else:
-            final[its] = {**known, **row}  # type: ignore[dict-item]  # known is a row
-    return _folded(final, again, is_single=len(key) == 1)
+        if known is None and len(row) < width:
+            again.add(its)
+        if change.op != "update" and not change.moves_key:
+            inserted.add(its)
+        elif known is not _UNKNOWN and known is not None and not change.is_whole:
+            row = {**known, **row}  # type: ignore[dict-item]  # known is a row
+        final[its] = row
+    return _folded(final, again, inserted, is_single=len(key) == 1)
 
 
-def _folded(final: dict[Any, Row | None], again: set[Any], *, is_single: bool) -> Folded:
+def _folded(final: dict[Any, Row | None], again: set[Any], inserted: set[Any], *, is_single: bool) -> Folded:
     if (None in final) if is_single else any(None in key for key in final):
         raise KeyMissing("a column of its primary key is NULL")
     deleted = [key for key, row in final.items() if row is None or key in again]
-    rows = [row for row in final.values() if row is not None]
-    return Folded([(key,) for key in deleted] if is_single else deleted, rows)
+    new = [row for key, row in final.items() if row is not None and key in inserted]
+    rest = [row for key, row in final.items() if row is not None and key not in inserted]
+    return Folded([(key,) for key in deleted] if is_single else deleted, new, rest)
 
 
 def _key(take: Callable[[Row], Any], row: Row | None, change: Change, key: tuple[str, ...]) -> Any:
@@ -165,15 +154,6 @@ def _refuse_compound(row: Row, key: tuple[str, ...]) -> None:
         if isinstance(row.get(column), list | dict):
             kind = "a list" if isinstance(row[column], list) else "an object"
             raise KeyMissing(f"its key column {column} holds {kind}, by which no row can be found")
-
-
-def _with_key(row: Row, change: Change, key: tuple[str, ...]) -> Row:
-    """The new row of an update that tells its key in the old row only."""
-    before = change.before or {}
-    for column in key:
-        if column not in row and column not in before:
-            raise KeyMissing(f"it does not carry the key column {column}")
-    return {**{column: before[column] for column in key if column not in row}, **row}
 
 
 def blocks(rows: Sequence[Row]) -> Iterator[Block]:

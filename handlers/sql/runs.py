@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from handlers.api import Batch, Change
 from handlers.native_types import SchemaTypes
-from handlers.sql.folding import is_key_change
+from handlers.rows import is_move
 
 __all__ = ["ChangeFailed", "Run", "has_ddl", "parts", "runs"]
 
@@ -47,7 +47,7 @@ def runs(changes: Sequence[Change], *, one_by_one: bool) -> Iterator[Run]:
         place = 0
         while place < len(changes):
             change = changes[place]
-            run = changes[place : place + 2] if is_key_change(*changes[place : place + 2]) else [change]
+            run = changes[place : place + 2] if is_move(*changes[place : place + 2]) else [change]
             yield Run(change.op in _DDL, change.key_columns or (), run, place)
             place += len(run)
         return

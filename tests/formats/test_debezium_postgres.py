@@ -126,8 +126,8 @@ def test_a_delete_whose_key_is_not_told_is_refused(
         with pytest.raises(UndecodableRecord, match="REPLICA IDENTITY USING INDEX"):
             change_of(one)
     found = change_of(one, reader(zero_keys=["public.*"]) if not is_told else Debezium())
-    left = {**before, "code": None, "at": None} if "at" in before else before  # the fillings are none
-    assert (found.op, found.before) == ("delete", left)
+    told = {"id": 0} if "at" in before else before  # what the connector fills in is left out
+    assert (found.op, found.before, found.before_is_whole) == ("delete", told, told.keys() != (key or {}).keys())
 
 
 def test_what_a_column_holds_by_default_is_not_told() -> None:
@@ -139,24 +139,25 @@ def test_what_a_column_holds_by_default_is_not_told() -> None:
         message = envelope("d", before={"id": 0, "note": note}, at=at)
         return change_of(record(with_schema(message, columns), {"id": 0})).before
 
-    assert deleted("x") == {"id": 0, "note": None}
+    assert deleted("x") == {"id": 0}
     with pytest.raises(UndecodableRecord, match="REPLICA IDENTITY USING INDEX"):
         deleted("y")
 
 
 @pytest.mark.parametrize(
-    ("before", "left"),
+    ("before", "is_whole"),
     [
-        ({"id": 34, "name": "", "email": None, "active": True, "at": "1970-01-01T00:00:00Z"}, {}),
-        ({"id": 1306, "acct": 0, "balance": "AA=="}, {}),
-        ({"id": 7, "acct": 0, "note": "x"}, {"acct": 0, "note": "x"}),
+        ({"id": 34, "name": "", "email": None, "active": True, "at": "1970-01-01T00:00:00Z"}, False),
+        ({"id": 1306, "acct": 0, "balance": "AA=="}, False),
+        ({"id": 7, "acct": 0, "note": "x"}, True),
     ],
 )
 def test_what_the_connector_fills_in_is_no_value_of_a_deleted_row(
-    before: dict[str, Any], left: dict[str, Any]
+    before: dict[str, Any], is_whole: bool
 ) -> None:
     found = change_of(record(envelope("d", before=before, at={**POSTGRESQL, "schema": "public"}), {"id": 1}))
-    assert found.before == {name: before["id"] if name == "id" else left.get(name) for name in before}
+    assert found.before_is_whole is is_whole
+    assert found.before == (before if is_whole else {"id": before["id"]})
 
 
 @pytest.mark.parametrize(
@@ -213,13 +214,16 @@ def changes_of(records: list[CapturedRecord], format_: Debezium) -> list[tuple[A
     found: list[Change] = []
     for one in records:
         format_.decode(one, found)
+    for change in found:
+        assert change.moves_key
+        assert change.lacks == ({"t"} if change.op == "insert" else set())
     return [(change.op, change.before, change.after, change.index) for change in found]
 
 
 @pytest.mark.parametrize("is_flat", [False, True])
 def test_a_change_of_a_key_is_one_records_where_records_come_in_order(is_flat: bool) -> None:
     """So a handler finds in the row under its old key what the log does not hold."""
-    apart = [("delete", {"id": 7, "note": None}, None, 0), ("insert", None, {"id": 8, "note": "n"}, 0)]
+    apart = [("delete", {"id": 7}, None, 0), ("insert", None, {"id": 8, "note": "n"}, 0)]
     records = deleted_and_made(is_flat, 7, 8)
     assert changes_of(records, Debezium()) == changes_of(records, reader(ordered=False)) == apart
     together = [("delete", {"id": 7}, None, 0), ("insert", None, {"id": 8, "note": "n"}, 1)]
@@ -230,7 +234,7 @@ def test_a_change_of_a_key_is_one_records_where_records_come_in_order(is_flat: b
 
 def test_a_change_of_a_key_that_may_not_be_told_is_left_as_it_is() -> None:
     records = deleted_and_made(False, 0, 8)
-    apart = [("delete", {"id": 0, "note": None}, None, 0), ("insert", None, {"id": 8, "note": "n"}, 0)]
+    apart = [("delete", {"id": 0}, None, 0), ("insert", None, {"id": 8, "note": "n"}, 0)]
     assert changes_of(records, reader(ordered=True)) == apart
     known = reader(ordered=True, zero_keys=["public.orders"])
     assert [one[0] for one in changes_of(records[:1], known)] == []

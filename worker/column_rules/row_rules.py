@@ -11,6 +11,7 @@ from handlers import Change
 from handlers.logs import get_logger
 from handlers.mysql.ddl.operations import quoted
 from handlers.native_types import NativeTypes, SchemaTypes, SourceColumn, in_full
+from handlers.rows import is_move
 from worker.column_rules.added import moment
 from worker.column_rules.filters import Filter
 from worker.column_rules.leaving import Leaving
@@ -24,7 +25,6 @@ log = get_logger("columns")
 DELETED_TYPE = "timestamp(6)"
 """Of the column that marks a row."""
 _MOST_TYPES = 256
-_NOTHING: frozenset[str] = frozenset()
 
 
 class RowRules:
@@ -74,7 +74,7 @@ class RowRules:
         """
         own = changes[first:]
         del changes[first:]
-        has_ddl = has_moves = False
+        has_ddl = False
         for place, change in enumerate(own):
             op = change.op
             if op == "ddl":
@@ -86,15 +86,12 @@ class RowRules:
             else:
                 kept = change if self._leaving is None else self._leaving.kept(change)
                 if kept is not None and kept.op == "delete" and self.deletes == "ignore":
-                    made = own[place + 1 : place + 2]
-                    kept = _stays(kept) if kept.moves_key and made and made[0].lacks != _NOTHING else None
+                    needs_it = is_move(*own[place : place + 2]) and not own[place + 1].is_whole
+                    kept = _stays(kept) if needs_it else None
                 if kept is not None:
-                    has_moves = has_moves or kept.moves_key
                     # Of an insert that the filter does not take, a mark would make a row of its own.
                     marks = self.deletes == "mark" and (kept.op != "delete" or op in ("delete", "update"))
                     changes.append(self._formed(kept, database, table, marks=marks))
-        if has_moves:
-            _part_single_halves(changes, first)
         return has_ddl
 
     def truncated(self, change: Change, database: str, table: str) -> Change | None:
@@ -229,16 +226,3 @@ def _stays(gone: Change) -> Change:
     row, which stays as it is."""
     key = {name: (gone.before or {}).get(name) for name in gone.key_columns or ()}
     return replace(gone, op="update", before=key, after=key, lacks=None, before_is_whole=False)
-
-
-def _part_single_halves(changes: list[Change], first: int) -> None:
-    """Where one half of a moved key does not leave, the other is a change of its own."""
-    for place in range(first, len(changes)):
-        one = changes[place]
-        other = place - 1 if one.op == "insert" else place + 1
-        if one.moves_key and not (
-            first <= other < len(changes)
-            and changes[other].moves_key
-            and (changes[other].op == "insert") is not (one.op == "insert")
-        ):
-            changes[place] = replace(one, moves_key=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from handlers.api import Row
-from handlers.rows import row_after
+from handlers.rows import ValueUntold, check_told
 from handlers.spark.rows.source_columns import Columns, Run, values_of
 
 __all__ = ["image_of", "images_of", "keys_of"]
@@ -14,20 +14,23 @@ __all__ = ["image_of", "images_of", "keys_of"]
 
 def images_of(run: Run) -> list[Row]:
     """The row after each change, of a delete the one before it. Raises Rejected."""
-    width = len(run.types)
-    images: list[Row] = []
-    for place, change in enumerate(run.changes):
-        after = change.after
-        if after is None or (change.before is not None and (not width or len(after) < width)):
-            images.append(image_of(run, place))
-        else:
-            images.append(after)
-    return images
+    return [
+        change.after
+        if change.after is not None and (change.op == "update" or not change.lacks)  # as nearly all are
+        else image_of(run, place)
+        for place, change in enumerate(run.changes)
+    ]
 
 
 def image_of(run: Run, place: int) -> Row:
     change = run.changes[place]
-    image = change.before if change.after is None else row_after(change)
+    image = change.before if change.after is None else change.after
+    if change.op != "update" and change.lacks:
+        try:
+            check_told(change)
+        except ValueUntold as error:
+            told = str(error)
+            raise run.rejected(place, lambda where: f"at {where} {told}") from None
     if image is None:
         raise run.rejected(place, lambda where: f"the {change.op} at {where} tells no row")
     return image

@@ -13,7 +13,6 @@ from itertools import groupby
 import pyarrow as pa
 
 from handlers.api import Change, Row
-from handlers.rows import row_after
 from handlers.spark.rows.added import TIME, Mode, added_columns, log_schema, reserved_names, shape_of_log
 from handlers.spark.rows.folding import fold
 from handlers.spark.rows.images import image_of, images_of, keys_of
@@ -165,7 +164,7 @@ class _Cutter:
             if change.op == "update":
                 if change.before is None:
                     raise run.rejected(place, _without_old_row)
-                rows += [change.before, row_after(change)]
+                rows += [change.before, change.after or {}]
                 places += [place, place]
                 ops += ["delete", "insert"]
             else:

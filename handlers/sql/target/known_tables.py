@@ -45,6 +45,8 @@ class KnownColumn:
     """NOT NULL and without a default."""
     is_generated: bool
     """Its values come from other columns; none can be written."""
+    default: str = ""
+    """What an UPDATE sets it to its default by; "" for a column that is generated, or numbers its rows."""
     array_type: str = ""
     """Of PostgreSQL and DuckDB: the array that carries its values."""
     cast: str = ""
@@ -267,10 +269,17 @@ def _column(
         found["type"],
         is_required=not found["nullable"] and not has_default and name not in primary_key,
         is_generated=found.get("computed") is not None,
+        default="" if found.get("computed") is not None or is_numbered else _default(found, dialect.name),
         array_type=array[0],
         cast=array[1],
         own=_own(found["type"], array[0]) if dialect.name == "postgresql" else None,
     )
+
+
+def _default(found: Any, dialect: str) -> str:
+    if dialect != "sqlite":
+        return "DEFAULT"
+    return f"({found['default']})" if found.get("default") is not None else "NULL"
 
 
 def _own(type_: sa.types.TypeEngine[Any], array_type: str) -> Callable[[Any], Any] | None:

@@ -22,7 +22,7 @@ class DuckDBWriter(Writer):
     placeholder: ClassVar[str] = "?"
 
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
-        self._as_lists(connection, _upsert(rows.table, rows.columns, key), rows)
+        self._as_lists(connection, _upsert(rows.table, rows.columns, key, rows.untold), rows)
 
     def insert(self, connection: sa.Connection, rows: Rows) -> None:
         self._as_lists(connection, _insert(rows.table, rows.columns), rows)
@@ -46,8 +46,8 @@ def _insert(table: KnownTable, columns: Columns) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _upsert(table: KnownTable, columns: Columns, key: Columns) -> str:
-    return f"{_insert(table, columns)} {on_conflict(columns, key)}"
+def _upsert(table: KnownTable, columns: Columns, key: Columns, untold: Columns) -> str:
+    return f"{_insert(table, columns)} {on_conflict(columns + untold, key)}"
 
 
 @lru_cache(maxsize=1000)

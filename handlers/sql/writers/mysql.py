@@ -24,8 +24,8 @@ class MySQLWriter(Writer):
         else:
             super().upsert(connection, rows, key)
 
-    def upsert_sql(self, table: KnownTable, columns: Columns, key: Columns) -> str:
-        return _upsert(table, columns, key)
+    def upsert_sql(self, rows: Rows, key: Columns) -> str:
+        return _upsert(rows.table, rows.columns, key, rows.untold)
 
     def delete(self, connection: sa.Connection, keys: Rows) -> None:
         rows = keys.by_row()
@@ -45,9 +45,10 @@ def _same(column: KnownColumn) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _upsert(table: KnownTable, columns: Columns, key: Columns) -> str:
+def _upsert(table: KnownTable, columns: Columns, key: Columns, untold: Columns) -> str:
     # VALUES(): MySQL prefers an alias for the row, which MariaDB does not know.
     sets = [f"{one.quoted} = {_given(one)}" for one in columns if one not in key]
+    sets += [f"{one.quoted} = DEFAULT({one.quoted})" for one in untold]
     values = ", ".join(["%s"] * len(columns))
     into = f"INSERT INTO {table.quoted} ({names(columns)}) VALUES ({values})"
     return f"{into} ON DUPLICATE KEY UPDATE {', '.join([_own_row(key), *sets])}"

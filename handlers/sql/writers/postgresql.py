@@ -45,7 +45,7 @@ class PostgreSQLWriter(Writer):
     """Every value comes as text: the server reads it by the column's type."""
 
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
-        self._in_pieces(connection, _upsert(rows.table, rows.columns, key), rows)
+        self._in_pieces(connection, _upsert(rows.table, rows.columns, key, rows.untold), rows)
 
     def insert(self, connection: sa.Connection, rows: Rows) -> None:
         self._in_pieces(connection, _insert(rows.table, rows.columns), rows)
@@ -111,8 +111,8 @@ def _insert(table: KnownTable, columns: Columns) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _upsert(table: KnownTable, columns: Columns, key: Columns) -> str:
-    return f"{_insert(table, columns)} {on_conflict(columns, key)}"
+def _upsert(table: KnownTable, columns: Columns, key: Columns, untold: Columns) -> str:
+    return f"{_insert(table, columns)} {on_conflict(columns + untold, key)}"
 
 
 @lru_cache(maxsize=1000)

@@ -25,6 +25,8 @@ class Rows:
     values: Sequence[Sequence[Any]]
     """Of each column, those of all rows, as they came."""
     count: int
+    untold: Columns = ()
+    """Columns that get their default where a row is there already."""
 
     def by_row(self) -> list[tuple[Any, ...]]:
         """All rows as the driver takes them. Raises UnfitColumn."""
@@ -46,20 +48,21 @@ class Writer:
 
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
         """Insert the rows, or set their columns where the key is there."""
-        self.many(connection, self.upsert_sql(rows.table, rows.columns, key), rows.by_row())
+        self.many(connection, self.upsert_sql(rows, key), rows.by_row())
 
-    def upsert_sql(self, table: KnownTable, columns: Columns, key: Columns) -> str:
-        return _upsert(table, columns, key, self.placeholder)
+    def upsert_sql(self, rows: Rows, key: Columns) -> str:
+        insert = _insert(rows.table, rows.columns, self.placeholder)
+        return f"{insert} {on_conflict(rows.columns + rows.untold, key)}"
 
     def merge(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
         """Set the columns of each row that is there, one by one; insert the others."""
         rest = tuple(column for column in rows.columns if column not in key)
-        update = _update(rows.table, rest, key, self.placeholder)
+        update = _update(rows.table, rest, key, self.placeholder, rows.untold)
         exists = _exists(rows.table, key, self.placeholder)
-        set_values = rows.only(rest + key).by_row() if rest else rows.only(key).by_row()
+        set_values = rows.only(rest + key).by_row()
         missing = []
         for place, parameters in enumerate(set_values):
-            if rest:
+            if rest or rows.untold:
                 found = connection.exec_driver_sql(update, parameters).rowcount > 0
             else:
                 found = connection.exec_driver_sql(exists, parameters).first() is not None
@@ -135,20 +138,16 @@ def _copy(table: KnownTable, columns: Columns, key: Columns, placeholder: str) -
     return f"{into} SELECT {values} FROM {table.quoted} WHERE {_equal(key, placeholder)}"
 
 
-@lru_cache(maxsize=1000)
-def _upsert(table: KnownTable, columns: Columns, key: Columns, placeholder: str) -> str:
-    return f"{_insert(table, columns, placeholder)} {on_conflict(columns, key)}"
-
-
 def on_conflict(columns: Columns, key: Columns) -> str:
-    """As PostgreSQL, SQLite and DuckDB write it."""
+    """As PostgreSQL, SQLite and DuckDB write it. `excluded` has the defaults of what is not inserted, too."""
     sets = ", ".join(f"{one.quoted} = excluded.{one.quoted}" for one in columns if one not in key)
     return f"ON CONFLICT ({names(key)}) DO {f'UPDATE SET {sets}' if sets else 'NOTHING'}"
 
 
 @lru_cache(maxsize=1000)
-def _update(table: KnownTable, columns: Columns, key: Columns, placeholder: str) -> str:
-    sets = ", ".join(f"{column.quoted} = {column.given(placeholder)}" for column in columns)
+def _update(table: KnownTable, columns: Columns, key: Columns, placeholder: str, untold: Columns = ()) -> str:
+    given = [f"{column.quoted} = {column.given(placeholder)}" for column in columns]
+    sets = ", ".join([*given, *(f"{column.quoted} = {column.default}" for column in untold)])
     return f"UPDATE {table.quoted} SET {sets} WHERE {_equal(key, placeholder)}"
 
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from piece_lab import Row, change, cut, one_piece, rows_of, take
 
 from handlers import Change
-from handlers.rows import row_after
 from handlers.spark.rows.conversions import text, time_text
 from handlers.spark.rows.pieces import AlonePiece, RowPiece
 from handlers.spark.rows.shape import Shape
@@ -46,7 +45,7 @@ def apply(table: Table, one: Change, key: tuple[str, ...]) -> None:
     if one.op == "delete":
         table.pop(tuple((one.before or {})[column] for column in key), None)
         return
-    row = row_after(one)
+    row = one.after or {}
     its = tuple(row[column] for column in key)
     table[its] = {**table.get(its, {}), **row} if one.op == "update" else dict(row)
 

@@ -8,14 +8,12 @@ from typing import Any
 from handlers import Change
 from handlers.api import Operation
 from worker.formats.canal.rows import DECODE_ERRORS, Message, Row, RowShape, TiDB
+from worker.formats.images import Image, deleted, updated
 from worker.formats.interface import Record, UndecodableRecord
 
 __all__ = ["changes_of"]
 
 _OPERATIONS: Mapping[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
-
-_Images = tuple[Operation, Row | None, Row | None]
-"""What happened to a row, how it was before, how it is after."""
 
 
 def changes_of(
@@ -34,16 +32,16 @@ def changes_of(
     key, types = shape.key_columns, shape.types
     ms, gtid = message.es, message.gtid or None
     topic, partition, offset = record.topic(), record.partition(), record.offset()
-    images: Iterable[_Images]
+    images: Iterable[Image]
     if op == "insert":
-        images = [(op, None, row) for row in rows]
+        images = [Image(op, None, row) for row in rows]
     elif op == "delete":
-        images = [(op, row, None) for row in rows]
+        images = [deleted(row, key) for row in rows]
     else:
         images = _updates(rows, message, shape)
     return [
-        Change(op, before, after, key, None, ms, topic, partition, offset, index, gtid, types)
-        for index, (op, before, after) in enumerate(images)
+        Change(*image[:3], key, None, ms, topic, partition, offset, index, gtid, types, *image[3:])
+        for index, image in enumerate(images)
     ]
 
 
@@ -58,7 +56,7 @@ def _refuse_part(tidb: TiDB, type_: str) -> None:
     )
 
 
-def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterable[_Images]:
+def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterable[Image]:
     """Of each row that was updated. `old` holds only the columns that changed; the key, too, when it did:
     then the row of the old key goes, and one of the new key comes."""
     try:
@@ -66,18 +64,12 @@ def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterabl
     except DECODE_ERRORS as error:
         raise UndecodableRecord(f"no Canal message: `old`: {error}") from None
     if olds is None:  # the source did not log what was there before
-        return [("update", None, row) for row in rows]
+        return [Image("update", None, row) for row in rows]
     if len(olds) != len(rows):
         raise UndecodableRecord(f"no Canal message: {len(rows)} rows in `data`, {len(olds)} in `old`")
-    key = frozenset(shape.key_columns or ())
-    images: list[_Images] = []
+    images: list[Image] = []
     for old, row in zip(olds, rows, strict=True):
-        if old is None:
-            images.append(("update", None, row))
-        elif key.isdisjoint(old) or all(old[column] == row.get(column) for column in key & old.keys()):
-            images.append(("update", {**row, **old}, row))
-        else:
-            images += ("delete", {**row, **old}, None), ("insert", None, row)
+        images += updated(None if old is None else {**row, **old}, row, shape.key_columns)
     return images
 
 

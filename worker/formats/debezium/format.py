@@ -13,12 +13,13 @@ from handlers import Change
 from handlers.api import Operation
 from worker.formats.debezium.connect.schema import Envelopes, Head
 from worker.formats.debezium.flat import FlatRecord
-from worker.formats.debezium.key_changes import in_one_record
+from worker.formats.debezium.images import image_of
+from worker.formats.debezium.key_changes import of_moved_row
 from worker.formats.debezium.keys import Keys
 from worker.formats.debezium.placement import part, read_logged, read_placed
 from worker.formats.debezium.postgres.unchanged_toast import lacks_values
 from worker.formats.debezium.routes import Router, undecodable
-from worker.formats.debezium.rows import ENDLESS, Message, RowShape, Sure, plain_rows
+from worker.formats.debezium.rows import ENDLESS, Message, ReadRows, RowShape, Sure, plain_rows
 from worker.formats.debezium.schema_changes import ddl_position, lessons, read_schema_change, statement
 from worker.formats.debezium.source import (
     DECODE_ERRORS,
@@ -28,6 +29,7 @@ from worker.formats.debezium.source import (
     log_position,
     refuse_others,
 )
+from worker.formats.images import Image, lacking
 from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
 from worker.formats.row_struct import Shapes
 from worker.formats.table_history import TableDefinition, TableHistory
@@ -146,8 +148,7 @@ class Debezium:
                         and self._is_of(shape, message.source)
                         and not (shape.may_lack_values and lacks_values(payload))
                     ):
-                        before, after = shape.rows(message)
-                        into.extend(self._changes(message, before, after, shape, record))
+                        into.extend(self._changes(message, ReadRows(*shape.rows(message)), shape, record))
                         return
                 except REFUSALS:
                     pass
@@ -202,11 +203,13 @@ class Debezium:
         return self._changes(*shape.read(payload), shape, record)
 
     def _changes(
-        self, message: Message[Any], before: Row | None, after: Row | None, shape: RowShape, record: Record
+        self, message: Message[Any], rows: ReadRows, shape: RowShape, record: Record
     ) -> tuple[Change, ...]:
         source = message.source
         op = OPERATIONS[message.op]
+        before, after, lacks = rows
         key_columns = types = None
+        image = Image(op, before, after)
         if op != "truncate":
             key_columns, types = (
                 self._keys.columns(record.key(), record.topic(), shape.definition),
@@ -218,16 +221,12 @@ class Debezium:
                 raise UndecodableRecord(f"no Debezium record: the operation {message.op!r}, but no `after`")
             elif op != "update":
                 before = None
-            if shape.postgresql is not None:
-                before, after = shape.postgresql.meant(
-                    op, before, after, key_columns, lambda: self._plain_rows(record)
-                )
+            sent = Image(op, before, after, lacks)
+            image = image_of(sent, key_columns, shape, lambda: self._plain_rows(record))
         transaction = None if message.transaction is None else message.transaction.id
         time_ms = source.ts_ms if source.ts_ms is not None else message.ts_ms
         change = Change(
-            op,
-            before,
-            after,
+            *image[:3],
             key_columns,
             None,
             kafka_time(record) if time_ms is None else time_ms,
@@ -237,9 +236,9 @@ class Debezium:
             0,
             source.gtid if transaction is None else transaction,
             types,
-            before_is_whole=op != "delete" or _tells_more_than(key_columns, before),
+            *image[3:],
         )
-        return in_one_record(change, shape, record, self._envelopes) if self._settings.ordered else (change,)
+        return of_moved_row(change, shape, record, self._envelopes, is_ordered=self._settings.ordered)
 
     def _plain_rows(self, record: Record) -> tuple[Row | None, Row | None]:
         return plain_rows(self._envelopes.split(record.value() or b"").payload)
@@ -250,26 +249,22 @@ class Debezium:
         time_ms = flat.source.ts_ms
         key_columns = self._keys.columns(record.key(), record.topic(), shape.definition)
         before, after = (row, None) if flat.op == "delete" else (None, row)
-        if shape.postgresql is not None:
-            before, after = shape.postgresql.meant(
-                flat.op, before, after, key_columns, lambda: (flat.row, flat.row)
-            )
+        sent = Image(flat.op, before, after, lacking(flat.row.keys(), row))
+        image = image_of(sent, key_columns, shape, lambda: (flat.row, flat.row))
         change = Change(
-            op=flat.op,
-            before=before,
-            after=after,
-            key_columns=key_columns,
-            sql=None,
-            source_time_ms=kafka_time(record) if time_ms is None else time_ms,
-            topic=record.topic(),
-            partition=record.partition(),
-            offset=record.offset(),
-            index=0,
-            transaction=flat.transaction,
-            types=shape.types,
-            before_is_whole=flat.op != "delete" or _tells_more_than(key_columns, before),
+            *image[:3],
+            key_columns,
+            None,
+            kafka_time(record) if time_ms is None else time_ms,
+            record.topic(),
+            record.partition(),
+            record.offset(),
+            0,
+            flat.transaction,
+            shape.types,
+            *image[3:],
         )
-        return in_one_record(change, shape, record, self._envelopes) if self._settings.ordered else (change,)
+        return of_moved_row(change, shape, record, self._envelopes, is_ordered=self._settings.ordered)
 
     def _row_of_key(self, record: Record, shape: RowShape) -> Row:
         """All that is known of a deleted row whose source does not log it (`REPLICA IDENTITY NOTHING`)."""
@@ -299,8 +294,3 @@ class Debezium:
             if self._shapes.add(key, shape, len(shape.types or ())):
                 self._recent.clear()
         return shape
-
-
-def _tells_more_than(key: tuple[str, ...] | None, row: Row | None) -> bool:
-    """Whether a deleted row holds a value besides its key. If not, the source may log the key alone."""
-    return any(value is not None and name not in (key or ()) for name, value in (row or {}).items())

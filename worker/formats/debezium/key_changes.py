@@ -1,8 +1,9 @@
-"""A change of a PostgreSQL row's key, which Debezium writes as two records: a delete, and an insert that
-lacks the large values that stayed as they were (TOAST).
+"""A change of a row's key, which Debezium writes as two records: a delete, and an insert. Their headers tell.
+https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-primary-key-updates
 
-Together they tell where these values are: in the row under the old key. So the insert's record becomes both
-changes, and the delete's none.
+Of PostgreSQL the insert lacks the large values that stayed as they were (TOAST). They are in the row under
+the old key. If both records are in one partition, the insert's record becomes both changes, and the delete's
+none.
 """
 
 from __future__ import annotations
@@ -13,34 +14,44 @@ from handlers import Change
 from worker.formats.debezium.connect.schema import Envelopes
 from worker.formats.debezium.rows import RowShape
 from worker.formats.debezium.source import DECODE_ERRORS, Row
+from worker.formats.images import NOTHING, lacking
 from worker.formats.interface import Record
 
-__all__ = ["in_one_record"]
+__all__ = ["of_moved_row"]
 
 _NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 _read_key = msgspec.json.Decoder(dict[str, object]).decode
 
 
-def in_one_record(
-    change: Change, shape: RowShape, record: Record, envelopes: Envelopes
+def of_moved_row(
+    change: Change, shape: RowShape, record: Record, envelopes: Envelopes, *, is_ordered: bool
 ) -> tuple[Change, ...]:
-    """What becomes of a record's change where both are in one partition, and so in the order of the log.
+    """What becomes of a record's change. `is_ordered`: both records are in one partition.
 
     A key that may not be told (see PostgresRows) is left as it is. Raises UndecodableRecord.
     """
     rows, key = shape.postgresql, change.key_columns
-    if rows is None or not key or change.op not in ("insert", "delete"):
+    if not key or change.op not in ("insert", "delete") or not record.headers():
         return (change,)
     found = _header(record, _NEW_KEY if change.op == "delete" else _OLD_KEY, envelopes)
     if found is None:
+        return (change,)
+    after, lacks = change.after, change.lacks or NOTHING
+    if rows is not None and after is not None:
+        after = rows.updated(after)
+        lacks |= lacking((change.after or {}).keys(), after)
+    change = msgspec.structs.replace(change, after=after, lacks=lacks, moves_key=True)
+    if rows is None or not is_ordered:
         return (change,)
     if change.op == "delete":
         return (change,) if change.before is None or rows.is_zero(change.before, key) else ()
     old = shape.typed(found)
     if old.keys() != set(key) or rows.is_zero(old, key):
         return (change,)
-    before, _ = rows.meant("update", old, None, key, lambda: (found, None))
-    gone = msgspec.structs.replace(change, op="delete", before=before, after=None)
+    rows.read_keys((old,), key, lambda: (found,))
+    gone = msgspec.structs.replace(
+        change, op="delete", before=old, after=None, lacks=NOTHING, before_is_whole=False
+    )
     return gone, msgspec.structs.replace(change, index=1)
 
 

@@ -41,29 +41,28 @@ class PostgresRows:
         self._has_zero_keys = settings.has_zero_keys(table)
         self._defaults = {name: _default(field, readers[name]) for name, field in fields.items()}
 
-    def meant(
-        self,
-        op: str,
-        before: Row | None,
-        after: Row | None,
-        key: tuple[str, ...] | None,
-        plain: Callable[[], Sequence[Row | None]],
-    ) -> tuple[Row | None, Row | None]:
-        """(before, after) as the source means them. `plain`: both as plain JSON.
+    def read_keys(
+        self, rows: Sequence[Row | None], key: tuple[str, ...], plain: Callable[[], Sequence[Row | None]]
+    ) -> None:
+        """Put what a key column cannot hold as a time into the rows as text. `plain`: they as plain JSON.
 
-        Raises UndecodableRecord for a row whose key is not told.
+        Raises UndecodableRecord for a key that no handler can read.
         """
-        if key:
-            for place, row in enumerate((before, after)):
-                if row is not None and any(row.get(column, "") is None for column in key):
-                    self._infinities(row, plain()[place] or {}, key)
-            if op == "delete" and before is not None:
-                self._check_key(before, key)
-                before = self._told(before, key)
+        for place, row in enumerate(rows):
+            if row is not None and any(row.get(column, "") is None for column in key):
+                self._infinities(row, plain()[place] or {}, key)
+
+    def deleted(self, row: Row, key: tuple[str, ...]) -> Row:
+        """What the source tells of a deleted row. Raises UndecodableRecord for an untold key."""
+        self._check_key(row, key)
+        return self._told(row, key)
+
+    def updated(self, row: Row) -> Row:
+        """An updated row without the NULLs that stand in for values that did not change."""
         kept = self._kept_if_null
-        if kept and op == "update" and after is not None:
-            after = {name: value for name, value in after.items() if value is not None or name not in kept}
-        return before, after
+        if not kept:
+            return row
+        return {name: value for name, value in row.items() if value is not None or name not in kept}
 
     def _infinities(self, row: Row, plain: Row, key: tuple[str, ...]) -> None:
         """Put infinities into key columns as text: a key has no NULL."""
@@ -96,17 +95,16 @@ class PostgresRows:
         )
 
     def _told(self, row: Row, key: tuple[str, ...]) -> Row:
-        """A deleted row of which the log holds the key alone, with NULL for what it does not hold.
+        """The key of a row of which the log holds the key alone; else the row.
 
-        The connector fills columns that are NOT NULL with their defaults: who takes those for values would
-        find that a filter did not take the row, or write them into a row that is marked as deleted.
+        The connector fills the other columns with NULL or, if they are NOT NULL, with their defaults.
         """
         for column, value in row.items():
             if column in key or self._is_filled(column, value):
                 continue
             if value is not True or self._defaults:  # without schemas a default of true is not known
                 return row
-        return {column: value if column in key else None for column, value in row.items()}
+        return {column: value for column, value in row.items() if column in key}
 
     def is_zero(self, row: Row, key: tuple[str, ...]) -> bool:
         """Whether the row's key may be one that was not told."""

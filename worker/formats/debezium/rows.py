@@ -20,6 +20,7 @@ from worker.formats.debezium.connect.values import AS_IT_IS, Reader
 from worker.formats.debezium.postgres.unchanged_toast import is_unavailable, lacks_values
 from worker.formats.debezium.postgres_rows import PostgresRows
 from worker.formats.debezium.source import MYSQL, POSTGRESQL, REFUSALS, Payload, Row, Source
+from worker.formats.images import NOTHING, lacking
 from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import number
 from worker.formats.row_struct import RowStruct, StructColumn
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.times import Milliseconds
 
-__all__ = ["ENDLESS", "Message", "RowShape", "Sure", "plain_rows"]
+__all__ = ["ENDLESS", "Message", "ReadRows", "RowShape", "Sure", "plain_rows"]
 
 RowType = TypeVar("RowType")
 
@@ -73,6 +74,15 @@ def plain_rows(payload: Payload) -> tuple[Row | None, Row | None]:
 _making = threading.Lock()
 
 
+class ReadRows(NamedTuple):
+    """The rows of a message."""
+
+    before: Row | None
+    after: Row | None
+    lacks: frozenset[str] = NOTHING
+    """The columns for which the newer of the two has a placeholder."""
+
+
 class Sure(NamedTuple):
     """Where the shape's definition holds without looking it up."""
 
@@ -97,6 +107,7 @@ class RowShape:
         "_patience",
         "_readers",
         "_struct",
+        "columns",
         "database",
         "decode",
         "definition",
@@ -132,6 +143,8 @@ class RowShape:
         fields = fields_of(head, hidden=settings.fields_prefix if is_flat else None)
         table = f"{source.schema or source.db}.{source.table}"
         is_mysql, told = source.connector in MYSQL, settings.types_of(table)
+        self.columns = frozenset(fields or (() if definition is None else definition.types))
+        """All columns of the table; empty if they are not known."""
         self.types, self._readers = readers_of(fields, definition, told, settings, is_mysql=is_mysql)
         self.may_lack_values = source.connector == POSTGRESQL
         if self.may_lack_values and fields and self.types and fields.keys() <= self.types.keys():
@@ -186,8 +199,8 @@ class RowShape:
         struct = self._struct
         return values if struct is None else struct.finish(struct.as_row(values))
 
-    def read(self, payload: Payload) -> tuple[Message[Any], Row | None, Row | None]:
-        """A message of this shape with its rows (before, after), by whichever way reads them.
+    def read(self, payload: Payload) -> tuple[Message[Any], ReadRows]:
+        """A message of this shape with its rows, by whichever way reads them.
 
         Raises one of DECODE_ERRORS for what is no message, UndecodableRecord for a value that is not of its
         column's type.
@@ -206,7 +219,7 @@ class RowShape:
             except REFUSALS:
                 self._patience = _MESSAGES_AFTER_REFUSAL
             else:
-                return message, before, after
+                return message, ReadRows(before, after)
         return self._read_columns(payload)
 
     def typed(self, row: Row) -> Row:
@@ -226,10 +239,12 @@ class RowShape:
                 raise UndecodableRecord(self._refusal(column, value, error)) from None
         return typed
 
-    def _read_columns(self, payload: Payload) -> tuple[Message[Any], Row | None, Row | None]:
+    def _read_columns(self, payload: Payload) -> tuple[Message[Any], ReadRows]:
         message = _read_plain(payload)
         before = None if message.before is None else self.typed(message.before)
-        return message, before, None if message.after is None else self.typed(message.after)
+        after = None if message.after is None else self.typed(message.after)
+        sent, row = (message.before, before) if after is None else (message.after, after)
+        return message, ReadRows(before, after, lacking((sent or {}).keys(), row or {}))
 
     def _refusal(self, column: str, value: Any, error: Exception) -> str:
         text = repr(value)

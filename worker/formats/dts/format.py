@@ -6,7 +6,6 @@ What a record holds: `dts_schema`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -15,6 +14,7 @@ from handlers.api import Operation
 from worker.formats.dts.header import Header, names_of, read_header, routing_key
 from worker.formats.dts.record import DTSRecord, RecordReader, Row
 from worker.formats.dts.statements import is_truncate, table_of
+from worker.formats.images import Image, deleted, lacking, updated
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 from worker.formats.times import has_calendar
 
@@ -124,12 +124,13 @@ class DTS:
             raise _undecodable(value, error) from None
         if read.header.operation == "DDL":
             sql = _statement(read)
-            into.append(_change("truncate" if is_truncate(sql) else "ddl", read, record, sql=sql))
+            statement = Image("truncate" if is_truncate(sql) else "ddl", None, None)
+            into.append(_change(statement, read, record, sql=sql))
         elif read.header.operation in _ROWS:
-            _append_rows(read, record, into)
+            into += [_change(image, read, record, index=index) for index, image in enumerate(_images(read))]
 
 
-def _append_rows(read: DTSRecord, record: Record, into: list[Change]) -> None:
+def _images(read: DTSRecord) -> tuple[Image, ...]:
     op = _ROWS[read.header.operation]
     before, after = read.before, read.after
     if isinstance(before, str) or isinstance(after, str):
@@ -137,42 +138,29 @@ def _append_rows(read: DTSRecord, record: Record, into: list[Change]) -> None:
     if read.shape is None or (before if op == "delete" else after) is None:
         which = "beforeImages" if op == "delete" else "afterImages"
         raise UndecodableRecord(f"no DTS record: {read.header.operation} without `{which}`")
+    columns, key = read.shape.names, read.shape.key_columns
+    if op == "delete":
+        return (deleted(before or {}, key, columns),)
+    row: Row = after or {}
     if op == "insert":
-        into.append(_change(op, read, record, None, after))
-    elif op == "delete":
-        into.append(_change(op, read, record, before, None))
-    elif before is None or after is None:
-        into.append(_change(op, read, record, before, after))
-    else:
-        if len(after) < len(read.shape.columns):
-            # What the source did not log of the row as it is now did not change.
-            after = {**before, **after}
-        key = read.shape.key_columns or ()
-        if all(before.get(column, _NOT_LOGGED) in (after.get(column), _NOT_LOGGED) for column in key):
-            into.append(_change(op, read, record, before, after))
-        else:
-            into.append(_change("delete", read, record, before, None))
-            into.append(_change("insert", read, record, None, after, index=1))
-
-
-_NOT_LOGGED: Any = object()
+        return (Image(op, None, row),)
+    if before is None:
+        return updated(None, row, key, lacks=lacking(columns, row))
+    is_whole = len(before) == len(columns)
+    if len(row) < len(columns):
+        # What the source did not log of the row as it is now did not change.
+        row = {**before, **row}
+    if not is_whole:
+        before = {**{name: row[name] for name in key or () if name in row}, **before}
+    return updated(before, row, key, lacks=lacking(columns, row), before_is_whole=is_whole)
 
 
 def _change(
-    op: Operation,
-    read: DTSRecord,
-    record: Record,
-    before: Row | None = None,
-    after: Row | None = None,
-    *,
-    sql: str | None = None,
-    index: int = 0,
+    image: Image, read: DTSRecord, record: Record, *, sql: str | None = None, index: int = 0
 ) -> Change:
     shape = None if sql is not None else read.shape
     return Change(
-        op,
-        before,
-        after,
+        *image[:3],
         None if shape is None else shape.key_columns,
         sql,
         _time_ms(read.header),
@@ -182,6 +170,7 @@ def _change(
         index,
         read.transaction,
         None if shape is None else shape.types,
+        *image[3:],
     )
 
 

@@ -24,7 +24,7 @@ class Shape:
     """The columns of one table, as long as they stay the same. Threads share it without a lock: two that
     learn a type at once learn the same."""
 
-    __slots__ = ("_unknown", "columns", "fields", "key_columns", "key_tag", "source_type", "types")
+    __slots__ = ("_unknown", "columns", "fields", "key_columns", "key_tag", "names", "source_type", "types")
 
     def __init__(self, fields: bytes, key_tag: bytes, source_type: str) -> None:
         """`fields` and `key_tag` are the bytes of the record's `fields` and of its tag `pk_uk_info`.
@@ -46,6 +46,7 @@ class Shape:
             elif type_.of_text is not None:
                 unknown[name] = type_.of_text, type_.of_bytes
         self.columns: Columns = tuple(columns)
+        self.names = frozenset(name for name, _ in columns)
         self.types: Mapping[str, str] = types
         """Column -> type text, of the columns whose type is known by now: whether a VARCHAR is a VARBINARY
         is seen by its first value that is not NULL."""

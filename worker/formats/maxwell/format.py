@@ -12,6 +12,7 @@ import msgspec
 
 from handlers import Change
 from handlers.api import Operation
+from worker.formats.images import NOTHING, Image, deleted, lacking, updated
 from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
 from worker.formats.maxwell.history import (
     ROW_TYPES,
@@ -197,17 +198,20 @@ def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -
         raise UndecodableRecord(f"no Maxwell record: a row, but type {message.type!r}")
     ms, transaction = message.ts * 1000, None if message.xid is None else str(message.xid)
     topic, partition, offset = record.topic(), record.partition(), record.offset()
-    if op != "update":
-        before, after = (row, None) if op == "delete" else (None, row)
-        return (Change(op, before, after, key, None, ms, topic, partition, offset, 0, transaction, types),)
-    # Nothing in `old`: nothing changed that can be seen.
-    before = {**row, **(shape.read_old(message.old) or {})}
-    if any(before[column] != row[column] for column in key or ()):
-        return (
-            Change("delete", before, None, key, None, ms, topic, partition, offset, 0, transaction, types),
-            Change("insert", None, row, key, None, ms, topic, partition, offset, 1, transaction, types),
-        )
-    return (Change(op, before, row, key, None, ms, topic, partition, offset, 0, transaction, types),)
+    images: tuple[Image, ...]
+    if op == "delete":
+        images = (deleted(row, key, NOTHING if types is None else types.keys()),)
+    elif op == "update":
+        # Nothing in `old`: nothing changed that can be seen.
+        before = {**row, **(shape.read_old(message.old) or {})}
+        lacks = None if types is None else lacking(types.keys(), row)
+        images = updated(before, row, key, lacks=lacks, before_is_whole=not lacks)
+    else:
+        images = (Image(op, None, row),)
+    return tuple(
+        Change(*image[:3], key, None, ms, topic, partition, offset, index, transaction, types, *image[3:])
+        for index, image in enumerate(images)
+    )
 
 
 def _time_ms(header: Header) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from handlers import Change
 from handlers.api import Operation
+from worker.formats.images import NOTHING, Image, deleted, updated
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 from worker.formats.own_json.keys import key_columns, key_of_tombstone, key_rule, with_key
 from worker.formats.own_json.paths import (
@@ -30,8 +31,6 @@ __all__ = ["Json"]
 
 _MAX_RULES = 10_000
 _SHOWN = 60
-Images = list[tuple[Operation, Row | None, Row | None]]
-"""What happened, the row before and after it."""
 
 
 class Json:
@@ -48,6 +47,7 @@ class Json:
         self._time, self._read_time = _source(layout.time), reader_of(layout.time_unit)
         self._transaction = _source(layout.transaction)
         self.route: Callable[[bytes], Route] = route_of(self._database, self._table)
+        self._lacks = NOTHING if layout.updates == "whole" else None
         self._rule = RowRule(key_rule(layout.key), layout.columns, layout.exclude)
         # Threads share it without a lock: each access is one dict operation, and two threads that miss
         # together make the same rule twice.
@@ -90,7 +90,7 @@ class Json:
             (database, table), row = found
             rule = self._rule_for(database, table)
             key: tuple[str, ...] | None = tuple(row)
-            images: Images = [("delete", rule.row(row, _beside), None)]
+            images: tuple[Image, ...] = (deleted(rule.row(row, _beside), key),)
         else:
             document = _read(value)
             rule = self._rule
@@ -102,20 +102,20 @@ class Json:
             name = found_in(self._transaction, document, record)
             transaction = None if name is None or name is ABSENT else _word(name)
         ms = self._time_ms(document, record)
-        topic, partition, offset = record.topic(), record.partition(), record.offset()
+        topic, partition, offset, types = record.topic(), record.partition(), record.offset(), rule.types
         into += [
-            Change(op, before, after, key, None, ms, topic, partition, offset, index, transaction, rule.types)
-            for index, (op, before, after) in enumerate(images)
+            Change(*image[:3], key, None, ms, topic, partition, offset, index, transaction, types, *image[3:])
+            for index, image in enumerate(images)
         ]
 
     def _images(
         self, document: Any, value: bytes, rule: RowRule, record: Record
-    ) -> tuple[tuple[str, ...] | None, Images]:
+    ) -> tuple[tuple[str, ...] | None, tuple[Image, ...]]:
         before = None if self._before is None else _members(document, self._before, "before")
         after = _members(document, self._after, "after")
         op = self._meaning(document, record, before, after)
         if op is None:
-            return None, []
+            return None, ()
         columns, beside = key_columns(rule.key, document, record)
 
         def read(members: Row, path: tuple[str, ...]) -> Row:
@@ -126,18 +126,19 @@ class Json:
             gone, path = (after, self._after) if before is None else (before, self._before or ())
             if gone is None and columns is None:
                 raise UndecodableRecord("a delete without a row and without a key")
-            return columns, [(op, read(gone or {}, path), None)]
+            return columns, (deleted(read(gone or {}, path), columns),)
         if after is None:
             raise UndecodableRecord(f"an operation {op} without a row at json.after: {self._layout.after}")
         row = read(after, self._after)
-        if op != "update" or before is None:
-            return columns, [(op, None, row)]
+        if op != "update":
+            return columns, (Image(op, None, row),)
+        if before is None:
+            return columns, updated(None, row, columns, lacks=self._lacks)
         old = rule.row(before, partial(raw_row, value, self._before or ()))
-        # A writer may leave out of `before` what did not change.
-        old = {**{column: row[column] for column in columns or ()}, **old}
-        if any(old[column] != row[column] for column in columns or ()):
-            return columns, [("delete", old, None), ("insert", None, row)]
-        return columns, [(op, old, row)]
+        is_whole = row.keys() <= old.keys()
+        # A writer may leave out of `before` what did not change, and of `after`, too.
+        old, row = {**{column: row[column] for column in columns or ()}, **old}, {**old, **row}
+        return columns, updated(old, row, columns, lacks=self._lacks, before_is_whole=is_whole)
 
     def _meaning(
         self, document: Any, record: Record, before: Row | None, after: Row | None

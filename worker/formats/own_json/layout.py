@@ -148,6 +148,8 @@ class JsonLayout(Section):
     """The row as it was before an update or a delete."""
     after: JsonRow = "."
     """The row as it is after the change; `.` is the whole value."""
+    updates: Literal["partial", "whole"] = "partial"
+    """Whether `after` of an update may leave columns out, or is always the whole row."""
     exclude: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
     """Members of the rows that are no columns."""
     time: JsonSource | None = None

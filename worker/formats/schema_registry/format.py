@@ -11,7 +11,7 @@ from worker.formats.debezium.connect.schema import Envelopes, Head, Split
 from worker.formats.debezium.format import OPERATIONS, Debezium
 from worker.formats.debezium.postgres.unchanged_toast import AVRO_MARK, lacks_values
 from worker.formats.debezium.routes import DebeziumRoute
-from worker.formats.debezium.rows import RowShape
+from worker.formats.debezium.rows import ReadRows, RowShape
 from worker.formats.debezium.source import REFUSALS, Source, log_position
 from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
 from worker.formats.row_struct import Shapes
@@ -184,7 +184,7 @@ class DebeziumWithRegistry(Debezium):
                 if message.op in OPERATIONS and not (
                     shape.may_lack_values and (AVRO_MARK in value or lacks_values(value))
                 ):
-                    into.extend(self._changes(message, before, after, shape, record))
+                    into.extend(self._changes(message, ReadRows(before, after), shape, record))
                     return
             except _FAULTS:
                 pass

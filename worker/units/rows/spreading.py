@@ -4,8 +4,8 @@ The table's own unit only decodes and spreads: so one thread at a time decodes a
 shards, which are units like any other, keep all lanes busy. A shard exists while it has something to do. A
 record counts against its table's home lane until its last row is finished.
 
-What concerns the whole table is a barrier: DDL, truncate, a record that changes a primary key, a row that
-does not carry its whole key, and the first record whose key has other columns than those before it.
+What concerns the whole table is a barrier: DDL, truncate, a change that moves a row to another primary key, a
+row that does not carry its whole key, and the first record whose key has other columns than those before it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,6 @@ from worker.units.rows.shard_chunk import ShardChunk
 from worker.units.work import Work
 
 __all__ = ["Spread", "spread"]
-
-_KEY_CHANGE = ("__debezium.newkey", "__debezium.oldkey")
-"""Headers of the two records that Debezium makes of a changed primary key:
-https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-primary-key-updates"""
 
 KeyColumns = tuple[str, ...]
 
@@ -73,8 +69,6 @@ class _Piece:
         self._chunk = chunk
         self._changes = changes
         self._ends = ends
-        # Only Debezium says it in a header; to ask each record of other tools would cost for nothing.
-        self._has_headers = chunk.assignment.format.name == "debezium"
 
     def spread(
         self, result: Spread, known: KeyColumns | None, order: FinishOrder
@@ -86,11 +80,15 @@ class _Piece:
         empty: list[Record] = []
         first, stop = 0, len(self._ends)
         for place, (message, end) in enumerate(zip(chunk.messages, self._ends, strict=True)):
-            if end - first == 1 and not self._has_headers:  # as most are: the same as below, at less cost
+            if end - first == 1:  # as most are: the same as below, at less cost
                 change = changes[first]
                 number = shard_of(change)
                 columns = change.key_columns or ()
-                if number is None or (columns is not known and known is not None and columns != known):
+                if (
+                    number is None
+                    or change.moves_key
+                    or (columns is not known and known is not None and columns != known)
+                ):
                     stop = place
                     break
                 known = columns
@@ -103,7 +101,7 @@ class _Piece:
                 first = end
                 continue
             own = changes[first:end]
-            numbers = self._numbers(message, own, known)
+            numbers = _numbers(own, known)
             if numbers is None:
                 stop = place
                 break
@@ -141,7 +139,7 @@ class _Piece:
         for place in range(first, len(self._ends)):
             start = self._ends[place - 1] if place else 0
             own = self._changes[start : self._ends[place]]
-            barrier = barrier or self._numbers(whole.messages[place], own, known) is None
+            barrier = barrier or _numbers(own, known) is None
             if not barrier:
                 known = own[0].key_columns or () if own else known
                 continue
@@ -154,21 +152,13 @@ class _Piece:
             found.append(whole.part(begin, len(self._ends)))
         return found
 
-    def _numbers(
-        self, message: Record, changes: Sequence[Change], known: KeyColumns | None
-    ) -> list[int] | None:
-        """The shard of each of a record's changes; None when the record is a barrier."""
-        numbers = []
-        for change in changes:
-            number = shard_of(change)
-            if number is None or (known is not None and (change.key_columns or ()) != known):
-                return None
-            numbers.append(number)
-        operations = {change.op for change in changes}
-        if "delete" in operations and len(operations) > 1:
+
+def _numbers(changes: Sequence[Change], known: KeyColumns | None) -> list[int] | None:
+    """The shard of each of a record's changes; None when the record is a barrier."""
+    numbers = []
+    for change in changes:
+        number = shard_of(change)
+        if number is None or change.moves_key or (known is not None and (change.key_columns or ()) != known):
             return None
-        if self._has_headers and not operations.isdisjoint(("delete", "insert")):
-            headers = message.headers() or ()
-            if any(name in _KEY_CHANGE for name, _ in headers):
-                return None
-        return numbers
+        numbers.append(number)
+    return numbers

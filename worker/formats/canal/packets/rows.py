@@ -21,6 +21,7 @@ from worker.formats.canal.packets.entries import (
     row_change,
 )
 from worker.formats.canal.rows import shortened
+from worker.formats.images import Image, deleted, updated
 from worker.formats.interface import Apart, Record, Route, Skip, UndecodableRecord
 from worker.formats.row_struct import Row, Shapes
 from worker.formats.times import has_calendar
@@ -30,20 +31,17 @@ __all__ = ["Packets"]
 _TRUNCATE = 8
 _ShapeKey = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 """Names, types, names of the key."""
-_Images = tuple[Operation, Row | None, Row | None]
-"""What happened to a row, how it was before, how it is after."""
 
 
 class _Shape:
     """How the rows of one shape are read. Never changed."""
 
-    __slots__ = ("columns", "key", "key_columns", "names", "types")
+    __slots__ = ("columns", "key_columns", "names", "types")
 
     def __init__(self, names: tuple[str, ...], types: tuple[str, ...], key: tuple[str, ...]) -> None:
         self.names = names
         self.types = dict(zip(names, types, strict=True)) or None
         self.key_columns = key or None
-        self.key = frozenset(key)
         self.columns: dict[str, tuple[str, Callable[[str], Any] | None]] = {}
         """Name -> the same name, for all rows to share, and what reads its text; None: it stays text."""
         for name, type_text in zip(names, types, strict=True):
@@ -116,14 +114,14 @@ class Packets:
         if not has_calendar(time_ms):
             raise UndecodableRecord(f"its time, {time_ms} ms, is outside of the years 1 to 9999")
         key = types = None
-        images: Iterable[_Images]
+        images: Iterable[Image]
         sql: str | None = None
         if change.is_ddl:
             is_truncate, sql = change.event_type == _TRUNCATE, change.sql
             if change.row_datas or not (is_truncate or sql.strip()):
                 what = "rows" if change.row_datas else "no `sql`"
                 raise UndecodableRecord(f"no packet of Canal: `isDdl` is true, and it holds {what}")
-            images = [("truncate" if is_truncate else "ddl", None, None)]
+            images = [Image("truncate" if is_truncate else "ddl", None, None)]
         elif not change.row_datas:
             return []
         else:
@@ -135,8 +133,8 @@ class Packets:
             images = _images(op, change.row_datas, shape)
         topic, partition, offset = record.topic(), record.partition(), record.offset()
         return [
-            Change(op, before, after, key, sql, time_ms, topic, partition, offset, index, gtid, types)
-            for index, (op, before, after) in enumerate(images, first_index)
+            Change(*image[:3], key, sql, time_ms, topic, partition, offset, index, gtid, types, *image[3:])
+            for index, image in enumerate(images, first_index)
         ]
 
     def _shape(self, row: Any, op: Operation) -> _Shape:
@@ -151,25 +149,23 @@ class Packets:
         return shape
 
 
-def _images(op: Operation, rows: Any, shape: _Shape) -> Iterable[_Images]:
+def _images(op: Operation, rows: Any, shape: _Shape) -> Iterable[Image]:
     if op == "insert":
-        return [(op, None, after) for row in rows if (after := shape.row(row.after_columns))]
+        return [Image(op, None, after) for row in rows if (after := shape.row(row.after_columns))]
     if op == "delete":
-        return [(op, before, None) for row in rows if (before := shape.row(row.before_columns))]
+        befores = [shape.row(row.before_columns) for row in rows]
+        return [deleted(before, shape.key_columns) for before in befores if before]
     return [image for row in rows for image in _update(row, shape)]
 
 
-def _update(row: Any, shape: _Shape) -> Iterable[_Images]:
+def _update(row: Any, shape: _Shape) -> Iterable[Image]:
     """As of flat messages: of the row before, the columns that changed count; the key, too, when it did: then
     the row of the old key goes, and one of the new key comes."""
     after = shape.row(row.after_columns)
     if not after:
         raise UndecodableRecord("no packet of Canal: an update without the row after it")
     if not row.before_columns:  # the source did not log what was there before
-        return [("update", None, after)]
+        return updated(None, after, shape.key_columns)
     changed = {column.name for column in row.after_columns if column.updated}
     old = shape.row([column for column in row.before_columns if column.name in changed])
-    key = shape.key
-    if key.isdisjoint(old) or all(old[column] == after.get(column) for column in key & old.keys()):
-        return [("update", {**after, **old}, after)]
-    return [("delete", {**after, **old}, None), ("insert", None, after)]
+    return updated({**after, **old}, after, shape.key_columns)

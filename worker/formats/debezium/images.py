@@ -1,0 +1,48 @@
+"""What a Debezium record says of its row, beyond the values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from worker.formats.debezium.rows import RowShape
+from worker.formats.debezium.source import Row
+from worker.formats.images import NOTHING, Image, deleted, lacking, tells_more
+
+__all__ = ["image_of"]
+
+
+def image_of(
+    sent: Image,
+    key: tuple[str, ...] | None,
+    shape: RowShape,
+    plain: Callable[[], Sequence[Row | None]],
+) -> Image:
+    """`sent`: the rows as they came; what it lacks has a placeholder. `plain`: (before, after) as plain JSON.
+
+    Raises UndecodableRecord for a row whose key is not told.
+    """
+    op, before, after, lacks, *_ = sent
+    postgresql, lacks = shape.postgresql, lacks or NOTHING
+    if postgresql is not None and key:
+        postgresql.read_keys((before, after), key, plain)
+    if op == "delete" and before is not None:
+        if postgresql is not None and key:
+            before = postgresql.deleted(before, key)
+        return deleted(before, key, shape.columns | lacks)
+    if op != "update" or after is None:
+        return sent
+    if postgresql is not None:
+        row = after
+        after = postgresql.updated(row)
+        lacks |= lacking(row.keys(), after)
+    lacks |= lacking(shape.columns, after)
+    if before is None:
+        return Image(op, None, after, lacks)
+    if lacks:
+        # What the record holds of the old row did not change. Its NULLs may stand for any value.
+        known = {name: before[name] for name in lacks if before.get(name) is not None}
+        after, lacks = {**after, **known}, lacks - known.keys()
+    is_whole = postgresql is None or (
+        tells_more(before, key) and all(before.get(name) == after.get(name) for name in key or ())
+    )
+    return Image(op, before, after, lacks, is_whole)

@@ -1,0 +1,62 @@
+"""The images of a row that a source logs: what they tell together, and what they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple
+
+from handlers.api import Operation
+
+__all__ = ["NOTHING", "Image", "deleted", "lacking", "tells_more", "updated"]
+
+Row = dict[str, Any]
+
+NOTHING: frozenset[str] = frozenset()
+
+
+class Image(NamedTuple):
+    """What a change says of its row; the fields are those of `Change`."""
+
+    op: Operation
+    before: Row | None
+    after: Row | None
+    lacks: frozenset[str] | None = NOTHING
+    before_is_whole: bool = True
+    moves_key: bool = False
+
+
+def lacking(columns: AbstractSet[str], row: Row) -> frozenset[str]:
+    """The table's columns that the row does not have."""
+    return NOTHING if columns <= row.keys() else frozenset(columns) - row.keys()
+
+
+def tells_more(row: Row, key: Collection[str] | None) -> bool:
+    """Whether the row has a value beside its key. If not, the source may have logged the key alone."""
+    return not key or any(value is not None and name not in key for name, value in row.items())
+
+
+def deleted(row: Row, key: Collection[str] | None, columns: AbstractSet[str] = NOTHING) -> Image:
+    """A deleted row. It is whole if it has all `columns`, as far as they are known, and more than its key."""
+    is_whole = tells_more(row, key) and columns <= row.keys()
+    return Image("delete", row, None, before_is_whole=is_whole)
+
+
+def updated(
+    before: Row | None,
+    after: Row,
+    key: Collection[str] | None,
+    *,
+    lacks: frozenset[str] | None = NOTHING,
+    before_is_whole: bool = True,
+) -> tuple[Image, ...]:
+    """An update: one image, or a delete and an insert if the key changed.
+
+    `before` has the key's old values. `after` has every value that either image tells.
+    """
+    if before is None or all(before.get(name) == after.get(name) for name in key or ()):
+        return (Image("update", before, after, lacks, before_is_whole),)
+    return (
+        Image("delete", before, None, NOTHING, before_is_whole, moves_key=True),
+        Image("insert", None, after, lacks, moves_key=True),
+    )
