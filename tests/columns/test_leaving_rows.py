@@ -14,6 +14,7 @@ from captured import CapturedRecord
 from ruling import changes_of, rule_of, ruled
 
 from handlers import Batch, Change
+from handlers.rows import is_move
 from handlers.sql import SqlHandler
 from handlers.testing import opened
 from worker.configuration import TableRule
@@ -117,8 +118,8 @@ def moved(old: dict[str, Any], new: dict[str, Any], lacks: frozenset[str] = GONE
     [
         (TAKEN, {**TAKEN, "id": 2}, [("delete", 1, True), ("insert", 2, True)]),
         ({"id": 1}, {**TAKEN, "id": 2}, [("delete", 1, True), ("insert", 2, True)]),
-        (LEFT, {**TAKEN, "id": 2}, [("insert", 2, False)]),
-        (TAKEN, {**LEFT, "id": 2}, [("delete", 1, False), ("delete", 2, False)]),
+        (LEFT, {**TAKEN, "id": 2}, [("insert", 2, True)]),
+        (TAKEN, {**LEFT, "id": 2}, [("delete", 1, True), ("delete", 2, False)]),
         (LEFT, {**LEFT, "id": 2}, [("delete", 2, False)]),
     ],
 )
@@ -130,6 +131,7 @@ def test_halves_of_a_moved_key_are_a_pair_only_if_both_leave(
     assert [
         (change.op, key and key["id"], change.moves_key) for change, key in zip(left, keys, strict=True)
     ] == seen
+    assert is_move(*left[:2]) is (seen[0][0] == "delete" and seen[-1][0] == "insert")
 
 
 @pytest.mark.parametrize("deletes", ["mark", "ignore", "apply"])

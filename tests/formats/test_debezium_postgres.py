@@ -127,7 +127,11 @@ def test_a_delete_whose_key_is_not_told_is_refused(
             change_of(one)
     found = change_of(one, reader(zero_keys=["public.*"]) if not is_told else Debezium())
     told = {"id": 0} if "at" in before else before  # what the connector fills in is left out
-    assert (found.op, found.before, found.before_is_whole) == ("delete", told, told.keys() != (key or {}).keys())
+    assert (found.op, found.before, found.before_is_whole) == (
+        "delete",
+        told,
+        told.keys() != (key or {}).keys(),
+    )
 
 
 def test_what_a_column_holds_by_default_is_not_told() -> None:

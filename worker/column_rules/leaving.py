@@ -54,8 +54,6 @@ class Leaving:
 
     def _updated(self, change: Change) -> Change | None:
         row = change.after or {}
-        if change.before and change.before_is_whole:
-            row = {**change.before, **row}
         takes, took = self._takes(change, row), self._took(change)
         if not takes:
             if took is None:
