@@ -35,7 +35,11 @@ def rows_of(stream: str) -> dict[TopicPartition, list[tuple[Record, Change]]]:
             continue
         if changes and changes[0].op not in ("ddl", "truncate"):
             place = TopicPartition(each.topic(), each.partition())
-            fields: dict[str, Any] = {"offset": each.offset(), "headers": each.headers()}
+            fields: dict[str, Any] = {
+                "offset": each.offset(),
+                "key": each.key(),
+                "headers": each.headers(),
+            }
             message = Message(topic=place.topic, partition=place.partition, value=each.value(), **fields)
             found[place].append((cast(Record, message), changes[0]))
     return found

@@ -28,9 +28,12 @@ def change(
     key: Sequence[str] = ("id",),
     sql: str | None = None,
 ) -> Change:
-    return Change(
-        op, before, after, tuple(key) or None, sql, MOMENT + offset, "cdc", 3, offset, 0, None, types
-    )
+    lacks: frozenset[str] | None = frozenset()
+    if op == "update":  # as formats make it
+        after = {**(before or {}), **(after or {})}
+        lacks = None if types is None else frozenset(types.keys() - after.keys())
+    at = (MOMENT + offset, "cdc", 3, offset, 0, None)
+    return Change(op, before, after, tuple(key) or None, sql, *at, types, lacks)
 
 
 def cut(

@@ -71,8 +71,15 @@ def test_a_key_that_changes_comes_as_delete_and_insert(sql: SqlLab) -> None:
 def key_change(old: int, new: dict[str, Any], offset: int) -> list[dict[str, Any]]:
     """Of one record: without the columns that its tool does not tell."""
     return [
-        {"before": {"id": old}, "after": None, "offset": offset, "index": 0},
-        {"before": None, "after": new, "offset": offset, "index": 1},
+        {"before": {"id": old}, "after": None, "offset": offset, "index": 0, "moves_key": True},
+        {
+            "before": None,
+            "after": new,
+            "offset": offset,
+            "index": 1,
+            "moves_key": True,
+            "lacks": frozenset(TYPES.keys() - new.keys()),
+        },
     ]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from handlers import Change
+from handlers.api import Operation
 from worker.formats.debezium.connect.schema import Envelopes
 from worker.formats.debezium.rows import RowShape
 from worker.formats.debezium.source import DECODE_ERRORS, Row
@@ -31,7 +32,8 @@ def of_moved_row(
     A key that may not be told (see PostgresRows) is left as it is. Raises UndecodableRecord.
     """
     rows, key = shape.postgresql, change.key_columns
-    if not key or change.op not in ("insert", "delete") or not record.headers():
+    # A flattened record without an operation is an update, whatever happened.
+    if not key or (change.op == "update" and change.before is not None) or not record.headers():
         return (change,)
     found = _header(record, _NEW_KEY if change.op == "delete" else _OLD_KEY, envelopes)
     if found is None:
@@ -40,7 +42,8 @@ def of_moved_row(
     if rows is not None and after is not None:
         after = rows.updated(after)
         lacks |= lacking((change.after or {}).keys(), after)
-    change = msgspec.structs.replace(change, after=after, lacks=lacks, moves_key=True)
+    op: Operation = "delete" if after is None else "insert"
+    change = msgspec.structs.replace(change, op=op, after=after, lacks=lacks, moves_key=True)
     if rows is None or not is_ordered:
         return (change,)
     if change.op == "delete":
