@@ -16,7 +16,7 @@ def images_of(run: Run) -> list[Row]:
     """The row after each change, of a delete the one before it. Raises Rejected."""
     return [
         change.after
-        if change.after is not None and (change.op == "update" or not change.lacks)  # as nearly all are
+        if change.after is not None and (change.op == "update" or change.is_whole)  # as nearly all are
         else image_of(run, place)
         for place, change in enumerate(run.changes)
     ]
@@ -25,7 +25,7 @@ def images_of(run: Run) -> list[Row]:
 def image_of(run: Run, place: int) -> Row:
     change = run.changes[place]
     image = change.before if change.after is None else change.after
-    if change.op != "update" and change.lacks:
+    if change.op != "update" and not change.is_whole:
         try:
             check_told(change)
         except ValueUntold as error:

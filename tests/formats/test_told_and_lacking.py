@@ -1,0 +1,67 @@
+"""What each format says a change lacks, whether its old row is whole, and which rows it moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import json_messages
+import pytest
+from captured import CapturedRecord
+from debezium_columns import POSTGRESQL
+from debezium_messages import change_of, envelope, record
+
+from handlers import Change
+from worker.formats.debezium.format import Debezium
+from worker.formats.debezium.settings import DebeziumSettings
+
+UNAVAILABLE = "__debezium_unavailable_value"
+AT = {**POSTGRESQL, "schema": "public"}
+KEY = {"id": 7}
+
+
+def updated(row: dict[str, Any], old: dict[str, Any] | None = None, **settings: Any) -> Change:
+    return change_of(
+        record(envelope("u", before=old, after=row, at=AT), KEY), Debezium(DebeziumSettings(**settings))
+    )
+
+
+def test_types_of_some_columns_do_not_make_a_row_whole() -> None:
+    change = updated({**KEY, "n": 1, "doc": UNAVAILABLE}, columns={"public.*": {"n": "int"}})
+    assert (change.after, change.lacks, change.is_whole) == ({**KEY, "n": 1}, {"doc"}, False)
+    assert updated({**KEY, "n": 1, "doc": None}, columns={"public.*": {"n": "int"}}).is_whole
+
+
+def test_the_old_row_tells_what_did_not_change() -> None:
+    change = updated({**KEY, "n": 2, "doc": UNAVAILABLE}, {**KEY, "n": 1, "doc": "large"})
+    assert (change.after, change.is_whole) == ({**KEY, "n": 2, "doc": "large"}, True)
+    assert change.before_is_whole
+
+
+def test_a_null_of_the_old_row_is_no_value() -> None:
+    change = updated({**KEY, "n": 2, "doc": UNAVAILABLE}, {**KEY, "n": None, "doc": None})
+    assert (change.after, change.lacks) == ({**KEY, "n": 2}, {"doc"})
+    assert not change.before_is_whole
+
+
+def test_null_may_stand_for_what_did_not_change() -> None:
+    change = updated({**KEY, "n": None}, keep_if_null={"public.*": ["n"]})
+    assert (change.after, change.lacks) == (KEY, {"n"})
+
+
+def test_an_update_of_json_is_whole_if_the_configuration_says_so() -> None:
+    update = {"old": {"id": 1, "a": "x"}, "new": {"id": 1, "b": "y"}}
+    layout = {"before": "old", "after": "new", "key": ["id"], "columns": {"b": "text"}}
+    [change] = json_messages.decode(json_messages.record(update), **layout)
+    assert (change.after, change.lacks) == ({"id": 1, "a": "x", "b": "y"}, None)
+    assert not change.before_is_whole
+    [change] = json_messages.decode(json_messages.record(update), updates="whole", **layout)
+    assert change.is_whole
+
+
+@pytest.mark.parametrize("updates", ["partial", "whole"])
+def test_both_halves_of_a_moved_row_say_so(updates: str) -> None:
+    one: CapturedRecord = json_messages.record({"old": {"id": 1}, "new": {"id": 2, "b": "y"}})
+    layout = {"before": "old", "after": "new", "key": ["id"], "updates": updates}
+    gone, made = json_messages.decode(one, **layout)
+    assert (gone.op, gone.moves_key, gone.before_is_whole) == ("delete", True, False)
+    assert (made.op, made.moves_key, made.is_whole) == ("insert", True, updates == "whole")
