@@ -24,7 +24,7 @@ def lab(redis_server: RedisNode) -> Iterator[RedisLab]:
 
 
 def stored(lab: RedisLab, value: str) -> dict[str, dict[str, Any]]:
-    keys = [str(key) for key in lab.client.keys()]  # type: ignore[union-attr] # not awaited
+    keys = [str(key) for key in lab.client.scan_iter()]
     if value == "hash":
         return {key: dict(lab.client.hgetall(key)) for key in keys}  # type: ignore[arg-type]
     return {key: json.loads(str(lab.client.get(key))) for key in keys}
