@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from handlers.api import Batch, Change, Rejected, Row
+from handlers.api import Batch, Rejected, Row
 from handlers.change_json import json_row
 from handlers.options.templates import MissingValue, Template, place_of, text_of
 from handlers.redis.target import Command
@@ -60,9 +60,11 @@ def _apply(
     def key_of(row: Row | None) -> str:
         return template.key(batch.database, batch.name, row or {}, change.key_columns)
 
+    made = batch.changes[at + 1] if at + 1 < len(batch.changes) else None
+    if is_move(change, made) and (change.after is None or change.after == change.key):
+        return  # nothing but a half of what comes next
     if change.after is None:
-        if not is_move(change, _after(batch, at)):
-            states[key_of(change.before)] = KeyState(None, True, at)
+        states[key_of(change.before)] = KeyState(None, True, at)
         return
     key, old = key_of(change.after), None
     gone = batch.changes[at - 1] if at else None
@@ -75,10 +77,11 @@ def _apply(
         check_told(change)
     known = states.get(key)
     if old is not None and old != key:
-        known = states.get(old, KeyState({}, False, at, old))
-        states[old] = KeyState(None, True, at)
+        known = msgspec.structs.replace(states.get(old, KeyState({}, False, at)))
         if not known.whole and known.held_at is None:
             known.held_at = old
+        if change.op == "update" or (gone is not None and gone.op == "delete"):  # else it stays, marked
+            states[old] = KeyState(None, True, at)
     fields = chosen(change.after)
     if change.is_whole:
         states[key] = KeyState(fields, True, at)
@@ -86,10 +89,6 @@ def _apply(
         states[key] = KeyState(fields, False, at)
     else:
         states[key] = KeyState({**(known.fields or {}), **fields}, known.whole, at, known.held_at)
-
-
-def _after(batch: Batch, at: int) -> Change | None:
-    return batch.changes[at + 1] if at + 1 < len(batch.changes) else None
 
 
 def carry(states: dict[str, KeyState], held: Callable[[Sequence[str]], Sequence[Row | None]]) -> list[str]:

@@ -160,6 +160,8 @@ class Applier:
         for is_move, piece in pieces(changes, key, table.width, moves=moves):
             if is_move:
                 self._move(connection, table, key, piece[0], piece[-1])
+                if piece[0].op == "update" and piece[0].after == piece[0].key:  # the old row stays as it is
+                    piece = piece[-1:]  # noqa: PLW2901
             else:
                 for change in piece:
                     check_told(change)

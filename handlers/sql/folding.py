@@ -126,7 +126,7 @@ def _fold(changes: Sequence[Change], key: tuple[str, ...], *, width: int, moves:
             again.add(its)
         if change.op != "update" and not change.moves_key:
             inserted.add(its)
-        elif known is not _UNKNOWN and known is not None and not change.is_whole:
+        elif known is not _UNKNOWN and known is not None:
             row = {**known, **row}  # type: ignore[dict-item]  # known is a row
         final[its] = row
     return _folded(final, again, inserted, is_single=len(key) == 1)

@@ -78,3 +78,14 @@ def test_a_row_whose_old_half_is_in_another_record_is_rejected(lab: RedisLab) ->
     with pytest.raises(Rejected, match="its key changed") as told:
         lab.apply(orders(gone, {**made, "offset": 6}, types=TYPES))
     assert told.value.at == 1
+
+
+def test_a_row_that_is_marked_as_deleted_stays_at_its_old_key(lab: RedisLab) -> None:
+    _, made = moved(1, 2)
+    marked = {"before": {"id": 1}, "after": {"id": 1, "deleted_at": "now"}, "offset": 5, "moves_key": True}
+    lab.apply(orders(FIRST, types=TYPES))
+    lab.apply(orders(marked, {**made, "after": {**made["after"], "deleted_at": None}}, types=TYPES))
+    assert stored(lab, "hash") == {
+        "shop:orders:1": texts("hash", **FIRST, deleted_at="now"),
+        "shop:orders:2": texts("hash", id=2, region="eu", doc="large", n=2),
+    }

@@ -68,3 +68,13 @@ def test_a_row_under_a_new_key_whose_old_half_is_in_another_record_is_rejected(s
         assert found.value.at == 1
         handler.handle(orders(gone, made, types=TYPES))
     assert sql.rows() == [{"id": 2, "note": None, "coupon": "b"}]
+
+
+def test_a_moved_row_whose_old_key_is_to_stay_makes_none(sql: SqlLab) -> None:
+    """`deletes: ignore`, and a row that the target never had."""
+    stays = {"before": {"id": 1}, "after": {"id": 1}, "offset": 5, "moves_key": True}
+    made = {"before": None, "after": {"id": 2, "note": "b"}, "offset": 5, "index": 1, "moves_key": True}
+    with sql.handler() as handler:
+        handler.handle(orders({"id": 3, "note": "a", "coupon": "b"}, types=TYPES))
+        handler.handle(orders(stays, {**made, "lacks": frozenset({"coupon"})}, types=TYPES))
+    assert [row["id"] for row in sql.rows()] == [2, 3]
