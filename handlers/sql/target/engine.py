@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import registry
 from sqlalchemy.engine import make_url
 
+from handlers.sql.target.bounded import MySQLConnection, PostgreSQLCursor
+
 __all__ = ["check_url", "make_engine"]
 
 registry.register("duckdb.binlane", "handlers.sql.target.duckdb_dialect", "DuckDBDialect")
@@ -75,6 +77,7 @@ def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) ->
         options["connect_args"] = {
             "connect_timeout": _CONNECT_SECONDS,
             "client_encoding": "utf8",
+            "cursor_factory": PostgreSQLCursor,
             "application_name": "binlane",
             "keepalives_idle": 30,
             "tcp_user_timeout": 60_000,
@@ -95,6 +98,8 @@ def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) ->
         url, max_overflow=0, pool_recycle=_LONGEST_IDLE_SECONDS, hide_parameters=True, **options
     )
     _set_sessions_up(engine, timeout)
+    if dialect == "mysql":
+        _heed_packets(engine)
     return engine
 
 
@@ -123,6 +128,17 @@ def _set_sessions_up(engine: sa.Engine, timeout: float) -> None:
         @sa.event.listens_for(engine, "begin")
         def _begin(connection: sa.Connection) -> None:
             connection.exec_driver_sql(_BEGINNINGS[dialect])
+
+
+def _heed_packets(engine: sa.Engine) -> None:
+    @sa.event.listens_for(engine, "do_connect")
+    def _connect(_: Any, __: Any, arguments: Any, parameters: Any) -> MySQLConnection:
+        return MySQLConnection(*arguments, **parameters)
+
+    @sa.event.listens_for(engine, "checkin")
+    def _returned(connection: MySQLConnection | None, record: Any) -> None:
+        if connection is not None and connection.is_outgrown:
+            record.invalidate()
 
 
 def _session_statements(dialect: str, timeout: float) -> list[str]:
