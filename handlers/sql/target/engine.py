@@ -28,6 +28,8 @@ _ALLOWED = "postgresql://, mysql://, mariadb://, sqlite:// or duckdb://"
 _FILES = {"sqlite": "SQLite", "duckdb": "DuckDB"}
 """Databases that are a file."""
 _CONNECT_SECONDS = 10
+_LOCK_SHARE = 0.9
+"""Of a statement's time it may wait for a lock so long."""
 _LONGEST_IDLE_SECONDS = 1800
 """Servers and firewalls cut connections that idle; MySQL after 8 hours, most firewalls after one."""
 
@@ -158,11 +160,19 @@ def _session_statements(dialect: str, timeout: float) -> list[str]:
             "SET extra_float_digits = 1",
             "SET client_min_messages = 'warning'",
             f"SET statement_timeout = {int(timeout * 1000)}",
+            # Ahead of it, so that the error tells a lock from a statement that is too slow.
+            f"SET lock_timeout = {int(timeout * 1000 * _LOCK_SHARE)}",
         ]
+    seconds = max(1, int(timeout * _LOCK_SHARE))
     return [
         "SET time_zone = '+00:00'",
         # Strict: a value that does not fit is an error, never cut. An explicit 0 is no "next number".
         "SET sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
         # As servers have them that nobody has told to guard people from their own statements.
         "SET sql_safe_updates = 0, sql_select_limit = 18446744073709551615",
+        # Ahead of the driver's own, which ends the session while the server works on. MySQL has no such time
+        # for statements that change rows.
+        f"SET innodb_lock_wait_timeout = LEAST(@@innodb_lock_wait_timeout, {seconds}), "
+        f"lock_wait_timeout = LEAST(@@lock_wait_timeout, {seconds}) "
+        f"/*M!100101 , max_statement_time = {timeout * 0.95:.3f} */",
     ]
