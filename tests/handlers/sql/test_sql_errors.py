@@ -53,6 +53,12 @@ def of_sqlite(name: str) -> sqlite3.Error:
     return error
 
 
+def named(error: Exception) -> str:
+    """The code by which a database names the error, or its text."""
+    found = getattr(error, "sqlstate", None) or getattr(error, "sqlite_errorname", None)
+    return str(found or error.args[0])
+
+
 CASES: list[tuple[Exception, Fault]] = [
     *((psycopg.errors.lookup(code)(), fault) for fault, all_ in POSTGRESQL.items() for code in all_.split()),
     *(
@@ -75,7 +81,7 @@ CASES: list[tuple[Exception, Fault]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "fault"), CASES, ids=lambda one: getattr(one, "name", None) or repr(one))
+@pytest.mark.parametrize(("error", "fault"), CASES, ids=[named(error) for error, _ in CASES])
 def test_errors_are_told_apart(error: Exception, fault: Fault) -> None:
     wrapped = sa.exc.DBAPIError("INSERT 'hidden'", None, error)
     assert (fault_of(error), fault_of(wrapped)) == (fault, fault)
