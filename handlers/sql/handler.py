@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, NoReturn
 
 import sqlalchemy as sa
 
-from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
+from handlers.api import Batch, Change, Handler, HandlerContext, PartialFailure, Rejected, TargetUnavailable
 from handlers.logs import get_logger
 from handlers.progress.passing_over import PassingOver
 from handlers.sql.applying import UNFIT, Applier, ChangeFailed
@@ -15,10 +17,10 @@ from handlers.sql.marks import Marks, Pending
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.rights import check_rights
-from handlers.sql.runs import parts
+from handlers.sql.runs import part, parts
 from handlers.sql.target.creating import ColumnsMissing, TableMissing
 from handlers.sql.target.engine import check_url, make_engine
-from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
+from handlers.sql.target.errors import DATABASE_ERRORS, ROWS, Fault, fault_of, told
 from handlers.sql.target.known_tables import TableName
 from handlers.sql.writers.duckdb import DuckDBWriter
 from handlers.sql.writers.mysql import MySQLWriter
@@ -93,14 +95,16 @@ class SqlHandler(Handler):
         """Apply the batch, but for what the target has of it.
 
         Raises Rejected, TargetUnavailable, FormerTopic, and DatabaseError for what may be better the next
-        time.
+        time; PartialFailure with that, if changes before it are applied.
         """
-        for start, part in parts(batch):
+        for start, piece in parts(batch):
             try:
-                self._handle(part)
+                self._handle(piece)
             except Rejected as error:
                 # What stands before it is applied, and the marks know.
                 raise Rejected(str(error), at=None if error.at is None else start + error.at) from error
+            except PartialFailure as error:
+                raise PartialFailure(start + error.done, error.cause) from error
 
     def _handle(self, batch: Batch) -> None:
         one_by_one = False
@@ -112,15 +116,19 @@ class SqlHandler(Handler):
             except SchemaChanged as changed:
                 self._follow_schema(batch, changed)
             except ChangeFailed as failed:
-                if self._judge(batch, failed.error, failed.place) is not Fault.CONFLICT:
+                fault = self._judge(batch, failed.error, failed.place)
+                # With order_by: row, the row that is in the way may change in another shard's batch.
+                if fault is Fault.REFERENCE or (fault is Fault.UNIQUE and batch.shard is not None):
+                    self._apply_before(batch, failed)
+                if fault is not Fault.CONFLICT:
                     raise self._rejected(batch, failed) from failed.error
             except UNFIT:
                 one_by_one = True
             except DATABASE_ERRORS as error:
                 fault = self._judge(batch, error)
-                one_by_one = one_by_one or fault in (Fault.DATA, Fault.UNIQUE)
-                if fault is Fault.OTHER or round_ == _ROUNDS - 1:
+                if round_ == _ROUNDS - 1 or (one_by_one and fault in ROWS):  # at the commit
                     raise DatabaseError(f"{batch.table}: {told(error)}") from error
+                one_by_one = one_by_one or fault in ROWS
             else:
                 self._tell(batch, done)
                 return
@@ -148,16 +156,38 @@ class SqlHandler(Handler):
 
     # ---- one round
 
-    def _transaction(self, batch: Batch, *, one_by_one: bool) -> Pending:
+    @contextmanager
+    def _begun(self) -> Iterator[tuple[sa.Connection, Applier]]:
+        """A transaction. Raises TargetUnavailable if it cannot connect: no change has to do with that."""
         if self._engine is None or self._applier is None:
             raise RuntimeError("handle was called before open")
+        try:
+            connection = self._engine.connect()
+        except DATABASE_ERRORS as error:
+            raise TargetUnavailable(f"{self._shown_target()}: {told(error)}") from error
+        with connection, connection.begin():
+            yield connection, self._applier
+
+    def _transaction(self, batch: Batch, *, one_by_one: bool) -> Pending:
         altered: set[TableName] = set()
         try:
-            with self._engine.begin() as connection:
-                return self._applier.apply(connection, batch, altered, one_by_one=one_by_one)
+            with self._begun() as (connection, applier):
+                return applier.apply(connection, batch, altered, one_by_one=one_by_one)
         finally:
             # After the commit, too: another thread may have looked before it.
-            self._applier.tables.forget(*altered)
+            if self._applier is not None:
+                self._applier.tables.forget(*altered)
+
+    def _apply_before(self, batch: Batch, failed: ChangeFailed) -> NoReturn:
+        """Apply what stands before a change that waits for a row of another lane, whose own change may wait
+        for that. Raises DatabaseError, or PartialFailure with it."""
+        error = DatabaseError(
+            f"{batch.table}: {told(failed.error)}, at {_where(batch.changes[failed.place])}"
+        )
+        if failed.place == 0:
+            raise error from failed.error
+        self._handle(part(batch, 0, failed.place))
+        raise PartialFailure(failed.place, error) from failed.error
 
     def _tell(self, batch: Batch, done: Pending) -> None:
         if self._passing_over is not None:
@@ -166,11 +196,10 @@ class SqlHandler(Handler):
 
     def _create(self, batch: Batch, missing: TableMissing | ColumnsMissing) -> None:
         """In a transaction of its own: MySQL would end the batch's."""
-        if self._engine is None or self._applier is None:
-            raise RuntimeError("handle was called before open")
         try:
-            with self._engine.begin() as connection:
-                self._applier.create(connection, batch, missing)
+            with self._begun() as (connection, applier):
+                applier.create(connection, batch, missing)
+            applier.tables.forget(missing.name)
         except NameUnfit as error:
             raise Rejected(f"{batch.table}: {error}") from error
         except DATABASE_ERRORS as error:
@@ -178,16 +207,13 @@ class SqlHandler(Handler):
                 raise DatabaseError(
                     f"{batch.table}: {missing}, and making it failed: {told(error)}"
                 ) from error
-        self._applier.tables.forget(missing.name)
 
     def _follow_schema(self, batch: Batch, changed: SchemaChanged) -> None:
         """In a transaction of its own: MySQL would end the batch's."""
-        if self._engine is None or self._applier is None:
-            raise RuntimeError("handle was called before open")
         try:
-            with self._engine.begin() as connection:
-                table = self._applier.follow_schema(connection, batch, changed)
-            self._applier.tables.forget(table)
+            with self._begun() as (connection, applier):
+                table = applier.follow_schema(connection, batch, changed)
+            applier.tables.forget(table)
         except DATABASE_ERRORS as error:
             fault = self._judge(batch, error)
             what = f"{batch.table}: its columns changed in the source, and in the target that failed"
@@ -198,17 +224,18 @@ class SqlHandler(Handler):
                 raise DatabaseError(f"{what}: {told(error)}") from error
 
     def _judge(self, batch: Batch, error: Exception, place: int | None = None) -> Fault:
-        """What the error means. Raises TargetUnavailable."""
+        """What the error means. Raises TargetUnavailable, and DatabaseError for OTHER."""
         if self._applier is not None:
             self._applier.tables.forget(self._naming.target(batch.database, batch.name))
         if not isinstance(error, DATABASE_ERRORS):
             return Fault.DATA
         fault = fault_of(error)
-        if fault is Fault.UNAVAILABLE:
-            raise TargetUnavailable(f"{self._shown_target()}: {told(error)}") from error
-        # With order_by: row, the row that is in the way may change in another shard's batch.
-        may_pass = fault is Fault.UNIQUE and place is not None and batch.shard is not None
-        if fault is Fault.OTHER or may_pass:
+        if fault in (Fault.UNAVAILABLE, Fault.TABLE, Fault.LOCKED):
+            others_go_on = fault is not Fault.UNAVAILABLE
+            raise TargetUnavailable(
+                f"{self._shown_target()}: {told(error)}", others_go_on=others_go_on
+            ) from error
+        if fault is Fault.OTHER:
             where = "" if place is None else f", at {_where(batch.changes[place])}"
             raise DatabaseError(f"{batch.table}: {told(error)}{where}") from error
         return fault

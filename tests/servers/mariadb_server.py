@@ -23,7 +23,6 @@ _SETTINGS = {
     "character-set-server": "utf8mb4",
     "collation-server": "utf8mb4_bin",
     "default-time-zone": "+00:00",
-    "max-allowed-packet": "64M",
     "lower-case-table-names": "0",
     "performance-schema": "OFF",
 }

@@ -154,11 +154,11 @@ class SqlReload:
         except TargetUnavailable as error:
             raise Refused(f"the target: {error}") from error
         except DATABASE_ERRORS as error:
-            if fault_of(error) is Fault.CONFLICT:
-                raise Hindered(f"the target: {told(error)}") from error
-            lost = fault_of(error) is Fault.UNAVAILABLE
+            fault = fault_of(error)
+            lost = fault is Fault.UNAVAILABLE
             doubt = ". If that was at the commit, all its rows are the new ones; else none is" if lost else ""
-            raise Refused(f"the target: {told(error)}{doubt}") from error
+            kind = Hindered if fault in (Fault.CONFLICT, Fault.LOCKED) else Refused
+            raise kind(f"the target: {told(error)}{doubt}") from error
 
     # ---- within a transaction
 

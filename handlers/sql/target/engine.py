@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import registry
 from sqlalchemy.engine import make_url
 
+from handlers.sql.target.bounded import MySQLConnection, PostgreSQLCursor
+
 __all__ = ["check_url", "make_engine"]
 
 registry.register("duckdb.binlane", "handlers.sql.target.duckdb_dialect", "DuckDBDialect")
@@ -26,6 +28,8 @@ _ALLOWED = "postgresql://, mysql://, mariadb://, sqlite:// or duckdb://"
 _FILES = {"sqlite": "SQLite", "duckdb": "DuckDB"}
 """Databases that are a file."""
 _CONNECT_SECONDS = 10
+_LOCK_SHARE = 0.9
+"""Of a statement's time it may wait for a lock so long."""
 _LONGEST_IDLE_SECONDS = 1800
 """Servers and firewalls cut connections that idle; MySQL after 8 hours, most firewalls after one."""
 
@@ -75,6 +79,7 @@ def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) ->
         options["connect_args"] = {
             "connect_timeout": _CONNECT_SECONDS,
             "client_encoding": "utf8",
+            "cursor_factory": PostgreSQLCursor,
             "application_name": "binlane",
             "keepalives_idle": 30,
             "tcp_user_timeout": 60_000,
@@ -95,6 +100,8 @@ def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) ->
         url, max_overflow=0, pool_recycle=_LONGEST_IDLE_SECONDS, hide_parameters=True, **options
     )
     _set_sessions_up(engine, timeout)
+    if dialect == "mysql":
+        _heed_packets(engine)
     return engine
 
 
@@ -125,6 +132,17 @@ def _set_sessions_up(engine: sa.Engine, timeout: float) -> None:
             connection.exec_driver_sql(_BEGINNINGS[dialect])
 
 
+def _heed_packets(engine: sa.Engine) -> None:
+    @sa.event.listens_for(engine, "do_connect")
+    def _connect(_: Any, __: Any, arguments: Any, parameters: Any) -> MySQLConnection:
+        return MySQLConnection(*arguments, **parameters)
+
+    @sa.event.listens_for(engine, "checkin")
+    def _returned(connection: MySQLConnection | None, record: Any) -> None:
+        if connection is not None and connection.is_outgrown:
+            record.invalidate()
+
+
 def _session_statements(dialect: str, timeout: float) -> list[str]:
     if dialect == "sqlite":
         return ["PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"]
@@ -142,11 +160,19 @@ def _session_statements(dialect: str, timeout: float) -> list[str]:
             "SET extra_float_digits = 1",
             "SET client_min_messages = 'warning'",
             f"SET statement_timeout = {int(timeout * 1000)}",
+            # Ahead of it, so that the error tells a lock from a statement that is too slow.
+            f"SET lock_timeout = {int(timeout * 1000 * _LOCK_SHARE)}",
         ]
+    seconds = max(1, int(timeout * _LOCK_SHARE))
     return [
         "SET time_zone = '+00:00'",
         # Strict: a value that does not fit is an error, never cut. An explicit 0 is no "next number".
         "SET sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
         # As servers have them that nobody has told to guard people from their own statements.
         "SET sql_safe_updates = 0, sql_select_limit = 18446744073709551615",
+        # Ahead of the driver's own, which ends the session while the server works on. MySQL has no such time
+        # for statements that change rows.
+        f"SET innodb_lock_wait_timeout = LEAST(@@innodb_lock_wait_timeout, {seconds}), "
+        f"lock_wait_timeout = LEAST(@@lock_wait_timeout, {seconds}) "
+        f"/*M!100101 , max_statement_time = {timeout * 0.95:.3f} */",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-__all__ = ["DATABASE_ERRORS", "Fault", "fault_of", "told"]
+__all__ = ["DATABASE_ERRORS", "ROWS", "Fault", "fault_of", "told"]
 
 DATABASE_ERRORS = (sa.exc.SQLAlchemyError, psycopg.Error)
 """Batches go to psycopg directly, so its errors come bare."""
@@ -17,7 +18,11 @@ DATABASE_ERRORS = (sa.exc.SQLAlchemyError, psycopg.Error)
 
 class Fault(Enum):
     UNAVAILABLE = "unavailable"
-    """The database is gone, restarting, full or has no connection left: nothing is wrong with the batch."""
+    """The database lets nobody in, or is gone, restarting, read-only, full or busy: its tables wait."""
+    TABLE = "table"
+    """The account may not do that to the table, or the table is damaged: it waits, others go on."""
+    LOCKED = "locked"
+    """Somebody's lock lasted longer than a statement may wait: the table waits, others go on."""
     CONFLICT = "conflict"
     """Another transaction was in the way; the same again may do."""
     STALE = "stale"
@@ -26,67 +31,92 @@ class Fault(Enum):
     """The database refuses a value or a row."""
     UNIQUE = "unique"
     """Another row has the value of a unique key."""
+    REFERENCE = "reference"
+    """The row of a foreign key is not there yet, or rows that refer to it are there still."""
     OTHER = "other"
+    """Tried again as the table's `retry` says."""
+
+
+ROWS = (Fault.DATA, Fault.UNIQUE, Fault.REFERENCE)
+"""Faults of single rows."""
 
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html: classes, then single codes
 _POSTGRESQL = {
-    "08": Fault.UNAVAILABLE,
-    "22": Fault.DATA,
-    "23": Fault.DATA,
+    **dict.fromkeys(("08", "28", "3D", "53", "57P", "58", "F0"), Fault.UNAVAILABLE),
+    "25006": Fault.UNAVAILABLE,  # read-only: a standby
+    "25P03": Fault.UNAVAILABLE,  # the session idled within a transaction: this process stood still
+    "42501": Fault.TABLE,  # no right
+    "XX001": Fault.TABLE,  # its file is damaged
+    "XX002": Fault.TABLE,  # ... its index
+    "55P03": Fault.LOCKED,
+    "57014": Fault.OTHER,  # the statement took too long, or was cancelled
+    "25P04": Fault.OTHER,  # the transaction took too long
     "40": Fault.CONFLICT,
-    "53": Fault.UNAVAILABLE,
-    "57P": Fault.UNAVAILABLE,
-    "58": Fault.UNAVAILABLE,
-    "21000": Fault.DATA,  # ON CONFLICT met a row twice: keys that are equal to the database only
-    "23505": Fault.UNIQUE,
-    "25006": Fault.UNAVAILABLE,  # read only: a standby
-    "54000": Fault.DATA,  # an index row is too large
+    "42P07": Fault.CONFLICT,  # another worker has just made the table
+    "42P06": Fault.CONFLICT,  # ... the schema
+    "42701": Fault.CONFLICT,  # ... the column
     "42804": Fault.STALE,  # datatype mismatch
     "42P01": Fault.STALE,  # no such table
     "42703": Fault.STALE,  # no such column
     "42P10": Fault.STALE,  # no such unique key
     "3F000": Fault.STALE,  # no such schema
-    "42P07": Fault.CONFLICT,  # another worker has just made the table
-    "42P06": Fault.CONFLICT,  # ... the schema
-    "42701": Fault.CONFLICT,  # ... the column
-    "55P03": Fault.CONFLICT,  # lock not available
     "0A000": Fault.STALE,  # a prepared statement whose table has changed
+    "22": Fault.DATA,
+    "23": Fault.DATA,
+    "44": Fault.DATA,  # a view's WITH CHECK OPTION
+    "21000": Fault.DATA,  # ON CONFLICT met a row twice: keys that are equal to the database only
+    "54000": Fault.DATA,  # an index row is too large
+    "23505": Fault.UNIQUE,
+    "23001": Fault.REFERENCE,
+    "23503": Fault.REFERENCE,
 }
 # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html,
 # https://mariadb.com/kb/en/mariadb-error-code-reference/
 _MYSQL = {
-    **dict.fromkeys((1021, 1040, 1053, 1077, 1114, 1129, 1203, 1226, 1290, 1792, 1836), Fault.UNAVAILABLE),
-    **dict.fromkeys((1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031), Fault.UNAVAILABLE),
-    **dict.fromkeys((1007, 1020, 1050, 1060, 1205, 1213), Fault.CONFLICT),
+    # Disk, memory, connections.
+    **dict.fromkeys((1021, 1026, 1037, 1040, 1041, 1114, 1129, 1180, 1203, 1226, 1297), Fault.UNAVAILABLE),
+    # Starting, stopping, read-only, not the primary, not in the cluster; a session that was ended.
+    **dict.fromkeys((1047, 1053, 1077, 1290, 1792, 1836, 1874, 1927), Fault.UNAVAILABLE),
+    **dict.fromkeys((1158, 1159, 1160, 1161, 3032, 3100, 3169, 4031, 9001), Fault.UNAVAILABLE),
+    # The account: unknown, its password changed or expired, locked, from another host.
+    **dict.fromkeys((1045, 1130, 1698, 1820, 1862, 3118, 3955, 4151), Fault.UNAVAILABLE),
+    # No right.
+    **dict.fromkeys((1044, 1142, 1143, 1227, 1370), Fault.TABLE),
+    # Read-only, damaged, or its file is missing.
+    **dict.fromkeys((1016, 1034, 1036, 1194, 1195, 1712, 1812, 1814, 1877, 1932), Fault.TABLE),
+    **dict.fromkeys((1205, 3572), Fault.LOCKED),
+    **dict.fromkeys((1007, 1020, 1050, 1060, 1213, 3101), Fault.CONFLICT),
     **dict.fromkeys((1049, 1054, 1136, 1146, 1412), Fault.STALE),
-    **dict.fromkeys((1048, 1138, 1153, 1264, 1265, 1292, 1301, 1364, 1366, 1367, 1406, 1416), Fault.DATA),
-    **dict.fromkeys((1441, 1451, 1452, 1525, 1690, 3140, 3141, 3156, 3819, 3903, 4025, 4038), Fault.DATA),
-    **dict.fromkeys((1062, 1169, 1586), Fault.UNIQUE),
+    **dict.fromkeys((1048, 1118, 1138, 1153, 1264, 1265, 1292, 1301, 1364, 1366, 1367, 1406), Fault.DATA),
+    **dict.fromkeys((1416, 1441, 1525, 1690, 3140, 3141, 3156, 3819, 3903, 4025, 4038), Fault.DATA),
+    **dict.fromkeys((1022, 1062, 1169, 1586, 1859), Fault.UNIQUE),
+    **dict.fromkeys((1216, 1217, 1451, 1452), Fault.REFERENCE),
 }
-# https://www.sqlite.org/rescode.html, by the beginning of the extended code's name
+_MYSQL_ENGINE = {5: Fault.UNAVAILABLE, 28: Fault.UNAVAILABLE, 30: Fault.UNAVAILABLE, 139: Fault.DATA}
+"""Of 1030, "Got error N from storage engine": the disk fails, is full or read-only; a row is too large."""
+# https://www.sqlite.org/rescode.html: the first beginning of the extended code's name
 _SQLITE = {
     "SQLITE_CONSTRAINT_UNIQUE": Fault.UNIQUE,
     "SQLITE_CONSTRAINT_PRIMARYKEY": Fault.UNIQUE,
+    "SQLITE_CONSTRAINT_FOREIGNKEY": Fault.REFERENCE,
     "SQLITE_CONSTRAINT": Fault.DATA,
     "SQLITE_MISMATCH": Fault.DATA,
     "SQLITE_TOOBIG": Fault.DATA,
-    "SQLITE_BUSY": Fault.CONFLICT,
+    "SQLITE_BUSY": Fault.LOCKED,
     "SQLITE_LOCKED": Fault.CONFLICT,
     "SQLITE_SCHEMA": Fault.STALE,
-    "SQLITE_FULL": Fault.UNAVAILABLE,
-    "SQLITE_IOERR": Fault.UNAVAILABLE,
-    "SQLITE_CANTOPEN": Fault.UNAVAILABLE,
-    "SQLITE_READONLY": Fault.UNAVAILABLE,
+    **dict.fromkeys(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOMEM"), Fault.UNAVAILABLE),
+    **dict.fromkeys(("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_READONLY"), Fault.UNAVAILABLE),
+    **dict.fromkeys(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_PROTOCOL"), Fault.UNAVAILABLE),
 }
-
-
 # https://duckdb.org/docs/stable/clients/python/reference/: the first class of the error's own that is here
 _DUCKDB = {
     "IOException": Fault.UNAVAILABLE,
     "FatalException": Fault.UNAVAILABLE,
     "ConnectionException": Fault.UNAVAILABLE,
     "InterruptException": Fault.UNAVAILABLE,
+    "PermissionException": Fault.UNAVAILABLE,
     "TransactionException": Fault.CONFLICT,
     "CatalogException": Fault.STALE,
     "BinderException": Fault.STALE,
@@ -97,15 +127,20 @@ _DUCKDB = {
 
 
 def fault_of(error: BaseException) -> Fault:
-    """What kind of fault a SQLAlchemy or psycopg error tells of."""
-    if isinstance(error, sa.exc.TimeoutError) or getattr(error, "connection_invalidated", False):
+    """What kind of fault a SQLAlchemy or psycopg error tells of, once there is a connection.
+
+    Before that, whatever it is: UNAVAILABLE.
+    """
+    if isinstance(error, sa.exc.TimeoutError):
         return Fault.UNAVAILABLE
     origin: Any = getattr(error, "orig", None) or error
     if isinstance(origin, psycopg.errors.PipelineAborted):
         return Fault.DATA  # the statement before it failed, and is met again row by row
-    module = type(origin).__module__.partition(".")[0]
-    judge = _BY_DRIVER.get(module)
-    return Fault.OTHER if judge is None else judge(origin)
+    judge = _BY_DRIVER.get(type(origin).__module__.partition(".")[0])
+    fault = None if judge is None else judge(origin)
+    if fault is None:
+        return Fault.UNAVAILABLE if getattr(error, "connection_invalidated", False) else Fault.OTHER
+    return fault
 
 
 def told(error: BaseException) -> str:
@@ -121,28 +156,32 @@ def told(error: BaseException) -> str:
     return " ".join(str(origin).split())
 
 
-def _of_postgresql(error: Any) -> Fault:
+def _of_postgresql(error: Any) -> Fault | None:
     state = error.sqlstate
     if state is None:
         # What failed without a code: connecting, or a connection that broke; values that cannot be sent.
         is_lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         return Fault.UNAVAILABLE if is_lost else Fault.DATA
-    for length in (5, 3, 2):
-        fault = _POSTGRESQL.get(state[:length])
-        if fault is not None:
-            return fault
-    return Fault.OTHER
+    if state == "42501" and error.diag.source_function == "ExecWithCheckOptions":
+        return Fault.DATA  # row-level security does not take this row
+    return next((_POSTGRESQL[state[:length]] for length in (5, 3, 2) if state[:length] in _POSTGRESQL), None)
 
 
-def _of_mysql(error: Any) -> Fault:
-    code = error.args[0] if error.args else None
+def _of_mysql(error: Any) -> Fault | None:
+    code, text = error.args if len(error.args) == 2 else (0, "")
     if not isinstance(code, int) or code == 0:
         # InterfaceError(0, ''): the connection was closed. Others: values that pymysql cannot write.
         return Fault.UNAVAILABLE if type(error).__name__ == "InterfaceError" else Fault.DATA
-    return _MYSQL.get(code, Fault.OTHER)
+    if code == 1030:
+        found = re.search(r"error (\d+)", str(text))
+        return _MYSQL_ENGINE.get(int(found[1]) if found else 0, Fault.TABLE)
+    if 2000 <= code < 3000:  # the client's own
+        # A statement that is too slow. If the server hangs, connecting fails the next time.
+        return Fault.OTHER if "(timed out)" in str(text) else Fault.UNAVAILABLE
+    return _MYSQL.get(code)
 
 
-def _of_sqlite(error: Any) -> Fault:
+def _of_sqlite(error: Any) -> Fault | None:
     name = getattr(error, "sqlite_errorname", None) or ""
     for beginning, fault in _SQLITE.items():
         if name.startswith(beginning):
@@ -151,20 +190,22 @@ def _of_sqlite(error: Any) -> Fault:
         return Fault.STALE
     if "duplicate column name" in str(error):
         return Fault.CONFLICT
-    return Fault.OTHER if name else Fault.DATA
+    return None if name else Fault.DATA
 
 
-def _of_duckdb(error: Any) -> Fault:
+def _of_duckdb(error: Any) -> Fault | None:
     text = str(error)
     if "uplicate key" in text:
         return Fault.UNIQUE
+    if "iolates foreign key constraint" in text:
+        return Fault.REFERENCE
     if "already exists" in text:
         return Fault.CONFLICT  # another worker has just made it
     names = (one.__name__ for one in type(error).__mro__)
-    return next((_DUCKDB[name] for name in names if name in _DUCKDB), Fault.OTHER)
+    return next((_DUCKDB[name] for name in names if name in _DUCKDB), None)
 
 
-_BY_DRIVER: Mapping[str, Callable[[Any], Fault]] = {
+_BY_DRIVER: Mapping[str, Callable[[Any], Fault | None]] = {
     "psycopg": _of_postgresql,
     "pymysql": _of_mysql,
     "sqlite3": _of_sqlite,

@@ -9,8 +9,6 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-import psycopg
-import pymysql
 import pytest
 import sqlalchemy as sa
 from servers.server_process import ServerProcess
@@ -19,7 +17,6 @@ from sql_lab import SqlLab, orders
 from handlers import TargetUnavailable
 from handlers.sql.applying import Applier
 from handlers.sql.handler import DatabaseError, SqlHandler
-from handlers.sql.target.errors import Fault, fault_of, told
 
 TYPES = {"id": "int", "n": "int"}
 Start = Callable[[], ServerProcess]
@@ -190,36 +187,3 @@ def test_a_deadlock_is_tried_again_at_once(make_sql: Callable[[str], SqlLab]) ->
         other.commit()
         thread.join(30)
     assert [one["n"] for one in sql.rows()] == [1, 1]
-
-
-@pytest.mark.parametrize(
-    ("error", "fault"),
-    [
-        (psycopg.errors.TooManyConnections(), Fault.UNAVAILABLE),
-        (psycopg.errors.CannotConnectNow(), Fault.UNAVAILABLE),
-        (psycopg.errors.AdminShutdown(), Fault.UNAVAILABLE),
-        (psycopg.errors.DiskFull(), Fault.UNAVAILABLE),
-        (psycopg.errors.ReadOnlySqlTransaction(), Fault.UNAVAILABLE),
-        (psycopg.OperationalError("connection failed"), Fault.UNAVAILABLE),
-        (psycopg.errors.SerializationFailure(), Fault.CONFLICT),
-        (psycopg.errors.UniqueViolation(), Fault.UNIQUE),
-        (psycopg.errors.NotNullViolation(), Fault.DATA),
-        (psycopg.errors.StringDataRightTruncation(), Fault.DATA),
-        (psycopg.errors.UndefinedColumn(), Fault.STALE),
-        (psycopg.errors.InsufficientPrivilege(), Fault.OTHER),
-        (pymysql.err.OperationalError(1040, "Too many connections"), Fault.UNAVAILABLE),
-        (pymysql.err.OperationalError(2013, "Lost connection"), Fault.UNAVAILABLE),
-        (pymysql.err.OperationalError(1290, "read-only"), Fault.UNAVAILABLE),
-        (pymysql.err.InterfaceError(0, ""), Fault.UNAVAILABLE),
-        (pymysql.err.OperationalError(1213, "Deadlock"), Fault.CONFLICT),
-        (pymysql.err.IntegrityError(1062, "Duplicate entry"), Fault.UNIQUE),
-        (pymysql.err.DataError(1406, "Data too long"), Fault.DATA),
-        (pymysql.err.ProgrammingError(1146, "no table"), Fault.STALE),
-        (pymysql.err.ProgrammingError("nan can not be used with MySQL"), Fault.DATA),
-        (pymysql.err.OperationalError(1142, "denied"), Fault.OTHER),
-    ],
-)
-def test_errors_are_told_apart(error: Exception, fault: Fault) -> None:
-    wrapped = sa.exc.DBAPIError("INSERT 'hidden'", None, error)
-    assert (fault_of(error), fault_of(wrapped)) == (fault, fault)
-    assert "hidden" not in told(wrapped)
