@@ -166,7 +166,7 @@ BROKEN = [
     msgspec.json.encode(ASKED | {"offset": -1}),
     msgspec.json.encode(ASKED | {"offset": 1 << 63}),
     msgspec.json.encode(ASKED | {"action": "halt"}),
-    msgspec.json.encode(ASKED | {"table": ""}),
+    msgspec.json.encode(ASKED | {"table": "x" * 501}),
     msgspec.json.encode(ASKED | {"partition": "0"}),
     msgspec.json.encode(ASKED | {"all": True}),
     msgspec.json.encode(ASKED | {"by": "x" * 501}),

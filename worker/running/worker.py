@@ -176,7 +176,8 @@ class Worker:
     def _unblock(self, asked: UnblockRequest, client: str) -> UnblockAnswer:
         if self._state != "running" or self._stop.is_set():
             return UnblockAnswer(result="refused", message=f"the worker is {self._shown_state()}")
-        answer = self.components.unblocking(asked, client)
+        order = self.components.unblocking if asked.table else self.components.unreadable
+        answer = order(asked, client)
         message = self._configuration.secrets.redact(answer.message)
         return msgspec.structs.replace(answer, message=message)
 
