@@ -23,7 +23,7 @@ def one(kind: str, begin: str = "") -> dict[str, Any]:
     return found
 
 
-POD = one("Deployment")["spec"]["template"]["spec"]
+POD = one("StatefulSet")["spec"]["template"]["spec"]
 
 
 def configuration() -> str:
