@@ -65,6 +65,7 @@ PROMISED = {
     "binlane_partition_paused": {"topic", "partition"},
     "binlane_partition_blocked": {"topic", "partition"},
     "binlane_standstill_seconds": {"topic", "partition"},
+    "binlane_partition_error_seconds": {"topic", "partition"},
     "binlane_head_stuck_seconds": {"topic", "partition"},
     "binlane_ahead_records": {"topic", "partition"},
     "binlane_max_ahead_reached": {"topic", "partition"},
@@ -76,6 +77,7 @@ PROMISED = {
     "binlane_delay_seconds": {"topic", "partition"},
     "binlane_commits_total": {"store", "result"},
     "binlane_rebalances_total": {"kind"},
+    "binlane_kafka_errors_total": {"code"},
     "binlane_reloads_total": {"result"},
     "binlane_spark_waiting_rows": {"table"},
     "binlane_spark_waiting_seconds": {"table"},
@@ -194,6 +196,7 @@ def metrics() -> Metrics:
     metrics.dead_letter("shop.orders")
     metrics.commit("kafka", "success")
     metrics.rebalance("assign")
+    metrics.kafka_error("_TRANSPORT")
     metrics.backpressure(0.25)
     metrics.spans_exported(3)
     metrics.spans_dropped("queue_full", 2)

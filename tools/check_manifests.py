@@ -170,10 +170,12 @@ def _count_faults(
             yield "replicas must not be set beside a ScaledObject: each apply would set them back"
     reason = single_worker(configuration)
     most = max((each["maxReplicaCount"] for each in scaled), default=spec.get("replicas", 1))
-    # A StatefulSet's pod has ended before another takes its name.
-    by_turns = kind == "StatefulSet" or spec.get("strategy", {}).get("type") == "Recreate"
-    if reason is not None and not (most == 1 and by_turns):
-        yield f"{reason}: replicas must be 1 and the strategy Recreate"
+    # A StatefulSet's pod has ended before another takes its name; a Deployment does not wait for that.
+    promised = configuration.spark.get("single_writer") is True
+    recreated = spec.get("strategy", {}).get("type") == "Recreate"
+    if reason is not None and not (most == 1 and (kind == "StatefulSet" or (recreated and not promised))):
+        wanted = "a StatefulSet" if promised else "a StatefulSet, or a Deployment with the strategy Recreate"
+        yield f"{reason}: it must be {wanted}, with one replica"
 
 
 def _first_look_faults(root: Path, configuration: Configuration) -> Iterator[str]:

@@ -16,7 +16,7 @@ _ONE_WINS = {"", "file", "hdfs", "webhdfs", "swebhdfs", "viewfs", "ofs", "abfs",
 # On S3 all of these look first and put then; the first is Delta's default there.
 _LOOK_AND_PUT = ("S3SingleDriverLogStore", "HDFSLogStore", "GCSLogStore", "AzureLogStore", "LocalLogStore")
 _ONE_WORKER = (
-    "let only one worker run at any moment (in Kubernetes replicas: 1 and strategy Recreate), and say so "
+    "let no two workers run at a time (in Kubernetes a StatefulSet with one replica), and say so "
     "with spark: {single_writer: true}"
 )
 

@@ -135,7 +135,7 @@ def test_a_local_warehouse_with_a_remote_spark_is_told(spark: dict[str, str], to
 )
 def test_a_configuration_for_one_worker_says_so(demand: dict[str, Any]) -> None:
     [sentence] = found(**demand)
-    assert "run one worker at any moment (in Kubernetes replicas: 1 and the strategy Recreate" in sentence
+    assert "let no two run at a time (in Kubernetes a StatefulSet with one replica" in sentence
 
 
 def test_a_comparison_with_null_and_a_column_of_no_mark_are_told() -> None:

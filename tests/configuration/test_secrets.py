@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
@@ -154,6 +155,17 @@ def test_what_is_written_out_in_a_url_or_a_header_is_secret(read: Load) -> None:
     )
     text = "cache:6379 shop hunt%40er2 hunt@er2 abc-def Bearer"
     assert configuration.secrets.redact(text) == "cache:6379 shop *** *** *** Bearer"
+
+
+def test_what_a_client_sends_of_user_and_password_is_secret(read: Load) -> None:
+    configuration = read(
+        """
+        tables: [{match: '*', handlers: [{type: "neighbour:Copy", url: "https://shop:hunter%202@host/x"}]}]
+        """,
+    )
+    sent = [b64encode(pair).decode() for pair in (b"shop:hunter 2", b"me:of-the-registry")]
+    assert configuration.secrets.redact(f"Authorization: Basic {sent[0]}") == "Authorization: Basic ***"
+    assert Secrets(["me:of-the-registry"]).redact(f"Basic {sent[1]}") == "Basic ***"
 
 
 def test_a_column_may_have_a_secrets_name_and_what_is_done_to_it_is_none(read: Load) -> None:

@@ -245,6 +245,52 @@ def test_an_error_explains_for_a_while_only_that_nothing_comes(watched: Watched,
     assert watched.wait(PATIENCE) == ["standstill"]
 
 
+def test_an_error_that_lasts_is_known_though_it_explains_that_nothing_comes(
+    watched: Watched, send: Send
+) -> None:
+    forget_one(watched)
+    send(1)
+    watched.wait(PATIENCE, lambda: watched.watch.refused(watched.assignments[1], NO_LEADER))
+    told = watched.watch.error(watched.assignments[1])
+    assert told is not None
+    assert (told.code, told.unreadable) == ("LEADER_NOT_AVAILABLE", False)
+    assert told.seconds >= 60
+    assert watched.watch.error(watched.assignments[0]) is None
+    watched.assignments[1].tracker.reach(2)
+    watched.wait(1)
+    assert watched.watch.error(watched.assignments[1]) is None, "it has brought something"
+
+
+def test_an_error_that_does_not_mend_by_itself_excuses_no_standstill_and_fails_no_worker(
+    watched: Watched, send: Send
+) -> None:
+    forget_one(watched)
+    send(1)
+    bad = KafkaError(KafkaError._BAD_COMPRESSION)
+    refuse = lambda: watched.watch.refused(watched.assignments[1], bad, 1)  # noqa: E731
+    assert watched.wait(2 * PATIENCE, refuse) == ["standstill"]
+    assert watched.seconds()[1] >= 60
+    assert watched.watch.reason is None, "a restart of the worker helps nobody"
+    told = watched.watch.error(watched.assignments[1])
+    assert told is not None
+    assert (told.code, told.offset, told.unreadable) == ("_BAD_COMPRESSION", 1, True)
+    assert told.seconds >= 60
+
+
+def test_what_follows_from_a_damaged_batch_does_not_hide_it(watched: Watched) -> None:
+    one = watched.assignments[1]
+    watched.watch.refused(one, KafkaError(KafkaError._BAD_MSG), 1)
+    watched.watch.refused(one, KafkaError(KafkaError._NOT_IMPLEMENTED), 5279155862013018150)
+    reached = {"next_offset": 5279155862013018151, "rxmsgs": 1}
+    for next_offset in (1, 5279155862013018151):
+        reached["next_offset"] = next_offset
+        watched.watch.statistics(json.dumps({"topics": {watched.topic: {"partitions": {"1": reached}}}}))
+        watched.wait(1)
+    told = watched.watch.error(one)
+    assert told is not None
+    assert (told.code, told.offset) == ("_BAD_MSG", 1)
+
+
 def test_what_may_not_be_read_stands_still_for_a_reason_that_is_told_once(
     watched: Watched, send: Send
 ) -> None:
@@ -280,6 +326,10 @@ def test_a_partition_that_kafka_does_not_answer_for_hides_no_other(watched: Watc
     first, second = watched.seconds()
     assert (first, watched.watch.seconds(gone)) == (0, 0)
     assert second >= 60
+    told = watched.watch.error(gone)
+    assert told is not None
+    assert (told.code, told.unreadable) == ("_TIMED_OUT", False)
+    assert told.seconds >= 60, "an error of its own, which it is not read for"
 
 
 def test_an_end_of_a_log_that_was_cut_off_since_hides_nothing_and_is_no_place_to_go_on_at(

@@ -25,8 +25,10 @@ ALERTS = {
 }
 
 # A pod as Kubernetes' scrape by annotations labels it: the job is not called binlane.
-POD = 'job="kubernetes-pods",instance="10.0.0.7:8080"'
-NEW_POD = 'job="kubernetes-pods",instance="10.0.0.8:8080"'
+NAMESPACE = "shop"
+OWNER = f'namespace="{NAMESPACE}",job="kubernetes-pods"'
+POD = f'{OWNER},instance="10.0.0.7:8080"'
+NEW_POD = f'{OWNER},instance="10.0.0.8:8080"'
 PLACE = f'{POD},topic="cdc",partition="0"'
 WELL = {
     f"up{{{POD}}}": "1x120",
@@ -39,6 +41,11 @@ WELL = {
     f'binlane_target_up{{{POD},handler="spark"}}': "1x120",
     f'binlane_spark_up{{{POD},handler="spark"}}': "1x120",
     f"binlane_standstill_seconds{{{PLACE}}}": "0x120",
+    f"binlane_partition_error_seconds{{{PLACE}}}": "0x98 50x22",
+    f'kube_deployment_spec_replicas{{{OWNER},deployment="binlane"}}': "1x120",
+    f'kube_deployment_status_replicas_available{{{OWNER},deployment="binlane"}}': "1x90 0x5 1x30",
+    f'kube_statefulset_replicas{{{OWNER},statefulset="shop-binlane"}}': "2x120",
+    f'kube_statefulset_status_replicas_ready{{{OWNER},statefulset="shop-binlane"}}': "2x120",
     f"binlane_head_stuck_seconds{{{PLACE}}}": "0x120",
     f"binlane_max_ahead_reached{{{PLACE}}}": "0x120",
     f'binlane_lane_running_seconds{{{POD},lane="0"}}': "2x120",
@@ -67,12 +74,19 @@ WRONG: dict[str, dict[str, str]] = {
         f"up{{{POD}}}": "1x85 _x30",
     },
     "BinlaneWorkerDown": {f'binlane_info{{{POD},version="1"}}': "1x97 _x30", f"up{{{POD}}}": "1x97 0x30"},
+    "BinlanePodsMissing": {
+        f'kube_statefulset_status_replicas_ready{{{OWNER},statefulset="shop-binlane"}}': "2x80 1x40",
+    },
     "BinlaneRestarts": {f"process_start_time_seconds{{{POD}}}": "1000x90 2000x2 3000x2 4000x30"},
     "BinlaneKafkaDown": {f"binlane_kafka_up{{{POD}}}": "1x95 0x30"},
     "BinlaneMembershipUnconfirmed": {f"binlane_membership_unconfirmed_seconds{{{POD}}}": "0x97 61+60x30"},
     "BinlaneTableBlocked": {f"binlane_tables_halted{{{POD}}}": "0x97 2x30"},
     "BinlaneTargetDown": {f'binlane_target_up{{{POD},handler="spark"}}': "1x92 0x30"},
     "BinlaneSparkDown": {f'binlane_spark_up{{{POD},handler="spark"}}': "1x95 0x30"},
+    "BinlanePartitionError": {
+        f"binlane_partition_error_seconds{{{PLACE}}}": "0x98 61x30",
+        f"binlane_standstill_seconds{{{PLACE}}}": "0x98 61x30",
+    },
     "BinlaneStandstill": {f"binlane_standstill_seconds{{{PLACE}}}": "0x98 61x30"},
     "BinlaneHeadStuck": {f"binlane_head_stuck_seconds{{{PLACE}}}": "0x97 300+60x30"},
     "BinlaneTooFarAhead": {f"binlane_max_ahead_reached{{{PLACE}}}": "0x90 1x30"},
@@ -101,6 +115,10 @@ WRONG: dict[str, dict[str, str]] = {
 }
 
 WRONG_TOO: list[tuple[str, dict[str, str]]] = [
+    (
+        "BinlanePodsMissing",
+        {f'kube_deployment_status_replicas_available{{{OWNER},deployment="binlane"}}': "1x80 0x40"},
+    ),
     # Before the first commit there is no committed offset.
     ("BinlaneNotCommitting", {f"binlane_committed{{{PLACE}}}": "_x120"}),
     ("BinlaneNothingMatches", {f'binlane_records_finished_total{{{POD},table="shop.orders"}}': "0x120"}),
@@ -136,9 +154,12 @@ STILL_WELL: list[dict[str, str]] = [
 ]
 
 
-def case(changed: dict[str, str], firing: list[str]) -> dict[str, Any]:
-    expected = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in firing]
-    expr = 'count by (alertname) (ALERTS{alertstate="firing"})'
+EVERY_ALERT = 'count by (alertname, namespace, job) (ALERTS{alertstate="firing"})'
+
+
+def case(changed: dict[str, str], firing: list[str], expr: str = EVERY_ALERT) -> dict[str, Any]:
+    """Each alert has to say whose it is."""
+    expected = [{"labels": f'{{alertname="{name}",{OWNER}}}', "value": 1} for name in firing]
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": text} for name, text in {**WELL, **changed}.items()],
@@ -241,7 +262,7 @@ def test_every_alert_has_a_case_and_the_series_are_of_metrics_that_exist() -> No
     for series in {**WELL, **{name: "" for each in WRONG.values() for name in each}}:
         name, _, rest = series.partition("{")
         if name.startswith("binlane_"):
-            assert set(re.findall(r"(\w+)=", rest)) - {"job", "instance"} == labels[name], name
+            assert set(re.findall(r"(\w+)=", rest)) - {"namespace", "job", "instance"} == labels[name], name
 
 
 def test_each_alert_has_its_runbook_and_each_runbook_its_alert() -> None:

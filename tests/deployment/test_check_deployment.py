@@ -127,28 +127,30 @@ def test_a_missing_probe_is_a_fault(shipped: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "configuration"),
-    [
-        ("replicas: 1", "replicas: 2", "topics: [cdc.shop]\n  ddl_topics: [cdc.ddl]"),
-        (
-            "type: Recreate",
-            "type: RollingUpdate",
-            "topics: [cdc.shop]\nspark: {single_writer: true, warehouse: 's3a://lake'}",
-        ),
-    ],
+    ("old", "new"), [("replicas: 1", "replicas: 2"), ("type: Recreate", "type: RollingUpdate")]
 )
 def test_several_pods_of_a_configuration_that_demands_one_worker_are_a_fault(
-    shipped: Path, old: str, new: str, configuration: str
+    shipped: Path, old: str, new: str
 ) -> None:
     base = shipped / "k8s" / "base"
-    replace(base / "binlane.yaml", "topics: [cdc.shop]", configuration)
-    replace(base / "binlane.yaml", "type: log\n        each: batch", "type: spark\n        mode: replica")
+    replace(base / "binlane.yaml", "topics: [cdc.shop]", "topics: [cdc.shop]\n  ddl_topics: [cdc.ddl]")
     assert list(check_folder(shipped, base)) == []
 
     replace(base / "deployment.yaml", old, new)
 
     [fault] = check_folder(shipped, base)
-    assert "replicas must be 1 and the strategy Recreate" in fault
+    assert "a Deployment with the strategy Recreate, with one replica" in fault
+
+
+def test_a_deployment_does_not_keep_the_promise_of_one_writer(shipped: Path) -> None:
+    """It makes the next pod while one that is drained, or that nobody reaches, still runs."""
+    overlay = shipped / "k8s" / "overlays" / "spark-on-kubernetes"
+    assert list(check_folder(shipped, overlay)) == []
+
+    replace(overlay / "kustomization.yaml", "  - ../../components/statefulset\n", "")
+
+    [fault] = check_folder(shipped, overlay)
+    assert "it must be a StatefulSet, with one replica" in fault
 
 
 def test_the_documentation_has_the_longest_stop_that_the_code_adds_up_to(shipped: Path) -> None:

@@ -34,7 +34,7 @@ LABELS = {
         ("process_resident_memory_bytes", "process_cpu_seconds_total", "process_start_time_seconds"),
         OF_THE_SCRAPE,
     ),
-    "ALERTS": {"alertname", "alertstate"},
+    "ALERTS": {"alertname", "alertstate", "namespace", "job"},
 }
 WORDS = "(sum|count|min|max|avg|topk|rate|increase|histogram_quantile|vector|time|by|and|on|or)"
 
@@ -61,8 +61,7 @@ def test_a_panel_asks_for_metrics_and_labels_that_are_defined(panel: dict[str, A
         known = set.union(*(labels_of(name) for name in names))
         for name, matchers in re.findall(r"([\w:]+)\{([^}]*)\}", bare):
             assert set(re.findall(r"(\w+)\s*[=!]", matchers)) <= labels_of(name), expr
-            if name != "ALERTS":
-                assert {"namespace", "job"} <= set(re.findall(r"\w+", matchers)), "the dashboard's variables"
+            assert {"namespace", "job"} <= set(re.findall(r"\w+", matchers)), "the dashboard's variables"
         grouped = {
             label for _, each in re.findall(r"(by|on) \(([^)]*)\)", bare) for label in each.split(", ")
         }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from check_manifests import EXAMPLE, check_folder, render
+from test_alerts import ALERTS, NAMESPACE, WRONG, case, evaluated
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = render(ROOT / EXAMPLE)
@@ -22,7 +23,7 @@ def one(kind: str, begin: str = "") -> dict[str, Any]:
     return found
 
 
-POD = one("Deployment")["spec"]["template"]["spec"]
+POD = one("StatefulSet")["spec"]["template"]["spec"]
 
 
 def configuration() -> str:
@@ -63,13 +64,21 @@ def test_three_tables_have_three_targets() -> None:
     ]
 
 
-def test_the_alerts_reach_the_receiver_by_what_they_are_labelled_with() -> None:
+def test_the_alerts_reach_the_receiver_by_what_they_are_labelled_with(tmp_path: Path, promtool: str) -> None:
+    """The operator adds a matcher to each route: `namespace` is that of the AlertmanagerConfig."""
     spec = one("AlertmanagerConfig")["spec"]
-    rules = [rule for group in one("PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
-    severities = {rule["labels"]["severity"] for rule in rules if "alert" in rule}
+    rules = one("PrometheusRule")["spec"]
+    alerts = {each["alert"]: each for group in rules["groups"] for each in group["rules"] if "alert" in each}
+    assert alerts == ALERTS, "what is evaluated here"
+    assert one("AlertmanagerConfig")["metadata"]["namespace"] == NAMESPACE
+    severities = {rule["labels"]["severity"] for rule in alerts.values()}
     for route in spec["route"]["routes"]:
         for matcher in route["matchers"]:
             assert matcher["value"] in severities
+    matching = f'ALERTS{{alertstate="firing",namespace="{NAMESPACE}"}}'
+    for alert, wrong in WRONG.items():
+        tested = case(wrong, [alert], f"count by (alertname, namespace, job) ({matching})")
+        assert evaluated(promtool, tmp_path, tested) == "", f"the receiver does not hear {alert}"
     for receiver in spec["receivers"]:
         for hook in receiver["webhookConfigs"]:
             assert hook["urlSecret"]["key"] in one("Secret", hook["urlSecret"]["name"])["data"]

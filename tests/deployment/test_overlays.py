@@ -94,7 +94,7 @@ def test_monitoring_has_each_pod_scraped_once_at_the_port_of_its_metrics() -> No
 
 def test_sparks_driver_may_start_executors_that_find_it() -> None:
     found = of("spark-on-kubernetes")
-    worker = found["Deployment/binlane"]
+    worker = found["StatefulSet/binlane"]
     account = pod(worker)["serviceAccountName"]
     assert pod(worker)["automountServiceAccountToken"] is True
     assert found[f"ServiceAccount/{account}"]["automountServiceAccountToken"] is True
@@ -180,7 +180,7 @@ def test_what_demands_one_worker_is_not_scaled(shipped: Path) -> None:
 
     [fault] = check_folder(shipped, shipped / "k8s" / "overlays" / "keda")
 
-    assert "replicas must be 1" in fault
+    assert "with one replica" in fault
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,17 @@ def test_the_page_writes_foreign_text_as_text_only(client: httpx.Client) -> None
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script)
 
 
+def test_no_answer_leads_elsewhere(client: httpx.Client) -> None:
+    """Behind a proxy a redirect would leave its prefix and its TLS."""
+    answer = client.get("/api/status/")
+    assert (answer.status_code, answer.headers.get("location")) == (404, None)
+
+
+def test_the_head_of_the_events_is_no_stream(client: httpx.Client) -> None:
+    assert client.head("/api/events").status_code == 200
+    assert client.head("/api/events").headers["content-length"] == "0"
+
+
 def test_an_unknown_address_is_a_404_and_a_post_a_405(client: httpx.Client) -> None:
     assert client.get("/nothing").status_code == 404
     assert client.post("/api/status").status_code == 405

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import stat
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +14,7 @@ from example_worker import status_at
 
 from worker.http.access import Access
 from worker.http.app import build_app
+from worker.http.order_token import new_order_token, order_token_file
 from worker.observing.metrics import Metrics
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest, UnblockResult
 
@@ -58,10 +61,10 @@ class Worker:
         return UnblockAnswer(result=self.result, message="told", position="cdc.shop[0] offset 17")
 
 
-@pytest.mark.parametrize("client", ["127.0.0.1", "::1", "127.8.9.1", "::ffff:127.0.0.1"])
-def test_from_the_workers_own_machine_no_token_is_needed(client: str) -> None:
-    worker = Worker()
-    answer = worker.post(JSON, client=client)
+@pytest.mark.parametrize("client", ["127.0.0.1", "::1", "10.0.0.9"])
+def test_who_can_read_the_workers_files_needs_no_token_of_the_configuration(client: str) -> None:
+    worker = Worker(order_token=TOKEN)
+    answer = worker.post(JSON | BEARER, client=client)
     assert answer.status_code == 200
     assert answer.json()["result"] == "set_aside"
     assert answer.headers["cache-control"] == "no-store"
@@ -83,13 +86,43 @@ def test_from_elsewhere_it_needs_the_token(client: str) -> None:
     assert worker.post(JSON | BEARER, client=client).status_code == 200
 
 
-@pytest.mark.parametrize("header", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"])
-def test_behind_a_proxy_on_the_workers_machine_it_needs_the_token(header: str) -> None:
-    worker = Worker()
-    assert worker.post(JSON | {header: "10.0.0.9"}).status_code == 403
+MESHES = [
+    {},  # nginx's bare proxy_pass adds nothing
+    {"X-Forwarded-For": "10.1.2.3"},
+    {"X-Forwarded-Proto": "http", "X-Request-Id": "1", "X-Envoy-Attempt-Count": "1"},  # Istio
+    {"l5d-client-id": "a.b.serviceaccount.identity.linkerd.cluster.local"},
+    {"X-Forwarded-User": "bob"},  # oauth2-proxy
+]
+
+
+@pytest.mark.parametrize("headers", MESHES)
+@pytest.mark.parametrize("client", ["127.0.0.1", "127.0.0.6", "::1"])
+def test_an_address_of_the_workers_machine_proves_nothing(headers: dict[str, str], client: str) -> None:
+    """A sidecar and a proxy pass on what others send."""
+    worker = Worker(order_token=TOKEN)
+    answer = worker.post(JSON | headers, client=client)
+    assert answer.status_code == 403
+    assert "kubectl exec" in answer.text
+    wrong = {"Authorization": "Bearer another"}
+    assert worker.post(JSON | headers | wrong, client=client).status_code == 403
+    assert Worker().post(JSON | BEARER, client=client).status_code == 403, "its token could not be written"
     assert worker.asked == []
-    worker = Worker(token=TOKEN)
-    assert worker.post(JSON | BEARER | {header: "10.0.0.9"}).status_code == 200
+
+
+def test_the_token_of_orders_is_only_for_the_workers_user_and_new_at_each_start(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    first = new_order_token(folder, 8080)
+    file = order_token_file(folder, 8080)
+    assert file.read_text() == first
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert new_order_token(folder, 8080) != first
+    assert new_order_token(folder, 8081) != file.read_text(), "a worker beside it has its own"
+    assert {each.name for each in folder.iterdir()} == {"order-token-8080", "order-token-8081"}
+
+
+def test_a_token_that_cannot_be_written_is_none(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("no folder")
+    assert new_order_token(tmp_path / "state", 8080) is None
 
 
 FORGED = [
@@ -108,12 +141,12 @@ FORGED = [
 
 
 @pytest.mark.parametrize(("headers", "code"), FORGED)
-@pytest.mark.parametrize("access", [{}, {"token": TOKEN}])
+@pytest.mark.parametrize("access", [{"order_token": TOKEN}, {"token": TOKEN}])
 def test_no_page_of_a_browser_can_ask_for_it(
     headers: dict[str, str], code: int, access: dict[str, str]
 ) -> None:
     worker = Worker(**access)
-    assert worker.post(headers | (BEARER if access else {})).status_code == code
+    assert worker.post(headers | BEARER).status_code == code
     assert worker.asked == []
 
 
@@ -166,7 +199,7 @@ BROKEN = [
     msgspec.json.encode(ASKED | {"offset": -1}),
     msgspec.json.encode(ASKED | {"offset": 1 << 63}),
     msgspec.json.encode(ASKED | {"action": "halt"}),
-    msgspec.json.encode(ASKED | {"table": ""}),
+    msgspec.json.encode(ASKED | {"table": "x" * 501}),
     msgspec.json.encode(ASKED | {"partition": "0"}),
     msgspec.json.encode(ASKED | {"all": True}),
     msgspec.json.encode(ASKED | {"by": "x" * 501}),
@@ -176,8 +209,8 @@ BROKEN = [
 
 @pytest.mark.parametrize("body", BROKEN)
 def test_what_is_not_such_a_request_is_refused(body: bytes) -> None:
-    worker = Worker()
-    assert worker.post(JSON, body=body).status_code == 400
+    worker = Worker(order_token=TOKEN)
+    assert worker.post(JSON | BEARER, body=body).status_code == 400
     assert worker.asked == []
 
 
@@ -185,4 +218,4 @@ def test_what_is_not_such_a_request_is_refused(body: bytes) -> None:
     ("result", "code"), [("set_aside", 200), ("handled", 200), ("ordered", 202), ("refused", 409)]
 )
 def test_the_code_says_what_became_of_it(result: UnblockResult, code: int) -> None:
-    assert Worker(result).post(JSON).status_code == code
+    assert Worker(result, order_token=TOKEN).post(JSON | BEARER).status_code == code

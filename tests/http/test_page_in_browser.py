@@ -243,6 +243,17 @@ def test_names_and_errors_of_others_are_text(open_page: Open, worker: PagedWorke
     assert "'shop.<img src=x onerror=" in page.locator("code").first.inner_text()  # one word of a shell
 
 
+def test_no_name_turns_the_writing_around(open_page: Open, worker: PagedWorker) -> None:
+    """`shop.` and a right-to-left override before `gnp.exe` looks like `shop.exe.png`."""
+    turned = "shop.\u202egnp.exe\u200b\x1b"
+    worker.names["shop_00.payments"] = turned
+    worker.error, worker.topic = turned, turned
+    page = open_page()
+    for place in ("#troubles", "#tables", "#partitions", "#lanes"):
+        expect(page.locator(place)).to_contain_text("shop.\\u202egnp.exe\\u200b\\u001b")
+    assert not set("\u202e\u200b\x1b") & set(page.locator("body").inner_text())
+
+
 def test_the_page_works_behind_a_prefix_of_a_proxy(url: str, open_page: Open) -> None:
     strays: list[str] = []
 

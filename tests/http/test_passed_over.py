@@ -6,15 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import KafkaError
 from test_troubles import calm
 
-from worker.kafka.errors import KafkaErrors
 from worker.observing.overview.passing_over import PassingOver
 from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import (
     KafkaFault,
     KafkaStatus,
+    PartitionError,
     PassedOver,
     TargetStatus,
     UnmatchedTable,
@@ -81,15 +80,48 @@ def test_that_no_broker_can_be_reached_has_the_clients_error() -> None:
     assert troubles(with_faults(fault)) == []
 
 
-def test_errors_of_topics_that_are_read_are_no_faults() -> None:
-    now = 100.0
-    errors = KafkaErrors(lambda: now)
-    errors.report(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "clinic.patientz")
-    now = 130.0
-    (fault,) = errors.faults({"clinic.visits"})
-    assert (fault.topic, fault.code, fault.seconds) == ("clinic.patientz", "UNKNOWN_TOPIC_OR_PART", 30.0)
-    assert errors.trouble(set()) == f"clinic.patientz: {fault.error}"
-    assert errors.faults({"clinic.patientz"}) == []
+def with_error(**fields: Any) -> WorkerStatus:
+    """The second partition is not read."""
+    found: dict[str, Any] = {"code": "_BAD_COMPRESSION", "error": "message at 4711", "seconds": 75.0}
+    error = PartitionError(**found | fields)
+    partitions = list(calm().partitions)
+    partitions[1] = msgspec.structs.replace(partitions[1], error=error, standstill_seconds=62.0)
+    kafka = KafkaStatus(up=True, quiet_seconds=3.0)
+    return msgspec.structs.replace(calm(), partitions=partitions, kafka=kafka)
+
+
+def test_a_batch_that_cannot_be_read_is_told_with_the_command_that_passes_over_it() -> None:
+    (trouble,) = troubles(with_error(offset=4711, unreadable=True), "shop.yaml")
+    place = calm().partitions[1]
+    assert trouble.level == "bad"
+    assert trouble.what == (
+        f"{place.topic}[{place.partition}] has not been read for 75 s: its batch at offset 4711 cannot be "
+        "read (_BAD_COMPRESSION)"
+    )
+    assert "receive.message.max.bytes" in trouble.do
+    assert trouble.commands == [
+        f"binlane unblock shop.yaml --topic {place.topic} --partition {place.partition} --offset 4711 --skip"
+    ]
+
+
+def test_an_error_of_a_partition_is_told_when_it_has_lasted_a_minute() -> None:
+    (trouble,) = troubles(with_error(code="LEADER_NOT_AVAILABLE", error="no leader"))
+    assert (trouble.level, trouble.error) == ("bad", "no leader")
+    assert trouble.what.endswith("has not been read for 75 s: LEADER_NOT_AVAILABLE")
+    assert troubles(with_error(seconds=59.0)) == []
+
+
+def test_a_group_that_refuses_the_worker_is_told() -> None:
+    fault = KafkaFault(
+        topic=None,
+        code="INCONSISTENT_GROUP_PROTOCOL",
+        error="the group uses range: app at 10.0.0.3",
+        seconds=1,
+    )
+    level, line = told_by(with_faults(fault, partitions=[]))
+    assert level == "bad"
+    assert line.startswith("The group does not take this worker: INCONSISTENT_GROUP_PROTOCOL. Give all ")
+    assert told_by(with_faults(fault))[0] == "good", "it has partitions"
 
 
 def test_a_worker_without_partitions_says_what_that_may_mean() -> None:

@@ -17,11 +17,12 @@ from worker.certificate import Certificate
 from worker.cli.process import _exit_code
 from worker.http.access import Access
 from worker.http.app import build_app
+from worker.http.order_token import order_token_file
 from worker.http.server import HttpServer
 from worker.observing.metrics import Metrics
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 
-TOKEN = "a-token-of-the-tests"
+TOKEN, ORDERS = "a-token-of-the-tests", "a-token-of-the-workers-folder"
 
 Asked = list[tuple[UnblockRequest, str]]
 Serve = Callable[..., HttpServer]
@@ -45,7 +46,7 @@ def serve(asked: Asked) -> Iterator[Serve]:
                 asked.append((request, client))
                 return answer
 
-            access = Access(token, certificate is not None)
+            access = Access(token, certificate is not None, ORDERS)
             app = build_app(
                 lambda: status_at(1),
                 lambda: None,
@@ -74,7 +75,7 @@ def run(target: str, *more: str) -> int:
 
 def config(folder: Path, http: str) -> str:
     path = folder / "shop.yaml"
-    path.write_text(f"{KAFKA}{TABLES}http: {http}\n")
+    path.write_text(f"{KAFKA}{TABLES}http: {http}\ncheckpoint: {{directory: {folder}}}\n")
     return str(path)
 
 
@@ -83,7 +84,7 @@ def test_the_worker_is_told_who_asks_for_what(
 ) -> None:
     server = serve(DONE)
     capsys.readouterr()
-    where = ("--topic", "cdc.shop", "--partition", "3")
+    where = ("--topic", "cdc.shop", "--partition", "3", "--token", ORDERS)
     assert run(f"127.0.0.1:{server.port}", "--dead-letter", *where) == 0
     [(request, client)] = asked
     by = f"{getpass.getuser()}@{socket.gethostname()}"
@@ -100,7 +101,7 @@ def test_the_exit_code_says_whether_the_record_is_out_of_the_way(
 ) -> None:
     server = serve(answer)
     capsys.readouterr()
-    assert run(f"http://127.0.0.1:{server.port}", "--skip") == code
+    assert run(f"http://127.0.0.1:{server.port}", "--skip", "--token", ORDERS) == code
     told = capsys.readouterr()
     assert (told.out if code == 0 else told.err).count("\n") == 1
     assert "\x1b" not in told.err
@@ -131,6 +132,7 @@ def test_the_certificate_of_the_configuration_is_trusted_whatever_its_name(
     own = authority.server("server", "192.0.2.1")
     server = serve(DONE, certificate=Certificate(*own))
     tls = f"tls: {{certificate: {own.certificate}, key: {own.key}}}"
+    order_token_file(tmp_path, server.port).write_text(ORDERS)
     assert run(config(tmp_path, f"{{port: {server.port}, {tls}}}"), "--skip") == 0
     assert len(asked) == 1
 
@@ -155,6 +157,22 @@ def test_a_configuration_that_does_not_say_where_is_told(
 ) -> None:
     assert run(config(tmp_path, http), "--skip") == 1
     assert told in capsys.readouterr().err
+
+
+def test_the_configuration_leads_to_the_token_that_the_worker_wrote(
+    serve: Serve, asked: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = serve(DONE)
+    path = config(tmp_path, f"{{port: {server.port}}}")
+    assert run(path, "--skip") == 1
+    assert "taken only from the worker's user on its machine" in capsys.readouterr().err
+    order_token_file(tmp_path, server.port).mkdir()  # as good as one of another user, also for root
+    assert run(path, "--skip") == 1
+    assert "run the command as the worker's user" in capsys.readouterr().err
+    order_token_file(tmp_path, server.port).rmdir()
+    order_token_file(tmp_path, server.port).write_text(ORDERS)
+    assert run(path, "--skip") == 0
+    assert len(asked) == 1
 
 
 def test_without_the_token_the_worker_does_nothing(

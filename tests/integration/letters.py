@@ -36,10 +36,11 @@ def binlane(worker: WorkerProcess, *arguments: str) -> subprocess.CompletedProce
     """Run a command, its configuration's path in the place of CONFIG."""
     config = worker.folder / "binlane.yaml"
     here = Path(__file__).parent
+    environment = {"PYTHONPATH": str(here)}
+    if arguments[0] == "unblock":  # by its URL: the port is any, so the configuration does not lead there
+        environment["BINLANE_TOKEN"] = worker.order_token
     return forked_binlane(
-        [config if each == "CONFIG" else each for each in arguments],
-        here.parents[1],
-        {"PYTHONPATH": str(here)},
+        [config if each == "CONFIG" else each for each in arguments], here.parents[1], environment
     )
 
 

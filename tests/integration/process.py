@@ -137,6 +137,12 @@ class WorkerProcess:
     # ---- HTTP ----
 
     @property
+    def order_token(self) -> str:
+        """What it takes in place of http.token; empty: it never listened."""
+        files = Path(self.config["checkpoint"]["directory"]).glob("order-token-*")
+        return next((file.read_text() for file in files), "")
+
+    @property
     def url(self) -> str | None:
         """None: it does not listen yet."""
         lines = self.logged("http_listening")

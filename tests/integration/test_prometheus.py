@@ -56,8 +56,15 @@ CAUSED = {
     "BinlaneSparkMergesFail",
 }
 AT_THE_END = {"BinlaneWorkerDown"}
-CAUSED_ELSEWHERE = {"BinlaneRestarts", "BinlaneMembershipUnconfirmed", "BinlaneStandstill"}
-"""What takes a frozen worker or a fault of the client: docs/runbooks.md names the tests that cause it."""
+CAUSED_ELSEWHERE = {
+    "BinlaneMembershipUnconfirmed",
+    "BinlanePartitionError",
+    "BinlanePodsMissing",
+    "BinlaneRestarts",
+    "BinlaneStandstill",
+}
+"""What takes a frozen worker, a damaged log, Kubernetes or a fault of the client: docs/runbooks.md names the
+tests that cause it."""
 
 LONG_AGO = 1_600_000_000_000
 

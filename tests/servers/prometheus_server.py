@@ -12,7 +12,7 @@ from servers.server_process import HOST, ServerProcess
 
 __all__ = ["PrometheusNode", "sped_up"]
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LEAST = 4
 """Seconds: fewer hold too few scrapes."""
 

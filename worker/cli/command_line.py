@@ -111,8 +111,10 @@ def unblock(
         typer.Argument(metavar="CONFIG|URL", help="The worker on this machine, or where one serves HTTP."),
     ],
     *,
-    table: Annotated[str, typer.Option("--table", help="database.table of the record.")],
     offset: Annotated[int, typer.Option("--offset", min=0, help="The record's offset.")],
+    table: Annotated[
+        str, typer.Option("--table", help="database.table; none: a batch that cannot be read begins there.")
+    ] = "",
     skip: Annotated[bool, typer.Option("--skip", help="Pass over it.")] = False,
     dead_letter: Annotated[
         bool, typer.Option("--dead-letter", help="Write it to the dead-letter topic.")

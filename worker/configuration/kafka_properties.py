@@ -51,6 +51,8 @@ _DEFAULTS = {
     # The fetch queue is memory beside `lanes.max_bytes`; 64 MiB is librdkafka's own default.
     "queued.max.messages.kbytes": "32768",
     "isolation.level": "read_committed",
+    # Off in librdkafka: what a broker's disk or memory damaged would be handed on as if it had been sent so.
+    "check.crcs": "true",
 }
 
 # librdkafka looks for new topics every 300 s: too long to wait for a table that is made while somebody looks.

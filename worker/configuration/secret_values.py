@@ -15,7 +15,7 @@ from worker.configuration.secrets import (
     names_columns,
     passwords_in,
 )
-from worker.configuration.url_secrets import secrets_beyond_origin
+from worker.configuration.url_secrets import basic_in_urls, secrets_beyond_origin
 
 __all__ = ["hidden_paths", "is_webhook", "secret_texts"]
 
@@ -97,6 +97,7 @@ def _by_name(data: Any, path: KeyPath) -> Iterator[str]:
         for password in passwords_in(data):
             yield password
             yield unquote(password)
+        yield from basic_in_urls(data)
 
 
 def _is_of_secret_key(path: KeyPath) -> bool:

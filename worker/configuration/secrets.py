@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import threading
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote, quote_plus, unquote
 
@@ -175,6 +176,9 @@ def _forms(text: str) -> Iterator[str]:
         shapes |= {line.strip() for line in text.splitlines() if len(line.strip()) >= _SHORTEST_LINE}
     for shape in shapes:
         yield shape
+        yield b64encode(
+            shape.encode("utf-8", "surrogatepass")
+        ).decode()  # a pair of user:password, as Basic has it
         yield from _in_urls(shape)
         # An error that quotes another one's JSON is written as JSON itself.
         for once in _quoted(shape):

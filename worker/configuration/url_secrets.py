@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-__all__ = ["origin_of", "secrets_beyond_origin", "secrets_in_urls"]
+__all__ = ["basic_in_urls", "origin_of", "secrets_beyond_origin", "secrets_in_urls"]
 
 # Up to the last @ before white space or the next URL: of one that is not escaped as it should be, too.
 _PASSWORD = re.compile(r"//([^/?#@:\s]*):((?:(?!://)\S)*)@")
@@ -43,6 +44,18 @@ def secrets_in_urls(text: str) -> Iterator[str]:
             yield found[2]
     if "://" in text:
         yield from _PARAMETER.findall(text)
+
+
+def basic_in_urls(text: str) -> Iterator[str]:
+    """What a client sends behind `Authorization: Basic` for the user and password of each URL in the text.
+
+    >>> list(basic_in_urls("https://shop:hunter%202@host"))
+    ['c2hvcDpodW50ZXIgMg==']
+    """
+    for found in _PASSWORD.finditer(text):
+        if found[1] and found[2] and not _is_port(text, found):
+            pair = f"{unquote(found[1])}:{unquote(found[2])}"
+            yield b64encode(pair.encode("utf-8", "replace")).decode()
 
 
 def _is_port(text: str, found: re.Match[str]) -> bool:

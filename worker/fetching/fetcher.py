@@ -76,6 +76,7 @@ class Fetcher(threading.Thread):
         while it goes on. `leaves`: see `close_stays`."""
         super().__init__(name="fetcher", daemon=True)
         self._consumer = consumer
+        self._assignments = assignments
         self._topics = list(topics)
         self._rebalancer = rebalancer
         self._refetching = refetching
@@ -189,6 +190,11 @@ class Fetcher(threading.Thread):
         if self._order is not None:
             self._order.bound(max_bytes)
 
+    def fetch_from(self, assignment: Assignment, offset: int) -> None:
+        """A request (see `requests`). Raises KafkaException and Stopping as `Refetching.restart`."""
+        self._refetching.restart(assignment, offset)
+        self.pauses.came(self._assignments.current())  # the eager protocol assigns all of them anew
+
     @property
     def brought(self) -> float:
         """When a poll last brought a record, or the end of a partition."""
@@ -229,7 +235,8 @@ class Fetcher(threading.Thread):
         self.requests.serve()
         hindered = bool(self._backlog or self._polls.waiting or self._draining.is_set())
         self.standstill.look(now, hindered=hindered)
-        self._refetching.look()
+        if self._refetching.look():
+            self.pauses.came(self._assignments.current())  # the eager protocol assigns all of them anew
         self.max_ahead.look()
 
     def _may_read(self) -> bool:

@@ -176,7 +176,7 @@ class Receiver:
                 self._refetching.suspect()
             self._errors.report(error, topic=message.topic())
             if assignment is not None:
-                self._standstill.refused(assignment, error)
+                self._standstill.refused(assignment, error, offset)
 
     def begin_anew(self, changed: list[tuple[Assignment, str]]) -> None:
         """The topics of these have other ids now. What the earlier ones brought is handled first."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import confluent_kafka
@@ -11,6 +10,8 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException
 
 from handlers.logs import get_logger
 from offsets.tracker import OffsetTracker
+from worker.fetching.lasting_error import LastingError
+from worker.observing.status import PartitionError
 from worker.partitions.pausing import Pauses
 from worker.partitions.refetching import Refetching
 from worker.units.assigned_partition import Assignment, Assignments
@@ -27,10 +28,6 @@ _ASK_SECONDS = 10.0
 _ANSWER_SECONDS = 1.0
 _SAY_SECONDS = 60.0
 _FAIL_SECONDS = 90.0
-_REFUSED_SECONDS = 30.0
-"""How long an error of a partition explains that nothing comes: librdkafka tells one that lasts again."""
-_TOLD_ONCE = KafkaError.TOPIC_AUTHORIZATION_FAILED
-"""What librdkafka tells only when it begins."""
 
 
 class _Fetched(msgspec.Struct):
@@ -63,8 +60,8 @@ class _Watched:
     fetched: _Fetched = field(default_factory=_Fetched)
     passed_over: int = -1
     """How far librdkafka came through what brings no record, as aborted transactions."""
-    refused: float = 0.0
-    """How many seconds what Kafka told last still explains that nothing comes."""
+    error: LastingError | None = None
+    """What Kafka told of it since it last brought something."""
     quiet: float = 0.0
     """Seconds without progress in which the worker would have taken something."""
     since: float | None = None
@@ -86,8 +83,8 @@ class Standstill:
     """Says so after a minute and begins to fetch the partition anew; `/healthz` fails if that does not help.
 
     Time counts while Kafka answers, the lanes have room and the worker itself has not paused the partition:
-    an outage, a blocked table and a transaction that stays open are no standstill. The fetcher's own;
-    `reason` and `seconds` any thread.
+    an outage, a blocked table and a transaction that stays open are no standstill. What Kafka tells of a
+    partition is kept until it is over. The fetcher's own; `reason`, `seconds` and `error` any thread.
     """
 
     def __init__(
@@ -112,13 +109,20 @@ class Standstill:
         watched = self._watched.get(assignment)
         return 0.0 if watched is None else watched.seconds
 
+    def error(self, assignment: Assignment) -> PartitionError | None:
+        """Why it is not read, as far as Kafka tells."""
+        watched = self._watched.get(assignment)
+        return None if watched is None or watched.error is None else watched.error.told()
+
     def read_to_end(self, assignment: Assignment, offset: int) -> None:
         """The broker told that this is the partition's end, and that it is reached."""
         self._of(assignment).read_to = offset
 
-    def refused(self, assignment: Assignment, error: KafkaError) -> None:
-        """The broker told an error of this partition, which is logged."""
-        self._of(assignment).refused = math.inf if error.code() == _TOLD_ONCE else _REFUSED_SECONDS
+    def refused(self, assignment: Assignment, error: KafkaError, offset: int | None = None) -> None:
+        """An error of this partition, which is logged. `offset`: of the batch that it is about."""
+        watched = self._of(assignment)
+        self._has_moved(assignment, watched)  # what came before the error does not end it
+        watched.error = LastingError.after(watched.error, error, offset)
 
     def statistics(self, text: str) -> None:
         """librdkafka's `stats_cb`. Only they show that it reads what holds no record to be handed on."""
@@ -129,7 +133,9 @@ class Standstill:
                     continue
                 watched = self._of(assignment)
                 before, watched.fetched = watched.fetched, fetched
-                if fetched.next_offset > before.next_offset >= 0 and fetched.rxmsgs == before.rxmsgs:
+                # Beyond the end lies only what librdkafka read out of damaged bytes.
+                moved = 0 <= before.next_offset < fetched.next_offset <= (assignment.end or 0)
+                if moved and fetched.rxmsgs == before.rxmsgs:
                     watched.passed_over = fetched.next_offset
 
     def look(self, now: float, *, hindered: bool = False) -> None:
@@ -162,25 +168,31 @@ class Standstill:
             if end >= 0:
                 assignment.end = end
 
-    def _count(self, assignment: Assignment, passed: float) -> None:
-        watched = self._of(assignment)
+    def _has_moved(self, assignment: Assignment, watched: _Watched) -> bool:
+        """Whether it brought something since this was asked last; then what held it up is over."""
         progress = (
             assignment.tracker.next_offset,
             assignment.consumed,
             watched.read_to,
             watched.passed_over,
         )
-        if progress != watched.progress:
-            if watched.said:
-                log.info(
-                    "standstill_over", partition=str(assignment.partition), seconds=round(watched.seconds)
-                )
-            watched.progress = progress
-            watched.refused = 0.0
-            watched.reset()
-        elif watched.refused > 0:
-            watched.refused -= passed
-        elif not self._pauses.holds(assignment):
+        if progress == watched.progress:
+            return False
+        if watched.said:
+            log.info("standstill_over", partition=str(assignment.partition), seconds=round(watched.seconds))
+        watched.progress = progress
+        watched.error = None
+        watched.reset()
+        return True
+
+    def _count(self, assignment: Assignment, passed: float) -> None:
+        watched = self._of(assignment)
+        if self._has_moved(assignment, watched):
+            return
+        explained = watched.error is not None and watched.error.explains
+        if watched.error is not None and watched.error.is_over(passed):
+            watched.error = None
+        if not explained and not self._pauses.holds(assignment):
             watched.quiet += passed
 
     def _ask(self, quiet: list[Assignment]) -> None:
@@ -210,10 +222,15 @@ class Standstill:
                 [confluent_kafka.TopicPartition(*each.partition, OFFSET_END) for each in quiet],
                 timeout=_ANSWER_SECONDS,
             )
-        except KafkaException:
+        except KafkaException as failed:
+            if len(quiet) == 1:
+                watched = self._of(quiet[0])
+                watched.error = LastingError.unanswered(watched.error, failed.args[0])
             return False
         for assignment, place, end in zip(quiet, reached, ends, strict=True):
             watched = self._of(assignment)
+            if watched.error is not None and watched.error.answer_missing:
+                watched.error = None
             known = (assignment.tracker.next_offset, watched.read_to, place.offset)
             watched.position = max((each for each in known if each is not None and each >= 0), default=None)
             if end.error is not None or end.offset < 0 or end.offset <= (watched.position or 0):
@@ -239,7 +256,7 @@ class Standstill:
                     hint="the worker begins to fetch it anew; if that does not help, /healthz fails",
                 )
                 self._fetch_anew(assignment, watched)
-            elif watched.seconds >= _FAIL_SECONDS:
+            elif watched.seconds >= _FAIL_SECONDS and watched.error is None:  # else a restart helps nobody
                 at = "its beginning" if watched.position is None else watched.position
                 failed.append(
                     f"{assignment.partition} has not been read for {watched.seconds:.0f} s: "

@@ -27,8 +27,6 @@ _MOST_AT_ONCE = 16
 """Requests other than probes that are worked on: each may wait for locks of the worker, and takes one of 40
 threads."""
 _WANTED = [("WWW-Authenticate", "Bearer"), ("WWW-Authenticate", 'Basic realm="binlane", charset="UTF-8"')]
-_FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
-"""What a proxy adds: then the address that the request comes from is the proxy's."""
 # Names that nobody can have in the public DNS. A page from elsewhere whose name is made to lead here (DNS
 # rebinding) has one that anybody can have.
 _OWN_ENDINGS = (".localhost", ".local", ".internal", ".home.arpa", ".svc", ".test")
@@ -42,6 +40,8 @@ class Access:
     """As a bearer token, or as the password of any user (browsers ask for one)."""
     tls: bool = False
     """Whether it must come over TLS."""
+    order_token: str | None = field(default=None, repr=False)
+    """Without `token`, what changes something must bring this as a bearer token; None: it is refused."""
     hosts: Sequence[str] = ()
     """Further names that the worker goes by: `binlane.example.org`, `*.example.org`, or `*` for any."""
 
@@ -70,17 +70,17 @@ class Access:
             return _refused(403, "no page may change anything: use binlane unblock")
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return _refused(415, "Content-Type must be application/json")
-        if self.token is not None:
-            if not headers.get("authorization", "").lower().startswith("bearer "):
-                return _refused(403, "what changes something asks for http.token as a bearer token")
+        given, token = headers.get("authorization", ""), self.token or self.order_token
+        if token is not None and given.lower().startswith("bearer ") and _brings(given, token):
             return None
-        if not _comes_from_here(scope) or any(name in headers for name in _FORWARDED):
-            return _refused(
-                403,
-                "without http.token, what changes something is taken only from the worker's own machine: set "
-                "http.token, or run the command there (kubectl exec)",
-            )
-        return None
+        if self.token is not None:
+            return _refused(403, "what changes something asks for http.token as a bearer token")
+        return _refused(
+            403,
+            "without http.token, what changes something is taken only from the worker's user on its machine: "
+            "give the command the configuration's file there, in the worker's working directory "
+            "(kubectl exec); or set http.token",
+        )
 
     def _goes_by(self, host: str | None) -> bool:
         if host is None:  # HTTP/1.0: no browser of today
@@ -130,16 +130,6 @@ class Guard:
             await self._app(scope, receive, hand_over)
         finally:
             worked_out()
-
-
-def _comes_from_here(scope: Scope) -> bool:
-    client = scope.get("client")
-    try:
-        address = ipaddress.ip_address(client[0].partition("%")[0] if client else "")
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)
 
 
 def _refused(code: int, reason: str) -> PlainTextResponse:

@@ -78,7 +78,7 @@ def build_app(
         return _data(watch.tables(query))
 
     async def api_events(request: Request) -> Response:
-        return feed.answer(request)
+        return Response() if request.method == "HEAD" else feed.answer(request)
 
     async def healthz(_: Request) -> Response:
         return _probe(health())
@@ -109,7 +109,7 @@ def build_app(
         client = request.client.host if request.client is not None else "unknown"
         return _answer(await run_in_threadpool(unblock, asked, client))
 
-    return Starlette(
+    application = Starlette(
         routes=[
             Route("/", page),
             Route("/api/status", api_status),
@@ -126,6 +126,9 @@ def build_app(
         ],
         middleware=[Middleware(Guard, access=allowed)],
     )
+    # A redirect to the path without its last slash would lead out of a proxy's prefix, or to http.
+    application.router.redirect_slashes = False
+    return application
 
 
 async def _body(request: Request) -> bytes | None:

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from handlers.logs import get_logger
 from offsets.stores.interface import CheckpointError, StoreAway
+from worker.kafka.group_strategies import GroupStrategies
 from worker.observing.status import KafkaFault
 
 __all__ = [
@@ -43,6 +44,11 @@ _HINTS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user may not read the topic; it needs the ACL Read on it",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "the user may not join the group; it needs the ACL Read on it",
     KafkaError.SASL_AUTHENTICATION_FAILED: "the broker refuses the credentials; see sasl.* in properties",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "members of the group differ in partition.assignment.strategy; "
+    "see group_strategies_differ, and kafka.properties of each",
+    KafkaError._BAD_COMPRESSION: "the batch is damaged, or would unpack to more than "
+    "receive.message.max.bytes in kafka.properties; its partition is not read beyond it",
+    KafkaError._BAD_MSG: "the batch is damaged; its partition is not read beyond it",
     KafkaError._MAX_POLL_EXCEEDED: "the group went on without this worker; it joins again",
 }
 
@@ -93,13 +99,23 @@ class _Trouble(NamedTuple):
     since: float
     """By the clock."""
 
+    @property
+    def differs(self) -> bool:
+        """The group's members do not go together."""
+        return self.code == "INCONSISTENT_GROUP_PROTOCOL"
+
 
 class KafkaErrors:
     """Logs errors, the same one again after ten seconds at the earliest, and remembers what holds the
     worker up."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, clock: Callable[[], float], count: Callable[[str], object], strategies: GroupStrategies
+    ) -> None:
+        """`count`: called with the name of each error."""
         self._clock = clock
+        self._count = count
+        self._strategies = strategies
         # Guards `_last` and `_trouble`: librdkafka's callbacks and the fetcher report, others look.
         self._lock = threading.Lock()
         self._last: dict[tuple[int, str | None], float] = {}
@@ -108,6 +124,7 @@ class KafkaErrors:
     def report(self, error: KafkaError, topic: str | None = None) -> None:
         """Log the error unless it was just logged. The consumer's `error_cb`, too."""
         code = error.code()
+        self._count(error.name())
         hint = _HINTS.get(code, "librdkafka goes on trying" if error.retriable() else None)
         with self._lock:
             now = self._clock()
@@ -115,8 +132,10 @@ class KafkaErrors:
             if now - self._last.get(key, -_AGAIN_SECONDS) < _AGAIN_SECONDS:
                 return
             self._last[key] = now
-            self._trouble[topic] = _Trouble(error.str(), error.name(), now)
+            self._trouble[topic] = trouble = _Trouble(error.str(), error.name(), now)
         log.error("kafka_error", error=error.str(), code=error.name(), topic=topic, hint=hint)
+        if trouble.differs:
+            self._strategies.ask()
 
     def settled(self) -> None:
         """The group has given this worker its partitions: what was reported before is over."""
@@ -133,7 +152,12 @@ class KafkaErrors:
         with self._lock:
             now = self._clock()
             return [
-                KafkaFault(topic=topic, code=last.code, error=last.text, seconds=round(now - last.since, 3))
+                KafkaFault(
+                    topic=topic,
+                    code=last.code,
+                    error=f"{last.text}: {self._strategies.text}" if last.differs else last.text,
+                    seconds=round(now - last.since, 3),
+                )
                 for topic, last in self._trouble.items()
                 if topic is None or topic not in reading
             ]

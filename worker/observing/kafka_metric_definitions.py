@@ -29,6 +29,12 @@ KAFKA_DEFINITIONS: tuple[MetricDefinition, ...] = (
         "is paused; 0 as long as all is well.",
     ),
     MetricDefinition(
+        "binlane_partition_error_seconds",
+        "gauge",
+        PARTITION,
+        "How long Kafka has told an error of the partition in place of its records; 0 while it tells none.",
+    ),
+    MetricDefinition(
         "binlane_head_stuck_seconds",
         "gauge",
         PARTITION,
@@ -94,6 +100,12 @@ KAFKA_DEFINITIONS: tuple[MetricDefinition, ...] = (
         "gauge",
         (),
         "1 while a broker can be reached, else 0; told every 10 seconds (`statistics.interval.ms`).",
+    ),
+    MetricDefinition(
+        "binlane_kafka_errors_total",
+        "counter",
+        ("code",),
+        "Errors that Kafka's client told, repeated ones included; `code` is librdkafka's name for it.",
     ),
     MetricDefinition(
         "binlane_poll_idle_seconds",

@@ -80,6 +80,7 @@ class Metrics:
         self._backpressure = _counter("binlane_backpressure_seconds_total")
         self._commits = _counter("binlane_commits_total")
         self._rebalances = _counter("binlane_rebalances_total")
+        self._kafka_errors = _counter("binlane_kafka_errors_total")
         self._reloads = _counter("binlane_reloads_total")
         self._exported = _counter("binlane_spans_exported_total")
         self._dropped = _counter("binlane_spans_dropped_total")
@@ -141,6 +142,9 @@ class Metrics:
     def rebalance(self, kind: RebalanceKind) -> None:
         self._rebalances.labels(kind).inc()
 
+    def kafka_error(self, code: str) -> None:
+        self._kafka_errors.labels(code).inc()
+
     def backpressure(self, seconds: float) -> None:
         self._backpressure.inc(seconds)
 
@@ -191,6 +195,7 @@ class Metrics:
             self._backpressure,
             self._commits,
             self._rebalances,
+            self._kafka_errors,
             self._reloads,
             self._exported,
             self._dropped,

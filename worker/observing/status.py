@@ -14,6 +14,7 @@ __all__ = [
     "KafkaStatus",
     "LaneStatus",
     "Look",
+    "PartitionError",
     "PartitionStatus",
     "PassedOver",
     "StuckStatus",
@@ -53,6 +54,20 @@ class StuckStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What that handler's thread is doing, the innermost call last."""
 
 
+class PartitionError(msgspec.Struct, frozen=True, kw_only=True):
+    """Why Kafka brings nothing more of a partition."""
+
+    code: str
+    """librdkafka's name for it, for example _BAD_COMPRESSION."""
+    error: str
+    seconds: float
+    """Since it was first told, in which the partition brought nothing."""
+    offset: int | None = None
+    """Where the batch begins that cannot be read; None: the error names none."""
+    unreadable: bool = False
+    """The batch cannot be read, however often it is fetched: a person has to act."""
+
+
 class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
@@ -68,6 +83,8 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     delay_seconds: float | None = None
     standstill_seconds: float = 0.0
     """How long it has not been read although there is more and nothing keeps the worker from it."""
+    error: PartitionError | None = None
+    """What Kafka has told of it since it last brought something."""
     ahead: int = 0
     """Records that were fetched with the first unfinished one and since: see `max_ahead`."""
     paused_by: str | None = None

@@ -16,8 +16,8 @@ UnblockResult = Literal["set_aside", "handled", "ordered", "refused"]
 
 
 class UnblockRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    table: _Name
-    """`database.table`, as the status tells it."""
+    table: Annotated[str, msgspec.Meta(max_length=500)]
+    """`database.table`, as the status tells it; empty: `offset` begins a batch that cannot be read."""
     offset: _Number
     action: Literal["skip", "dead_letter"]
     by: _Name

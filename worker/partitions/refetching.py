@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import confluent_kafka
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
 
 from handlers.logs import get_logger
 from offsets.restore import Initial
@@ -51,14 +51,30 @@ class Refetching:
         self._clock = clock
         self._look_due = 0.0
         self._incremental = incremental
+        self._asked_again: dict[Assignment, int] = {}
+        """The offsets that were asked for again since the last look."""
+        self._later: set[Assignment] = set()
+        """Those of them that were out of range once more: they wait for the next look."""
 
-    def look(self) -> None:
-        """Have Kafka asked for the ids of the topics being read, unless it was just done. Does not wait."""
+    def look(self) -> bool:
+        """Unless it was just done: have Kafka asked for the ids of the topics being read, and fetch what was
+        put off. Does not wait. Returns whether anything was put off."""
         now = self._clock()
-        if now >= self._look_due:
-            self._look_due = now + _LOOK_SECONDS
-            topics = {each.partition.topic for each in self._assignments.current()}
-            self._topic_ids.look(topics, LOOKUP_SECONDS)
+        if now < self._look_due:
+            return False
+        self._look_due = now + _LOOK_SECONDS
+        current = self._assignments.current()
+        self._topic_ids.look({each.partition.topic for each in current}, LOOKUP_SECONDS)
+        again = [(each, self._asked_again[each]) for each in current if each in self._later]
+        self._later.clear()
+        self._asked_again.clear()
+        for assignment, begin in again:
+            try:
+                self.restart(assignment, begin)
+            except KafkaException:  # as in the middle of a rebalance
+                self._asked_again[assignment] = begin
+                self._later.add(assignment)
+        return bool(again)
 
     def suspect(self) -> None:
         """An error says that a topic is not what it was: look at once."""
@@ -136,6 +152,11 @@ class Refetching:
         else:
             begin = position
             what = "was not there and is there now: it is asked for again"
+            if self._asked_again.get(assignment) == begin:
+                # Behind a damaged batch librdkafka asks for what its bytes seem to name, again and again.
+                self._later.add(assignment)
+                return
+            self._asked_again[assignment] = begin
         log.error(
             "offset_out_of_range",
             partition=str(assignment.partition),

@@ -25,6 +25,7 @@ from worker.fetching.fetcher import Fetcher
 from worker.fetching.source_order import SourceOrder, ends_told_by
 from worker.kafka.brokers import Brokers
 from worker.kafka.errors import KafkaErrors
+from worker.kafka.group_strategies import GroupStrategies
 from worker.kafka.leaving import close_stays
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
@@ -42,6 +43,7 @@ from worker.processing.slow_calls import RunningCalls
 from worker.running.ending import KAFKA_SECONDS
 from worker.running.handlers.handler_set import HandlerSet
 from worker.running.traced import processors, routers, saved, tracing_of
+from worker.running.unreadable import Unreadable
 from worker.stuck.stuck_heads import StuckHeads
 from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignments
@@ -82,7 +84,7 @@ class Components:
             partitions=lambda: [assignment.partition for assignment in self.assignments.current()],
             stopping=stop.is_set,
         )
-        self.errors = KafkaErrors(clock)
+        self.errors = KafkaErrors(clock, self.metrics.kafka_error, GroupStrategies(configuration))
         self.brokers = Brokers()
         self.book = TableBook(configuration, self.handlers.of, self.metrics.tables.label)
         self.local = own_store(configuration, alone=True)
@@ -146,8 +148,7 @@ class Components:
         self._has_registry = formats.schemas is not None
         strategy = str(settings.get("partition.assignment.strategy", ""))
         incremental = "cooperative" in strategy or settings.get("group.protocol") == "consumer"
-        admin = AdminClient(admin_settings(configuration), logger=client_logger())
-        topic_ids = TopicIds(admin)
+        topic_ids = TopicIds(AdminClient(admin_settings(configuration), logger=client_logger()))
         self.former = FormerRecords(self.lanes, clock)
         starts = Starts(configuration, local=self.local, kafka=self.kafka, topic_ids=topic_ids, stopping=stop)
         self.rebalancer = Rebalancer(
@@ -234,6 +235,14 @@ class Components:
             letters=self.dead_letters is not None,
             stopped=stop.is_set,
             clock=clock,
+        )
+
+        self.unreadable = Unreadable(
+            self.assignments,
+            self.fetcher,
+            settings=settings,
+            commit=self.committer.commit,
+            stopped=stop.is_set,
         )
 
     def man(self, lanes: Iterable[int]) -> None:

@@ -21,6 +21,7 @@ from worker.observing.status import (
     KafkaStatus,
     LaneStatus,
     Look,
+    PartitionError,
     PartitionStatus,
     StuckStatus,
     TableStatus,
@@ -215,11 +216,16 @@ class StatusReport:
             ahead=tracker.ahead(0),
             stuck=self._stuck_head(assignment),
             standstill_seconds=round(self._fetcher.standstill.seconds(assignment), 3),
+            error=self._error_of(assignment),
             delay_seconds=None if delay is None else round(delay, 3),
             source_time_ms=assignment.last_source_ms(),
             first_unfinished=finished,
             window=_window(checkpoint, position),
         )
+
+    def _error_of(self, assignment: Assignment) -> PartitionError | None:
+        told = self._fetcher.standstill.error(assignment)
+        return None if told is None else msgspec.structs.replace(told, error=self._redact(told.error))
 
     def _stuck_head(self, assignment: Assignment) -> StuckStatus | None:
         told = self._stuck.of(assignment)

@@ -176,7 +176,8 @@ class Worker:
     def _unblock(self, asked: UnblockRequest, client: str) -> UnblockAnswer:
         if self._state != "running" or self._stop.is_set():
             return UnblockAnswer(result="refused", message=f"the worker is {self._shown_state()}")
-        answer = self.components.unblocking(asked, client)
+        order = self.components.unblocking if asked.table else self.components.unreadable
+        answer = order(asked, client)
         message = self._configuration.secrets.redact(answer.message)
         return msgspec.structs.replace(answer, message=message)
 
@@ -206,10 +207,12 @@ class Worker:
         # Not above: a twentieth of what a worker imports, and some serve nothing.
         from worker.http.access import Access  # noqa: PLC0415
         from worker.http.app import build_app  # noqa: PLC0415
+        from worker.http.order_token import new_order_token  # noqa: PLC0415
         from worker.http.server import HttpServer  # noqa: PLC0415
         from worker.running.overview import Overview  # noqa: PLC0415
 
-        access = Access(rule.token, rule.tls is not None, (rule.host, *rule.allowed_hosts))
+        orders = None if rule.token else new_order_token(self._configuration.checkpoint.directory, rule.port)
+        access = Access(rule.token, rule.tls is not None, orders, (rule.host, *rule.allowed_hosts))
         self._overview = Overview(self.status, self.components.committer, self._clock)
         app = build_app(
             self.status,

@@ -195,7 +195,7 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
 
 def _alarms(status: WorkerStatus) -> list[str]:
     lines = [status.error] if status.error else []
-    lines += [f"{each.what}: {each.error}" for each in of_kafka(status) if each.error]
+    lines += [f"{each.what}: {each.error}" for each in of_kafka(status, "CONFIG", "CONFIG") if each.error]
     lines += unconfirmed_alarm(status)
     if status.checkpoint.last_error:
         lines.append(f"checkpoint: {status.checkpoint.last_error}")

@@ -12,6 +12,7 @@ import msgspec
 
 from worker.commands.asking.connection import Unreachable, WorkerConnection, address_of, is_configuration
 from worker.configuration import Configuration
+from worker.http.order_token import order_token_file
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.observing.visible_text import printable
 
@@ -49,7 +50,7 @@ def unblock(
         if is_configuration(target):
             configuration, url, only = address_of(Path(target))
             assert configuration.http is not None  # it has an address
-            token = configuration.http.token or token
+            token = configuration.http.token or token or _order_token(configuration, configuration.http.port)
         with WorkerConnection(url, token=token, ca=ca, only=only, seconds=_ANSWER_SECONDS) as worker:
             answer = _answer(worker, asked)
     except Unreachable as fault:
@@ -61,6 +62,18 @@ def unblock(
         return 0
     _complain(answer.message)
     return 1
+
+
+def _order_token(configuration: Configuration, port: int) -> str | None:
+    """What its worker takes in place of http.token; None: there is none here. Raises Unreachable."""
+    file = order_token_file(configuration.checkpoint.directory, port)
+    try:
+        return file.read_text(encoding="ascii")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        what = f"{file} cannot be read ({error.strerror})"
+        raise Unreachable(f"{what}: run the command as the worker's user, or set http.token") from error
 
 
 def _answer(worker: WorkerConnection, asked: UnblockRequest) -> UnblockAnswer:

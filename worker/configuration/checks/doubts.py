@@ -34,8 +34,8 @@ def doubts(configuration: Configuration) -> Iterator[str]:
     reason = single_worker(configuration)
     if reason is not None:
         yield (
-            f"{reason}: run one worker at any moment (in Kubernetes replicas: 1 and the strategy Recreate; "
-            "a rolling update runs two for a while)"
+            f"{reason}: let no two run at a time (in Kubernetes a StatefulSet with one replica; a Deployment "
+            "runs two while a pod is drained, and in a rolling update)"
         )
 
 

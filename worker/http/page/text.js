@@ -2,10 +2,16 @@
 // What every part of the page needs. Names and errors come from other systems: they are only ever set as text.
 const at = id => document.getElementById(id);
 
+// What turns the writing around, or shows nothing, is written out: one name could pose as another.
+const ODD = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+function visible(text) {
+  if (typeof text !== "string") return text;
+  return text.replace(ODD, each => "\\u" + each.charCodeAt(0).toString(16).padStart(4, "0"));
+}
 function make(tag, kind, ...children) {
   const element = document.createElement(tag);
   if (kind) element.className = kind;
-  element.append(...children);
+  element.append(...children.map(visible));
   return element;
 }
 function draw(tag, kind, attributes = {}) {
@@ -16,7 +22,8 @@ function draw(tag, kind, attributes = {}) {
 }
 // Only what has changed is touched: what somebody selects, or is about to press, stays.
 function say(element, text, kind) {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = String(visible(text) ?? "");
+  if (element.textContent !== shown) element.textContent = shown;
   if (kind !== undefined && element.className !== kind) element.className = kind;
 }
 function mark(element, name, value) {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from worker.observing.overview.trouble import Trouble
-from worker.observing.status import KafkaFault, KafkaStatus, WorkerStatus
+from worker.observing.overview.trouble import Trouble, place
+from worker.observing.status import KafkaFault, KafkaStatus, PartitionError, PartitionStatus, WorkerStatus
 from worker.observing.visible_text import duration
 
 __all__ = ["of_kafka"]
@@ -17,10 +17,21 @@ _DO = {
     "TOPIC_AUTHORIZATION_FAILED": "Give the user the ACL Read on the topic; it goes on by itself.",
 }
 """These stay until a person acts; of others no more is known than what Kafka says."""
+_GROUP = {
+    "INCONSISTENT_GROUP_PROTOCOL": "Give all members of the group one partition.assignment.strategy in "
+    "kafka.properties, and restart those that differ.",
+    "GROUP_AUTHORIZATION_FAILED": "Give the user the ACL Read on the group; it goes on by itself.",
+}
+"""These keep a worker out of its group."""
+_LASTS_SECONDS = 60.0
+_UNREADABLE = (
+    "Nothing behind this batch is read. If it was refused for its size, raise receive.message.max.bytes in "
+    "kafka.properties and restart; else give the batch up. docs/runbooks.md, BinlanePartitionError."
+)
 
 
-def of_kafka(status: WorkerStatus, config: str = "CONFIG") -> Iterator[Trouble]:
-    """`config`: the configuration's file, for the command."""
+def of_kafka(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble]:
+    """For the commands: `config`, the configuration's file, and `worker`, its file or the worker's URL."""
     kafka = status.kafka
     if kafka is None:
         return
@@ -32,7 +43,14 @@ def of_kafka(status: WorkerStatus, config: str = "CONFIG") -> Iterator[Trouble]:
             error=general[-1] if general else None,
             do="Look at the brokers and the network; it goes on by itself.",
         )
-    yield from _of_topics(kafka, bool(status.partitions), f"binlane check {shlex.quote(config)} --connect")
+    check = f"binlane check {shlex.quote(config)} --connect"
+    yield from _of_topics(kafka, bool(status.partitions), check)
+    if kafka.up is not False:
+        if not status.partitions:
+            yield from _of_group(kafka, check)
+        for partition in status.partitions:
+            if partition.error is not None and partition.error.seconds >= _LASTS_SECONDS:
+                yield _of_partition(partition, partition.error, check, worker)
     if kafka.unconfirmed_seconds >= 1:
         waited = duration(kafka.unconfirmed_seconds)
         yield Trouble(
@@ -55,6 +73,41 @@ def _of_topics(kafka: KafkaStatus, reads: bool, command: str) -> Iterator[Troubl
             do=_DO.get(fault.code, "Mend what the error names; it goes on by itself."),
             commands=[command],
         )
+
+
+def _of_group(kafka: KafkaStatus, command: str) -> Iterator[Trouble]:
+    for fault in kafka.faults:
+        if fault.topic is None and fault.code in _GROUP:
+            yield Trouble(
+                level="bad",
+                what=f"The group does not take this worker: {fault.code}",
+                error=fault.error,
+                do=_GROUP[fault.code],
+                commands=[command],
+            )
+
+
+def _of_partition(each: PartitionStatus, error: PartitionError, check: str, worker: str) -> Trouble:
+    what = f"{place(each)} has not been read for {duration(error.seconds)}"
+    if not error.unreadable:
+        return Trouble(
+            level="bad",
+            what=f"{what}: {error.code}",
+            error=error.error,
+            do=_DO.get(error.code, "Look at the partition's leader; it goes on by itself."),
+            commands=[check],
+        )
+    at = error.offset if error.offset is not None else each.position or 0
+    return Trouble(
+        level="bad",
+        what=f"{what}: its batch at offset {at} cannot be read ({error.code})",
+        error=error.error,
+        do=_UNREADABLE,
+        commands=[
+            f"binlane unblock {shlex.quote(worker)} --topic {shlex.quote(each.topic)} "
+            f"--partition {each.partition} --offset {at} --skip"
+        ],
+    )
 
 
 def _what(fault: KafkaFault) -> str:

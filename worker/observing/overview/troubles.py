@@ -48,7 +48,7 @@ def troubles(status: WorkerStatus, config: str | None = None, worker: str | None
     config = config or status.config or "CONFIG"
     found = [
         *_of_worker(status),
-        *of_kafka(status, config),
+        *of_kafka(status, config, worker or config),
         *_of_commits(status),
         *of_rules(status, config),
         *_of_tables(status, config, worker or config),
@@ -88,7 +88,7 @@ def _of_commits(status: WorkerStatus) -> Iterator[Trouble]:
 
 def _of_partitions(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble]:
     for each in status.partitions:
-        if each.standstill_seconds >= 1:
+        if each.standstill_seconds >= 1 and each.error is None:  # else it is told with its error
             yield Trouble(
                 level="bad",
                 what=f"{place(each)} stands still for {duration(each.standstill_seconds)}: Kafka has more, "

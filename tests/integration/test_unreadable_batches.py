@@ -1,0 +1,125 @@
+"""A batch of Kafka's that nobody can read is told, stops only its partition, and can be passed over."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import Any
+
+from confluent_kafka import Producer
+from integration.checkers import NothingLost, NothingTwice, TableOrder
+from integration.conftest import MakeStage
+from integration.letters import binlane
+from integration.process import WorkerProcess, eventually
+from integration.source import Source, canal_insert
+from integration.stage import Stage
+
+from worker.local.broker import Broker
+
+BOMB = 60 << 20
+"""Bytes: two of them are more than a consumer unpacks by default (`receive.message.max.bytes`)."""
+
+
+def partition_of(worker: WorkerProcess, number: int) -> dict[str, Any]:
+    found: dict[str, Any] = next(p for p in worker.status()["partitions"] if p["partition"] == number)
+    return found
+
+
+def send_bomb(servers: str, topic: str) -> tuple[int, int]:
+    """One batch of two records in partition 0 that takes some kilobytes; its first and last offset."""
+    offsets: list[int] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "compression.type": "zstd",
+            "message.max.bytes": 1_000_000_000,
+            "batch.size": 4 * BOMB,
+            "linger.ms": 2_000,
+        }
+    )
+    for _ in range(2):
+        value = b"a" * BOMB
+        producer.produce(topic, value, partition=0, on_delivery=lambda _, sent: offsets.append(sent.offset()))
+    assert producer.flush(60) == 0
+    return offsets[0], offsets[-1]
+
+
+def test_a_small_batch_that_unpacks_to_more_than_a_consumer_takes(make_stage: MakeStage) -> None:
+    stage = make_stage(2)
+    source = stage.source()
+    source.insert("t0", records=3, partition=0)
+    source.flush()
+    bomb, last = send_bomb(stage.bootstrap_servers, stage.topic)
+    assert last == bomb + 1, "they are one batch"
+    source.insert("t0", records=20, partition=0)
+    source.insert("t1", records=20, partition=1)
+    source.flush()
+    worker = stage.worker().start()
+
+    def error() -> Any:
+        return partition_of(worker, 0)["error"]
+
+    eventually(lambda: error() and error()["seconds"] >= 1, what="the error lasts")
+    told = error()
+    assert (told["code"], told["offset"], told["unreadable"]) == ("_BAD_COMPRESSION", bomb, True)
+    assert worker.metric("binlane_partition_error_seconds", partition="0") >= 1
+    assert worker.metric("binlane_partition_error_seconds", partition="1") == 0
+    assert worker.metric("binlane_kafka_errors_total", code="_BAD_COMPRESSION") >= 1
+    assert worker.healthy(), "a restart would not help"
+    assert "receive.message.max.bytes" in worker.logged("kafka_error")[0]["hint"]
+    eventually(lambda: stage.committed()[1] == 20, what="the other partition is read")
+
+    assert worker.url is not None
+    where = ("--topic", stage.topic, "--partition", "0")
+    wrong = binlane(worker, "unblock", worker.url, *where, "--offset", str(bomb + 1), "--skip")
+    assert (wrong.returncode, f"begins at offset {bomb}" in wrong.stderr) == (1, True)
+    done = binlane(worker, "unblock", worker.url, *where, "--offset", str(bomb), "--skip")
+    assert done.returncode == 0, done.stderr
+    assert f"[0] offset {bomb} to {last} are passed over" in done.stdout
+    eventually(lambda: error() is None, what="the error is over")
+    stage.wait_rows(source.count)
+    stage.wait_committed_to_the_end()
+    assert worker.sigterm() == 0
+    stage.check(NothingLost(source.rows), NothingTwice(), TableOrder())
+
+
+def damage(broker: Broker, topic: str, text: bytes) -> None:
+    """Change one byte of a record where the broker keeps it, as a faulty disk does."""
+    damaged = 0
+    for log in broker.directory.rglob(f"{topic}-0/*.log"):
+        data = log.read_bytes()
+        if text in data:
+            with log.open("r+b") as file:
+                file.seek(data.index(text))
+                file.write(b"X")
+                damaged += 1
+    assert damaged == 1
+
+
+def test_a_batch_that_a_disk_damaged_reaches_no_handler(stage: Stage, broker: Broker) -> None:
+    source: Source = stage.source()
+    source.insert("t0", records=3)
+    source.flush()
+    producer = Producer({"bootstrap.servers": stage.bootstrap_servers, "linger.ms": 500})
+    for seq in range(1000, 1005):
+        producer.produce(stage.topic, canal_insert("gone", [seq]), partition=0)
+    assert producer.flush(30) == 0
+    source.insert("t0", records=20)
+    source.flush()
+    damage(broker, stage.topic, b"row 1003 of gone")
+    worker = stage.worker().start()
+    eventually(lambda: partition_of(worker, 0)["error"], what="it is told")
+    time.sleep(3)  # librdkafka takes the bytes behind its head for further batches
+    told = partition_of(worker, 0)["error"]
+    assert (told["code"], told["offset"], told["unreadable"]) == ("_BAD_MSG", 3, True)
+    assert worker.url is not None
+    assert len(worker.logged("offset_out_of_range")) <= 4, "it is not asked for as fast as Kafka answers"
+    command = f"unblock {worker.url} --topic {stage.topic} --partition 0 --offset 3 --skip"
+    done = binlane(worker, *shlex.split(command))
+    assert done.returncode == 0, done.stderr
+    assert "offset 3 to 7 are passed over" in done.stdout
+    stage.wait_rows(source.count)
+    stage.wait_committed_to_the_end()
+    assert not any(row["table"] == "shop.gone" for row in stage.run.rows())
+    assert worker.sigterm() == 0
+    stage.check(NothingLost(source.rows), NothingTwice(), TableOrder())

@@ -1,0 +1,98 @@
+"""What Kafka tells of a partition that it does not bring, for as long as that lasts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError
+
+from worker.observing.status import PartitionError
+
+__all__ = ["LastingError"]
+
+_TOLD_AGAIN_SECONDS = 30.0
+"""librdkafka repeats the error of a partition that it still fetches within this time."""
+_TOLD_ONCE = KafkaError.TOPIC_AUTHORIZATION_FAILED
+"""The error that librdkafka does not repeat."""
+_MENDS = frozenset(
+    {
+        _TOLD_ONCE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+    }
+)
+"""Errors of the broker's side: once they are over, fetching goes on. Any other is of what the log holds."""
+
+
+@dataclass(slots=True)
+class LastingError:
+    """Belongs to the fetcher; `told` may be called on any thread."""
+
+    code: int
+    name: str
+    text: str
+    offset: int | None
+    """Of the batch that cannot be read; None: the error names none."""
+    left: float
+    """Seconds until it counts as over, unless it is told again."""
+    seconds: float = 0.0
+    """Since it was first told, in which the partition brought nothing."""
+    answer_missing: bool = False
+    """The partition's leader did not answer a question; nothing was fetched in vain."""
+
+    @classmethod
+    def after(cls, last: LastingError | None, error: KafkaError, offset: int | None) -> LastingError:
+        """What holds once `error` is told. A batch that cannot be read stays the cause: librdkafka may take
+        the bytes behind its head for batches, and tell errors of those."""
+        left = math.inf if error.code() == _TOLD_ONCE else _TOLD_AGAIN_SECONDS
+        seconds = 0.0 if last is None else last.seconds
+        if last is not None and last.unreadable:
+            return cls(last.code, last.name, last.text, last.offset, left, seconds)
+        known = offset if offset is not None and offset >= 0 else None
+        return cls(error.code(), error.name(), error.str(), known, left, seconds)
+
+    @classmethod
+    def unanswered(cls, last: LastingError | None, error: KafkaError) -> LastingError:
+        """What holds once the partition's leader left a question without an answer."""
+        if last is not None and not last.answer_missing:
+            return last
+        seconds = 0.0 if last is None else last.seconds
+        return cls(error.code(), error.name(), error.str(), None, math.inf, seconds, answer_missing=True)
+
+    @property
+    def unreadable(self) -> bool:
+        """The batch cannot be read, however often it is fetched."""
+        return self.code not in _MENDS and not self.answer_missing
+
+    @property
+    def explains(self) -> bool:
+        """It is over by itself one day, and until then nothing can come."""
+        return not self.unreadable and not self.answer_missing
+
+    def is_over(self, passed: float) -> bool:
+        """`passed`: seconds since the last look, without progress."""
+        self.seconds += passed
+        self.left -= passed
+        return self.left <= 0
+
+    def told(self) -> PartitionError:
+        return PartitionError(
+            code=self.name,
+            error=self.text,
+            offset=self.offset,
+            unreadable=self.unreadable,
+            seconds=round(self.seconds, 3),
+        )
