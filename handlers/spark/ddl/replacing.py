@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark.sql.functions import col, lit
 
 from handlers.api import Rejected
-from handlers.spark.ddl.target import DELTA_LOG, Target, find, has_commits
+from handlers.spark.ddl.target import Target, find
+from handlers.spark.delta.log_files import has_commits
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["replace_rows"]
@@ -20,7 +21,7 @@ def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:
     """
     if step in target.steps(ref):
         return  # and the other table may be gone
-    if not has_commits(target.around.files, f"{path}/{DELTA_LOG}"):
+    if not has_commits(target.around.files, path):
         raise Rejected(f"{path}, which has the table's new rows, is not there: put it back")
     columns = target.columns(ref)
     new = target.session.read.format("delta").load(path)

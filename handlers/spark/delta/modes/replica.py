@@ -137,6 +137,8 @@ def _can_be_written_anew(table: TableState, segments: Sequence[Segment], shape: 
         table.bytes <= _SMALL
         and sum(segment.rows for segment in segments) <= _FEW
         and not table.partitions
+        # To overwrite a table takes away by what it is clustered.
+        and "clustering" not in table.features
         and {name.casefold() for name in table.columns.names}
         == {name.casefold() for name in shape.schema.names}
         and not any(table.properties.get(name) == "true" for name in _ROWS_HAVE_AN_IDENTITY)

@@ -189,6 +189,7 @@ class TableSink:
         with self._taking:
             self._end.is_loaded = False
             self._end.tail.let_go()
+            self._work.forget_declared()
             self.merges.let_go()
 
     def ended(self) -> None:
