@@ -182,3 +182,17 @@ def test_a_clustered_table_stays_clustered(make_lake: MakeLake) -> None:
     lake.sink().merge()
     assert lake.rows() == [(1, "a"), (2, "b")]
     assert lake.sql("DESCRIBE DETAIL {t}").collect()[0].clusteringColumns == ["name"]
+
+
+@pytest.mark.usefixtures("told_to_merge")
+def test_a_table_that_comes_to_declare_more_is_seen_by_the_rows_that_find_it(make_lake: MakeLake) -> None:
+    lake = make_lake()
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.sink().merge()
+    lake.sql("ALTER TABLE {t} ADD CONSTRAINT short CHECK (length(name) < 3)")
+    wide = {"id": "int", "name": "varchar(20)", "more": "int"}
+    bad = change(2, {"id": 2, "name": "long", "more": 1}, wide)  # with new columns the table is looked at
+    assert rejected(lake, bad).at == 0
+    lake.take(change(3, {"id": 2, "name": "ok", "more": 1}, wide))
+    lake.sink().merge()
+    assert lake.rows() == [(1, "a", None), (2, "ok", 1)]
