@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql.functions import col, lit
 
 from handlers.api import Rejected
@@ -9,9 +12,7 @@ from handlers.spark.ddl.target import Target, find
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["replace_rows"]
-
-_OVERWRITES = "spark.sql.sources.partitionOverwriteMode"
+__all__ = ["overwriting", "replace_rows", "save"]
 
 
 def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:
@@ -36,12 +37,24 @@ def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:
         )
     )
 
-    def overwrite() -> None:
-        # All of it, and not the partitions alone that have new rows.
-        target.session.conf.set(_OVERWRITES, "static")
-        try:
-            rows.writeTo(ref.sql).overwrite(lit(True))
-        finally:
-            target.session.conf.unset(_OVERWRITES)
+    writer = overwriting(rows, target.detail(ref))
+    target.commit(ref, step, lambda: save(writer, ref), told=f"replaced the rows by those of {path}")
 
-    target.commit(ref, step, overwrite, told=f"replaced the rows by those of {path}")
+
+def overwriting(rows: DataFrame, detail: Any, *, columns: bool = False) -> DataFrameWriter:
+    """What writes a table anew, all of it, partitioned as it is (`detail`: Target.detail). `columns`: its
+    columns become those of the rows."""
+    writer = rows.write.format("delta").mode("overwrite").option("partitionOverwriteMode", "static")
+    if columns:
+        writer = writer.option("overwriteSchema", "true")
+    if detail.partitionColumns:
+        writer = writer.partitionBy(*detail.partitionColumns)
+    return writer
+
+
+def save(writer: DataFrameWriter, ref: TableRef) -> None:
+    """Into the table."""
+    if ref.path is not None:
+        writer.save(ref.path)
+    else:
+        writer.saveAsTable(ref.sql)

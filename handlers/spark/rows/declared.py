@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from handlers.spark.rows.added import Mode
 from handlers.spark.rows.shape import Shape
@@ -73,6 +73,19 @@ class Declared:
             f"column {padded[0]!r} is CHAR: Spark fills its values up with spaces, and so no row is found by "
             f"it. Make a table in which it is STRING (CREATE TABLE ... AS SELECT rtrim({padded[0]}) ...)"
         )
+
+    def all_conditions(self, columns: StructType) -> Iterator[str]:
+        """What must be true of each row, in SQL. `columns`: of the table."""
+        yield from self.conditions.values()
+        for column in columns.fields:
+            name, lower = quoted(column.name), column.name.lower()
+            if lower in self.not_null:
+                yield f"{name} IS NOT NULL"
+            if lower in self.longest:
+                yield f"({name} IS NULL OR length({name}) <= {self.longest[lower]})"
+            if lower in self.partitions and isinstance(column.dataType, StringType):
+                texts = ", ".join(f"'{text}'" for text in _NULL_TEXTS)
+                yield f"({name} IS NULL OR {name} NOT IN ({texts}))"
 
     def must_be_told(self, name: str) -> bool:
         """Whether a column must not be null."""

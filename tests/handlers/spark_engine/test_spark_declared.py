@@ -134,6 +134,8 @@ def test_rows_that_a_condition_refuses_are_rejected(make_lake: MakeLake, without
     ok = change(1, {"id": 1, "name": "ok", "up": "OK"}, types)
     for bad in ({"name": "bad", "up": "BAD"}, {"name": None, "up": None}, {"name": "a", "up": "B"}):
         assert rejected(lake, ok, change(2, {"id": 2, **bad}, types)).at == 1
+    with pytest.raises(Exception, match="DELTA_VIOLATE_CONSTRAINT"):  # as Delta itself has it
+        lake.sql("INSERT INTO {t} (id, name) VALUES (2, NULL)")
     gone = change(3, None, types, op="delete", before={"id": 3, "name": "bad", "up": "BAD"})
     lake.take(ok, gone)
     lake.sink().merge()
@@ -181,7 +183,12 @@ def test_a_clustered_table_stays_clustered(make_lake: MakeLake) -> None:
     lake.take(change(1, {"id": 1, "name": "a"}, op="update"), change(2, {"id": 2, "name": "b"}))
     lake.sink().merge()
     assert lake.rows() == [(1, "a"), (2, "b")]
-    assert lake.sql("DESCRIBE DETAIL {t}").collect()[0].clusteringColumns == ["name"]
+    assert clustered_by(lake) == ["name"]
+
+
+def clustered_by(lake: Lake) -> list[str]:
+    found: list[str] = lake.sql("DESCRIBE DETAIL {t}").collect()[0].clusteringColumns
+    return found
 
 
 @pytest.mark.usefixtures("told_to_merge")

@@ -90,11 +90,6 @@ class TableSink:
         return self._log.is_behind
 
     @property
-    def merged_source_ms(self) -> int | None:
-        """The source time of the newest change that this worker brought into the Spark table."""
-        return self._unmerged.merged_source_ms
-
-    @property
     def fault(self) -> str | None:
         """Why the last merge failed; None: it did not."""
         return self.merges.fault
@@ -189,7 +184,6 @@ class TableSink:
         with self._taking:
             self._end.is_loaded = False
             self._end.tail.let_go()
-            self._work.forget_declared()
             self.merges.let_go()
 
     def ended(self) -> None:

@@ -14,6 +14,7 @@ from handlers.api import Change, Rejected
 from handlers.mysql.ddl import TableName
 from handlers.options.templates import place_of
 from handlers.progress.topic_ids import MadeAnew
+from handlers.spark.delta import Bringing
 from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
@@ -188,7 +189,7 @@ class TableWork:
         if self._counted(lambda: small.apply(ref, segments, shape, note, after=after)):
             return
         with self._world.spark.slots.merging(segments[0].written_ms / 1000), self._world.session() as session:
-            self._counted(lambda: applier.apply(session, ref, segments, shape, note, after=after))
+            self._counted(lambda: applier.apply(Bringing(session, ref, segments, shape, note, after)))
 
     def _counted(self, commit: Callable[[], bool | None]) -> bool:
         """Whether it made a commit (False alone says that it did not), which then counts as a merge."""
