@@ -19,7 +19,7 @@ from worker.dead_letters.record import DeadLetter
 from worker.formats.sample import SampleRecord
 from worker.reloading.changes import ChangesOf, Unfollowable
 from worker.running.dead_letter_replay import Reader, ReplayFault
-from worker.verifying.column_names import Leaving
+from worker.verifying.matching import Leaving
 
 ROW = {"id": "7", "email": "ada@x", "ssn": "hidden-1", "state": "active"}
 TYPES = {"id": "int", "email": "varchar(90)", "ssn": "char(9)", "state": "varchar(9)"}

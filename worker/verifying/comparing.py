@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from itertools import islice
 from typing import Any
 
@@ -145,4 +146,10 @@ def _checked(rows: Iterable[Row], key_of: Callable[[Row], Row], side: str) -> It
 
 def _sortable(key: Row) -> Row:
     """As both databases were asked to sort: texts by their bytes, null before all."""
-    return tuple((value is not None, value.encode() if isinstance(value, str) else value) for value in key)
+    return tuple((value is not None, _comparable(value)) for value in key)
+
+
+def _comparable(value: Any) -> Any:
+    if type(value) is date:  # a column of dates on one side may be one of times on the other
+        return datetime(value.year, value.month, value.day)
+    return value.encode() if isinstance(value, str) else value

@@ -1,6 +1,7 @@
 """Values of the source's driver and of Spark in one form, so that equal ones are equal.
 
 The form goes by both types: what Spark keeps decides, where it keeps a text, what the source's column holds.
+A value of the source that Spark's column cannot hold stays what it is, and so equals nothing there.
 A value is None, an int, a float, a Decimal without zeros at its end, a str, bytes, a date, or a datetime
 (naive; in UTC where the source's has a zone).
 """
@@ -35,8 +36,18 @@ from pyspark.sql.types import (
 )
 from sqlalchemy.dialects import mysql, postgresql
 
-from handlers.mysql.values import single
 from handlers.spark.rows.conversions import text
+from worker.verifying.numbers import (
+    bit,
+    double,
+    exact_double,
+    is_single,
+    json_number,
+    number,
+    short_double,
+    single_precision,
+    whole,
+)
 from worker.verifying.postgresql import (
     array_items,
     bits,
@@ -56,6 +67,8 @@ _INTEGERS = (ByteType, ShortType, IntegerType, LongType, BooleanType)
 _ZERO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T].*)?")
 _BEYOND = re.compile(r"-?infinity|.* BC|\d{5,}-\d\d-\d\d([ T].*)?")
 """PostgreSQL's times that Python has not: they are None in Spark."""
+_FINER = re.compile(r"[.,]\d{6}0*[1-9]")
+"""fromisoformat would drop these digits."""
 _TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -73,13 +86,15 @@ def form_of(source: sa.types.TypeEngine[Any], spark: DataType) -> Form:  # noqa:
     if isinstance(source, postgresql.BIT):
         return Form(bits, bits)
     if isinstance(spark, _INTEGERS):
-        return Form(_whole, _whole)
+        return Form(bit, bit) if isinstance(source, mysql.BIT) else Form(whole, whole)
     if isinstance(spark, DecimalType):
-        return Form(_number, _number)
-    if isinstance(spark, FloatType) or (isinstance(spark, DoubleType) and _is_single(source)):
-        return Form(_single, _single)
+        return Form(number, number)
+    if isinstance(spark, FloatType | DoubleType) and is_single(source):
+        return Form(single_precision, single_precision)
+    if isinstance(spark, FloatType):
+        return Form(short_double, single_precision)
     if isinstance(spark, DoubleType):
-        return Form(_double, _double)
+        return Form(exact_double, double)
     if isinstance(spark, DateType):
         return Form(_date, _date)
     if isinstance(spark, TimestampType | TimestampNTZType):
@@ -97,50 +112,13 @@ def form_of(source: sa.types.TypeEngine[Any], spark: DataType) -> Form:  # noqa:
 
 
 def _of_text(source: sa.types.TypeEngine[Any]) -> Form:
-    """Spark keeps text: the source's type tells which texts mean the same."""
+    """Spark keeps text: the source's type tells which texts mean the same. One that is there is not None."""
     if isinstance(source, sa.Time) and source.timezone:
         return Form(_or_text(zoned_time), _or_text(zoned_time))
     for types, read in _TEXTS.items():
         if isinstance(source, types):
-            return Form(_or_text(read), _or_text(read))
+            return Form(_or_text(read), _or_text(read, is_there=True))
     return Form(_plain, _plain)
-
-
-# ---- numbers
-
-
-def _whole(value: Any) -> int:
-    """Also of MySQL's BIT, which comes as bytes."""
-    if isinstance(value, bytes | bytearray | memoryview):
-        return int.from_bytes(bytes(value), "big")
-    return int(value)
-
-
-def _number(value: Any) -> Decimal:
-    if isinstance(value, bytes | bytearray):
-        return Decimal(int.from_bytes(value, "big"))
-    number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-    if not number.is_finite():
-        raise ValueError("no number that Spark keeps")
-    # Not normalize(), which rounds to the context's digits.
-    digits = format(number, "f")
-    digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
-    return Decimal("0" if digits in ("-0", "") else digits)
-
-
-def _double(value: Any) -> float:
-    return float(value) + 0.0  # no minus before zero
-
-
-def _single(value: Any) -> float:
-    number = float(value)
-    return single(number) + 0.0 if number - number == 0 else number
-
-
-def _is_single(source: sa.types.TypeEngine[Any]) -> bool:
-    if isinstance(source, mysql.FLOAT):
-        return source.precision is None or source.scale is not None or source.precision <= 24
-    return isinstance(source, sa.REAL) and not isinstance(source, mysql.REAL)
 
 
 # ---- times
@@ -149,7 +127,7 @@ def _is_single(source: sa.types.TypeEngine[Any]) -> bool:
 def _date(value: Any) -> date | None:
     """A date that no calendar has (0000-00-00) is None in Spark, and a text in MySQL's driver."""
     moment = _moment(value)
-    return None if moment is None else moment.date()
+    return moment if moment is None or moment.time() != time() else moment.date()
 
 
 def _moment(value: Any) -> datetime | None:
@@ -157,6 +135,8 @@ def _moment(value: Any) -> datetime | None:
         return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day)
+    if _FINER.search(value):
+        raise ValueError("digits below a microsecond")
     try:
         return _moment(datetime.fromisoformat(value))
     except ValueError:
@@ -221,7 +201,7 @@ def _item_read(type_: sa.types.TypeEngine[Any]) -> Read:
     if isinstance(type_, sa.Boolean):
         return truth
     if isinstance(type_, sa.Float):
-        return _single if _is_single(type_) else _double
+        return single_precision if is_single(type_) else double
     if isinstance(type_, sa.types._Binary):
         return _hex
     return _of_text(type_).source
@@ -258,23 +238,25 @@ def _labels(value: Any) -> str:
 def _json(value: Any) -> str:
     """Keys have no order, and 1.0 is 1."""
     if isinstance(value, str | bytes | bytearray):
-        value = json.loads(value, parse_float=_json_number)
+        value = json.loads(value, parse_float=json_number, object_pairs_hook=_json_object)
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=text)
 
 
-def _json_number(digits: str) -> int | float:
-    number = float(digits)
-    return int(number) if number.is_integer() else number
+def _json_object(pairs: list[tuple[str, Any]]) -> Any:
+    """One with a key twice is all that it tells, in its order."""
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else {"pairs": pairs}
 
 
-def _or_text(read: Read) -> Read:
-    """A text that is none of these is what it is."""
+def _or_text(read: Read, *, is_there: bool = False) -> Read:
+    """A text that is none of these is what it is. `is_there`: it is, and so does not mean None."""
 
     def read_or_text(value: Any) -> Value:
         try:
-            return read(value)
+            found = read(value)
         except (ValueError, TypeError, DecimalException):
             return _plain(value)
+        return _plain(value) if found is None and is_there else found
 
     return read_or_text
 
@@ -286,13 +268,14 @@ _TEXTS: Mapping[type[Any] | tuple[type[Any], ...], Read] = {
     (sa.Time, mysql.TIME): _time,
     (sa.DateTime, mysql.TIMESTAMP): _moment,
     sa.Date: _date,
-    (sa.Boolean, sa.Integer, mysql.BIT): _whole,
-    sa.Float: _double,
-    sa.Numeric: _number,
+    (sa.Boolean, sa.Integer): whole,
+    mysql.BIT: bit,
+    sa.Float: double,
+    sa.Numeric: number,
     sa.types._Binary: _base64,
     postgresql.BIT: bits,
     postgresql.INTERVAL: interval,
     postgresql.HSTORE: _hstore,
-    postgresql.MONEY: _number,
+    postgresql.MONEY: number,
     sa.CHAR: _padded,
 }

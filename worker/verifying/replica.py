@@ -17,6 +17,7 @@ from handlers.spark.read.view import NothingToSee
 from handlers.spark.table_ref import quoted
 from worker.verifying.source import Row
 from worker.verifying.spark_lakes import Lake
+from worker.verifying.written import has_place
 
 __all__ = ["Replica", "for_spark"]
 
@@ -71,12 +72,8 @@ class Replica:
             wanted = StructType()
             for number, name in enumerate(by):
                 wanted.add(f"k{number}", types[name.lower()])
-            values = [
-                tuple(
-                    for_spark(value, field.dataType) for value, field in zip(key, wanted.fields, strict=True)
-                )
-                for key in keys
-            ]
+            kept = [field.dataType for field in wanted.fields]
+            values = [tuple(map(for_spark, key, kept)) for key in keys if all(map(has_place, key, kept))]
             frame.createOrReplaceTempView("binlane_rows")
             session.createDataFrame(values, wanted).createOrReplaceTempView("binlane_keys")
             same = " AND ".join(f"r.{quoted(name)} = k.k{number}" for number, name in enumerate(by))

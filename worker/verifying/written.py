@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -23,15 +23,13 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
-    TimestampNTZType,
     TimestampType,
 )
-from sqlalchemy.dialects import mysql, postgresql
 
 from worker.verifying.forms import Form
 from worker.verifying.written_texts import bit_bytes, texts
 
-__all__ = ["Unwritable", "written"]
+__all__ = ["Unwritable", "has_place", "written"]
 
 _BITS: Mapping[type[DataType], int] = {
     BooleanType: 1,
@@ -56,7 +54,7 @@ def written(value: Any, source: sa.types.TypeEngine[Any], form: Form, type_: Dat
         if wanted is None:
             return None
         for found in _candidates(value, wanted, source, type_):
-            if _is_exact(value, found, source, type_) and _equal(form.spark(found), wanted):
+            if has_place(found, type_) and _equal(form.spark(found), wanted):
                 return found
     except _FAULTS:
         raise Unwritable(f"{_shown(value)} is no value of its type") from None
@@ -76,7 +74,11 @@ def _candidates(value: Any, wanted: Any, source: sa.types.TypeEngine[Any], type_
         case BinaryType() if isinstance(wanted, int):
             yield bytearray(bit_bytes(str(value)))
         case BinaryType():
-            yield bytearray(wanted)
+            # Of a type that the driver does not know, the source tells what it prints: none of its bytes.
+            if not (
+                isinstance(source, sa.types.NullType) and isinstance(value, str) and wanted == value.encode()
+            ):
+                yield bytearray(wanted)
         case ArrayType():
             yield _items(value, wanted)
         case StringType():
@@ -101,29 +103,19 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))  # noqa: PLR0124 (what is no number)
 
 
-# ---- what a form leaves out, a column does not keep
-
-
-def _is_exact(value: Any, found: Any, source: sa.types.TypeEngine[Any], type_: DataType) -> bool:
-    is_exact = True
+def has_place(value: Any, type_: DataType) -> bool:
+    """Whether a column of this type keeps a value, which is in one form, as it is."""
     match type_:
         case DecimalType():
-            is_exact = _has_room(found, type_)
+            return isinstance(value, Decimal) and _has_room(value, type_)
         case BooleanType() | ByteType() | ShortType() | IntegerType() | LongType():
             bits = _BITS[type(type_)]
-            is_bit = isinstance(source, mysql.BIT | postgresql.BIT)
-            is_exact = -(1 << bits) <= found < 1 << bits and (is_bit or bool(_number(value) == found))
-        case DoubleType():
-            # As many digits as a double is told by.
-            is_exact = isinstance(value, float) or Decimal(repr(found)) == _number(value)
+            return isinstance(value, int) and -(1 << bits) <= value < 1 << bits
+        case FloatType() | DoubleType():
+            return isinstance(value, float)
         case DateType():
-            is_exact = _moment(value) in (None, found)
-        case TimestampType() | TimestampNTZType():
-            is_exact = not isinstance(value, str) or len(value.partition(".")[2].partition("+")[0]) <= 6
-        case BinaryType() if isinstance(value, str):
-            # Of a type that the driver does not know, the source tells what it prints: none of its bytes.
-            is_exact = not isinstance(source, sa.types.NullType) or bytes(found) != value.encode()
-    return is_exact
+            return not isinstance(value, datetime)
+    return True
 
 
 def _has_room(value: Decimal, type_: DecimalType) -> bool:
@@ -135,26 +127,6 @@ def _has_room(value: Decimal, type_: DecimalType) -> bool:
     whole = text.rstrip("0")
     scale = -(exponent + len(text) - len(whole))
     return not whole or (scale <= type_.scale and len(whole) - scale <= type_.precision - type_.scale)
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, bool | int | float | Decimal):
-        return value
-    if not isinstance(value, str):
-        raise TypeError("no number")
-    return Decimal(value)
-
-
-def _moment(value: Any) -> date | None:
-    """A date; a moment of one that is more than it; None for what no calendar has."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    if isinstance(value, datetime):
-        return value if value != datetime.combine(value.date(), datetime.min.time()) else value.date()
-    return value if isinstance(value, date) else None
 
 
 def _shown(value: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from handlers.logs import get_logger
 from handlers.mysql.ddl import ANY_DATABASE, TableName
 from handlers.spark.ddl.progress import Progress
+from handlers.spark.ddl.replacing import overwriting
 from handlers.spark.ddl.tables import has_current_rows, make_room, make_schema, schema_of
 from handlers.spark.ddl.target import DELTA_LOG, Target
 from handlers.spark.delta.statements import literal
@@ -95,15 +96,13 @@ def _rename(target: Target, old: TableRef, new: TableRef) -> None:
         return
     # Into another schema a table goes as a copy: Spark's own catalogs rename within one.
     detail = target.detail(old)
-    writer = session.table(old.sql).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    writer = overwriting(session.table(old.sql), detail, columns=True)
     others = []
     for name, value in detail.properties.items():
         if not name.startswith("delta."):  # the writer would drop it
             others.append(f"{literal(name)} = {literal(value)}")
         elif not name.startswith("delta.columnMapping.max"):
             writer = writer.option(name, value)
-    if detail.partitionColumns:
-        writer = writer.partitionBy(*detail.partitionColumns)
     writer.saveAsTable(new.sql)
     if others:
         session.sql(f"ALTER TABLE {new.sql} SET TBLPROPERTIES ({', '.join(others)})")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql.functions import col, lit
 
 from handlers.api import Rejected
-from handlers.spark.ddl.target import DELTA_LOG, Target, find, has_commits
+from handlers.spark.ddl.target import Target, find
+from handlers.spark.delta.log_files import has_commits
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["replace_rows"]
-
-_OVERWRITES = "spark.sql.sources.partitionOverwriteMode"
+__all__ = ["overwriting", "replace_rows", "save"]
 
 
 def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:
@@ -20,7 +22,7 @@ def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:
     """
     if step in target.steps(ref):
         return  # and the other table may be gone
-    if not has_commits(target.around.files, f"{path}/{DELTA_LOG}"):
+    if not has_commits(target.around.files, path):
         raise Rejected(f"{path}, which has the table's new rows, is not there: put it back")
     columns = target.columns(ref)
     new = target.session.read.format("delta").load(path)
@@ -35,12 +37,24 @@ def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:
         )
     )
 
-    def overwrite() -> None:
-        # All of it, and not the partitions alone that have new rows.
-        target.session.conf.set(_OVERWRITES, "static")
-        try:
-            rows.writeTo(ref.sql).overwrite(lit(True))
-        finally:
-            target.session.conf.unset(_OVERWRITES)
+    writer = overwriting(rows, target.detail(ref))
+    target.commit(ref, step, lambda: save(writer, ref), told=f"replaced the rows by those of {path}")
 
-    target.commit(ref, step, overwrite, told=f"replaced the rows by those of {path}")
+
+def overwriting(rows: DataFrame, detail: Any, *, columns: bool = False) -> DataFrameWriter:
+    """What writes a table anew, all of it, partitioned as it is (`detail`: Target.detail). `columns`: its
+    columns become those of the rows."""
+    writer = rows.write.format("delta").mode("overwrite").option("partitionOverwriteMode", "static")
+    if columns:
+        writer = writer.option("overwriteSchema", "true")
+    if detail.partitionColumns:
+        writer = writer.partitionBy(*detail.partitionColumns)
+    return writer
+
+
+def save(writer: DataFrameWriter, ref: TableRef) -> None:
+    """Into the table."""
+    if ref.path is not None:
+        writer.save(ref.path)
+    else:
+        writer.saveAsTable(ref.sql)

@@ -10,6 +10,7 @@ from handlers.logs import get_logger
 from handlers.mysql.ddl import ModifyColumn, TableName
 from handlers.mysql.types import read_type
 from handlers.spark.ddl.conversions import can_widen, converted
+from handlers.spark.ddl.replacing import overwriting, save
 from handlers.spark.ddl.target import Target, find
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -130,14 +131,8 @@ def _rewrite(
         return
     listed = [f"{values.get(name, quoted(name))} AS {quoted(name)}" for name in columns]
     sql = f"SELECT {', '.join(listed)} FROM {ref.sql}"
-    partitions = target.detail(ref).partitionColumns
-    writer = target.session.sql(sql).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-    if partitions:
-        writer = writer.partitionBy(*partitions)
-    if ref.path is not None:
-        target.noted(ref, step, (), lambda: writer.save(ref.path))
-    else:
-        target.noted(ref, step, (), lambda: writer.saveAsTable(ref.sql))
+    writer = overwriting(target.session.sql(sql), target.detail(ref), columns=True)
+    target.noted(ref, step, (), lambda: save(writer, ref))
     target.done.append(f"overwrite {ref.sql}: {sql}")
 
 

@@ -13,7 +13,8 @@ from handlers.spark.ddl.columns import add_columns
 from handlers.spark.ddl.dropped import keep_dropped
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.retyping import modify_columns
-from handlers.spark.ddl.target import DELTA_LOG, Target, find, has_commits
+from handlers.spark.ddl.target import DELTA_LOG, Target, find
+from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.properties import MADE, of_new_table
 from handlers.spark.delta.statements import literal
 from handlers.spark.log.stores.interface import Files
@@ -93,8 +94,7 @@ def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str
 def make_room(files: Files, path: str) -> None:
     """See to it that nothing is where a table is to be: Spark takes any folder for one. A Delta log without
     a commit is what an attempt left that failed. Raises Rejected."""
-    delta_log = f"{path}/{DELTA_LOG}"
-    if any(each.name != DELTA_LOG for each in files.list(path)) or has_commits(files, delta_log):
+    if any(each.name != DELTA_LOG for each in files.list(path)) or has_commits(files, path):
         raise Rejected(f"{path} holds files, but no Delta table: move them away")
     if files.exists(path):
         files.delete_tree(path)

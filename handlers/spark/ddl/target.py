@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -15,12 +14,13 @@ from pyspark.sql.pandas.types import from_arrow_type
 from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, Column, TableName
 from handlers.spark.delta.commits.commit_files import notes_in_files
+from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.column_types import column_type
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["DELTA_LOG", "Note", "Place", "Surroundings", "Target", "find", "has_commits"]
+__all__ = ["DELTA_LOG", "Note", "Place", "Surroundings", "Target", "find"]
 
 DELTA_LOG = "_delta_log"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -144,7 +144,7 @@ class Target:
     def exists(self, ref: TableRef) -> bool:
         """A statement that could not make its table leaves a Delta log without a commit: that is none."""
         if ref.path is not None:
-            return has_commits(self.around.files, f"{ref.path}/{DELTA_LOG}")
+            return has_commits(self.around.files, ref.path)
         return self.session.catalog.tableExists(ref.sql)
 
     def columns(self, ref: TableRef) -> dict[str, str]:
@@ -260,15 +260,6 @@ class Target:
 _OF_HISTORY = (
     "valid_from", "valid_to", "current", "op", "topic", "partition", "offset", "index",
 )  # fmt: skip
-
-
-def has_commits(files: Files, delta_log: str) -> bool:
-    """Whether a folder is the log of a Delta table, with one version at least."""
-    # Nearly every table is told by the first; the list of a long log takes a while.
-    first = ("_last_checkpoint", f"{0:020d}.json")
-    if any(files.exists(f"{delta_log}/{name}") for name in first):
-        return True
-    return any(re.match("[0-9]{20}[.]", each.name) for each in files.list(delta_log))
 
 
 def find(columns: Iterable[str], name: str) -> str | None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.modes.choice import Applier, applier_for
 
-__all__ = ["Applier", "applier_for"]
+__all__ = ["Applier", "Bringing", "applier_for"]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from handlers.spark.log.stores.interface import Files, FilesError
 
-__all__ = ["LogState", "has_commits", "newest_version", "state_in_files"]
+__all__ = ["LogState", "Metadata", "has_commits", "metadata_in_files", "newest_version", "state_in_files"]
 
 _FEATURES = frozenset(
     (
@@ -81,8 +81,13 @@ class _Sidecar(msgspec.Struct):
     path: str
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class Metadata(msgspec.Struct, rename="camel"):
+    """What a table is, but for its files."""
+
     schema_string: str
+    """As JSON."""
+    partition_columns: list[str] = []
+    configuration: dict[str, str] = {}
 
 
 class _Protocol(msgspec.Struct, rename="camel"):
@@ -94,7 +99,7 @@ class _Protocol(msgspec.Struct, rename="camel"):
 class _Action(msgspec.Struct, rename="camel"):
     add: _Add | None = None
     remove: _Remove | None = None
-    meta_data: _Metadata | None = None
+    meta_data: Metadata | None = None
     protocol: _Protocol | None = None
     sidecar: _Sidecar | None = None
 
@@ -123,6 +128,28 @@ def state_in_files(files: Files, path: str) -> LogState | None:
         return None  # or Delta has removed a file since it was listed
 
 
+def metadata_in_files(files: Files, path: str) -> Metadata | None:
+    """The same, of what is not told by each file of the table."""
+    folder = f"{path}/_delta_log"
+    try:
+        checkpoint, commits = _found_in(files, folder)
+        for version in reversed(commits):
+            for line in files.read(f"{folder}/{version:020d}.json").splitlines():
+                if b'"metaData"' in line:
+                    action = msgspec.json.decode(line, type=_Action)
+                    if action.meta_data is not None:
+                        return action.meta_data
+        for name in checkpoint:
+            with files.open(f"{folder}/{name}") as file:
+                for row in pq.read_table(file, columns=["metaData"]).column(0).drop_null().to_pylist():
+                    return msgspec.convert({**row, "configuration": dict(row["configuration"])}, Metadata)
+    except FilesError:
+        raise
+    except (_Unknown, msgspec.DecodeError, pa.ArrowException, OSError, *_BROKEN):
+        pass
+    return None
+
+
 def newest_version(files: Files, path: str) -> int | None:
     """Of the table at `path`; None: Spark is to be asked. Raises what `files` raises."""
     try:
@@ -134,6 +161,10 @@ def newest_version(files: Files, path: str) -> int | None:
 def has_commits(files: Files, path: str) -> bool:
     """Whether there is a table at `path`: while its first commit is under way, its log's folder holds none.
     Raises what `files` raises."""
+    # Nearly every table is told by the first; the list of a long log takes a while.
+    first = ("_last_checkpoint", f"{0:020d}.json")
+    if any(files.exists(f"{path}/_delta_log/{name}") for name in first):
+        return True
     entries = files.list(f"{path}/_delta_log")
     return any(not entry.is_folder and _VERSIONED.match(entry.name) for entry in entries)
 

@@ -27,6 +27,8 @@ class TableState:
     properties: Mapping[str, str]
     bytes: int
     """Of its files."""
+    features: frozenset[str]
+    """Of Delta's protocol, by name."""
 
 
 def look(session: SparkSession, ref: TableRef) -> TableState | None:
@@ -47,9 +49,11 @@ def look(session: SparkSession, ref: TableRef) -> TableState | None:
             tuple(as_java(metadata.partitionColumns())),
             dict(as_java(metadata.configuration())),
             int(known.get() if known.isDefined() else snapshot.sizeInBytes()),
+            frozenset(as_java(snapshot.protocol().readerAndWriterFeatureNames())),
         )
     columns = schema(session, ref)
     if columns is None:
         return None
     [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
-    return TableState(columns, tuple(detail.partitionColumns), detail.properties, detail.sizeInBytes)
+    partitions, features = tuple(detail.partitionColumns), frozenset(detail.tableFeatures)
+    return TableState(columns, partitions, detail.properties, detail.sizeInBytes, features)

@@ -68,7 +68,7 @@ class Keeper(Background):
         while self._told:
             sink = self._told.popleft()
             self._tidying.add(sink)
-            is_unchanged = sink.merged_source_ms is None
+            is_unchanged = sink.merges.unmerged.merged_source_ms is None
             if sink not in self._known or (sink in self._unchanged and not is_unchanged):
                 (self._unchanged.add if is_unchanged else self._unchanged.discard)(sink)
                 within = self._first_within()

@@ -197,7 +197,7 @@ class Lake:
                     "waiting_bytes": waiting.bytes,
                     "waiting_seconds": 0.0 if waiting.since is None else max(0.0, now - waiting.since),
                     "views_wait": sink.views_wait,
-                    "merged_source_time_ms": sink.merged_source_ms,
+                    "merged_source_time_ms": sink.merges.unmerged.merged_source_ms,
                     "error": sink.fault,
                 }
             )

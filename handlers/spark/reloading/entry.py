@@ -19,7 +19,7 @@ from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.added import Mode, added_columns, log_schema
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["NewRows"]
+__all__ = ["NewRows", "number_of"]
 
 _TOO_FAST = (
     "changes come faster than they can be brought in at once: try again when fewer do, or stop the worker"
@@ -116,3 +116,10 @@ def _moved(there: Marks, new: Marks) -> Marks:
         highest[each] = max(highest.get(each, place), place)
     known_now = {each: {WHOLE: place} for each, place in highest.items()}
     return Marks(known_now, {**new.ids, **there.ids}, there.letters)
+
+
+def number_of(there: TableSink, name: str) -> int:
+    """The number of the entry of this name in a log; 0: there is none. Raises what the file system raises."""
+    there.load()
+    entries = ((each.number, each.statement) for each in there.segments)
+    return next((number for number, one in entries if one is not None and one.topic == name), 0)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from handlers.reloading import Refused
 from handlers.spark.locations import PENDING
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.interface import Files
+from handlers.spark.runtime.session import SharedSpark
+from handlers.spark.several_writers import UnsafeForSeveral, check_store
 
-__all__ = ["FOLDER", "LONGEST_MS", "folder_of", "remove_left"]
+__all__ = ["FOLDER", "LONGEST_MS", "check_place", "folder_of", "remove_left"]
 
 FOLDER = "_binlane_reload"
 """Of new tables, in the folder of all tables; Spark and Delta pass over names that begin with an
@@ -23,6 +26,18 @@ def folder_of(logs: str, log_folder: str) -> str:
     with the milliseconds since 1970. `logs`: the folder of all logs. (Not by the source table's name: another
     handler may keep the same one.)"""
     return f"{FOLDER}{log_folder.removeprefix(logs).removesuffix(f'/{PENDING}')}"
+
+
+def check_place(root: str, spark: SharedSpark) -> None:
+    """Raises Refused where Delta has no safe commits of several writers: this is another Spark than the
+    worker's."""
+    try:
+        check_store(root, spark)
+    except UnsafeForSeveral:
+        raise Refused(
+            f"{root} is safe for one writer alone, which is the worker: stop it, and say that none runs with "
+            f"--alone"
+        ) from None
 
 
 def remove_left(files: Files, root: str, folder: str, log: SegmentLog, now_ms: int) -> None:

@@ -33,11 +33,10 @@ from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import BrokenLog, SegmentLog, SegmentTaken
 from handlers.spark.options import SparkOptions
 from handlers.spark.reloading.alike import check_alike
-from handlers.spark.reloading.entry import NewRows
-from handlers.spark.reloading.places import LONGEST_MS, folder_of, remove_left
+from handlers.spark.reloading.entry import NewRows, number_of
+from handlers.spark.reloading.places import LONGEST_MS, check_place, folder_of, remove_left
 from handlers.spark.rows.shape import Shape
 from handlers.spark.runtime.errors import SPARK_ERRORS
-from handlers.spark.several_writers import UnsafeForSeveral, check_store
 from handlers.spark.table_ref import TableRef
 
 __all__ = ["SparkReload"]
@@ -94,22 +93,12 @@ class SparkReload:
         self._say("starting Spark")
         with self._told():
             self._lake = self._opened(self._options, self._context)
-            self._refuse_place()
+            if not self._is_alone:
+                check_place(self._root, self._there.world.spark)
             remove_left(self._there.world.files, self._root, self._folder, self._log(), self._began_ms)
             if not self.marks():
                 raise Refused(f"worker {self._context.worker} has applied nothing of it yet")
             self._new = self._opened(self._new_options(), self._new_context())
-
-    def _refuse_place(self) -> None:
-        """Where Delta has no safe commits of several: this is another Spark than the worker's."""
-        if not self._is_alone:
-            try:
-                check_store(self._root, self._there.world.spark)
-            except UnsafeForSeveral:
-                raise Refused(
-                    f"{self._root} is safe for one writer alone, which is the worker: stop it, and say that "
-                    "none runs with --alone"
-                ) from None
 
     def _opened(self, options: SparkOptions, context: HandlerContext) -> Lake:
         """Not started: nothing goes on in it by itself."""
@@ -181,11 +170,11 @@ class SparkReload:
                 self._number = there.put_entry(partial(self._made, rows))
             except SegmentTaken:
                 # It may be our own, of which the answer was lost.
-                self._number = self._found(there, rows.name)
+                self._number = number_of(there, rows.name)
                 self._may_be_put = False
             except _FAULTS:
                 with suppress(SegmentTaken, *_FAULTS):
-                    self._number = self._found(there, rows.name)
+                    self._number = number_of(there, rows.name)
                 if not self._number:
                     raise  # and it may come yet
                 self._may_be_put = False
@@ -201,12 +190,6 @@ class SparkReload:
         entry = rows.entry(shape, marks)
         self._may_be_put = True
         return entry
-
-    def _found(self, there: TableSink, name: str) -> int:
-        """The number of the entry of this name; 0: there is none. Raises what the file system raises."""
-        there.load()
-        entries = ((each.number, each.statement) for each in there.segments)
-        return next((number for number, one in entries if one is not None and one.topic == name), 0)
 
     def _new_rows(self, new: TableSink, read: Mapping[Partition, int], catch_up: CatchUp | None) -> NewRows:
         place = self._new_ref.path

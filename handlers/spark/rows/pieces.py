@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from handlers.api import Change, Row
 from handlers.spark.rows.added import TIME, Mode, added_columns, log_schema, reserved_names, shape_of_log
+from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.folding import fold
 from handlers.spark.rows.images import image_of, images_of, keys_of
 from handlers.spark.rows.shape import Shape
@@ -22,6 +23,7 @@ from handlers.spark.rows.source_columns import Columns, Run
 __all__ = ["AlonePiece", "Piece", "RowPiece", "log_schema", "pieces", "shape_of_log"]
 
 _ALONE = frozenset(("ddl", "truncate"))
+_NOTHING = Declared()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +40,8 @@ class RowPiece:
     partial: bool
     """Whether some row does not carry all its columns: its `absent` names them."""
     rows: pa.Table
+    places: Sequence[int]
+    """Of each row, the change that told it last: its place in `changes`."""
 
     def table(self) -> pa.Table:
         """The segment: its schema is `log_schema(shape)`."""
@@ -75,14 +79,15 @@ def pieces(
     overrides: Mapping[str, pa.DataType],
     known: Shape | None,
     table: str = "",
+    declared: Declared = _NOTHING,
 ) -> Iterator[Piece]:
     """The changes of one table as pieces, in order.
 
     `overrides`: column -> type, wins over what the source tells; a name's case does not matter. `known`: the
-    shape of the log; None for a new one. `table`: for messages.
+    shape of the log; None for a new one. `table`: for messages. `declared`: by the table that they come into.
 
     All pieces are made before the first is handed out, so Rejected, whose `at` is the place in `changes`,
-    comes before anything is applied. It is raised for a value that its column's type cannot hold, a row
+    comes before anything is applied. It is raised for a value that its column cannot hold, a row
     without its key, an update without a key that does not tell the old row, and names that Spark cannot tell
     apart.
     """
@@ -94,7 +99,8 @@ def pieces(
         if is_alone:
             made.extend(AlonePiece(one, start + n, start + n + 1, mode, prefix) for n, one in enumerate(run))
         else:
-            piece = _Cutter(mode, prefix).piece(Run(run, start, types or {}, key, known, lowered, table))
+            rows = Run(run, start, types or {}, key, known, lowered, table, declared)
+            piece = _Cutter(mode, prefix).piece(rows)
             known = piece.shape
             made.append(piece)
         start += len(run)
@@ -196,7 +202,9 @@ class _Cutter:
         ]
         befores = [run.changes[place].before or {} for place in updated]
         columns = self._columns(run, [*images, *befores])
-        arrays = columns.arrays(images, range(count), befores, updated, in_others=columns.names)
+        arrays = columns.arrays(
+            images, range(count), befores, updated, in_others=columns.names, are_nested=True
+        )
         shape = _shape(run, arrays)
         rows = {name: array.slice(0, count) for name, array in arrays.items()}
         if arrays:
@@ -205,7 +213,7 @@ class _Cutter:
                 numbers[place] = count + number
             structs = pa.StructArray.from_arrays(list(arrays.values()), fields=list(shape.schema))
             rows[f"{self.prefix}before"] = structs.take(pa.array(numbers, pa.int64()))
-        return self._row_piece(run, shape, rows, partial=False)
+        return self._row_piece(run, shape, rows, range(count), partial=False)
 
     # ---- putting it together
 
@@ -218,7 +226,6 @@ class _Cutter:
         for number in found.partial:
             row = found.rows[number]
             absent[number] = [name for name in shape.schema.names if name not in row] or None
-        changes = [run.changes[place] for place in places]
         special = {
             f"{self.prefix}op": pa.array(found.ops, pa.string()),
             f"{self.prefix}absent": pa.array(absent, pa.list_(pa.string()))
@@ -226,21 +233,23 @@ class _Cutter:
             else pa.nulls(len(places), pa.list_(pa.string())),
             f"{self.prefix}row": pa.array(range(len(places)), pa.int32()),
         }
-        return self._row_piece(run, shape, {**special, **arrays}, changes, partial=any(absent))
+        return self._row_piece(run, shape, {**special, **arrays}, places, partial=any(absent))
 
     def _row_piece(
         self,
         run: Run,
         shape: Shape,
         arrays: dict[str, pa.Array],
-        changes: Sequence[Change] | None = None,
+        places: Sequence[int],
         *,
         partial: bool,
     ) -> RowPiece:
         schema = log_schema(shape, mode=self.mode, prefix=self.prefix)
-        every = {**_added(changes or run.changes, self.mode, self.prefix), **arrays}
+        changes = [run.changes[place] for place in places]
+        every = {**_added(changes, self.mode, self.prefix), **arrays}
         rows = pa.table([every[name] for name in schema.names], schema=schema)
-        return RowPiece(run.changes, run.start, run.start + len(run.changes), shape, partial, rows)
+        stop = run.start + len(run.changes)
+        return RowPiece(run.changes, run.start, stop, shape, partial, rows, places)
 
 
 def _shape(run: Run, arrays: Mapping[str, pa.Array]) -> Shape:

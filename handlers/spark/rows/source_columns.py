@@ -14,6 +14,7 @@ import pyarrow as pa
 from handlers.api import Change, Rejected, Row
 from handlers.spark.rows.column_types import column_type, spark_name
 from handlers.spark.rows.conversions import UNFIT, ColumnType, array_of, fitting, unsigned_array
+from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.inferred import inferred
 from handlers.spark.rows.shape import Shape
 
@@ -36,6 +37,8 @@ class Run:
     """Lower-case name -> type."""
     table: str
     """For messages."""
+    declared: Declared
+    """By the table that the rows come into."""
 
     def rejected(self, place: int, what: Callable[[str], str]) -> Rejected:
         """The change at `place` of the run cannot be kept; `what` makes the reason of where it stands."""
@@ -148,10 +151,12 @@ class Columns:
         other_places: Sequence[int],
         *,
         in_others: Iterable[str],
+        are_nested: bool = False,
     ) -> dict[str, pa.Array]:
         """The columns of `rows`, and after them of `others`, which carry but some of them.
 
-        `places`: of each row, the change in the run that told it last. Columns that have no value and no type
+        `places`: of each row, the change in the run that told it last. `are_nested`: `others` come into a
+        struct, of which the table declares nothing. Columns that have no value and no type
         are left out, for Parquet has no column without a type; where all would be, they are strings. Raises
         Rejected.
         """
@@ -165,6 +170,8 @@ class Columns:
             if kept is None:
                 continue
             array = self.array(name, both, kept, every_place)
+            self._check_declared(name, array[: len(rows)] if are_nested else array, both, every_place)
+            self._check_null(name, rows, places)
             if len(array) < len(rows) + len(others):
                 array = pa.concat_arrays([array, pa.nulls(len(others), array.type)])
             made[name] = array
@@ -184,15 +191,39 @@ class Columns:
                     raise self._unfit(name, value, kept, place, its_error) from its_error
             raise self._unfit(name, values[0], kept, places[0], error) from error
 
+    def _check_declared(
+        self, name: str, array: pa.Array, values: Sequence[Any], places: Sequence[int]
+    ) -> None:
+        found = self._run.declared.refused(name, array)
+        if found is not None:
+            number, why = found
+            raise self._run.rejected(
+                self._origin(name, values[number], places[number]),
+                lambda where: f"column {name!r} holds {_shown(values[number])} at {where}: {why}",
+            )
+
+    def _check_null(self, name: str, rows: Sequence[Row], places: Sequence[int]) -> None:
+        """Of an inserted row, what it lacks is null."""
+        if not self._run.declared.must_be_told(name):
+            return
+        for row, place in zip(rows, places, strict=True):
+            op = self._run.changes[place].op
+            if row.get(name) is None and op != "delete" and (name in row or op != "update"):
+                raise self._run.rejected(
+                    place,
+                    lambda where: (
+                        f"column {name!r} is NULL at {where}, and the table declares it NOT NULL: make it "
+                        f"nullable (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL)"
+                    ),
+                )
+
     def _unfit(self, name: str, value: Any, kept: ColumnType, place: int, error: Exception) -> Rejected:
         told = self._run.types.get(name, "no type")
-        shown = str(value)
-        shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
         reason = str(error).partition("\n")[0] or type(error).__name__
         return self._run.rejected(
             self._origin(name, value, place),
             lambda where: (
-                f"column {name!r} ({told}) holds {shown!r} at {where}, which does not fit "
+                f"column {name!r} ({told}) holds {_shown(value)} at {where}, which does not fit "
                 f"{spark_name(kept.arrow)}: {reason}. Give it a type that holds it, in `columns`"
             ),
         )
@@ -205,3 +236,8 @@ class Columns:
                 if image is not None and name in image and image[name] is value:
                     return earlier
         return place
+
+
+def _shown(value: Any) -> str:
+    shown = str(value)
+    return repr(shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "...")

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from delta_reading import column_types, read_delta
 
-from handlers.spark.delta import applier_for
+from handlers.spark.delta import Bringing, applier_for
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.held_segments import merged_segment
 from handlers.spark.delta.without_spark import WithoutSpark
@@ -70,7 +70,7 @@ class Table:
             return
         applier = applier_for(self.options)
         assert applier is not None
-        applier.apply(spark, self.ref, found, self.shape, note)
+        applier.apply(Bringing(spark, self.ref, found, self.shape, note))
 
     def note(self, first: int, last: int) -> CommitNote:
         return CommitNote("worker", "spark", first, last, 1_000 + last, {("cdc", 0): (last, 0)})

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from spark_sessions import SparkKeeper
 
-from handlers.spark.delta.log_files import LogState, state_in_files
+from handlers.spark.delta.log_files import LogState, metadata_in_files, state_in_files
 from handlers.spark.log.stores.local import LocalFiles
 
 TABLE_OF_ROWS = pa.schema([("id", pa.int64()), ("at", pa.struct([("x", pa.int32()), ("y", pa.int32())]))])
@@ -180,3 +180,21 @@ def test_a_checkpoint_of_several_parts_counts_only_when_all_are_there(tmp_path: 
     found = state(tmp_path)
     assert found is not None
     assert (found.version, found.files, found.rows) == (0, 1, 1)
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_what_a_table_is_can_be_told_by_its_newest_commit_or_checkpoint(
+    tmp_path: Path, has_checkpoint: bool
+) -> None:
+    rows = pa.table({"id": pa.array([1]), "region": pa.array(["eu"])})
+    configuration = {"delta.appendOnly": "true"}
+    path = str(tmp_path / "t")
+    deltalake.write_deltalake(path, rows, partition_by=["region"], configuration=configuration)
+    if has_checkpoint:
+        deltalake.DeltaTable(path).create_checkpoint()
+    deltalake.write_deltalake(path, rows, mode="append")
+    found = metadata_in_files(LocalFiles(), path)
+    assert found is not None
+    assert (found.partition_columns, found.configuration) == (["region"], configuration)
+    assert [each["name"] for each in json.loads(found.schema_string)["fields"]] == ["id", "region"]
+    assert metadata_in_files(LocalFiles(), f"{path}/not there") is None

@@ -134,7 +134,7 @@ ID, NAME, N = (
 def seen(
     *columns: StructField, mode: Any = "replica", properties: dict[str, str] | None = None
 ) -> frozenset[str] | None:
-    state = TableState(StructType(list(columns)), ("Name",), properties or {}, 0)
+    state = TableState(StructType(list(columns)), ("Name",), properties or {}, 0, frozenset())
     found = SeenTable.of(state, SHAPE, mode=mode, prefix="_", partition_by=["N"])
     assert found is None or found.shape == SHAPE
     return None if found is None else found.fixed

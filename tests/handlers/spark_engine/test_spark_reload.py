@@ -273,6 +273,28 @@ def test_rows_that_the_table_does_not_take_are_told_before_anything_is_put(lake:
     assert lake.rows() == [(0, "filled"), (1, "7"), (2, "2")]
 
 
+@pytest.mark.parametrize(
+    ("more", "name", "told"),
+    [
+        ("PARTITIONED BY (name)", "", "name` NOT IN"),
+        ("TBLPROPERTIES ('delta.constraints.filled' = 'name <> \"x\"')", None, 'name <> "x"'),
+    ],
+)
+def test_rows_that_the_table_would_keep_as_others_are_told_as_well(
+    lake: Lake, more: str, name: str | None, told: str
+) -> None:
+    lake.spark.sql(
+        f"CREATE TABLE delta.`{lake.folder / 'lake/shop/orders'}` (id int, name string) USING delta {more}"
+    )
+    lake.take(*rows(0, 3))
+    lake.sink().merge()
+    with reloading(lake) as reload:
+        reload.apply(batch(*rows(0, 3), change(3, {"id": 1, "name": name})))
+        with pytest.raises(Refused, match=told):
+            reload.take_over({PLACE: 4})
+    assert lake.rows() == model(3)
+
+
 BUSY: dict[str, tuple[dict[str, Any], Callable[[int], Change]]] = {
     "partial": ({}, lambda number: change(number, {"id": number % 3, "name": f"{number}"}, op="update")),
     "history": ({"mode": "history"}, row),

@@ -212,4 +212,4 @@ def through_parquet(piece: RowPiece) -> RowPiece:
     pq.write_table(piece.table(), file)
     read = pq.read_table(file)
     assert read.schema == piece.table().schema
-    return RowPiece(piece.changes, piece.start, piece.stop, piece.shape, piece.partial, read)
+    return RowPiece(piece.changes, piece.start, piece.stop, piece.shape, piece.partial, read, piece.places)

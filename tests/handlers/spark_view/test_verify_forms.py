@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from pyspark.sql import types as spark
 from sqlalchemy.dialects import mysql, postgresql
 
+from handlers.mysql.values import single
 from worker.verifying.forms import form_of
 
 NTZ, TZ = spark.TimestampNTZType(), spark.TimestampType()
@@ -72,6 +73,12 @@ EQUAL: list[tuple[Any, Any, Any, Any]] = [
     (sa.Uuid(), uuid.UUID(int=7), TEXT, "00000000-0000-0000-0000-000000000007"),
     (sa.CHAR(5), "ab   ", TEXT, "ab"),
     (sa.Integer(), 7, TEXT, "7"),
+    (sa.Numeric(10, 2), Decimal("7.00"), spark.LongType(), 7),
+    (sa.Numeric(10, 2), Decimal("0.10"), spark.DoubleType(), 0.1),
+    (sa.Double(), 0.1, spark.FloatType(), single(0.1)),
+    (sa.Double(), float("inf"), spark.FloatType(), float("inf")),
+    (sa.DateTime(), datetime(2026, 2, 3), spark.DateType(), date(2026, 2, 3)),
+    (sa.JSON(), "[1e400]", TEXT, "[1e400]"),
     (sa.String(), "字 😀", TEXT, "字 😀"),
 ]  # fmt: skip
 
@@ -94,6 +101,20 @@ DIFFERENT: list[tuple[Any, Any, Any, Any]] = [
     (postgresql.BIT(8), "00000101", spark.LongType(), 101),
     (postgresql.INTERVAL(), "1 mon", TEXT, "720:00:00"),
     (postgresql.ARRAY(sa.Text()), '{"NULL"}', TEXT, "[null]"),
+    # What the replica's column cannot hold is not the value that it holds.
+    (sa.Numeric(10, 2), Decimal("1.90"), spark.LongType(), 1),
+    (sa.Numeric(10, 2), Decimal("-0.99"), spark.LongType(), 0),
+    (sa.Double(), 1.5, spark.IntegerType(), 1),
+    (mysql.TINYINT(display_width=1), 2, spark.BooleanType(), True),
+    (sa.DateTime(), datetime(2026, 1, 1, 23, 59, 59), spark.DateType(), date(2026, 1, 1)),
+    (sa.Double(), 0.1234567890123, spark.FloatType(), single(0.1234567890123)),
+    (sa.Numeric(30, 20), Decimal("0.12345678901234567890"), spark.DoubleType(), 0.12345678901234568),
+    (sa.BigInteger(), 2**53 + 1, spark.DoubleType(), float(2**53)),
+    (sa.JSON(), '{"a":1,"a":2}', TEXT, '{"a":2}'),
+    (sa.JSON(), "1e400", TEXT, "2e400"),
+    (sa.JSON(), "[1e-400]", TEXT, "[0.0]"),
+    (sa.DateTime(timezone=True), "infinity", TEXT, "-infinity"),
+    (mysql.DATETIME(), "0000-00-00 00:00:00", TEXT, "0001-00-00 00:00:00"),
 ]
 
 
@@ -120,3 +141,5 @@ def test_another_value_has_another_form(case: Any) -> None:
 def test_a_value_that_is_none_of_its_type_is_refused() -> None:
     with pytest.raises(ValueError, match="never"):
         form_of(sa.DateTime(), NTZ).source("never")
+    with pytest.raises(ValueError, match="microsecond"):
+        form_of(sa.DateTime(), NTZ).source("2026-02-03 04:05:06.0000071")

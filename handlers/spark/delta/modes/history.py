@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from pyspark.sql import DataFrame
 
-from pyspark.sql import DataFrame, SparkSession
-
-from handlers.spark.delta.commits.commit_notes import CommitNote
-from handlers.spark.delta.commits.exactly_once import fenced
 from handlers.spark.delta.commits.held_segments import exists
+from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.saving import save
 from handlers.spark.delta.segments_frame import NUMBER, read
 from handlers.spark.delta.statements import equal, listed, literal
-from handlers.spark.log.segment_file import Segment
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.added import log_schema
 from handlers.spark.rows.shape import Shape
@@ -50,36 +46,23 @@ class History:
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
 
-    def apply(
-        self,
-        session: SparkSession,
-        ref: TableRef,
-        segments: Sequence[Segment],
-        shape: Shape,
-        note: CommitNote,
-        *,
-        after: int = 0,
-    ) -> None:
-        """One commit. The table is made if there is none.
-
-        Raises KeyNeeded, and what `fenced` and Spark raise.
-        """
+    def bring(self, what: Bringing) -> None:
+        """The table is made if there is none. Raises KeyNeeded, and what Spark raises."""
+        session, ref, shape = what.session, what.ref, what.shape
         if not shape.key:
             raise KeyNeeded(
                 f"{ref}: the source table has no primary key, so nobody can tell which row became which: "
                 f"use mode changelog or replica for it"
             )
-        with fenced(session, ref, note, after=after):
-            schema = log_schema(shape, mode="history", prefix=self._options.prefix)
-            read(session, segments, schema).createOrReplaceTempView(_CHANGES)
-            is_there = exists(session, ref)
-            partial = any(segment.partial for segment in segments)
-            versions = session.sql(self._versions(ref if is_there else None, shape, partial=partial))
-            if is_there:
-                versions.createOrReplaceTempView(_VERSIONS)
-                session.sql(self._merge(ref, shape))
-            else:
-                self._create(versions, ref, shape)
+        schema = log_schema(shape, mode="history", prefix=self._options.prefix)
+        read(session, what.segments, schema).createOrReplaceTempView(_CHANGES)
+        is_there = exists(session, ref)
+        versions = session.sql(self._versions(ref if is_there else None, shape, partial=what.is_partial))
+        if is_there:
+            versions.createOrReplaceTempView(_VERSIONS)
+            session.sql(self._merge(ref, shape))
+        else:
+            self._create(versions, ref, shape)
 
     def _versions(self, ref: TableRef | None, shape: Shape, *, partial: bool) -> str:
         """One row for each version that is opened, and (with the number 0) each that the table has and that

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import SparkSession
-
 from handlers.logs import get_logger
-from handlers.spark.delta.commits.commit_notes import CommitNote
-from handlers.spark.delta.commits.exactly_once import fenced
 from handlers.spark.delta.evolving import schema
+from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.saving import save
 from handlers.spark.delta.segments_frame import NUMBER, read
 from handlers.spark.delta.statements import equal, listed
-from handlers.spark.log.segment_file import Segment
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.added import log_schema
-from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["KeylessReplica"]
@@ -40,36 +35,27 @@ class KeylessReplica:
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
 
-    def apply(
-        self,
-        session: SparkSession,
-        ref: TableRef,
-        segments: Sequence[Segment],
-        shape: Shape,
-        note: CommitNote,
-        *,
-        after: int = 0,
-    ) -> None:
-        """One commit. The table is made if there is none. Raises what `fenced` and Spark raise."""
-        with fenced(session, ref, note, after=after):
-            rows = log_schema(shape, mode="replica", prefix=self._options.prefix)
-            read(session, segments, rows).createOrReplaceTempView(_CHANGES)
-            table = schema(session, ref)
-            own = shape.schema.names
-            columns = own if table is None else table.names
-            staged = session.sql(self._staged(None if table is None else ref, own, columns)).persist()
-            try:
-                missing = staged.agg({_MISSING: "sum"}).collect()[0][0]
-                if missing:
-                    _log.warning("delta_rows_not_there", table=str(ref), rows=missing, segment=note.segment)
-                if table is None:
-                    added = staged.where(f"{_KIND} = 'add'").select(*map(quoted, own))
-                    save(added, ref, self._options)
-                else:
-                    staged.createOrReplaceTempView(_STAGED)
-                    session.sql(_merge(ref, own, columns))
-            finally:
-                staged.unpersist()
+    def bring(self, what: Bringing) -> None:
+        """The table is made if there is none. Raises what Spark raises."""
+        session, ref, shape = what.session, what.ref, what.shape
+        rows = log_schema(shape, mode="replica", prefix=self._options.prefix)
+        read(session, what.segments, rows).createOrReplaceTempView(_CHANGES)
+        table = schema(session, ref)
+        own = shape.schema.names
+        columns = own if table is None else table.names
+        staged = session.sql(self._staged(None if table is None else ref, own, columns)).persist()
+        try:
+            missing = staged.agg({_MISSING: "sum"}).collect()[0][0]
+            if missing:
+                _log.warning("delta_rows_not_there", table=str(ref), rows=missing, segment=what.note.segment)
+            if table is None:
+                added = staged.where(f"{_KIND} = 'add'").select(*map(quoted, own))
+                save(added, ref, self._options)
+            else:
+                staged.createOrReplaceTempView(_STAGED)
+                session.sql(_merge(ref, own, columns))
+        finally:
+            staged.unpersist()
 
     def _staged(self, ref: TableRef | None, own: Sequence[str], columns: Sequence[str]) -> str:
         """Rows to `add`; and of rows that there will be fewer of, one to `take` them all away: as many as

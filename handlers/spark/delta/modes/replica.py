@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from handlers.spark.delta.commits.commit_notes import CommitNote
-from handlers.spark.delta.commits.exactly_once import fenced, settings
+from handlers.spark.delta.commits.exactly_once import settings
+from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.modes.pruning import KeyRange, key_range
 from handlers.spark.delta.saving import save
 from handlers.spark.delta.segments_frame import NUMBER, read
@@ -46,27 +46,18 @@ class Replica:
         self._options = options
         self._op = quoted(f"{options.prefix}op")
 
-    def apply(
-        self,
-        session: SparkSession,
-        ref: TableRef,
-        segments: Sequence[Segment],
-        shape: Shape,
-        note: CommitNote,
-        *,
-        after: int = 0,
-    ) -> None:
-        """One commit. The table is made if there is none. Raises what `fenced` and Spark raise."""
-        with fenced(session, ref, note, after=after), settings(session, _tuned(session)):
-            self._last_of_each_key(session, segments, shape).createOrReplaceTempView(_CHANGES)
+    def bring(self, what: Bringing) -> None:
+        """The table is made if there is none. Raises what Spark raises."""
+        session, ref, shape = what.session, what.ref, what.shape
+        with settings(session, _tuned(session)):
+            self._last_of_each_key(session, what.segments, shape).createOrReplaceTempView(_CHANGES)
             table = look(session, ref)
-            partial = any(segment.partial for segment in segments)
             if table is None:
                 save(self._kept(session, shape), ref, self._options)
-            elif not partial and _can_be_written_anew(table, segments, shape):
+            elif not what.is_partial and _can_be_written_anew(table, what.segments, shape):
                 self._write_anew(session, ref, table, shape)
             else:
-                self._merge_or_append(session, ref, table, shape, partial=partial)
+                self._merge_or_append(session, ref, table, shape, partial=what.is_partial)
 
     def _last_of_each_key(
         self, session: SparkSession, segments: Sequence[Segment], shape: Shape
@@ -137,6 +128,8 @@ def _can_be_written_anew(table: TableState, segments: Sequence[Segment], shape: 
         table.bytes <= _SMALL
         and sum(segment.rows for segment in segments) <= _FEW
         and not table.partitions
+        # To overwrite a table takes away by what it is clustered.
+        and "clustering" not in table.features
         and {name.casefold() for name in table.columns.names}
         == {name.casefold() for name in shape.schema.names}
         and not any(table.properties.get(name) == "true" for name in _ROWS_HAVE_AN_IDENTITY)

@@ -19,6 +19,11 @@ __all__ = ["LogFailure", "SparkFailure", "cannot_follow", "explained"]
 _FULL = re.compile("No space left on device|Disk quota exceeded|Read-only file system")
 # What Spark says of a file whose rows it cannot read, for a segment's.
 _SEGMENT = re.compile(r"FAILED_READ_FILE.* file (\S+/\d{20}\.parquet)")
+# What Delta says of a row that the table's own declarations refuse.
+_REFUSED = re.compile(
+    "DELTA_(VIOLATE_CONSTRAINT|NOT_NULL_CONSTRAINT|EXCEED_CHAR_VARCHAR|CANNOT_MODIFY_APPEND_ONLY)"
+    "|EXCEED_LIMIT_LENGTH"
+)
 
 
 class SparkFailure(RuntimeError):
@@ -58,6 +63,15 @@ def explained(error: Exception, where: str, spark: SharedSpark) -> Exception:
     except (StopWorker, TargetUnavailable) as gone:
         return gone
     told = f"{where}: {spark.told(error)}"
+    return _of_spark(told)
+
+
+def _of_spark(told: str) -> Exception:
     if (segment := _SEGMENT.search(told)) is not None:
         return LogFailure(f"{told}. Of {segment[1]}: {RESTORE}")
+    if _REFUSED.search(told):
+        return LogFailure(
+            f"{told}. This row is in the table's log, and what came behind it waits there: change what the "
+            f"table declares (a constraint, NOT NULL, a length, delta.appendOnly)"
+        )
     return TargetUnavailable(told) if _FULL.search(told) else SparkFailure(told)

@@ -69,7 +69,9 @@ class SeenTable:
         if table is None:
             return seen
         declared = any(name.startswith("delta.constraints.") for name in table.properties)
-        if declared or any(set(field.metadata or ()) - _PLAIN for field in table.columns.fields):
+        if declared or any(
+            not field.nullable or set(field.metadata or ()) - _PLAIN for field in table.columns.fields
+        ):
             return None
         added = reserved_names(mode, prefix) if mode == "history" else ()
         there = {_type_of(field) for field in table.columns.fields if field.name.lower() not in added}

@@ -17,7 +17,7 @@ from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.last_seen_table import Held, Told
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import Segment, SegmentLog, SegmentTaken
-from handlers.spark.log.statement import REPLACE, Statement
+from handlers.spark.log.statement import Statement
 from handlers.spark.rows.shape import Shape
 
 __all__ = ["Entry", "LogEnd"]
@@ -65,7 +65,9 @@ class LogEnd:
         pack, and then `tail.ticket` tells when they are durable.
 
         Behind a statement that is not followed yet, rows of the shape that it leads to wait for nothing.
-        Raises Rejected, LogFailure, SegmentTaken, and what Spark or the file system raises."""
+        Raises Rejected, LogFailure, and what Spark or the file system raises; SegmentTaken also where the
+        table declares something else than was known, so that it may refuse the rows."""
+        declared = self._work.declared()
         is_other = shape != self.shape
         most = self._work.options.merge.max_waiting
         is_free = self._is_sure and not is_other and not partial
@@ -87,6 +89,8 @@ class LogEnd:
             if is_new:
                 self._merges.seen = self._work.fit(shape, is_first=self._log.last == 0)
                 self.is_fitted = True
+        if self._work.declared() != declared:
+            raise SegmentTaken(self._log.folder)
         stream = None
         if self._work.merges and rows.num_rows and not partial and not self._log.is_behind:
             stream = self.tail.stream_for(shape)
@@ -280,19 +284,12 @@ class LogEnd:
                 if each.statement is None or each.rows or each.number > told.followed
             ]
             self._unmerged.replace(waiting)
-            self._is_sure = all(self._is_foreseen(each, after) for each, after in waiting)
+            self._is_sure = all(self._work.is_foreseen(each, after) for each, after in waiting)
             if self.is_fitted or any(each.rows for each, _ in waiting):
                 self._merges.fit_first()
         self.is_loaded = True
         if self._work.merges and self.tail.with_waiting(self._unmerged.waiting()).rows:
             self._offer()
-
-    def _is_foreseen(self, segment: Segment, after: Shape) -> bool:
-        """Whether a statement leads to what whoever put it foresaw: its kind may be switched off by now."""
-        if segment.statement is None or segment.statement.op == REPLACE:
-            return True
-        before = self._work.shape_of_log(segment.schema, segment.statement.key_before)
-        return self._work.foreseen().after(segment.statement.change, before) == after
 
     def _shape_after(self, segment: Segment) -> Shape:
         """Of its rows, or of those behind its statement."""

@@ -64,6 +64,7 @@ class Merges:
     def let_go(self) -> None:
         """Forget what waits. A commit that runs goes on; none begins after it."""
         self._handed_over = True
+        self._work.forget_declared()
         self.unmerged.clear()
         with self._telling:
             self._held = self._told = Held()

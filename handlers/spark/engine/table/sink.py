@@ -90,11 +90,6 @@ class TableSink:
         return self._log.is_behind
 
     @property
-    def merged_source_ms(self) -> int | None:
-        """The source time of the newest change that this worker brought into the Spark table."""
-        return self._unmerged.merged_source_ms
-
-    @property
     def fault(self) -> str | None:
         """Why the last merge failed; None: it did not."""
         return self.merges.fault

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from handlers.api import Change, Rejected
 from handlers.mysql.ddl import TableName
 from handlers.options.templates import place_of
 from handlers.progress.topic_ids import MadeAnew
+from handlers.spark.delta import Bringing
 from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
+from handlers.spark.delta.log_files import metadata_in_files
+from handlers.spark.delta.refused_rows import first_refused
 from handlers.spark.delta.saving import check_free
 from handlers.spark.delta.state import TableState, look
 from handlers.spark.delta.upkeep import optimize, vacuum
@@ -29,7 +34,9 @@ from handlers.spark.engine.table.upkeep_times import UpkeepTimes
 from handlers.spark.engine.table.world import World
 from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.segment_file import BrokenLog, Segment, missing, read_head
+from handlers.spark.log.statement import REPLACE
 from handlers.spark.rows.added import log_schema, shape_of_log
+from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef
@@ -53,6 +60,7 @@ class TableWork:
         self.upkeep_times = UpkeepTimes(world.files, self.ref.log_folder)
         self.following = Following(database, table, self.ref, world)
         self._world = world
+        self._declared: Declared | None = None  # as it was last seen, by whichever thread
 
     @property
     def merges(self) -> bool:
@@ -64,8 +72,37 @@ class TableWork:
         """Whether DDL and truncates are rows, and not followed."""
         return self.options.mode == "changelog"
 
+    def declared(self) -> Declared:
+        """What the table declares, as it was last seen. Raises what Spark and the file system raise."""
+        if self._declared is None:
+            self._declared = self._look_for_declared()
+        return self._declared
+
+    def _look_for_declared(self) -> Declared:
+        if not self.merges:
+            return Declared()
+        if self.ref.path is not None:
+            if not self._world.files.exists(f"{self.ref.path}/_delta_log"):
+                return self._declared_by(None)
+            if (found := metadata_in_files(self._world.files, self.ref.path)) is not None:
+                columns = StructType.fromJson(json.loads(found.schema_string))
+                return Declared.of(columns, found.partition_columns, found.configuration)
+        with self._world.session() as session:
+            return self._declared_by(look(session, self.ref))
+
+    def _declared_by(self, table: TableState | None) -> Declared:
+        """None: the first rows make it."""
+        if table is None:
+            return Declared.of(StructType(), self.options.partition_by, {})
+        return Declared.of(table.columns, table.partitions, table.properties)
+
+    def forget_declared(self) -> None:
+        """Others may change the table: look again before the next rows."""
+        self._declared = None
+
     def pieces(self, changes: Sequence[Change], known: Shape | None) -> Iterator[Piece]:
-        """The changes cut and typed for the log."""
+        """The changes cut and typed for the log, and judged by what the table declares."""
+        declared = self.declared()
         for piece in pieces(
             changes,
             mode=self.options.mode,
@@ -73,10 +110,25 @@ class TableWork:
             overrides=self._world.overrides,
             known=known,
             table=f"{self.database}.{self.table}",
+            declared=declared,
         ):
-            if isinstance(piece, RowPiece) and not piece.shape.key:
-                self._check_keyless(piece)
+            if isinstance(piece, RowPiece):
+                if not piece.shape.key:
+                    self._check_keyless(piece)
+                if declared.conditions:
+                    self._check_conditions(piece, declared.conditions)
             yield piece
+
+    def _check_conditions(self, piece: RowPiece, conditions: Mapping[str, str]) -> None:
+        with self._world.spark.slots, self._world.session() as session:
+            found = first_refused(session, piece.rows, conditions, self.options.prefix)
+        if found is not None:
+            row, what = found
+            place = piece.places[row]
+            where = place_of(piece.changes[place], f"{self.database}.{self.table}")
+            raise Rejected(
+                f"{where}: the row does not meet what the table declares: {what}", at=piece.start + place
+            )
 
     def _check_keyless(self, piece: RowPiece) -> None:
         mode, allowed = self.options.mode, self.options.without_key
@@ -95,6 +147,13 @@ class TableWork:
         """What statements lead to. `fixed`: see Foreseen."""
         options, own = self.options, TableName(self.database, self.table)
         return Foreseen(own, options.ddl, self._world.overrides, options.mode, options.prefix, fixed)
+
+    def is_foreseen(self, segment: Segment, after: Shape) -> bool:
+        """Whether a statement leads to what whoever put it foresaw: its kind may be switched off by now."""
+        if segment.statement is None or segment.statement.op == REPLACE:
+            return True
+        before = self.shape_of_log(segment.schema, segment.statement.key_before)
+        return self.foreseen().after(segment.statement.change, before) == after
 
     def no_rows(self, shape: Shape) -> pa.Table:
         """A segment without rows."""
@@ -130,7 +189,7 @@ class TableWork:
         if self._counted(lambda: small.apply(ref, segments, shape, note, after=after)):
             return
         with self._world.spark.slots.merging(segments[0].written_ms / 1000), self._world.session() as session:
-            self._counted(lambda: applier.apply(session, ref, segments, shape, note, after=after))
+            self._counted(lambda: applier.apply(Bringing(session, ref, segments, shape, note, after)))
 
     def _counted(self, commit: Callable[[], bool | None]) -> bool:
         """Whether it made a commit (False alone says that it did not), which then counts as a merge."""
@@ -154,13 +213,18 @@ class TableWork:
         if self.ref.path is not None and not self._world.files.exists(f"{self.ref.path}/_delta_log"):
             if is_first:  # later on they may be what a crash left of the first commit
                 check_free(self._world.files, self.ref.path)
+            self._declared = self._declared_by(None)
             return self._seen(None, shape)
         with self._world.spark.slots, self._world.session() as session:
             try:
                 evolve(session, self.ref, self._columns(shape))
             except IncompatibleColumn as error:
                 raise Rejected(str(error)) from error
-            return None if self.keeps_ddl else self._seen(look(session, self.ref), shape)
+            table = look(session, self.ref)
+        self._declared = self._declared_by(table)
+        if (why := self._declared.unfit_for(shape, self.options.mode)) is not None:
+            raise Rejected(f"{self.ref} cannot be kept as a {self.options.mode} of the source: {why}")
+        return None if self.keeps_ddl else self._seen(table, shape)
 
     def _seen(self, table: TableState | None, shape: Shape) -> SeenTable | None:
         of = self.options

@@ -1,0 +1,130 @@
+"""What a Delta table declares of its columns: rows that it refuses, and values that it keeps as others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StringType, StructField, StructType
+
+from handlers.spark.rows.added import Mode
+from handlers.spark.rows.shape import Shape
+from handlers.spark.table_ref import quoted
+
+__all__ = ["Declared"]
+
+_NULL_TEXTS = ("", "__HIVE_DEFAULT_PARTITION__")
+"""What Delta keeps as NULL in a column that a table is partitioned by."""
+_CHECK = "delta.constraints."
+_SIZED = re.compile(r"(char|varchar)\((\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Of one version of a table. Names of columns are in lower case."""
+
+    partitions: frozenset[str] = frozenset()
+    """Columns that the table is partitioned by."""
+    not_null: frozenset[str] = frozenset()
+    longest: Mapping[str, int] = field(default_factory=dict)
+    """Column of CHAR(n) or VARCHAR(n) -> n, in characters."""
+    padded: frozenset[str] = frozenset()
+    """Columns of CHAR(n): Spark fills their values up with spaces."""
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """What is declared -> the condition (in SQL) that must be true of each row."""
+    is_append_only: bool = False
+
+    @classmethod
+    def of(cls, columns: StructType, partitions: Collection[str], properties: Mapping[str, str]) -> Declared:
+        sized = {one.name.lower(): found for one in columns.fields if (found := _sized(one)) is not None}
+        checks = {
+            f"CHECK {name.removeprefix(_CHECK)} ({condition})": condition
+            for name, condition in properties.items()
+            if name.startswith(_CHECK)
+        }
+        generated = {
+            f"{one.name} GENERATED AS ({how})": f"{quoted(one.name)} <=> ({how})"
+            for one in columns.fields
+            if (how := (one.metadata or {}).get("delta.generationExpression")) is not None
+        }
+        return cls(
+            frozenset(map(str.lower, partitions)),
+            frozenset(one.name.lower() for one in columns.fields if not one.nullable),
+            {name: int(size) for name, (_, size) in sized.items()},
+            frozenset(name for name, (kind, _) in sized.items() if kind == "char"),
+            checks | generated,
+            properties.get("delta.appendOnly", "").lower() == "true",
+        )
+
+    def unfit_for(self, shape: Shape, mode: Mode) -> str | None:
+        """Why no table of such columns can be kept as the source's; None: it can."""
+        if mode == "changelog":
+            return None
+        if self.is_append_only:
+            return f"delta.appendOnly is set, and a {mode} has to change rows: unset it"
+        compared = {name.lower() for name in shape.key or shape.schema.names}
+        padded = sorted(self.padded & (compared | self.partitions))
+        if not padded:
+            return None
+        return (
+            f"column {padded[0]!r} is CHAR: Spark fills its values up with spaces, and so no row is found by "
+            f"it. Make a table in which it is STRING (CREATE TABLE ... AS SELECT rtrim({padded[0]}) ...)"
+        )
+
+    def all_conditions(self, columns: StructType) -> Iterator[str]:
+        """What must be true of each row, in SQL. `columns`: of the table."""
+        yield from self.conditions.values()
+        for column in columns.fields:
+            name, lower = quoted(column.name), column.name.lower()
+            if lower in self.not_null:
+                yield f"{name} IS NOT NULL"
+            if lower in self.longest:
+                yield f"({name} IS NULL OR length({name}) <= {self.longest[lower]})"
+            if lower in self.partitions and isinstance(column.dataType, StringType):
+                texts = ", ".join(f"'{text}'" for text in _NULL_TEXTS)
+                yield f"({name} IS NULL OR {name} NOT IN ({texts}))"
+
+    def must_be_told(self, name: str) -> bool:
+        """Whether a column must not be null."""
+        return name.lower() in self.not_null
+
+    def refused(self, name: str, values: pa.Array) -> tuple[int, str] | None:
+        """Which value of a column is the first that the table would refuse, or keep as another; and why."""
+        lower = name.lower()
+        if lower in self.partitions and (_is_text(values.type) or pa.types.is_binary(values.type)):
+            for place, value in enumerate(values.to_pylist()):
+                if value is not None and not _is_kept_by_partition(value):
+                    return place, (
+                        "the table is partitioned by it, and Delta does not keep this value of such a column "
+                        "(an empty one becomes NULL): build the table anew, partitioned by another column"
+                    )
+        if lower in self.longest and _is_text(values.type):
+            is_long = pc.greater(pc.utf8_length(values), self.longest[lower])
+            if (place := pc.index(is_long, True).as_py()) >= 0:
+                return place, (
+                    f"the table's column has up to {self.longest[lower]} characters: make it longer "
+                    f"(ALTER TABLE ... ALTER COLUMN ... TYPE)"
+                )
+        return None
+
+
+def _is_kept_by_partition(value: str | bytes) -> bool:
+    """Delta has these values as texts, in names of folders."""
+    try:
+        text = value if isinstance(value, str) else value.decode()
+    except UnicodeDecodeError:
+        return False
+    return text not in _NULL_TEXTS and "\0" not in text
+
+
+def _is_text(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_string(arrow))
+
+
+def _sized(column: StructField) -> Sequence[str] | None:
+    """CHAR or VARCHAR, and its size."""
+    found = _SIZED.fullmatch((column.metadata or {}).get("__CHAR_VARCHAR_TYPE_STRING", ""))
+    return None if found is None else found.groups()

@@ -1,0 +1,205 @@
+"""Tables that declare more than the source: what they refuse, or would keep as another value, is rejected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from spark_lake import Lake, MakeLake, change
+
+from handlers import Rejected, TargetUnavailable
+
+REGIONS = {"id": "int", "region": "varchar(40)", "n": "int"}
+BY_REGION = ("region", "id")
+
+
+def make(lake: Lake, columns: str, more: str = "") -> None:
+    """A table that is there already."""
+    lake.spark.sql(f"CREATE TABLE delta.`{lake.folder / 'lake/shop/orders'}` ({columns}) USING delta {more}")
+
+
+def rejected(lake: Lake, *changes: Any) -> Rejected:
+    with pytest.raises(Rejected) as found:
+        lake.take(*changes)
+    return found.value
+
+
+@pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.parametrize("value", ["", "__HIVE_DEFAULT_PARTITION__", "a\0b"])
+@pytest.mark.parametrize("mode", ["replica", "history", "changelog"])
+def test_what_delta_does_not_keep_of_a_partition_column_is_rejected(
+    make_lake: MakeLake, mode: str, value: str
+) -> None:
+    lake = make_lake(mode=mode, partition_by=["region"])
+    row = {"id": 1, "region": value, "n": 1}
+    good = change(1, {"id": 2, "region": "eu", "n": 1}, REGIONS, key=BY_REGION)
+    with pytest.raises(Rejected, match=r"'region'.*partitioned") as found:
+        lake.take(good, change(2, row, REGIONS, key=BY_REGION))
+    assert found.value.at == 1
+    gone = change(3, None, REGIONS, op="delete", before=row, key=BY_REGION)
+    assert rejected(lake, gone).at == 0
+    lake.take(good)
+    lake.sink().merge()
+    lake.merge()
+    assert rejected(lake, change(4, row, REGIONS, key=BY_REGION)).at == 0
+    assert lake.rows("id, region, n") == [(2, "eu", 1)]
+
+
+@pytest.mark.usefixtures("told_to_merge")
+def test_a_table_that_is_there_tells_what_it_is_partitioned_by(make_lake: MakeLake) -> None:
+    lake = make_lake()
+    make(lake, "id int, region string, code binary", "PARTITIONED BY (Region, code)")
+    types = {"id": "int", "region": "varchar(9)", "code": "varbinary(9)"}
+    assert rejected(lake, change(1, {"id": 1, "region": "", "code": b"x"}, types)).at == 0
+    lake.take(change(2, {"id": 2, "region": "a", "code": b"x"}, types))
+    lake.crash()  # what the table declares is known without Spark, before it is merged
+    assert rejected(lake, change(3, {"id": 2, "region": "", "code": b"x"}, types)).at == 0
+    for code in (b"", b"\xff", b"\0"):
+        assert rejected(lake, change(4, {"id": 2, "region": "b", "code": code}, types)).at == 0
+    lake.sink().merge()
+    assert lake.rows() == [(2, "a", b"x")]
+
+
+@pytest.mark.usefixtures("told_to_merge")
+def test_the_row_before_an_update_is_no_partition_value(make_lake: MakeLake) -> None:
+    lake = make_lake(mode="changelog", partition_by=["region"])
+    before, after = {"id": 1, "region": "", "n": 1}, {"id": 1, "region": "eu", "n": 1}
+    lake.take(change(1, after, REGIONS, op="update", before=before))
+    lake.sink().merge()
+    assert lake.rows("region, _before.region AS old") == [("eu", "")]
+
+
+@pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.parametrize(
+    ("columns", "more", "key"),
+    [
+        ("id char(5), name string", "", ("id",)),
+        ("id string, name string, p char(5)", "PARTITIONED BY (p)", ("id",)),
+        ("id string, name char(5)", "", ()),
+    ],
+)
+def test_a_table_in_which_rows_would_be_compared_by_char_is_refused(
+    make_lake: MakeLake, columns: str, more: str, key: tuple[str, ...]
+) -> None:
+    lake = make_lake()
+    make(lake, columns, more)
+    lake.sql("INSERT INTO {t} (id, name) VALUES ('a', 'x')")
+    types = {"id": "char(5)", "name": "varchar(9)"}
+    row, old = {"id": "a", "name": "new"}, {"id": "a", "name": "x"}
+    told = rejected(lake, change(1, row, types, op="update", key=key, before=old))
+    assert "is CHAR" in str(told)
+    assert "rtrim" in str(told)
+
+
+@pytest.mark.usefixtures("told_to_merge")
+def test_char_beside_the_key_and_varchar_keys_are_kept(make_lake: MakeLake) -> None:
+    lake = make_lake()
+    make(lake, "id varchar(5), name char(4)")
+    lake.sql("INSERT INTO {t} VALUES ('a', 'x')")
+    types = {"id": "varchar(5)", "name": "char(9)"}
+    lake.take(change(1, {"id": "a", "name": "new"}, types, op="update"))
+    assert "4 characters" in str(rejected(lake, change(2, {"id": "b", "name": "fiver"}, types)))
+    assert "5 characters" in str(rejected(lake, change(2, {"id": "b     ", "name": "ab"}, types)))
+    lake.take(change(3, {"id": "ccccc", "name": "ab"}, types))
+    lake.sink().merge()
+    assert sorted(tuple(row) for row in lake.sql("SELECT * FROM {t}").collect()) == [
+        ("a", "new "),
+        ("ccccc", "ab  "),
+    ]
+
+
+@pytest.mark.usefixtures("told_to_merge")
+def test_null_in_a_column_that_must_not_be_null_is_rejected(make_lake: MakeLake) -> None:
+    lake = make_lake()
+    make(lake, "id int NOT NULL, name string NOT NULL")
+    found = rejected(lake, change(1, {"id": 1, "name": "a"}), change(2, {"id": 2, "name": None}))
+    assert "NOT NULL" in str(found)
+    assert found.at == 1
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.crash()
+    assert rejected(lake, change(2, {"id": 2, "name": None})).at == 0
+    lake.take(change(3, None, op="delete", before={"id": 7}))
+    lake.take(change(4, {"id": 1}, op="update"))  # does not carry it
+    lake.sink().merge()
+    assert lake.rows() == [(1, "a")]
+
+
+@pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.parametrize("without_spark", [False, True])
+def test_rows_that_a_condition_refuses_are_rejected(make_lake: MakeLake, without_spark: bool) -> None:
+    lake = make_lake(merge={"without_spark": without_spark})
+    make(lake, "id int, name string, up string GENERATED ALWAYS AS (upper(name))")
+    lake.sql("ALTER TABLE {t} ADD CONSTRAINT short CHECK (name <> 'bad')")
+    types = {"id": "int", "name": "varchar(9)", "up": "varchar(9)"}
+    ok = change(1, {"id": 1, "name": "ok", "up": "OK"}, types)
+    for bad in ({"name": "bad", "up": "BAD"}, {"name": None, "up": None}, {"name": "a", "up": "B"}):
+        assert rejected(lake, ok, change(2, {"id": 2, **bad}, types)).at == 1
+    with pytest.raises(Exception, match="DELTA_VIOLATE_CONSTRAINT"):  # as Delta itself has it
+        lake.sql("INSERT INTO {t} (id, name) VALUES (2, NULL)")
+    gone = change(3, None, types, op="delete", before={"id": 3, "name": "bad", "up": "BAD"})
+    lake.take(ok, gone)
+    lake.sink().merge()
+    assert lake.rows() == [(1, "ok", "OK")]
+
+
+@pytest.mark.usefixtures("told_to_merge")
+def test_a_replica_of_an_append_only_table_is_refused(make_lake: MakeLake) -> None:
+    lake = make_lake()
+    make(lake, "id int, name string", "TBLPROPERTIES ('delta.appendOnly' = 'true')")
+    assert "delta.appendOnly" in str(rejected(lake, change(1, {"id": 1, "name": "a"})))
+
+
+@pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("ADD CONSTRAINT few CHECK (id < 2)", "CHECK constraint few.*what the table declares"),
+        (
+            "SET TBLPROPERTIES ('delta.appendOnly' = 'true')",
+            "what the table declares|delta.appendOnly is set",
+        ),
+    ],
+)
+def test_what_is_declared_later_lets_the_table_wait_and_judges_no_other_batch(
+    make_lake: MakeLake, statement: str, told: str
+) -> None:
+    lake = make_lake()
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.sink().merge()
+    lake.take(change(2, {"id": 2, "name": None}))
+    lake.sql(f"ALTER TABLE {{t}} {statement}")
+    for _ in range(3):
+        with pytest.raises(Exception, match=told):
+            lake.sink().merge()
+    with pytest.raises(TargetUnavailable, match=told):
+        lake.take(change(3, {"id": 1, "name": "good"}))
+
+
+@pytest.mark.usefixtures("told_to_merge")
+def test_a_clustered_table_stays_clustered(make_lake: MakeLake) -> None:
+    lake = make_lake()
+    make(lake, "id int, name string", "CLUSTER BY (name)")
+    lake.sql("INSERT INTO {t} VALUES (1, 'x')")
+    lake.take(change(1, {"id": 1, "name": "a"}, op="update"), change(2, {"id": 2, "name": "b"}))
+    lake.sink().merge()
+    assert lake.rows() == [(1, "a"), (2, "b")]
+    assert clustered_by(lake) == ["name"]
+
+
+def clustered_by(lake: Lake) -> list[str]:
+    found: list[str] = lake.sql("DESCRIBE DETAIL {t}").collect()[0].clusteringColumns
+    return found
+
+
+@pytest.mark.usefixtures("told_to_merge")
+def test_a_table_that_comes_to_declare_more_is_seen_by_the_rows_that_find_it(make_lake: MakeLake) -> None:
+    lake = make_lake()
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.sink().merge()
+    lake.sql("ALTER TABLE {t} ADD CONSTRAINT short CHECK (length(name) < 3)")
+    wide = {"id": "int", "name": "varchar(20)", "more": "int"}
+    bad = change(2, {"id": 2, "name": "long", "more": 1}, wide)  # with new columns the table is looked at
+    assert rejected(lake, bad).at == 0
+    lake.take(change(3, {"id": 2, "name": "ok", "more": 1}, wide))
+    lake.sink().merge()
+    assert lake.rows() == [(1, "a", None), (2, "ok", 1)]

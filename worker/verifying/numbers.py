@@ -1,0 +1,86 @@
+"""Numbers of the source's driver and of Spark in one form (see `forms`)."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from handlers.mysql.values import single
+
+__all__ = [
+    "bit",
+    "double",
+    "exact_double",
+    "is_single",
+    "json_number",
+    "number",
+    "short_double",
+    "single_precision",
+    "whole",
+]
+
+
+def bit(value: Any) -> int:
+    """Of MySQL's BIT, which comes as bytes."""
+    is_bytes = isinstance(value, bytes | bytearray | memoryview)
+    return int.from_bytes(bytes(value), "big") if is_bytes else int(value)
+
+
+def whole(value: Any) -> int | float | Decimal:
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError("bytes")
+    if isinstance(value, float | Decimal) and value != int(value):
+        return value
+    return int(value)
+
+
+def number(value: Any) -> Decimal:
+    if isinstance(value, bytes | bytearray):
+        return Decimal(int.from_bytes(value, "big"))
+    found = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    if not found.is_finite():
+        raise ValueError("no number that Spark keeps")
+    # Not normalize(), which rounds to the context's digits.
+    digits = format(found, "f")
+    digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return Decimal("0" if digits in ("-0", "") else digits)
+
+
+def double(value: Any) -> float:
+    return float(value) + 0.0  # no minus before zero
+
+
+def exact_double(value: Any) -> float | Decimal:
+    """A number that a double would round stays what it is."""
+    rounded = double(value)
+    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    return exact if exact.is_finite() and Decimal(repr(rounded)) != exact else rounded
+
+
+def short_double(value: Any) -> float | Decimal:
+    """The same, of a double with more than the seven digits that a single has."""
+    exact = exact_double(value)
+    rounded = single_precision(exact)
+    return rounded if exact in (rounded, float(f"{rounded:.7g}")) else exact
+
+
+def single_precision(value: Any) -> float:
+    exact = float(value)
+    return single(exact) + 0.0 if exact - exact == 0 else exact
+
+
+def is_single(source: sa.types.TypeEngine[Any]) -> bool:
+    if isinstance(source, mysql.FLOAT):
+        return source.precision is None or source.scale is not None or source.precision <= 24
+    return isinstance(source, sa.REAL) and not isinstance(source, mysql.REAL)
+
+
+def json_number(digits: str) -> int | float | Decimal:
+    found = float(digits)
+    if abs(found) == math.inf or (not found and Decimal(digits)):
+        return Decimal(digits)  # beyond a double
+    return int(found) if found.is_integer() else found
