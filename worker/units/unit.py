@@ -12,6 +12,7 @@ from worker.units.finish_order import FinishOrder
 from worker.units.turns import Turns
 
 if TYPE_CHECKING:
+    from worker.configuration import TableRule
     from worker.formats.interface import Record
     from worker.units.assigned_partition import Assignment
     from worker.units.table import Table
@@ -201,6 +202,7 @@ class Shards:
         "key_columns",
         "order",
         "records",
+        "rule",
         "turns",
         "units",
     )
@@ -217,6 +219,8 @@ class Shards:
         self.key_columns: tuple[str, ...] | None = None
         """What the rows that were spread since the last barrier are told apart by; empty for a table without
         a key. None: nothing was spread since. The dispatcher's own while its batch is decoded."""
+        self.rule: TableRule | None = None
+        """By which they were decoded. The dispatcher's own, too."""
         self.finished_records = 0
         """By shards that are not there any more."""
         self.failed_batches = 0
