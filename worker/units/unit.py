@@ -12,6 +12,7 @@ from worker.units.finish_order import FinishOrder
 from worker.units.turns import Turns
 
 if TYPE_CHECKING:
+    from worker.attempts.set_aside import SetAside
     from worker.configuration import TableRule
     from worker.formats.interface import Record
     from worker.units.assigned_partition import Assignment
@@ -65,6 +66,7 @@ class Unit:
         "finished_records",
         "incoming",
         "lane",
+        "orders",
         "records",
         "shard",
         "shards",
@@ -94,6 +96,8 @@ class Unit:
         """When GATHERING or BACKOFF ends."""
         self.incoming: list[Record] = []
         """The fetcher's own: records of the poll that is being routed."""
+        self.orders: dict[tuple[Assignment, int], SetAside] = {}
+        """Given about queued records (by their offsets) while a batch had them that is none any more."""
         self.ticket = 0
         """Its place among the units that became ready."""
         self.used = 0.0
@@ -172,6 +176,8 @@ class Unit:
             self.chunks = deque(c for c in self.chunks if c.assignment not in gone or not c.messages)
             self.records -= sum(len(chunk.messages) for chunk in dropped)
             self.bytes -= sum(chunk.bytes for chunk in dropped)
+        if self.orders:
+            self.orders = {at: order for at, order in self.orders.items() if at[0] not in gone}
         return dropped
 
 
