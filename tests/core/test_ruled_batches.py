@@ -195,3 +195,15 @@ def test_rows_by_other_rules_wait_for_those_that_were_spread_before_a_reload() -
     assert spread_one(1) == (0, 1)
     unit.shards.key_columns = None  # as after the barrier
     assert spread_one(2) == (1, 0)
+
+
+def test_a_statement_about_users_is_no_change_of_the_table() -> None:
+    """It may hold a password, which handlers would log, write or apply."""
+    of = Unit(table(), 0)
+    grant = record(0, isDdl=True, type="QUERY", sql="GRANT ALL ON *.* TO a IDENTIFIED BY 'x'", data=None)
+    alone = chunk(assignment(), [grant])
+    alone.alone = True
+    made = work(of, alone)
+    assert made.decode(refuse) is None
+    assert made.changes == ()
+    assert list(made.ends) == [0]
