@@ -3,8 +3,10 @@
 `binlane.testing` tests a handler without Kafka; `binlane.spark` reads tables as they are this moment.
 """
 
+from binlane._early_stop import take_early_signals
 from binlane._packages import come_first
 
+take_early_signals()  # what follows takes about a second
 come_first()
 
 from handlers import (  # noqa: E402 - only now is `handlers` binlane's own, whatever lies on the path

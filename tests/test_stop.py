@@ -503,3 +503,20 @@ cli.main()
     assert code == 0
     assert out.startswith("{")
     assert "most recent call first" in log
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_before_the_worker_takes_its_own_ends_the_command_with_0(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    configuration = tmp_path / "shop.yaml"
+    os.mkfifo(configuration)
+    command = [sys.executable, "-m", "binlane", "run", str(configuration)]
+    with subprocess.Popen(
+        command, cwd=Path(__file__).parents[1], stderr=subprocess.PIPE, text=True
+    ) as process:
+        with configuration.open("w"):  # it reads its configuration, which never comes
+            process.send_signal(number)
+            assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""

@@ -18,6 +18,7 @@ __all__ = [
     "CommitTexts",
     "GroupMovedOn",
     "MetadataTooLarge",
+    "PartlyRefused",
     "commit_now",
     "committed_of",
     "failure_of",
@@ -43,10 +44,19 @@ class GroupMovedOn(CheckpointError):
     """The group has begun its next round of assignments, of which the worker is told in one of its polls."""
 
 
+class PartlyRefused(CheckpointError):
+    """Kafka took the commit of some partitions, and refused it of the others, which the text names."""
+
+    def __init__(self, text: str, taken: Mapping[TopicPartition, Mark]) -> None:
+        super().__init__(text)
+        self.taken = taken
+
+
 _KINDS: Mapping[int, type[CheckpointError]] = {
     KafkaError.OFFSET_METADATA_TOO_LARGE: MetadataTooLarge,
     KafkaError.REBALANCE_IN_PROGRESS: GroupMovedOn,
     KafkaError.ILLEGAL_GENERATION: GroupMovedOn,
+    KafkaError.STALE_MEMBER_EPOCH: GroupMovedOn,
 }
 
 
@@ -143,6 +153,7 @@ def refusal(error: object, of: str = "") -> CheckpointError:
 
 def failure_of(answers: Iterable[confluent_kafka.TopicPartition]) -> CheckpointError | None:
     """What Kafka's answer to a commit refuses, if anything."""
+    answers = list(answers)
     refused = [(each, each.error) for each in answers if each.error is not None]
     if not refused:
         return None
@@ -150,7 +161,9 @@ def failure_of(answers: Iterable[confluent_kafka.TopicPartition]) -> CheckpointE
     kinds = {_kind(error) for _, error in refused}
     # Less metadata would mend nothing else.
     kind = kinds.pop() if len(kinds) == 1 else CheckpointError
-    return kind(f"Kafka refused the commit of {listed(texts, '; ')}")
+    text = f"Kafka refused the commit of {listed(texts, '; ')}"
+    taken = [each for each in answers if each.error is None]
+    return PartlyRefused(text, marks_of(taken)) if taken and kind is CheckpointError else kind(text)
 
 
 def _kind(error: object) -> type[CheckpointError]:

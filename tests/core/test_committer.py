@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 from core.building import Clock, assignment
 
 from offsets.stores import CheckpointError, CommitInterrupted, FileStore, MemoryStore
-from offsets.stores.commits import refusal
+from offsets.stores.commits import PartlyRefused, refusal
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 from worker.observing.metrics import Metrics
@@ -312,3 +312,56 @@ def test_a_shorter_interval_counts_from_the_last_commit_at_once(site: Site) -> N
     site.committer.stop()
     site.committer.join(10)
     assert not site.stopped
+
+
+def test_what_kafka_takes_of_a_commit_counts_though_it_refuses_the_rest(site: Site) -> None:
+    for each in (site.first, site.second):
+        site.finish(each, 3)
+    taken = {site.first.partition: Mark(3, 1)}
+    site.kafka.fault = PartlyRefused("Kafka refused the commit of t[1]", taken)
+    assert not site.committer.commit()
+    assert site.first.may_begin
+    assert site.first.committed == 3
+    assert not site.second.may_begin
+    assert site.error == "Kafka refused the commit of t[1]"
+
+
+def test_where_partitions_begin_is_committed_until_kafka_takes_it(site: Site) -> None:
+    """Long before the interval is over, for nothing of them is handled before."""
+    site.committer.pace(1e6)
+    site.first.tracker.reach(7)
+    site.kafka.fault = CheckpointError("no answer")
+    site.committer.start()
+    site.committer.wake()
+    until(lambda: site.error == "no answer")
+    assert not site.first.may_begin
+    site.kafka.fault = None
+    until(lambda: site.first.may_begin)
+    assert site.in_kafka(site.first) == Checkpoint(7)
+    until(lambda: site.error is None)
+    site.committer.stop()
+    site.committer.join(30)
+    assert not site.committer.is_alive()
+
+
+def test_another_threads_commit_that_takes_long_is_no_silence_of_this_thread(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of the fetcher's in a rebalance, while the group's coordinator is away."""
+    monkeypatch.setattr("worker.partitions.committer._RETRY_SECONDS", 0.01)
+    site.committer._lock.acquire()
+    site.committer.start()
+    for _ in range(3):
+        site.clock.now += 100
+        until(lambda: site.committer.beat == site.clock.now)
+    site.committer._lock.release()
+    site.committer.stop()
+    site.committer.join(30)
+    assert not site.committer.is_alive()
+
+
+def until(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -55,7 +55,14 @@ class Stage:
         """What the shard has of the record."""
         whole = self.chunks[number]
         return ShardChunk(
-            whole, whole.messages, [], [0], shard=shard, shared=self.shared[number], order=self.order
+            whole,
+            whole.messages,
+            [],
+            [0],
+            table=None,
+            shard=shard,
+            shared=self.shared[number],
+            order=self.order,
         )
 
     def finished(self, of: Assignment | None = None) -> set[int]:

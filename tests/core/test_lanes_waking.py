@@ -222,3 +222,27 @@ def test_two_hundred_tables_on_sixteen_threads_run_one_batch_each_at_a_time_and_
     assert not faults
     assert handled == expected
     assert all(lane.records == lane.bytes == 0 for lane in lanes.lanes)
+
+
+def test_a_timer_goes_with_the_batch_that_it_was_set_for(clock: Clock) -> None:
+    """A table that gathers for an hour and is full at once leaves none behind, whatever its batches are."""
+    lanes = lanes_of(clock)
+    gathers = unit("orders", batch={"max_records": 2, "max_wait": "1h"})
+    waits = unit("items", batch={"max_records": 2, "max_wait": "1h"})
+    source = assignment()
+    assert lanes.offer(delivery((waits, chunk(source, [record(0)]))))
+    timers = lanes.schedule.timers
+    for number in range(1, 1001):
+        for offset in (2 * number, 2 * number + 1):
+            assert lanes.offer(delivery((gathers, chunk(source, [record(offset)]))))
+        work = lanes.take(0)
+        assert work is not None
+        assert work.records == 2
+        lanes.finish(0, work)
+        clock.now += 0.001
+    assert len(timers._heap) < 100
+    assert list(timers.waiting()) == [waits]
+    clock.now += 3600
+    work = lanes.take(0)
+    assert work is not None
+    assert work.unit is waits

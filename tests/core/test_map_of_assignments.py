@@ -6,10 +6,12 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NoReturn, cast
 
 import confluent_kafka
 import pytest
 from building import Clock, configuration
+from confluent_kafka import KafkaError, KafkaException
 from members import RECORDS
 from structlog.testing import capture_logs
 
@@ -43,10 +45,12 @@ class Member:
         self.started = ""
 
     def come(self) -> Assignment:
+        """The partition is assigned, and the committer's thread commits where it begins."""
         with capture_logs() as logged:
             self.parts.rebalancer.on_assign(self.parts.consumer, self.where)
         (told,) = (line for line in logged if line["event"] == "partition_assigned")
         self.started = f"{told['source']} {told['start']} +{told['finished_ahead']}"
+        self.parts.committer.commit()
         [assignment] = self.parts.assignments.current()
         return assignment
 
@@ -54,7 +58,13 @@ class Member:
         """All records of the partition, which wait in a lane then."""
         assignment = self.parts.assignments.current()[0]
         while assignment.consumed < RECORDS:
-            self.parts.fetcher._receiver.receive(self.parts.consumer.consume(100, 0.1))
+            self.poll()
+            self.parts.committer.commit()
+
+    def poll(self) -> None:
+        """What the fetcher does in one round."""
+        self.parts.fetcher.gate.look(self.parts.lanes._clock())
+        self.parts.fetcher._receiver.receive(self.parts.consumer.consume(100, 0.1))
 
     def named(self) -> str | None:
         """The window that the file's checkpoint counts on."""
@@ -66,6 +76,21 @@ class Member:
         copy = self.folder.with_name(f"{self.folder.name}-left")
         shutil.rmtree(copy, ignore_errors=True)
         return shutil.copytree(self.folder, copy)
+
+
+class NoAnswers:
+    """A consumer whose commits are not answered. `arrive`: they reach the group all the same."""
+
+    def __init__(self, consumer: confluent_kafka.Consumer, *, arrive: bool) -> None:
+        self._consumer, self._arrive = consumer, arrive
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer, name)
+
+    def commit(self, **how: Any) -> NoReturn:
+        if self._arrive:
+            self._consumer.commit(**how)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 @pytest.fixture
@@ -188,3 +213,61 @@ def test_where_it_began_is_remembered_before_the_first_record_is_handled(members
     assert handed
     assert handed[0] is not None
     first.parts.consumer.incremental_unassign(first.where)
+
+
+@pytest.mark.parametrize("first", ["earliest", "known"])
+@pytest.mark.parametrize("arrive", [False, True], ids=["refused", "taken without an answer"])
+def test_nothing_is_handled_before_kafka_has_taken_the_first_commit(
+    members: list[Member], mock_servers: str, first: str, arrive: bool
+) -> None:
+    """Else a former owner that finds its own last commit in Kafka goes on from its map, and passes over what
+    was repeated meanwhile."""
+    former, other = members
+    if first == "known":
+        assignment = former.come()
+        former.fetch()
+        assignment.tracker.finish(range(RECORDS))
+        left = former.killed()
+        former.parts.consumer.incremental_unassign(former.where)
+    other.parts.kafka.attach(cast(Any, NoAnswers(other.parts.consumer, arrive=arrive)))
+    assignment = other.come()
+    for _ in range(10):
+        other.poll()
+        other.parts.committer.commit()
+    assert other.parts.lanes.queued == 0
+    assert other.parts.fetcher.pauses.why(assignment) == "first_commit"
+    assert "Timed out" in (other.parts.committer.status().last_error or "")
+    if first == "known":
+        after = Member(mock_servers, left)
+        after.come()
+        assert after.started == ("file 0 +0" if arrive else f"file {RECORDS} +0")
+        after.parts.consumer.close()
+    other.parts.kafka.attach(other.parts.consumer)
+    other.fetch()
+    assert other.parts.lanes.queued == RECORDS
+    assert other.parts.fetcher.pauses.why(assignment) is None
+
+
+def test_a_first_commit_that_is_not_taken_is_told_and_is_over_by_itself(members: list[Member]) -> None:
+    member, _ = members
+    clock = cast(Clock, member.parts.lanes._clock)
+    consumer = member.parts.consumer
+    member.parts.kafka.attach(cast(Any, NoAnswers(consumer, arrive=False)))
+    member.come()
+    while not member.parts.fetcher.gate:
+        member.poll()
+    member.poll()
+    member.parts.committer.commit()
+    clock.now += 1
+    with capture_logs() as logged:
+        member.poll()
+        assert logged == []
+        clock.now += 5
+        member.poll()
+        member.poll()
+    assert [(line["event"], line["partitions"]) for line in logged] == [("first_commit_missing", ["t[0]"])]
+    assert member.parts.fetcher.gate.uncommitted_seconds(clock.now) > 5
+    member.parts.kafka.attach(consumer)
+    member.fetch()
+    member.poll()
+    assert member.parts.fetcher.gate.uncommitted_seconds(clock.now) == 0

@@ -99,6 +99,7 @@ def test_commits_go_on_while_the_fetcher_waits_for_room(make_components: Make) -
     components = make_components("waits", lanes={"count": 1, "max_records": 2}, revoke_timeout="100ms")
     components.kafka.attach(components.consumer)
     components.fetcher.start()
+    components.committer.start()
     try:
         until(lambda: components.lanes.pressed)
         assignment = components.assignments.get(*PLACE)
@@ -110,6 +111,7 @@ def test_commits_go_on_while_the_fetcher_waits_for_room(make_components: Make) -
         assert assignment.committed == 1
         assert components.lanes.pressed
     finally:
+        components.committer.stop()
         components.fetcher.close()
         components.fetcher.join(30)
     assert not components.fetcher.is_alive()

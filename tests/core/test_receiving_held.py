@@ -11,9 +11,9 @@ from building import Clock
 from confluent_kafka import Message
 
 from offsets.restore import Start
-from offsets.types import TopicPartition
+from offsets.types import Checkpoint, TopicPartition
+from worker.fetching.held_records import HeldRecords
 from worker.fetching.receiving import Receiver
-from worker.fetching.schema_gate import SchemaGate
 from worker.fetching.source_order import SourceOrder
 from worker.formats.debezium.format import Debezium
 from worker.formats.interface import LogPosition, Record
@@ -47,6 +47,8 @@ class Site:
             Assignment(TopicPartition(topic, 0), 1, start, cast(Any, self.format))
             for topic in ("rows", "ddl")
         )
+        for each in (self.rows, self.ddl):
+            each.in_kafka = Checkpoint(0)
         assignments = Assignments()
         assignments.add([self.rows, self.ddl])
         order = None
@@ -55,14 +57,12 @@ class Site:
                 lambda topic: topic == "ddl", high=lambda _: None, max_bytes=max_bytes, clock=Clock()
             )
             order.watch([self.rows, self.ddl])
-        parts = dict.fromkeys(
-            ("refetching", "lanes", "errors", "metrics", "standstill", "hand_over", "begun")
-        )
+        parts = dict.fromkeys(("refetching", "lanes", "errors", "metrics", "standstill", "hand_over"))
         self.receiver = Receiver(
             assignments=assignments,
             router=cast(Any, SimpleNamespace(route=self.route, let_go=Mock())),
             order=order,
-            gate=SchemaGate(Mock()),
+            gate=HeldRecords(Mock(), assignments, Mock()),
             pauses=Mock(),
             max_ahead=cast(Any, MaxAhead()),
             polls=cast(Any, SimpleNamespace(size=SimpleNamespace(records=500), some_revoked=False)),

@@ -158,3 +158,52 @@ def test_a_statement_goes_by_the_rules_after_a_reload_though_its_own_table_has_t
     made = work(unit, chunk(assignment(), [statement], alone=True))
     assert made.decode(refuse) is None
     assert made.changes == ()
+
+
+def test_rows_that_wait_in_their_shards_go_by_the_rules_after_a_reload() -> None:
+    whole = Unit(table(), 0)
+    whole.shards = Shards()
+    rows = {"data": [{"id": str(n), "email": "ada@x"} for n in range(40)]}
+    made = work(whole, chunk(assignment(), [record(n, **{**EMAIL, **rows}) for n in range(3)]))
+    assert made.decode(refuse) is None
+    parts = spread(made).parts
+    before = {number: [(c.offset, c.index) for c in part.changes] for number, part in parts}
+    assert len(parts) > 1
+    whole.table = table(columns={"exclude": ["email"]})
+    for number, part in parts:
+        after = work(whole.shards.get(whole, number, 4), part.part(0, 2))
+        assert after.decode(refuse) is None
+        assert {tuple(change.after or {}) for change in after.changes or ()} == {("id",)}
+        assert [(c.offset, c.index) for c in after.changes or ()] == [
+            each for each in before[number] if each[0] < 2
+        ]
+
+
+def test_rows_by_other_rules_wait_for_those_that_were_spread_before_a_reload() -> None:
+    """By these a row may have another key, and so another shard: the earlier change of it comes first."""
+    unit = Unit(table(), 0)
+    unit.shards = Shards()
+
+    def spread_one(offset: int) -> tuple[int, int]:
+        made = work(unit, chunk(assignment(), [record(offset, **EMAIL)]))
+        assert made.decode(refuse) is None
+        result = spread(made)
+        return len(result.parts), sum(each.alone for each in result.rest)
+
+    assert spread_one(0) == (1, 0)
+    unit.table = table(columns={"mask": {"id": "hash"}})
+    assert spread_one(1) == (0, 1)
+    unit.shards.key_columns = None  # as after the barrier
+    assert spread_one(2) == (1, 0)
+
+
+def test_a_statement_about_users_is_no_change_of_the_table() -> None:
+    """It may hold a password, which handlers would log, write or apply."""
+    of = Unit(table(), 0)
+    grant = record(0, isDdl=True, type="QUERY", sql="GRANT ALL ON *.* TO a IDENTIFIED BY 'x'", data=None)
+    alone = chunk(assignment(), [grant])
+    alone.alone = True
+    made = work(of, alone)
+    assert made.decode(refuse) is None
+    assert made.changes == ()
+    assert list(made.ends) == [0]

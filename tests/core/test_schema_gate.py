@@ -10,11 +10,11 @@ from captured import CapturedRecord
 from confluent_kafka import Message
 
 from offsets.restore import Start
-from offsets.types import TopicPartition
-from worker.fetching.schema_gate import SchemaGate
+from offsets.types import Checkpoint, TopicPartition
+from worker.fetching.held_records import HeldRecords
 from worker.formats.debezium.format import Debezium
 from worker.formats.interface import Record
-from worker.units.assigned_partition import Assignment
+from worker.units.assigned_partition import Assignment, Assignments
 
 
 class Reading(Debezium):
@@ -33,8 +33,15 @@ class Pauses:
     def __init__(self) -> None:
         self.told: list[set[Assignment]] = []
 
-    def unknown_schemas(self, unknown: Any) -> None:
-        self.told.append(set(unknown))
+    def held(self, held: Any) -> None:
+        self.told.append(set(held))
+
+
+def begun(format_: Debezium) -> Assignment:
+    """Kafka has taken its first commit."""
+    made = Assignment(TopicPartition("t", 0), 1, Start(0, (), "initial", ""), cast(Any, format_))
+    made.in_kafka = Checkpoint(0)
+    return made
 
 
 END = cast(Message, object())
@@ -46,13 +53,13 @@ def pauses() -> Pauses:
 
 
 @pytest.fixture
-def gate(pauses: Pauses) -> SchemaGate:
-    return SchemaGate(cast(Any, pauses))
+def gate(pauses: Pauses) -> HeldRecords:
+    return HeldRecords(cast(Any, pauses), Assignments(), lambda: None)
 
 
 @pytest.fixture
 def assignment() -> Assignment:
-    return Assignment(TopicPartition("t", 0), 1, Start(0, (), "initial", ""), cast(Any, Reading()))
+    return begun(Reading())
 
 
 def values(*texts: bytes) -> list[Record]:
@@ -60,7 +67,7 @@ def values(*texts: bytes) -> list[Record]:
 
 
 def test_what_follows_a_record_that_waits_waits_too_though_it_is_known(
-    gate: SchemaGate, assignment: Assignment, pauses: Pauses
+    gate: HeldRecords, assignment: Assignment, pauses: Pauses
 ) -> None:
     first, unknown, known, later, last = values(b"a1", b"b", b"a2", b"a3", b"c")
     assert gate.add(assignment, [first, unknown, known]) == [first]
@@ -78,7 +85,7 @@ def test_what_follows_a_record_that_waits_waits_too_though_it_is_known(
 
 
 def test_the_end_of_a_partition_is_told_after_what_is_held_of_it(
-    gate: SchemaGate, assignment: Assignment, pauses: Pauses
+    gate: HeldRecords, assignment: Assignment, pauses: Pauses
 ) -> None:
     assert not gate.keeps_end(assignment, END)
     gate.add(assignment, values(b"b"))
@@ -92,7 +99,7 @@ def test_the_end_of_a_partition_is_told_after_what_is_held_of_it(
     assert pauses.told[-1] == set()
 
 
-def test_an_end_that_something_followed_is_none(gate: SchemaGate, assignment: Assignment) -> None:
+def test_an_end_that_something_followed_is_none(gate: HeldRecords, assignment: Assignment) -> None:
     gate.add(assignment, values(b"b"))
     assert gate.keeps_end(assignment, END)
     gate.add(assignment, values(b"b"))
@@ -103,7 +110,7 @@ def test_an_end_that_something_followed_is_none(gate: SchemaGate, assignment: As
 
 
 def test_what_is_held_of_a_partition_that_left_is_forgotten(
-    gate: SchemaGate, assignment: Assignment, pauses: Pauses
+    gate: HeldRecords, assignment: Assignment, pauses: Pauses
 ) -> None:
     gate.add(assignment, values(b"b"))
     gate.forget([assignment])
@@ -112,7 +119,7 @@ def test_what_is_held_of_a_partition_that_left_is_forgotten(
     assert pauses.told == [{assignment}, set()]
 
 
-def test_a_format_without_schemas_waits_for_nothing(gate: SchemaGate) -> None:
-    plain = Assignment(TopicPartition("t", 0), 1, Start(0, (), "initial", ""), cast(Any, Debezium()))
+def test_a_format_without_schemas_waits_for_nothing(gate: HeldRecords) -> None:
+    plain = begun(Debezium())
     records = values(b"b")
     assert gate.add(plain, records) is records

@@ -17,7 +17,9 @@ from unblock_stage import Hasty, Letters, Unblocked
 
 from handlers import Batch, PartialFailure, Rejected, TargetUnavailable
 from offsets.types import Checkpoint
+from worker.attempts.set_aside import SetAside
 from worker.attempts.steps import MustHalt, MustWait
+from worker.lanes.setting_aside import set_aside
 from worker.units.unit import Unit, UnitState
 
 ONCE = {"max_attempts": 1, **NOW}
@@ -423,3 +425,38 @@ def test_only_the_named_records_are_set_aside_and_all_others_come_in_their_order
     if dead:
         assert set(letters.sent) == bad
         assert len(letters.sent) == len(bad), "one letter each"
+
+
+def test_an_order_outlives_a_rebalance_that_takes_another_partition_of_its_batch(start: Start) -> None:
+    def handle(batch: Batch) -> None:
+        if any((change.partition, change.offset) == (0, 0) for change in batch.changes):
+            raise ValueError("no such column")
+
+    stage, other = start(), assignment(1)
+    blocked = unit("orders", Scripted(handle), retry=ONCE)
+    records = [record(n, partition=1) for n in range(2)]
+    chunks = chunk(other, records), chunk(stage.partition, [record(n) for n in range(2)])
+    assert stage.lanes.offer(delivery(*((blocked, each) for each in chunks)))
+    stage.wait(lambda: blocked.halted)
+    kept = stage.lanes.schedule.kept[blocked]
+    stage.lanes.trust(0.0)  # no batch begins: the processors have others to do
+    (number,) = kept.stands_at()
+    order = SetAside("skip", "ann")
+    assert set_aside(stage.lanes, blocked, kept, number, order)
+    other.closed = True
+    stage.lanes.withdraw([blocked], {other}, 0.0)
+    stage.lanes.trust(float("inf"))
+    stage.wait(lambda: stage.checkpoint() == Checkpoint(2))
+    assert order.changes == 1
+    assert not blocked.halted
+    assert not blocked.orders
+
+
+def test_an_order_about_a_record_of_a_partition_that_leaves_goes_with_it(start: Start) -> None:
+    stage = start()
+    blocked = unit("orders", Scripted(), retry=ONCE)
+    blocked.orders[stage.partition, 1] = SetAside("skip", "ann")
+    blocked.push(chunk(stage.partition, [record(1)]))
+    stage.partition.closed = True
+    stage.lanes.withdraw([blocked], {stage.partition}, 0.0)
+    assert blocked.orders == {}

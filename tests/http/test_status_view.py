@@ -170,7 +170,7 @@ def test_that_no_batch_begins_is_shown() -> None:
     kafka = KafkaStatus(up=True, quiet_seconds=1.0, unconfirmed_seconds=75.0)
     lines = drawn(live(msgspec.structs.replace(status_at(100), kafka=kafka)), height=50)
     assert lines[1].startswith("No batch begins: for 75 s the group's coordinator")
-    assert lines[3].startswith("no batch begins: for 75 s the group's coordinator has taken no commit")
+    assert lines[3].startswith("No batch begins: for 75 s the group's coordinator has taken no commit")
 
 
 def test_names_and_errors_cannot_command_the_terminal() -> None:

@@ -53,6 +53,7 @@ class Faults:
         cluster.commits_lost = cluster.commits_late = 0.0
         cluster.answer_seconds = 0.004
         cluster.cut_off.clear()
+        cluster.group.refuses_first.clear()
         for process in self.alive():
             world.unsilence(process)
             if process.frozen:
@@ -204,6 +205,25 @@ class Faults:
         cluster.commits_lost, cluster.commits_late = 0.4, 0.4
         self._wait(event.seconds)
         cluster.commits_lost = cluster.commits_late = 0.0
+
+    def _usurped(self, event: Event) -> None:
+        """A worker is killed, and some first commits of those that take over are refused. They are killed
+        when they have repeated something, or else after a time, and the former owner comes back."""
+        process, group = self._running(event.who), self._world.cluster.group
+        if process is not None:
+            self._world.kill(process)
+        if not self.alive():
+            self._start(event.who + 1)
+        every = range(len(self._topic().logs))
+        group.refuses_first.update(self._random.sample(every, self._random.randint(1, len(every))))
+        end, repeated = current().now + event.seconds, self._world.oracles.repeated
+        while self._world.oracles.repeated == repeated and current().now < end:
+            self._wait(0.01)
+        for each in self.alive():
+            self._world.kill(each)
+        group.refuses_first.clear()
+        self._again(event)
+        self._start_missing()
 
     def _slow(self, event: Event) -> None:
         self._world.cluster.answer_seconds = 1.0

@@ -43,6 +43,8 @@ class Oracles:
         self._highest: dict[Part, int] = {}
         self.memory = Memory(world, self.ledger)
         self.journals = Journals(world, self.ledger)
+        self.repeated = 0
+        """Records that were handled again."""
         self.moved: set[Part] = set()
         """Partitions whose position somebody set back, or whose end was cut off."""
 
@@ -95,6 +97,7 @@ class Oracles:
         self._applied += 1
         for number in done:
             record = self.ledger.written[number]
+            self.repeated += record.handled > 0
             record.handled += 1
             held = begun.owned.get(record.part)
             if held is not None and held is self._owned(process, record.part):

@@ -34,6 +34,8 @@ _FAULTS = {
     "rewind": (0.0, 1.0),
 }
 """Each is a method of `faults.Faults`, with the least and the most seconds that it takes."""
+_USURPED = (8.0, 12.0)
+"""The same of `usurped`, which is drawn by itself: the other faults of a seed stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,11 @@ class Plan:
         )
         if plan.poison:
             plan.failing = 0  # else what is good would be passed over, too
-        plan.events = sorted(plan._faults(random), key=lambda event: event.at)
+        events = plan._faults(random)
+        if other.random() < 0.1:
+            at, who = other.uniform(0, plan.seconds), other.randrange(plan.workers)
+            events.append(Event(at, "usurped", who, other.uniform(*_USURPED)))
+        plan.events = sorted(events, key=lambda event: event.at)
         return plan
 
     @property

@@ -22,6 +22,7 @@ from worker.partitions import committer, starts
 from worker.partitions.committer import Committer
 from worker.partitions.max_ahead import MaxAhead
 from worker.partitions.pausing import Pauses
+from worker.units.assigned_partition import Assignment
 from worker.units.unit import UnitState
 
 from .plan import Plan
@@ -45,13 +46,20 @@ def found_by(oracle: str, *, first: int = 0) -> int:
     pytest.fail(f"no run of {_MOST_SEEDS} breaks {oracle}; others: {others}")
 
 
-def test_a_partition_that_left_while_paused_comes_back_paused(monkeypatch: Patch) -> None:
-    def came(self: Pauses, added: Any) -> None:
-        if self.everything:
-            self._tell(added)
+def test_a_partition_stays_paused_that_waits_for_nothing(monkeypatch: Patch) -> None:
+    """The worker heals itself after a minute, so that all is handled in the end."""
 
-    monkeypatch.setattr(Pauses, "came", came)
-    found_by("progress")
+    def held(self: Pauses, held: Any) -> None:
+        before, self._held = self._held, set(held)
+        self._tell_changed(self._held - before)
+
+    monkeypatch.setattr(Pauses, "held", held)
+    found_by("standstill")
+
+
+def test_records_are_handled_before_kafka_has_taken_a_commit_of_their_owner(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Assignment, "may_begin", True)
+    found_by("replay", first=600)
 
 
 def test_a_commit_goes_past_what_is_unfinished(monkeypatch: Patch) -> None:
@@ -75,8 +83,8 @@ def test_finished_ahead_is_told_of_what_still_runs(monkeypatch: Patch) -> None:
 def test_a_commit_is_remembered_before_it_succeeded(monkeypatch: Patch) -> None:
     real = Committer._save_in_kafka
 
-    def hopeful(self: Committer, found: Mapping[Any, Checkpoint], *, everything: bool) -> bool:
-        done = real(self, found, everything=everything)
+    def hopeful(self: Committer, found: Mapping[Any, Checkpoint], **how: Any) -> bool:
+        done = real(self, found, **how)
         for assignment, checkpoint in found.items():
             assignment.in_kafka = checkpoint
         return done

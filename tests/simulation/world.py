@@ -234,6 +234,9 @@ def _logged(_logger: object, level: str, event: dict[str, Any]) -> str:
     ]
     who = "world" if task is None else task.process.name
     world().note(who, f"log {level}: {event['event']} {' '.join(told)}"[:200])
+    if event["event"] == "standstill":
+        # Whatever explains that nothing comes is no standstill to the worker; and its cure is no excuse.
+        world().oracles.broken("standstill", f"{who} has not read {event['partition']} for a minute")
     return ""
 
 

@@ -10,13 +10,13 @@ from confluent_kafka import Consumer
 from handlers.logs import get_logger
 from offsets.stores import PolledKafkaStore
 from worker.fetching.backlog import Backlog
+from worker.fetching.held_records import HeldRecords
 from worker.fetching.polling.poll_pause import PollPause
 from worker.fetching.polling.poll_size import MOST_RECORDS, PollSize
 from worker.fetching.polling.polls import POLL_SECONDS, Polls
 from worker.fetching.receiving import Receiver
 from worker.fetching.requests import Requests
 from worker.fetching.routing import Router
-from worker.fetching.schema_gate import SchemaGate
 from worker.fetching.source_order import SourceOrder
 from worker.fetching.standstill import Standstill
 from worker.kafka.errors import KafkaErrors, Stopping
@@ -91,7 +91,7 @@ class Fetcher(threading.Thread):
         self._prepare = prepare
         self._leaves = leaves
         self.pauses = Pauses(consumer, assignments)
-        self._gate = SchemaGate(self.pauses)
+        self.gate = HeldRecords(self.pauses, assignments, rebalancer.commit_soon)
         self.max_ahead = MaxAhead(self.pauses, max_ahead)
         self.standstill = Standstill(consumer, assignments, self.pauses, refetching)
         self._polls = Polls(consumer, max_records, max_bytes)
@@ -115,14 +115,13 @@ class Fetcher(threading.Thread):
             errors=errors,
             metrics=metrics,
             order=order,
-            gate=self._gate,
+            gate=self.gate,
             pauses=self.pauses,
             max_ahead=self.max_ahead,
             standstill=self.standstill,
             polls=self._polls,
             backlog=self._backlog,
             hand_over=self._hand_over,
-            begun=rebalancer.begun,
             clock=clock,
         )
 
@@ -216,7 +215,7 @@ class Fetcher(threading.Thread):
         """The rebalancer's word on this thread: these partitions left, those came."""
         self._backlog.leave(gone)
         self.max_ahead.left(gone)
-        self._gate.forget(gone)
+        self.gate.forget(gone)
         self._polls.leave({assignment.partition for assignment in gone})
         if self._share is not None:
             self._share.changed()
@@ -225,6 +224,7 @@ class Fetcher(threading.Thread):
             self._order.watch(added)
         if self._draining.is_set():
             self.pauses.pause()
+        self.gate.look(self._clock())
         self.pauses.came(added)
 
     def _go_round(self) -> None:
@@ -238,6 +238,7 @@ class Fetcher(threading.Thread):
         if self._refetching.look():
             self.pauses.came(self._assignments.current())  # the eager protocol assigns all of them anew
         self.max_ahead.look()
+        self.gate.look(now)
 
     def _may_read(self) -> bool:
         return self._share is None or self._share.look(self._clock())

@@ -8,9 +8,9 @@ from typing import Protocol, cast
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from worker.fetching.backlog import Backlog
+from worker.fetching.held_records import HeldRecords
 from worker.fetching.polling.polls import Polls
 from worker.fetching.routing import Router
-from worker.fetching.schema_gate import SchemaGate
 from worker.fetching.source_order import SourceOrder
 from worker.fetching.standstill import Standstill
 from worker.formats.choice import NO_FORMAT
@@ -56,17 +56,16 @@ class Receiver:
         errors: KafkaErrors,
         metrics: Metrics,
         order: SourceOrder | None,
-        gate: SchemaGate,
+        gate: HeldRecords,
         pauses: Pauses,
         max_ahead: MaxAhead,
         standstill: Standstill,
         polls: Polls,
         backlog: Backlog,
         hand_over: HandOver,
-        begun: Callable[[Iterable[Assignment]], None],
         clock: Callable[[], float],
     ) -> None:
-        """`order`: as of the fetcher. `begun`: told of whose records are about to be handed over."""
+        """`order`: as of the fetcher."""
         self._assignments = assignments
         self._router = router
         self._refetching = refetching
@@ -81,7 +80,6 @@ class Receiver:
         self._polls = polls
         self._backlog = backlog
         self._hand_over = hand_over
-        self._begun = begun
         self._clock = clock
         self.brought = clock()
         """When a poll last brought a record, or the end of a partition."""
@@ -120,7 +118,6 @@ class Receiver:
                 self._router.route(assignment, own, delivery)
         finally:  # what was routed before a record that stops the worker is still handed over
             if delivery.parts:
-                self._begun(routed)
                 self._hand_over(delivery, full=full, count=count)
             self._max_ahead.came(routed)
 

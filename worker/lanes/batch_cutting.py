@@ -8,7 +8,7 @@ from worker.units.chunk import Chunk
 from worker.units.unit import Unit
 from worker.units.work import Work
 
-__all__ = ["cut", "rebind", "unfold"]
+__all__ = ["cut", "keep_orders", "rebind", "unfold"]
 
 _SPREAD_RECORDS, _SPREAD_BYTES = 1_000, 4 << 20
 """The most that is decoded at a time to be spread over a table's shards."""
@@ -39,7 +39,18 @@ def cut(unit: Unit, *, others_wait: bool = False) -> Work:
         unit.records -= work.records
         unit.bytes -= work.bytes
     work.shortened = shortened
+    if unit.orders:
+        at = [(chunk.assignment, message.offset()) for chunk, message in work.messages()]
+        work.orders = {number: unit.orders.pop(each) for number, each in enumerate(at) if each in unit.orders}
     return work
+
+
+def keep_orders(work: Work, first: int) -> None:
+    """What is ordered about the work's records from `first` on stands, though they are queued again."""
+    if work.orders:
+        for number, (chunk, message) in enumerate(work.messages()):
+            if number >= first and number in work.orders and not chunk.assignment.closed:
+                work.unit.orders[chunk.assignment, message.offset()] = work.orders[number]
 
 
 def rebind(work: Work) -> None:
@@ -57,6 +68,7 @@ def unfold(work: Work) -> list[Chunk]:
 
     Returns what is gone for good."""
     unfinished = work.unfinished_chunks()
+    keep_orders(work, work.finished)
     work.unit.push_back(chunk for chunk in unfinished if not chunk.assignment.closed)
     return work.head(work.finished).chunks + [c for c in unfinished if c.assignment.closed]
 

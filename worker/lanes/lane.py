@@ -19,6 +19,8 @@ _SPREAD_SHARE = 8
 """Rows as Python objects take about so many times the bytes of their record: those that wait in shards take
 up to about `max_bytes` more."""
 
+_FEW_TIMERS = 64
+"""So many are kept however many of them nobody waits for any more."""
 _FEW, _PATIENCE = 4, 4
 """While tables take turns: so many ready units a lane are few; when so many others have become ready, a lane,
 who waits is next whatever it has."""
@@ -142,8 +144,9 @@ class Timers:
     """When units that wait (for a fuller batch, or to try again) are due. Guarded by the lock of `Lanes`."""
 
     def __init__(self) -> None:
-        # An entry whose unit has moved on since stays until its time comes: `due` passes over it.
+        # An entry whose unit has moved on since stays until its time comes, or until half of them are such.
         self._heap: list[tuple[float, int, Unit]] = []
+        self._most = _FEW_TIMERS
         self._ticket = itertools.count()
 
     def __bool__(self) -> bool:
@@ -151,6 +154,11 @@ class Timers:
 
     def add(self, unit: Unit) -> None:
         """At `unit.due`."""
+        if len(self._heap) >= self._most:
+            kept = {entry[2]: entry for entry in self._heap if _waits(*entry)}
+            self._heap = list(kept.values())
+            heapq.heapify(self._heap)
+            self._most = max(_FEW_TIMERS, 2 * len(self._heap))
         heapq.heappush(self._heap, (unit.due, next(self._ticket), unit))
 
     def next_due(self) -> float:
@@ -159,9 +167,9 @@ class Timers:
     def due(self, now: float) -> Iterator[Unit]:
         """Takes out the units whose time has come."""
         while self._heap and self._heap[0][0] <= now:
-            due, _, unit = heapq.heappop(self._heap)
-            if unit.due == due and unit.state in (UnitState.GATHERING, UnitState.BACKOFF):
-                yield unit
+            entry = heapq.heappop(self._heap)
+            if _waits(*entry):
+                yield entry[2]
 
     @property
     def pending(self) -> bool:
@@ -177,6 +185,11 @@ class Timers:
         """The units that wait for a target that is down."""
         waiting = (unit for _, _, unit in self._heap if unit.state is UnitState.BACKOFF and unit.blocked)
         return dict.fromkeys(waiting)
+
+
+def _waits(due: float, _ticket: int, unit: Unit) -> bool:
+    """Whether the unit waits for just this time."""
+    return unit.due == due and unit.state in (UnitState.GATHERING, UnitState.BACKOFF)
 
 
 def fullest(lanes: Iterable[Lane]) -> Lane:

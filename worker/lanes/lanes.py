@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from worker.lanes.batch_cutting import keep_orders
 from worker.lanes.lane_changes import give_tables, resize
 from worker.lanes.seen_lanes import SeenLanes
 from worker.units.assigned_partition import Assignment
@@ -229,6 +230,7 @@ class Lanes(SeenLanes):
         """Cut a running batch after its first `records`; the rest goes back to the front of its queue."""
         with self._lock:
             lane = self._running(number, work)
+            keep_orders(work, records)
             self._schedule.put_back(work.unit, work.unfinished_chunks(records))
             lane.running = first = work.head(records)
             return first

@@ -117,8 +117,8 @@ KAFKA_DEFINITIONS: tuple[MetricDefinition, ...] = (
         "binlane_membership_unconfirmed_seconds",
         "gauge",
         (),
-        "For how long batches have waited because the group's coordinator takes no commit of this worker; "
-        "0 when none has to.",
+        "For how long batches have waited because the group's coordinator takes no commit of this worker, or "
+        "not the first one of a partition; 0 when none has to.",
     ),
     MetricDefinition(
         "binlane_commits_total",

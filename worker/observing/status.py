@@ -88,8 +88,9 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     ahead: int = 0
     """Records that were fetched with the first unfinished one and since: see `max_ahead`."""
     paused_by: str | None = None
-    """lanes (they are full), max_ahead, ddl_topics (others come first) or format (there is none); None: it is
-    read."""
+    """lanes (they are full), max_ahead, ddl_topics (others come first), format (there is none),
+    schema_registry (a schema is not known yet), first_commit (Kafka has not taken where it begins); None: it
+    is read."""
     stuck: StuckStatus | None = None
     unread: int | None = None
     """Records between the next offset to be fetched and the partition's end; None: not known yet."""
@@ -122,7 +123,7 @@ class KafkaStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Since the last poll that brought a record, or the end of a partition."""
     unconfirmed_seconds: float = 0.0
     """For how long batches have waited because the group's coordinator takes no commit of this worker, whose
-    partitions may be another's by now."""
+    partitions may be another's by now; or a partition for its first commit."""
     faults: list[KafkaFault] = []
     """What `/readyz` knows of errors."""
 

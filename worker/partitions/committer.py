@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -10,14 +9,14 @@ from typing import Protocol
 
 from handlers.logs import get_logger
 from offsets.finished import FinishedMap
-from offsets.stores.commits import GroupMovedOn
-from offsets.stores.interface import CheckpointError
+from offsets.stores.commits import PartlyRefused
 from offsets.stores.polled import CommitInterrupted
 from offsets.tracker import checkpoints
 from offsets.types import Checkpoint, Mark, TopicPartition
 from worker.attempts.backoff import describe
 from worker.observing.metrics import Metrics
 from worker.observing.status import CheckpointStatus
+from worker.partitions.commit_errors import CommitErrors
 from worker.partitions.membership import Membership
 from worker.units.assigned_partition import Assignment, Assignments
 
@@ -26,8 +25,8 @@ __all__ = ["Committer", "LocalStore"]
 log = get_logger("committer")
 
 _RETRY_SECONDS = 5.0
-_TELL_AGAIN_SECONDS = 60.0
-"""Until the log has the same error once more: while batches wait for a commit, one is tried each second."""
+_FIRST_SECONDS = 1.0
+"""Until what partitions wait for to begin is tried again."""
 _TRACKER = "tracker"  # beside the stores' names: what is finished could not be told
 
 
@@ -92,10 +91,9 @@ class Committer(threading.Thread):
         self._ended = False
         self._woken = threading.Event()
         self._last_success: datetime | None = None
-        self._errors: dict[str, str] = {}
-        self._told_at: dict[str, float] = {}  # store -> when the log had its error
+        self._errors = CommitErrors(metrics, clock)
         self._begun = clock()  # the last commit of this thread
-        self._made = self._missed = 0
+        self._made = 0
         self.beat = clock()
         """When the thread last went round."""
 
@@ -106,18 +104,36 @@ class Committer(threading.Thread):
                 self._woken.clear()
                 self.beat = self._clock()
                 again = self._wants_confirmation()
-                if not self._ended and (self._errors or again or self.beat >= self._begun + self._interval):
-                    self._begun = self.beat
-                    self.commit(again=again)
+                everything = again or self.beat >= self._due()
+                if not self._ended and (everything or self._first()):
+                    self._begun = self.beat if everything else self._begun
+                    # The fetcher's commit in a rebalance may take long: that is no fault of this thread.
+                    while not self._lock.acquire(timeout=_RETRY_SECONDS):
+                        self.beat = self._clock()
+                    try:
+                        self._commit(None if everything else self._first(), again=again)
+                    finally:
+                        self._lock.release()
         except BaseException as error:
             self._fail(error)
 
+    def _due(self) -> float:
+        """When all is to be committed again."""
+        return self._begun + (min(self._interval, _RETRY_SECONDS) if self._errors else self._interval)
+
     def _pause(self) -> float:
         # A long interval is slept in pieces, so that the thread shows that it lives.
-        due = self._begun + self._interval
         now = self._clock()
-        left = min(self._interval if self._errors else max(due - now, 0.0), _RETRY_SECONDS)
+        left = min(max(self._due() - now, 0.0), _FIRST_SECONDS if self._first() else _RETRY_SECONDS)
         return left if self._membership is None else min(left, self._membership.wait(now))
+
+    def _first(self) -> list[Assignment]:
+        """Those that wait for Kafka to take where they begin."""
+        return [
+            each
+            for each in self._assignments.current()
+            if not (each.may_begin or each.closed) and each.tracker.next_offset is not None
+        ]
 
     def _wants_confirmation(self) -> bool:
         return (
@@ -125,6 +141,10 @@ class Committer(threading.Thread):
             and self._membership.due(self.beat)
             and bool(self._assignments.current())
         )
+
+    def wake(self) -> None:
+        """Partitions wait for their first commit. Any thread."""
+        self._woken.set()
 
     def stop(self) -> None:
         """End the thread; it commits nothing more."""
@@ -142,26 +162,32 @@ class Committer(threading.Thread):
         `again`: also what Kafka has: see `Membership`.
         Raises nothing: what goes wrong is an error of this commit, told and tried again with the next."""
         with self._lock:
-            everything = leaving is None
-            move = everything and self._map is not None and self._map.turn()
-            assignments = self._assignments.current() if leaving is None else list(leaving)
-            found = self._finished(assignments, move=move)
-            on_disk = self._save_locally(found, everything=everything)
-            if on_disk and everything and self._map is not None:
-                self._map.saved()
-            in_kafka = self._save_in_kafka(found, everything=everything, again=again)
-            if on_disk and in_kafka:
-                self._save_locally(found, everything=everything)  # that Kafka has it
-            if on_disk or in_kafka:
-                self._journal(found)
-            if in_kafka and not self._errors:
-                self._last_success = datetime.now(UTC)
-            return in_kafka
+            return self._commit(None if leaving is None else list(leaving), again=again)
+
+    def _commit(self, these: list[Assignment] | None, *, again: bool) -> bool:
+        everything = these is None
+        move = everything and self._map is not None and self._map.turn()
+        assignments = self._assignments.current() if these is None else these
+        leaving = [each for each in these or () if each.closed]
+        found = self._finished(assignments, move=move)
+        on_disk = self._save_locally(found, everything=everything)
+        if on_disk and everything and self._map is not None:
+            self._map.saved()
+        # One that left while the file was written is another worker's by now, which may have committed more.
+        kept = {each: checkpoint for each, checkpoint in found.items() if each in leaving or not each.closed}
+        in_kafka = self._save_in_kafka(kept, everything=everything, again=again)
+        if on_disk and in_kafka:
+            self._save_locally(found, everything=everything)  # that Kafka has it
+        if on_disk or in_kafka:
+            self._journal(found)
+        if in_kafka and not self._errors:
+            self._last_success = datetime.now(UTC)
+        return in_kafka
 
     @property
     def counted(self) -> tuple[int, int]:
         """Commits that Kafka took so far, and those that failed, of any store."""
-        return self._made, self._missed
+        return self._made, self._errors.count
 
     @property
     def in_kafka(self) -> bool:
@@ -172,7 +198,7 @@ class Committer(threading.Thread):
         last = self._last_success
         return CheckpointStatus(
             last_success=last.isoformat(timespec="milliseconds") if last else None,
-            last_error="; ".join(self._errors.values()) or None,
+            last_error=self._errors.text,
         )
 
     def sending(self, marks: Mapping[TopicPartition, Mark]) -> None:
@@ -198,9 +224,7 @@ class Committer(threading.Thread):
         for assignment, tracker in zip(assignments, trackers, strict=True):
             # What a partition that leaves has finished is in its last checkpoint.
             assignment.window = None if assignment.closed else tracker.window
-        self._errors.pop(_TRACKER, "")
-        if faults:
-            self._errors[_TRACKER] = "; ".join(faults)
+        self._errors.replace(_TRACKER, "; ".join(faults))
         return {
             each: checkpoint._replace(topic_id=each.topic_id, began_with=each.began_with)
             for each, checkpoint in zip(assignments, told, strict=True)
@@ -232,64 +256,42 @@ class Committer(threading.Thread):
                     {a.partition: window for a, (_, _, window) in new.items() if window is not None},
                 )
             except Exception as error:
-                self._failed(self._local.name, error)
+                self._errors.failed(self._local.name, error)
                 return False
             if any(a.on_disk is None or a.on_disk[0] != saved[0] for a, saved in new.items()):
                 self._metrics.commit(self._local.name, "success")
             for assignment, saved in new.items():
                 assignment.on_disk = saved
         if new or everything:
-            self._works_again(self._local.name)
+            self._errors.works_again(self._local.name)
         return True
 
     def _save_in_kafka(
         self, found: Mapping[Assignment, Checkpoint], *, everything: bool, again: bool
     ) -> bool:
         """Whether Kafka holds these. `everything`: they are all that is assigned."""
-        # One that left while the file was written is another worker's by now, which may have committed more.
-        left = {each for each in found if everything and each.closed}
         # Again means all: of some Kafka may refuse each commit.
-        new = {a: c for a, c in found.items() if (again or a.in_kafka != c) and a not in left}
+        new = {a: c for a, c in found.items() if again or a.in_kafka != c}
         if new:
             try:
-                marks = self._kafka.save({a.partition: checkpoint for a, checkpoint in new.items()})
+                self._taken(new, self._kafka.save({a.partition: checkpoint for a, checkpoint in new.items()}))
             except CommitInterrupted as error:
                 log.debug("commit_interrupted", reason=str(error))
                 return False
             except Exception as error:
-                self._failed(self._kafka.name, error)
+                if isinstance(error, PartlyRefused):
+                    self._taken(new, error.taken)
+                self._errors.failed(self._kafka.name, error)
                 return False
             self._made += 1
             self._metrics.commit(self._kafka.name, "success")
-            for assignment, checkpoint in new.items():
+        if new or everything:
+            self._errors.works_again(self._kafka.name)
+        return True
+
+    def _taken(self, sent: Mapping[Assignment, Checkpoint], marks: Mapping[TopicPartition, Mark]) -> None:
+        for assignment, checkpoint in sent.items():
+            if assignment.partition in marks:
                 assignment.in_kafka = checkpoint
                 assignment.committed = checkpoint.offset
                 assignment.mark = marks[assignment.partition]
-        if new or everything:
-            self._works_again(self._kafka.name)
-        return True
-
-    def _works_again(self, store: str) -> None:
-        # What failed before is saved now, or belonged to partitions that left: it comes again elsewhere.
-        if self._errors.pop(store, ""):
-            log.info("checkpoint_works_again", store=store)
-
-    def _failed(self, store: str, error: Exception) -> None:
-        told = str(error) if isinstance(error, CheckpointError) else describe(error)
-        same = self._errors.get(store) == told
-        self._errors[store] = told
-        self._missed += 1
-        self._metrics.commit(store, "failure")
-        if same and self._clock() < self._told_at[store] + _TELL_AGAIN_SECONDS:
-            return
-        self._told_at[store] = self._clock()
-        # The text of a CheckpointError says it all; anything else needs its place in the code.
-        exc_info = None if isinstance(error, CheckpointError) else error
-        # In most rebalances of a busy worker one commit comes too late, and the next one covers it.
-        log.log(
-            logging.INFO if isinstance(error, GroupMovedOn) else logging.ERROR,
-            "checkpoint_failed",
-            store=store,
-            error=told,
-            exc_info=exc_info,
-        )

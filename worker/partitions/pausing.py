@@ -16,9 +16,9 @@ __all__ = ["PausedBy", "Pauses"]
 
 log = get_logger("fetcher")
 
-PausedBy = Literal["lanes", "max_ahead", "ddl_topics", "format", "schema_registry"]
+PausedBy = Literal["lanes", "max_ahead", "ddl_topics", "format", "schema_registry", "first_commit"]
 """The lanes are full; too much is fetched behind an unfinished record; others have to tell their DDL first;
-there is no format for it; a schema is to be known first."""
+there is no format for it; a schema is to be known first; so is that Kafka has taken its first commit."""
 
 
 class Pauses:
@@ -34,7 +34,7 @@ class Pauses:
         self._assignments = assignments
         self._ahead: set[Assignment] = set()
         self._beyond: set[Assignment] = set()
-        self._unknown: set[Assignment] = set()
+        self._held: set[Assignment] = set()
         self.everything = False
         """Whether all partitions are paused."""
 
@@ -48,8 +48,8 @@ class Pauses:
             return "format"
         if assignment in self._beyond:
             return "max_ahead"
-        if assignment in self._unknown:
-            return "schema_registry"
+        if assignment in self._held:
+            return "schema_registry" if assignment.may_begin else "first_commit"
         if self.everything:
             return "lanes"
         return "ddl_topics" if assignment in self._ahead else None
@@ -80,10 +80,10 @@ class Pauses:
         before, self._beyond = self._beyond, set(beyond)
         self._tell_changed(before ^ self._beyond)
 
-    def unknown_schemas(self, unknown: Iterable[Assignment]) -> None:
-        """Fetch nothing from exactly these: their next record's schema is not known yet (see SchemaGate)."""
-        before, self._unknown = self._unknown, set(unknown)
-        self._tell_changed(before ^ self._unknown)
+    def held(self, held: Iterable[Assignment]) -> None:
+        """Fetch nothing from exactly these: what comes of them may not be handled yet (see HeldRecords)."""
+        before, self._held = self._held, set(held)
+        self._tell_changed(before ^ self._held)
 
     def _tell_changed(self, changed: set[Assignment]) -> None:
         if changed and not self.everything:

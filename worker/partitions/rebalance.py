@@ -134,10 +134,6 @@ class Rebalancer:
         self._assignments.balanced = True
         self._settled()
         self.changed(set(), added)
-        # Before anything is fetched: from now on no other worker takes its own file for what Kafka last got.
-        self.starts.alive(_COMMIT_SECONDS)
-        self._committer.commit(added)
-        self.starts.settled()
 
     def on_revoke(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """Stop taking, but for what nobody can fetch again; wait for what runs, commit, forget the rest."""
@@ -206,16 +202,10 @@ class Rebalancer:
         self._assignments.add([new])
         return new
 
-    def begun(self, assignments: Iterable[Assignment]) -> None:
-        """The first records of these have come: commit where that was before any of them is handled. A kill
-        then does not send all of them back to the beginning, and no other worker believes to be the first."""
-        first = list({each: None for each in assignments if each.on_disk is None and not each.begun})
-        if first:
-            for assignment in first:
-                assignment.begun = True
-            self.starts.alive(_COMMIT_SECONDS)
-            self._kafka.interrupt()
-            self._committer.commit(first)
+    def commit_soon(self) -> None:
+        """It is known where partitions begin: commit that, on the committer's thread. Before Kafka has taken
+        it nothing of them is handled, and a kill does not send all of them back to the beginning."""
+        self._committer.wake()
 
     def _made_anew(self, assignment: Assignment, earlier: Checkpoint) -> None:
         """The topic is not the one that was read before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from worker.observing.overview.of_kafka import unconfirmed
 from worker.observing.status import PartitionStatus, WorkerStatus
 from worker.observing.visible_text import count, duration
 
@@ -9,14 +10,10 @@ __all__ = ["stuck_alarms", "unconfirmed_alarm"]
 
 
 def unconfirmed_alarm(status: WorkerStatus) -> list[str]:
-    """That no batch begins, if so."""
+    """That batches wait for a commit, if so."""
     if status.kafka is None or status.kafka.unconfirmed_seconds < 1:
         return []
-    waited = duration(status.kafka.unconfirmed_seconds)
-    return [
-        f"no batch begins: for {waited} the group's coordinator has taken no commit of this worker, so its "
-        "partitions may be another's"
-    ]
+    return [unconfirmed(status, status.kafka.unconfirmed_seconds)]
 
 
 def stuck_alarms(status: WorkerStatus) -> list[str]:

@@ -36,7 +36,6 @@ class Assignment:
         "asked",
         "before",
         "began_with",
-        "begun",
         "closed",
         "committed",
         "consumed",
@@ -90,8 +89,6 @@ class Assignment:
         """What tells the commit that Kafka holds from any other, as far as it is known."""
         self.in_kafka: Checkpoint | None = None
         """What Kafka holds, as far as this assignment committed it."""
-        self.begun = False
-        """Where its first records came was to be committed, whether or not it could."""
         self.window: str | None = None
         """The window of the map that goes on from the last checkpoint that was taken."""
         self.on_disk: tuple[Checkpoint, Mark | None, str | None] | None = None
@@ -108,6 +105,12 @@ class Assignment:
         """No work of it may start any more."""
         self.forgotten = False
         """What still runs of it no longer counts as finished: it comes again elsewhere."""
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether its records may be handled: only once Kafka has taken a commit of this very assignment. A
+        former owner that finds its own last commit there takes all for finished that its map remembers."""
+        return self.in_kafka is not None
 
     def came(self, records: Sequence[Record]) -> None:
         """These were fetched, in the order of their offsets."""
@@ -130,7 +133,6 @@ class Assignment:
         self.times.restart()
         self.piece_order = None
         self.in_kafka = self.on_disk = None
-        self.begun = False
 
 
 def with_earlier(assignments: Iterable[Assignment]) -> set[Assignment]:

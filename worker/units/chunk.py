@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from worker.units.apart.piece_order import AnyRun
     from worker.units.assigned_partition import Assignment
     from worker.units.barrier import Barrier
+    from worker.units.table import Table
 
 __all__ = ["RECORD_OVERHEAD", "BarrierChunk", "Chunk", "DecodedChunk"]
 
@@ -35,6 +36,8 @@ class Chunk:
     """Those of all its records, once they are decoded."""
     ends: Sequence[int] = ()
     """For each record, how many of `changes` come up to its end."""
+    table: Table | None = None
+    """By whose rules they were decoded."""
 
     def __init__(
         self, assignment: Assignment, run: AnyRun, messages: list[Record], alone: bool = False
@@ -68,6 +71,10 @@ class Chunk:
             parts.append(part)
         return parts[0], parts[1]
 
+    def rows_of(self, place: int) -> frozenset[int] | None:
+        """Which rows (`Change.index`) it has of the record at `place`; None: all."""
+        return None
+
     def head(self, records: int, size: int) -> int:
         """How many of its first records stay within so many records and bytes."""
         count = 0
@@ -82,16 +89,23 @@ class Chunk:
 class DecodedChunk(Chunk):
     """Records whose changes are known already."""
 
-    __slots__ = ("changes", "ends")
+    __slots__ = ("changes", "ends", "table")
 
     def __init__(
-        self, like: Chunk, messages: list[Record], changes: Sequence[Change], ends: Sequence[int]
+        self,
+        like: Chunk,
+        messages: list[Record],
+        changes: Sequence[Change],
+        ends: Sequence[int],
+        *,
+        table: Table | None,
     ) -> None:
-        """`like`: a chunk of the same poll."""
+        """`like`: a chunk of the same poll. `table`: by whose rules the changes were decoded."""
         super().__init__(like.assignment, like.run, messages)
         self.enqueued = like.enqueued
         self.changes: Sequence[Change] = changes
         self.ends = ends
+        self.table = table
 
     def split(self, count: int) -> tuple[Chunk, Chunk]:
         return self.part(0, count), self.part(count, len(self.messages))
@@ -101,7 +115,7 @@ class DecodedChunk(Chunk):
         begin = self.ends[first - 1] if first else 0
         ends = [each - begin for each in self.ends[first:end]]
         changes = self.changes[begin : begin + ends[-1] if ends else begin]
-        return DecodedChunk(self, self.messages[first:end], changes, ends)
+        return DecodedChunk(self, self.messages[first:end], changes, ends, table=self.table)
 
 
 class BarrierChunk(Chunk):

@@ -12,6 +12,8 @@ from worker.units.finish_order import FinishOrder
 from worker.units.turns import Turns
 
 if TYPE_CHECKING:
+    from worker.attempts.set_aside import SetAside
+    from worker.configuration import TableRule
     from worker.formats.interface import Record
     from worker.units.assigned_partition import Assignment
     from worker.units.table import Table
@@ -64,6 +66,7 @@ class Unit:
         "finished_records",
         "incoming",
         "lane",
+        "orders",
         "records",
         "shard",
         "shards",
@@ -93,6 +96,8 @@ class Unit:
         """When GATHERING or BACKOFF ends."""
         self.incoming: list[Record] = []
         """The fetcher's own: records of the poll that is being routed."""
+        self.orders: dict[tuple[Assignment, int], SetAside] = {}
+        """Given about queued records (by their offsets) while a batch had them that is none any more."""
         self.ticket = 0
         """Its place among the units that became ready."""
         self.used = 0.0
@@ -171,6 +176,8 @@ class Unit:
             self.chunks = deque(c for c in self.chunks if c.assignment not in gone or not c.messages)
             self.records -= sum(len(chunk.messages) for chunk in dropped)
             self.bytes -= sum(chunk.bytes for chunk in dropped)
+        if self.orders:
+            self.orders = {at: order for at, order in self.orders.items() if at[0] not in gone}
         return dropped
 
 
@@ -201,6 +208,7 @@ class Shards:
         "key_columns",
         "order",
         "records",
+        "rule",
         "turns",
         "units",
     )
@@ -217,6 +225,8 @@ class Shards:
         self.key_columns: tuple[str, ...] | None = None
         """What the rows that were spread since the last barrier are told apart by; empty for a table without
         a key. None: nothing was spread since. The dispatcher's own while its batch is decoded."""
+        self.rule: TableRule | None = None
+        """By which they were decoded. The dispatcher's own, too."""
         self.finished_records = 0
         """By shards that are not there any more."""
         self.failed_batches = 0

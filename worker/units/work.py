@@ -138,9 +138,10 @@ class Work:
         ends: list[int] = []
         table = self.table
         for chunk in self.chunks:
-            if chunk.changes is not None:
+            known = chunk.changes
+            if known is not None and (chunk.table is table or _show_alike(chunk, table)):
                 begin = len(changes)
-                changes.extend(chunk.changes)
+                changes.extend(known)
                 ends.extend([begin + end for end in chunk.ends] if begin else chunk.ends)
                 continue
             assignment = chunk.assignment
@@ -148,13 +149,21 @@ class Work:
             is_large = chunk.bytes > LARGE
             by_rules = has_rules(table.row_rules, table.statement_rules, alone=chunk.alone)
             # Rules are applied to each record, whose fault it is if they refuse it.
-            decode_many = one_by_one if is_large or by_rules or chunk.alone else assignment.decode_many
+            decode_many = (
+                one_by_one
+                if is_large or by_rules or chunk.alone or known is not None
+                else assignment.decode_many
+            )
             messages = iter(chunk.messages)
+            first = len(ends)
             while (message := decode_many(table.label, messages, changes, ends)) is not None:
                 try:
                     if is_large:
                         refuse_oversized(message, most_bytes)
                     decode(message, changes)
+                    if known is not None and (rows := chunk.rows_of(len(ends) - first)) is not None:
+                        begin = ends[-1] if ends else 0
+                        changes[begin:] = [each for each in changes[begin:] if each.index in rows]
                     if chunk.alone and changes and is_of_no_table(changes[-1].sql or ""):
                         changes.pop()
                     if by_rules:
@@ -271,6 +280,13 @@ class Work:
             left.append(chunk.split(skip)[1] if skip else chunk)
             skip = 0
         return left
+
+
+def _show_alike(chunk: Chunk, table: Table) -> bool:
+    """Whether its changes are what they would be by the table's rules of today."""
+    before = chunk.table
+    # A statement goes by the rules of all tables.
+    return before is not None and not chunk.alone and table.rule.shows_as(before.rule)
 
 
 def _positions_of(changes: Sequence[Change]) -> dict[tuple[str, int], tuple[int, int]]:

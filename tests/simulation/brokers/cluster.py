@@ -6,14 +6,14 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from ..machine.scheduler import Process, Scheduler
 from ..machine.threads import Future
-from .group import Coordinator
+from .group import Coordinator, Place
 from .logs import Topics
 
-__all__ = ["Admin", "Cluster", "error_of"]
+__all__ = ["Admin", "Cluster", "answers_of", "error_of"]
 
 
 def error_of(code: int, text: str = "") -> KafkaException:
@@ -96,3 +96,17 @@ class Admin:
 
 def _names(topics: Any) -> Iterable[str]:
     return list(topics.topic_names)
+
+
+def answers_of(offsets: list[TopicPartition], refused: dict[Place, int]) -> list[Any]:
+    """One for each partition of a commit, with its error."""
+    return [
+        types.SimpleNamespace(
+            topic=each.topic,
+            partition=each.partition,
+            offset=each.offset,
+            metadata=each.metadata,
+            error=KafkaError(code) if (code := refused.get((each.topic, each.partition))) else None,
+        )
+        for each in offsets
+    ]

@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
 
 from ..machine.scheduler import Process
-from .cluster import Cluster, error_of
+from .cluster import Cluster, answers_of, error_of
 from .fetch_loop import FetchLoop, Found
 from .fetching import Fetched
 from .group import Place
@@ -160,28 +160,30 @@ class Consumer(FetchLoop):
         arrival = self._arrival = max(self._arrival, self._scheduler.now + seconds / 2)
         rest = seconds / 2 if told else 12.0
 
-        def send() -> int | None:
-            return cluster.group.commit(name, generation, wanted) if arrives else None
+        def send() -> dict[Place, int]:
+            return cluster.group.commit(name, generation, wanted) if arrives else {}
 
-        def fault(code: int | None) -> KafkaError | None:
+        def fault(refused: dict[Place, int]) -> KafkaError | None:
+            """The error of all of them, if there is one."""
             if not told:
                 return KafkaError(KafkaError._TIMED_OUT, "Local: Timed out")
-            if code == KafkaError.UNKNOWN_MEMBER_ID:
+            if KafkaError.UNKNOWN_MEMBER_ID in refused.values():
                 self.member.refused()
-            return None if code is None else KafkaError(code)
+            return KafkaError(next(iter(refused.values()))) if refused.keys() == wanted.keys() else None
 
         if not asynchronous:
             self._scheduler.park(arrival - self._scheduler.now)
-            code = send()
+            refused = send()
             self._scheduler.park(rest)
-            if (error := fault(code)) is not None:
+            if (error := fault(refused)) is not None:
                 raise KafkaException(error)
-            return offsets
+            return answers_of(offsets, refused)
         later = self._scheduler.later
 
         def arrived() -> None:
-            code = send()
-            later(self._process, rest, lambda: self._answer_when_heard(fault(code), offsets, told))
+            refused = send()
+            answers = answers_of(offsets, refused)
+            later(self._process, rest, lambda: self._answer_when_heard(fault(refused), answers, told))
 
         # What is on its way arrives, whatever becomes of the process.
         self._scheduler.at(arrival, arrived)

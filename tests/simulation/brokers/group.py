@@ -31,6 +31,9 @@ class Coordinator:
         self.generation = 0
         self.preparing = False
         self.committed: dict[Place, tuple[int, str]] = {}
+        self.refuses_first: set[int] = set()
+        """Partitions whose commits it takes only of the member that committed them last."""
+        self._last: dict[Place, str] = {}  # who committed it last
         self.on_commit: Callable[[str, Place, int, str], None] = lambda member, place, offset, text: None
         """Told of what it takes."""
 
@@ -72,20 +75,26 @@ class Coordinator:
         else:
             self.preparing = False
 
-    def commit(self, name: str, generation: int, offsets: dict[Place, tuple[int, str]]) -> int | None:
-        """The code of what it refuses."""
+    def commit(self, name: str, generation: int, offsets: dict[Place, tuple[int, str]]) -> dict[Place, int]:
+        """The codes of what it refuses."""
         if name not in self.members:
-            return int(KafkaError.UNKNOWN_MEMBER_ID)
+            return dict.fromkeys(offsets, int(KafkaError.UNKNOWN_MEMBER_ID))
         if generation != self.generation:
-            return int(KafkaError.ILLEGAL_GENERATION)
+            return dict.fromkeys(offsets, int(KafkaError.ILLEGAL_GENERATION))
+        if any(len(text) > 4095 for _, text in offsets.values()):
+            return dict.fromkeys(offsets, int(KafkaError.OFFSET_METADATA_TOO_LARGE))
+        refused: dict[Place, int] = {}
         for (topic, partition), (offset, text) in offsets.items():
-            if len(text) > 4095:
-                return int(KafkaError.OFFSET_METADATA_TOO_LARGE)
             if self._topics.log(topic, partition) is None:
-                return int(KafkaError.UNKNOWN_TOPIC_OR_PART)
+                refused[topic, partition] = int(KafkaError.UNKNOWN_TOPIC_OR_PART)
+                continue
+            if partition in self.refuses_first and self._last.get((topic, partition), name) != name:
+                refused[topic, partition] = int(KafkaError.REQUEST_TIMED_OUT)
+                continue
             self.on_commit(name, (topic, partition), offset, text)
             self.committed[topic, partition] = (offset, text)
-        return None
+            self._last[topic, partition] = name
+        return refused
 
     def look_again(self) -> None:
         """A member has seen that the topics have other partitions now."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from worker.observing.overview.trouble import Trouble, place
+from worker.observing.overview.trouble import Trouble, place, plural
 from worker.observing.status import KafkaFault, KafkaStatus, PartitionError, PartitionStatus, WorkerStatus
 from worker.observing.visible_text import duration
 
-__all__ = ["of_kafka"]
+__all__ = ["of_kafka", "unconfirmed"]
 
 _DO = {
     "UNKNOWN_TOPIC_OR_PART": "Correct its name in kafka.topics and restart; or make the topic, and it is "
@@ -52,13 +52,27 @@ def of_kafka(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble
             if partition.error is not None and partition.error.seconds >= _LASTS_SECONDS:
                 yield _of_partition(partition, partition.error, check, worker)
     if kafka.unconfirmed_seconds >= 1:
-        waited = duration(kafka.unconfirmed_seconds)
         yield Trouble(
             level="bad",
-            what=f"No batch begins: for {waited} the group's coordinator has taken no commit of this worker, "
-            "so its partitions may be another's",
+            what=unconfirmed(status, kafka.unconfirmed_seconds),
+            error=status.checkpoint.last_error,
             do="See why commits fail; it goes on by itself.",
         )
+
+
+def unconfirmed(status: WorkerStatus, seconds: float) -> str:
+    """What waits for so long for a commit."""
+    waited = duration(seconds)
+    first = sum(each.paused_by == "first_commit" for each in status.partitions)
+    if first:
+        return (
+            f"{plural(first, 'partition')} not handled: for {waited} Kafka has not taken the commit of where "
+            "they begin"
+        )
+    return (
+        f"No batch begins: for {waited} the group's coordinator has taken no commit of this worker, so its "
+        "partitions may be another's"
+    )
 
 
 def _of_topics(kafka: KafkaStatus, reads: bool, command: str) -> Iterator[Trouble]:

@@ -34,6 +34,7 @@ _EVENTS: dict[str, tuple[Kind, Level]] = {
     "checkpoint_failed": ("commit", "bad"),
     "checkpoint_works_again": ("commit", "good"),
     "membership_unconfirmed": ("commit", "bad"),
+    "first_commit_missing": ("commit", "bad"),
     "membership_confirmed_again": ("commit", "good"),
     "journal_failed": ("commit", "warn"),
     "journal_works_again": ("commit", "good"),

@@ -11,6 +11,7 @@ from worker.units.finish_order import FinishOrder, SharedRecord
 if TYPE_CHECKING:
     from handlers import Change
     from worker.formats.interface import Record
+    from worker.units.table import Table
 
 __all__ = ["ShardChunk"]
 
@@ -27,12 +28,13 @@ class ShardChunk(DecodedChunk):
         changes: Sequence[Change],
         ends: Sequence[int],
         *,
+        table: Table | None,
         shard: int,
         shared: Mapping[int, SharedRecord],
         order: FinishOrder,
     ) -> None:
         """`shared`: by offset, the records of which other shards have parts, too."""
-        super().__init__(like, messages, changes, ends)
+        super().__init__(like, messages, changes, ends, table=table)
         self.shard = shard
         self.shared = shared
         self.order = order
@@ -55,10 +57,15 @@ class ShardChunk(DecodedChunk):
             plain.messages,
             plain.changes,
             plain.ends,
+            table=self.table,
             shard=self.shard,
             shared=self.shared,
             order=self.order,
         )
+
+    def rows_of(self, place: int) -> frozenset[int] | None:
+        begin = self.ends[place - 1] if place else 0
+        return frozenset(change.index for change in self.changes[begin : self.ends[place]])
 
     def head(self, records: int, size: int) -> int:
         if not self.shared:

@@ -19,11 +19,14 @@ from worker.formats.interface import Record
 from worker.units.chunk import RECORD_OVERHEAD, Chunk, DecodedChunk
 from worker.units.finish_order import FinishOrder, SharedRecord
 from worker.units.rows.shard_chunk import ShardChunk
+from worker.units.table import Table
 from worker.units.work import Work
 
 __all__ = ["Spread", "spread"]
 
 KeyColumns = tuple[str, ...]
+_OTHER_RULES: KeyColumns = ("",)
+"""In the place of the key columns of what was spread by other rules: no key has these."""
 
 
 @dataclass(slots=True)
@@ -45,12 +48,16 @@ def spread(work: Work) -> Spread:
     assert shards is not None  # only such a table's batches are spread
     assert changes is not None  # it is decoded
     result = Spread()
+    rule = work.table.rule
+    if shards.key_columns is not None and shards.rule is not None and not rule.shows_as(shards.rule):
+        shards.key_columns = _OTHER_RULES  # a row may have another key now: what was spread is handled first
+    shards.rule = rule
     begin = place = 0
     for chunk in work.chunks:
         end = place + len(chunk.messages)
         ends = [each - begin for each in work.ends[place:end]] if begin else work.ends[place:end]
         own = changes[begin : begin + ends[-1]]
-        piece = _Piece(chunk, own, ends)
+        piece = _Piece(chunk, own, ends, work.table)
         if result.rest:
             result.rest += piece.apart(0, barrier=False)
         else:
@@ -64,8 +71,9 @@ def spread(work: Work) -> Spread:
 class _Piece:
     """The records of one chunk."""
 
-    def __init__(self, chunk: Chunk, changes: Sequence[Change], ends: Sequence[int]) -> None:
-        """`ends`: for each record, how many of `changes` come up to its end."""
+    def __init__(self, chunk: Chunk, changes: Sequence[Change], ends: Sequence[int], table: Table) -> None:
+        """`ends`: for each record, how many of `changes` come up to its end. `table`: see `DecodedChunk`."""
+        self._table = table
         self._chunk = chunk
         self._changes = changes
         self._ends = ends
@@ -122,7 +130,7 @@ class _Piece:
                 share[1].extend(rows)
                 share[2].append(len(share[1]))
         for number, share in shares.items():
-            part = ShardChunk(chunk, *share, shard=number, shared=shared, order=order)
+            part = ShardChunk(chunk, *share, table=self._table, shard=number, shared=shared, order=order)
             result.parts.append((number, part))
         if empty:
             result.records += chunk.finish(empty)
@@ -133,7 +141,7 @@ class _Piece:
         """The records from `first` on, which may be known to be a `barrier`; each barrier in a chunk of its
         own."""
         found: list[Chunk] = []
-        whole = DecodedChunk(self._chunk, self._chunk.messages, self._changes, self._ends)
+        whole = DecodedChunk(self._chunk, self._chunk.messages, self._changes, self._ends, table=self._table)
         known: KeyColumns | None = None
         begin = first
         for place in range(first, len(self._ends)):

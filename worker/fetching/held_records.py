@@ -1,0 +1,143 @@
+"""Records that may not be handled yet: held in their order, with the end of their partition.
+
+They wait for Kafka to take their assignment's first commit, or for a schema that they name. What is held was
+not registered: after a restart it comes again. The partition is paused meanwhile, so that only what was
+fetched already is held; the others are read on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+from confluent_kafka import Message
+
+from handlers.logs import get_logger
+from worker.formats.interface import NamesSchemas, Record
+from worker.partitions.pausing import Pauses
+from worker.units.assigned_partition import Assignment, Assignments
+
+__all__ = ["HeldRecords"]
+
+log = get_logger("fetcher")
+
+_PATIENCE = 5.0
+"""Seconds that a first commit may take before the log says so: a rebalance under way refuses some."""
+
+
+class _Held:
+    __slots__ = ("end", "records")
+
+    def __init__(self, records: list[Record]) -> None:
+        self.records = records
+        self.end: Message | None = None
+        """That the partition is read to its end, told after these."""
+
+
+class HeldRecords:
+    """The fetcher's own, but for `uncommitted_seconds`."""
+
+    def __init__(self, pauses: Pauses, assignments: Assignments, commit: Callable[[], object]) -> None:
+        """`commit`: have the first commits sent, on another thread."""
+        self._pauses = pauses
+        self._assignments = assignments
+        self._commit = commit
+        self._held: dict[Assignment, _Held] = {}
+        self._uncommitted: dict[Assignment, float] = {}  # since when they wait for their first commit
+        self._said = False
+
+    def __bool__(self) -> bool:
+        """Whether a partition waits."""
+        return bool(self._held or self._uncommitted)
+
+    def look(self, now: float) -> None:
+        """Between two polls, and when partitions came: pause those without a first commit, and ask for it."""
+        before = self._uncommitted
+        self._uncommitted = {
+            each: before.get(each, now)
+            for each in self._assignments.current()
+            if not each.may_begin and each.tracker.next_offset is not None
+        }
+        if self._uncommitted.keys() != before.keys():
+            self._tell()
+        if self._uncommitted.keys() - before.keys():
+            self._commit()
+        self._said = self._said and bool(self._uncommitted)
+        if not self._said and self.uncommitted_seconds(now) >= _PATIENCE:
+            self._said = True
+            log.warning(
+                "first_commit_missing",
+                partitions=sorted(str(each.partition) for each in self._uncommitted),
+                seconds=round(self.uncommitted_seconds(now), 1),
+                hint="nothing of these partitions is handled until Kafka takes a commit of where they begin: "
+                "checkpoint_failed says why it does not. It is tried again each second",
+            )
+
+    def uncommitted_seconds(self, now: float) -> float:
+        """For how long a partition has waited for its first commit; 0: none waits. Any thread."""
+        return max((now - since for since in tuple(self._uncommitted.values())), default=0.0)
+
+    def add(self, assignment: Assignment, records: list[Record]) -> list[Record]:
+        """Take a poll's records of one partition. Returns those that may go on: the first ones, in order."""
+        held = self._held.get(assignment)
+        if held is not None:
+            held.records += records
+            held.end = None
+            return []
+        count = _ready(assignment, records)
+        if count == len(records):
+            return records
+        self._held[assignment] = _Held(records[count:])
+        self._tell()
+        return records[:count]
+
+    def due(self) -> Iterator[tuple[Assignment, list[Record]]]:
+        """What may go on now."""
+        before = len(self._held)
+        for assignment, held in list(self._held.items()):
+            count = _ready(assignment, held.records)
+            if not count:
+                continue
+            passed = list(islice(held.records, count))
+            del held.records[:count]
+            yield assignment, passed
+        if any(not held.records and held.end is None for held in self._held.values()):
+            self._held = {a: held for a, held in self._held.items() if held.records or held.end is not None}
+        if len(self._held) != before:
+            self._tell()
+
+    def keeps_end(self, assignment: Assignment, end: Message) -> bool:
+        """The partition is read to its end. True: not before what is held of it, and `ends` has it then."""
+        held = self._held.get(assignment)
+        if held is None or not held.records:
+            return False
+        held.end = end
+        return True
+
+    def ends(self) -> list[Message]:
+        """The ends of partitions of which nothing is held any more."""
+        found = {a: held.end for a, held in self._held.items() if not held.records and held.end is not None}
+        for assignment in found:
+            del self._held[assignment]
+        if found:
+            self._tell()
+        return list(found.values())
+
+    def forget(self, gone: Iterable[Assignment]) -> None:
+        """These partitions left; what is held of them comes again elsewhere."""
+        found = [assignment for assignment in gone if self._held.pop(assignment, None) is not None]
+        if found:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._pauses.held({*self._held, *self._uncommitted})
+
+
+def _ready(assignment: Assignment, records: list[Record]) -> int:
+    """How many of the first ones may be handled."""
+    if not assignment.may_begin:
+        if assignment.tracker.next_offset is None and records:  # only now it is known where it begins
+            assignment.tracker.reach(records[0].offset())
+        return 0
+    format_ = assignment.format
+    return format_.ready(records) if isinstance(format_, NamesSchemas) else len(records)

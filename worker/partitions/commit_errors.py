@@ -1,0 +1,75 @@
+"""What went wrong with the last commits, by store: logged, counted, shown until it works again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from handlers.logs import get_logger
+from offsets.stores.commits import GroupMovedOn
+from offsets.stores.interface import CheckpointError
+from worker.attempts.backoff import describe
+from worker.observing.metrics import Metrics
+
+__all__ = ["CommitErrors"]
+
+log = get_logger("committer")
+
+_TELL_AGAIN_SECONDS = 60.0
+"""Until the log has the same error once more: while batches wait for a commit, one is tried each second."""
+
+
+class CommitErrors:
+    """Changed by one thread at a time, read by any."""
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._texts: dict[str, str] = {}
+        self._told_at: dict[str, float] = {}  # store -> when the log had its error
+        self.count = 0
+        """Commits that failed so far."""
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
+    def __contains__(self, store: str) -> bool:
+        """Whether its last commit failed."""
+        return store in self._texts
+
+    @property
+    def text(self) -> str | None:
+        """All of them; None: nothing is wrong."""
+        return "; ".join(self._texts.values()) or None
+
+    def replace(self, store: str, text: str) -> None:
+        """The store has this error now, which is logged and counted elsewhere; an empty text: none."""
+        self._texts.pop(store, "")
+        if text:
+            self._texts[store] = text
+
+    def works_again(self, store: str) -> None:
+        """What failed before is saved now, or belonged to partitions that left: it comes again elsewhere."""
+        if self._texts.pop(store, ""):
+            log.info("checkpoint_works_again", store=store)
+
+    def failed(self, store: str, error: Exception) -> None:
+        """A commit to the store failed."""
+        told = str(error) if isinstance(error, CheckpointError) else describe(error)
+        same = self._texts.get(store) == told
+        self._texts[store] = told
+        self.count += 1
+        self._metrics.commit(store, "failure")
+        if same and self._clock() < self._told_at[store] + _TELL_AGAIN_SECONDS:
+            return
+        self._told_at[store] = self._clock()
+        # The text of a CheckpointError says it all; anything else needs its place in the code.
+        exc_info = None if isinstance(error, CheckpointError) else error
+        # In most rebalances of a busy worker one commit comes too late, and the next one covers it.
+        log.log(
+            logging.INFO if isinstance(error, GroupMovedOn) else logging.ERROR,
+            "checkpoint_failed",
+            store=store,
+            error=told,
+            exc_info=exc_info,
+        )
