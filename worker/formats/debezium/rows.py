@@ -132,7 +132,10 @@ class RowShape:
         fields = fields_of(head, hidden=settings.fields_prefix if is_flat else None)
         table = f"{source.schema or source.db}.{source.table}"
         is_mysql, told = source.connector in MYSQL, settings.types_of(table)
-        self.types, self._readers = readers_of(fields, definition, told, settings, is_mysql=is_mysql)
+        in_calendar = is_mysql or settings.nulls_beyond_calendar(table)
+        self.types, self._readers = readers_of(
+            fields, definition, told, settings, is_mysql=is_mysql, in_calendar=in_calendar
+        )
         self.may_lack_values = source.connector == POSTGRESQL
         if self.may_lack_values and fields and self.types and fields.keys() <= self.types.keys():
             self.types = SchemaTypes({name: text for name, text in self.types.items() if name in fields})
