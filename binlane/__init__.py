@@ -11,6 +11,7 @@ come_first()
 
 from handlers import (  # noqa: E402 - only now is `handlers` binlane's own, whatever lies on the path
     Batch,
+    BeyondCalendar,
     Change,
     Handler,
     HandlerContext,
@@ -23,6 +24,7 @@ from handlers import (  # noqa: E402 - only now is `handlers` binlane's own, wha
 
 __all__ = [
     "Batch",
+    "BeyondCalendar",
     "Change",
     "Handler",
     "HandlerContext",

@@ -12,9 +12,11 @@ from handlers.api import (
     StopWorker,
     TargetUnavailable,
 )
+from handlers.beyond_calendar import BeyondCalendar
 
 __all__ = [
     "Batch",
+    "BeyondCalendar",
     "Change",
     "Handler",
     "HandlerContext",

@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from handlers.api import Change, Row
+from handlers.beyond_calendar import BeyondCalendar
 from handlers.decimals import digits
 
 __all__ = ["json_row", "json_value", "line"]
@@ -91,6 +92,6 @@ _ENCODERS: Mapping[type | tuple[type, ...], Callable[[Any], Any]] = {
     (list, tuple): lambda value: [json_value(item) for item in value],
     (set, frozenset): lambda value: sorted((json_value(item) for item in value), key=str),
     Mapping: lambda value: {str(key): json_value(item) for key, item in value.items()},
-    UUID: str,
+    (UUID, BeyondCalendar): str,
     (str, int): lambda value: value,  # of a subclass
 }

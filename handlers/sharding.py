@@ -14,6 +14,7 @@ from typing import Any
 from zlib import crc32
 
 from handlers.api import Change
+from handlers.beyond_calendar import BeyondCalendar
 
 __all__ = ["SHARDS", "shard_of"]
 
@@ -96,4 +97,5 @@ _WRITERS: dict[type, Callable[[Any], bytes]] = {
     Decimal: _of_decimal,
     float: _of_float,
     bytes: _of_bytes,
+    BeyondCalendar: lambda value: str(value).encode(),
 }

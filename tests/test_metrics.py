@@ -86,6 +86,7 @@ PROMISED = {
     "binlane_log_events_total": {"level"},
     "binlane_log_lines_left_out_total": {"event"},
     "binlane_spans_exported_total": set(),
+    "binlane_schemas_rebuilt_total": set(),
     "binlane_spans_dropped_total": {"reason"},
     "binlane_info": {"version"},
 }

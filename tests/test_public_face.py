@@ -48,10 +48,10 @@ def check(
 
 
 def test_the_face_has_what_a_handler_needs() -> None:
-    from handlers import api
+    import handlers
 
     for name in binlane.__all__:
-        assert getattr(binlane, name) is getattr(api, name)
+        assert getattr(binlane, name) is getattr(handlers, name)
     needed = "Batch Change Handler HandlerContext PartialFailure Rejected TargetUnavailable"
     assert {*needed.split()} <= {*binlane.__all__}
     assert callable(binlane.testing.make_batch)

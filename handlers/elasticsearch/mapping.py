@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from handlers.api import Row
+from handlers.beyond_calendar import BeyondCalendar
 from handlers.change_json import json_value
 from handlers.decimals import digits
 from handlers.mysql.types import BYTES, DECIMALS, INTEGERS, SHAPES, SYNONYMS, read_type
@@ -79,6 +80,10 @@ def _value(value: Any, type_text: str) -> Any:
         return msgspec.Raw(text.encode()) if is_number else text
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode("ascii")
+    if isinstance(value, BeyondCalendar) and _of_type(type_text) in (_DATE, _TIME):
+        raise TypeError(
+            f"{value} is beyond the years 1 to 9999: name the table in debezium.null_beyond_calendar"
+        )
     return json_value(value)
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from handlers import BeyondCalendar
 from worker.column_rules.comparing import FilterFault, compared
 from worker.column_rules.filters import read_filter
 
@@ -45,6 +46,31 @@ def taken(text: str, row: dict[str, Any]) -> bool | None:
 def test_times_with_and_without_a_zone_compare_as_moments(left: Any, right: Any, expected: int) -> None:
     assert order(left, right) == expected
     assert order(right, left) == -expected
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        (BeyondCalendar("infinity"), "2026-01-01", 1),
+        (BeyondCalendar("infinity"), "infinity", 0),
+        (BeyondCalendar("infinity"), datetime(9999, 12, 31, tzinfo=UTC), 1),
+        (BeyondCalendar("-infinity"), date(1, 1, 1), -1),
+        (BeyondCalendar("0044-03-15 BC"), "0043-03-15 BC", -1),
+        (BeyondCalendar("20000-01-01 00:00:00+00"), "20000-01-01", 0),
+    ],
+)
+def test_a_time_beyond_the_calendar_compares_with_times_and_texts(
+    left: Any, right: Any, expected: int
+) -> None:
+    assert order(left, right) == expected
+    assert order(right, left) == -expected
+    assert taken("t > '2026-01-01'", {"t": left}) is (left > date(2026, 1, 1))
+
+
+@pytest.mark.parametrize("other", [1, True, b"x", "no time", Decimal(1)])
+def test_a_time_beyond_the_calendar_compares_with_nothing_else(other: Any) -> None:
+    with pytest.raises(FilterFault):
+        compared("<", BeyondCalendar("infinity"), other)
 
 
 NANS = [float("nan"), Decimal("NaN"), Decimal("sNaN"), Decimal("-NaN12")]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ruling import VECTOR
 
+from handlers import BeyondCalendar
 from worker.column_rules.canonical import canonical
 from worker.column_rules.casts import cast_of
 from worker.column_rules.masks import mask_of
@@ -29,6 +30,8 @@ VECTORS = [
     (datetime(2026, 11, 1, 12, tzinfo=UTC), b"2026-11-01 12:00:00.000000+00:00"),
     (datetime(2026, 11, 1, 13, tzinfo=timezone(timedelta(hours=1))), b"2026-11-01 12:00:00.000000+00:00"),
     (timedelta(seconds=1), b"1000000"),
+    (BeyondCalendar("infinity"), b"infinity"),
+    (BeyondCalendar("0044-03-15 BC"), b"0044-03-15 BC"),
     (b"\xff\x00", b"\xff\x00"),
     (("b", "a"), b'["b","a"]'),
     ({"b": Decimal("1.0"), "a": None}, b'{"a":null,"b":"1"}'),

@@ -13,7 +13,7 @@ from captured import CapturedRecord
 from debezium_columns import DECIMAL, POSTGRESQL, assert_same, b64
 from debezium_messages import change_of, connect, envelope, record, row_of, with_schema
 
-from handlers import Change
+from handlers import BeyondCalendar, Change
 from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.interface import UndecodableRecord
@@ -164,34 +164,67 @@ def test_what_the_connector_fills_in_is_no_value_of_a_deleted_row(
     assert found.before == (before if is_whole else {"id": before["id"]})
 
 
-@pytest.mark.parametrize(
-    ("schema", "value", "expected"),
-    [
-        (connect("int64", "time.MicroTimestamp"), 9223372036825200000, "infinity"),
-        (connect("int64", "time.MicroTimestamp"), -9223372036832400000, "-infinity"),
-        (connect("int64", "time.Timestamp"), 9223372036825200, "infinity"),
-        (connect("int32", "time.Date"), 2145042905, "infinity"),
-        (connect("int32", "time.Date"), -2147472692, "-infinity"),
-        (connect("string", "time.ZonedTimestamp"), "-infinity", "-infinity"),
-        (connect("int64", "time.MicroTimestamp"), 0, datetime(1970, 1, 1)),
-    ],
-)
-def test_infinity_in_a_key_is_told_as_text(schema: dict[str, Any], value: Any, expected: Any) -> None:
-    """Elsewhere it is None, which no key may be."""
-    columns = {"t": schema, "u": schema}
-    message = envelope("u", before={"t": value, "u": value}, after={"t": value, "u": value}, at=POSTGRESQL)
-    format_ = Debezium()
+FAR = [
+    (connect("int64", "time.MicroTimestamp"), 9223372036825200000, "infinity"),
+    (connect("int64", "time.MicroTimestamp"), -9223372036832400000, "-infinity"),
+    (connect("int64", "time.MicroTimestamp"), -63517780800000000, "0044-03-15 12:00:00 BC"),
+    (connect("int64", "time.Timestamp"), 9223372036825200, "infinity"),
+    (connect("int64", "time.Timestamp"), 253402300800001, "10000-01-01 00:00:00.001000"),
+    # In the stream, and in the snapshot.
+    (connect("int32", "time.Date"), -2147472692, "infinity"),
+    (connect("int32", "time.Date"), -622191234, "infinity"),
+    (connect("int32", "time.Date"), -2147472691, "-infinity"),
+    (connect("int32", "time.Date"), -625821272, "-infinity"),
+    (connect("int32", "time.Date"), 2145042905, "5874897-12-31"),
+    (connect("int32", "time.Date"), -735160, "0044-03-15 BC"),
+    (connect("string", "time.ZonedTimestamp"), "-infinity", "-infinity"),
+    (connect("string", "time.ZonedTimestamp"), "+20000-01-01T00:00:00.5Z", "20000-01-01 00:00:00.500000+00"),
+    (connect("string", "time.ZonedTimestamp"), "-0043-03-15T12:00:00Z", "0044-03-15 12:00:00+00 BC"),
+    (connect("string", "time.ZonedTimestamp"), "+10000-01-01T00:00:00-05:00", "10000-01-01 05:00:00+00"),
+]
+
+
+@pytest.mark.parametrize(("schema", "value", "expected"), FAR)
+def test_a_time_beyond_the_calendar_is_told(schema: dict[str, Any], value: Any, expected: str) -> None:
+    columns = {"t": schema, "u": schema, "a": {"type": "array", "items": schema}}
+    row = {"t": value, "u": value, "a": [value, None]}
+    message = envelope("u", before=row, after=row, at=POSTGRESQL)
+    far = BeyondCalendar(expected)
+    format_, none_ = Debezium(), reader(null_beyond_calendar=["/.*/"])
     for _ in range(70):
         change = change_of(record(with_schema(message, columns), {"t": value}), format_)
-        other = None if isinstance(expected, str) else expected
-        assert change.after == change.before == {"t": expected, "u": other}
+        assert change.after == change.before == {"t": far, "u": far, "a": [far, None]}
+        assert str(change.after["t"]) == expected
+    if "infinity" in expected:  # in a key there is no NULL
+        change = change_of(record(with_schema(message, columns), {"t": value}), none_)
+        assert change.after == {"t": expected, "u": None, "a": [None, None]}
+    else:
+        with pytest.raises(UndecodableRecord, match=r"column 't' of the key: .* is beyond the years"):
+            change_of(record(with_schema(message, columns), {"t": value}), none_)
 
 
-def test_a_key_beyond_the_calendar_is_refused() -> None:
-    message = envelope(after={"t": "+20000-01-01T00:00:00Z"}, at=POSTGRESQL)
-    one = record(with_schema(message, {"t": connect("string", "time.ZonedTimestamp")}), {"t": "x"})
-    with pytest.raises(UndecodableRecord, match=r"column 't' of the key: .* is beyond the years 1 to 9999"):
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (connect("int64", "time.MicroTimestamp"), -9223372036853775810),
+        (connect("int32", "time.Date"), -700000000),
+    ],
+)
+def test_a_time_that_the_connector_lost_is_an_error(schema: dict[str, Any], value: int) -> None:
+    """294276-12-31 23:59:59.999999 does not fit into its microseconds."""
+    one = record(with_schema(envelope(after={"t": value}, at=POSTGRESQL), {"t": schema}))
+    with pytest.raises(
+        UndecodableRecord, match=f"column 't', type .*: {value}: beyond PostgreSQL's calendar"
+    ):
         change_of(one)
+    assert change_of(one, reader(null_beyond_calendar=["/.*/"])).after == {"t": None}
+
+
+def test_mysql_has_no_time_beyond_the_calendar() -> None:
+    """Its year 0 is a zero date."""
+    columns = {"d": connect("int32", "time.Date"), "t": connect("string", "time.ZonedTimestamp")}
+    row = {"d": -719528, "t": "0000-12-31T00:00:00Z"}
+    assert row_of(record(with_schema(envelope(after=row), columns))) == {"d": None, "t": None}
 
 
 # ---- changes of keys
@@ -329,3 +362,11 @@ def test_a_column_that_two_patterns_name_has_the_type_of_the_first() -> None:
         after={"c": base64.b64encode(b"a").decode(), "d": 0}, at={**POSTGRESQL, "schema": "public"}
     )
     assert change_of(record(message), format_).after == {"c": b"a", "d": date(1970, 1, 1)}
+
+
+def test_an_interval_as_text_without_a_schema_stays_the_text() -> None:
+    format_ = reader(columns={"*.*": {"c": "interval"}})
+    text = "P1Y2M3DT4H5M6.5S"
+    assert row_of(record(envelope(after={"c": text, "d": 1}, at=POSTGRESQL)), format_)["c"] == text
+    with pytest.raises(UndecodableRecord, match="no interval"):
+        row_of(record(envelope(after={"c": "1 mon"}, at=POSTGRESQL)), format_)

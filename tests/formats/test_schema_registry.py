@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 import time
@@ -20,10 +21,10 @@ from worker.formats.debezium.format import Debezium
 from worker.formats.decoding import decoded, explained
 from worker.formats.interface import Skip, UndecodableRecord
 from worker.formats.schema_registry import format as registry_format
-from worker.formats.schema_registry import schemas as schemas_module
 from worker.formats.schema_registry.client import Client, Registered, RegistryUnavailable, UnknownSchema
 from worker.formats.schema_registry.format import DebeziumWithRegistry, schemas_of
 from worker.formats.schema_registry.ids import SchemaId
+from worker.formats.schema_registry.registered import MEMORY_OF_TEXT
 from worker.formats.schema_registry.schemas import Schemas, StillUnknown
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
@@ -109,15 +110,72 @@ def test_a_schema_is_asked_for_once_however_many_ask(registry: SchemaRegistry) -
     assert registry.asked == [f"/schemas/ids/{number}"]
 
 
-def test_what_was_made_ready_and_let_go_is_not_asked_for_again(
-    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schemas_module, "_MOST_BUILT", 100)
-    schemas = schemas_of(settings(registry), Path(), patience=10)
+def test_what_was_made_ready_and_let_go_is_not_asked_for_again(registry: SchemaRegistry) -> None:
+    schemas = schemas_of(settings(registry, max_memory="1KiB"), Path(), patience=10)
     numbers = [registry.register({"type": "fixed", "name": f"n{size}", "size": size}) for size in range(20)]
     for number in numbers * 2:
         assert schemas.get(framed(number, b"")).number == number
     assert len(registry.asked) == len(numbers)
+
+
+def test_a_few_schemas_more_than_there_is_room_for_leave_most_of_them_ready(registry: SchemaRegistry) -> None:
+    """Tables write in turn: the schema that is let go must not always be the one that comes next."""
+    numbers = [
+        registry.register({"type": "fixed", "name": f"n{size}", "size": size}) for size in range(10, 60)
+    ]
+    heads = [framed(number, b"") for number in numbers]
+    made: list[int] = []
+    with capture_logs() as logs:
+        asked = settings(registry, max_memory=memory_of(40, registry, numbers[0]))
+        schemas = schemas_of(asked, Path(), patience=10, rebuilt=lambda: made.append(1))
+        for head in heads:
+            schemas.get(head)
+        assert not made, "the first time is no second one"
+        for head in heads * 20:
+            schemas.get(head)
+    assert 10 * 20 <= len(made) < len(heads) * 20 * 0.6
+    [told] = [line for line in logs if line["event"] == "schemas_rebuilt"]
+    assert "schema_registry.max_memory" in told["hint"]
+
+
+def memory_of(count: int, registry: SchemaRegistry, number: int) -> str:
+    """As much as so many schemas like this one take."""
+    one = schemas_of(settings(registry), Path(), patience=10).get(framed(number, b""))
+    return f"{one.weight * MEMORY_OF_TEXT * count}B"
+
+
+def test_what_is_in_use_stays_ready_when_more_schemas_come(registry: SchemaRegistry) -> None:
+    numbers = [
+        registry.register({"type": "fixed", "name": f"n{size}", "size": size}) for size in range(10, 15)
+    ]
+    asked = settings(registry, max_memory=memory_of(3, registry, numbers[0]))
+    schemas = schemas_of(asked, Path(), patience=10)
+    first = [schemas.get(framed(number, b"")) for number in numbers[:3]]
+    schemas.get(framed(numbers[3], b""))
+    again = [schemas.get(framed(number, b"")) for number in numbers[:3]]
+    assert sum(one is other for one, other in zip(first, again, strict=True)) >= 1
+
+
+def test_an_id_of_a_young_record_is_waited_for_longer(registry: SchemaRegistry) -> None:
+    """A registry that was restarted, or one of several that is behind, knows it some seconds later."""
+    now = [1_795_000_000.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        if now[0] - 1_795_000_000 > 40 and 5 not in registry.schemas:
+            registry.register({"type": "string"}, number=5)
+
+    found = settings(registry)
+    schemas = Schemas(
+        lambda: Client(found, Path()), sleep=sleep, clock=lambda: now[0], now=lambda: now[0], patience=None
+    )
+    reader = DebeziumWithRegistry(None, schemas)
+    young, old = record(framed(5, b"\0"), key=None), record(framed(6, b"\0"), key=None)
+    old = dataclasses.replace(old, timestamp_ms=old.timestamp_ms - 3_600_000)
+    until(lambda: reader.ready([old]) == 1)
+    assert now[0] - 1_795_000_000 < 6, "an old record's id is not waited for"
+    until(lambda: reader.ready([young]) == 1)
+    assert schemas.get(framed(5, b"")).number == 5
 
 
 def test_records_are_ready_up_to_the_first_whose_schema_is_not_known(
@@ -181,7 +239,7 @@ def test_an_unknown_id_is_asked_for_again_for_a_moment_then_refused_then_asked_f
     now[0] += 61
     registry.register({"type": "string"}, number=5)
     assert not schemas.settled(framed(5, b""))
-    schemas.want([framed(5, b"")])
+    schemas.want({framed(5, b""): 0})
     until(lambda: schemas.settled(framed(5, b"")))
     assert schemas.get(framed(5, b"")).number == 5
 
@@ -206,7 +264,7 @@ def test_several_unknown_ids_are_each_asked_for_as_often_as_one(registry: Schema
     found = settings(registry)
     schemas = Schemas(lambda: Client(found, Path()), sleep=sleep, clock=lambda: now[0], patience=None)
     heads = [framed(number, b"") for number in (5, 6, 7)]
-    schemas.want(heads)
+    schemas.want(dict.fromkeys(heads, 0))
     try:
         until(lambda: all(map(schemas.settled, heads)))
         assert len(registry.asked) <= 36
@@ -265,10 +323,10 @@ def test_a_schema_that_the_registry_does_not_give_keeps_no_other_waiting(registr
         lambda: Client(found, Path()), sleep=lambda _seconds: threading.Event().wait(0.001), patience=None
     )
     try:
-        schemas.want([framed(forbidden, b"")])
-        schemas.want([framed(readable, b"")])
+        schemas.want({framed(forbidden, b""): 0})
+        schemas.want({framed(readable, b""): 0})
         until(lambda: schemas.settled(framed(readable, b"")))
-        schemas.want([framed(later, b"")])
+        schemas.want({framed(later, b""): 0})
         until(lambda: schemas.settled(framed(later, b"")))
         assert not schemas.settled(framed(forbidden, b"")), "it waits: the registry may give it yet"
     finally:
@@ -292,7 +350,7 @@ def test_an_answer_of_others_is_no_answer_about_the_schema(
     schemas = schemas_of(settings(registry), Path(), patience=0.2)
     asked = threading.Event()
     schemas.told = lambda _reason: asked.set()
-    schemas.want([framed(1, b"")])
+    schemas.want({framed(1, b""): 0})
     assert asked.wait(10)
     with pytest.raises(StillUnknown, match=told):
         schemas.get(framed(1, b""))
@@ -322,6 +380,24 @@ def test_the_user_and_the_token_are_sent(registry: SchemaRegistry) -> None:
         assert Client(SchemaRegistrySettings.model_validate({"url": registry.url, **keys}), Path()).reach()
     with pytest.raises(RegistryUnavailable, match="answers 401"):
         Client(settings(registry), Path()).reach()
+
+
+def test_the_proxies_of_the_environment_are_used_as_targets_use_them(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = registry.answer
+    registry.answer = lambda path: answer(path.removeprefix("http://registry.invalid"))  # type: ignore[method-assign]
+    number = registry.register({"type": "string"})
+    monkeypatch.setenv("HTTP_PROXY", registry.url)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    client = Client(SchemaRegistrySettings(url="http://registry.invalid"), Path())
+    assert client.schema(SchemaId("number", str(number))).kind == "AVRO"
+    assert registry.asked == [f"http://registry.invalid/schemas/ids/{number}"]
+    monkeypatch.setenv("NO_PROXY", "registry.invalid")
+    client = Client(SchemaRegistrySettings(url="http://registry.invalid"), Path())
+    with pytest.raises(RegistryUnavailable, match="ConnectError"):
+        client.schema(SchemaId("number", str(number)))
 
 
 # ---- schemas

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from handlers import BeyondCalendar
 from handlers.change_json import json_row, json_value
 
 
@@ -30,6 +31,7 @@ from handlers.change_json import json_row, json_value
         (date(1000, 1, 1), "1000-01-01"),
         (-timedelta(hours=838, minutes=59, seconds=59), "-838:59:59"),
         (timedelta(microseconds=1), "00:00:00.000001"),
+        (BeyondCalendar("0044-03-15 12:00:00+00 BC"), "0044-03-15 12:00:00+00 BC"),
         (b"\x00\xff", {"base64": "AP8="}),
         (("a", "c"), ["a", "c"]),
         ({"n": [Decimal("1.50")]}, {"n": ["1.50"]}),

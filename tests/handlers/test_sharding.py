@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers import Change, Operation
+from handlers import BeyondCalendar, Change, Operation
 from handlers.sharding import SHARDS, shard_of
 
 KEYS: list[Any] = [
@@ -144,3 +144,8 @@ def test_any_value_has_a_shard(text: str, binary: bytes, number: float) -> None:
         found = shard(key)
         assert found is not None
         assert 0 <= found < SHARDS
+
+
+def test_infinity_is_of_the_shard_of_its_text() -> None:
+    """Earlier releases gave keys the text: marks by shard stay right."""
+    assert shard_of(change(BeyondCalendar("infinity"))) == shard_of(change("infinity"))

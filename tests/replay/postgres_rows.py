@@ -15,7 +15,9 @@ import msgspec
 from captured import postgres_truth
 from replica import Workload
 
-__all__ = ["POSTGRESQL"]
+from handlers import BeyondCalendar
+
+__all__ = ["IN_CALENDAR", "POSTGRESQL"]
 
 _DAY = timedelta(days=1)
 _MONTH = 30.4375
@@ -84,23 +86,22 @@ def _item(value: Any, type_text: str) -> Any:
     return from_target(value, type_text)
 
 
-def _moment(value: Any, zone: Any) -> datetime | None:
-    """None for what Python's calendar does not have."""
+def _moment(value: Any, zone: Any) -> Any:
     if isinstance(value, datetime):
         # What drivers give is in UTC; astimezone fails at the calendar's end.
         assert not value.utcoffset()
         return value.replace(tzinfo=zone)
     if value in ("infinity", "-infinity") or value.endswith(" BC") or not re.match(r"\d{4}-", value):
-        return None
+        return BeyondCalendar(value)
     moment = datetime.fromisoformat(value)
     return moment.replace(tzinfo=zone)
 
 
-def _date(value: Any) -> date | None:
+def _date(value: Any) -> Any:
     if isinstance(value, date):
         return value
     moment = _moment(value, None)
-    return None if moment is None else moment.date()
+    return moment.date() if isinstance(moment, datetime) else moment
 
 
 def _clock(value: Any) -> timedelta:
@@ -234,4 +235,17 @@ _TEXTS: Mapping[str, Callable[[str, str], Any]] = {
     "point": lambda value, _: _point(value),
     "time with time zone": lambda value, _: _zoned_time(value),
 }
-POSTGRESQL = Workload(("public", "crm", "Sales-EU v2"), postgres_truth, from_source, from_target)
+
+
+def _in_calendar(read: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    def none_beyond(value: Any, type_text: str) -> Any:
+        found = read(value, type_text)
+        return None if isinstance(found, BeyondCalendar) else found
+
+    return none_beyond
+
+
+_SCHEMAS = ("public", "crm", "Sales-EU v2")
+POSTGRESQL = Workload(_SCHEMAS, postgres_truth, from_source, from_target)
+IN_CALENDAR = Workload(_SCHEMAS, postgres_truth, _in_calendar(from_source), _in_calendar(from_target))
+"""With `debezium.null_beyond_calendar` for all tables."""

@@ -19,13 +19,14 @@ _CHANGED = "public.evolving"
 """A table whose columns changed their types, which no record tells."""
 
 
-def settings_of(stream: str) -> DebeziumSettings:
-    """The section `debezium` for one of POSTGRES_STREAMS."""
+def settings_of(stream: str, *, in_calendar: bool = False) -> DebeziumSettings:
+    """The section `debezium` for one of POSTGRES_STREAMS. `in_calendar`: with NULL for other times."""
     return DebeziumSettings(
         source="postgresql",
         columns={} if stream == "postgres-schemas" else _columns(),
         keep_if_null={"public.toasted_types": ["smalls", "nums", "doubles", "tstzs", "bools", "vb", "num"]},
         zero_keys=["public.toasted", "public.toasted_full"],
+        null_beyond_calendar=["/.*/"] if in_calendar else [],
         binary="bytes",
         decimals="precise",
         ordered=stream != "postgres-plain",  # which has three partitions a topic
@@ -43,8 +44,8 @@ def _columns() -> dict[str, dict[str, str]]:
     return found
 
 
-def batches_of_postgres(stream: str, refused: list[str]) -> Iterator[Batch]:
+def batches_of_postgres(stream: str, refused: list[str], *, in_calendar: bool = False) -> Iterator[Batch]:
     """The stream's changes in the order of the source's log; `refused` takes what is told of records that
-    cannot be read."""
-    format_ = Debezium(settings_of(stream))
+    cannot be read. `in_calendar`: see `settings_of`."""
+    format_ = Debezium(settings_of(stream, in_calendar=in_calendar))
     return batches_of(format_, in_source_order(format_, records(stream)), POSTGRESQL.databases, refused)

@@ -13,7 +13,7 @@ import pytest
 from captured import POSTGRES_STREAMS
 from delta_tables import Tables
 from postgres_differences import expected
-from postgres_rows import POSTGRESQL
+from postgres_rows import IN_CALENDAR
 from postgres_streams import batches_of_postgres
 from replica import Differences
 from spark_sessions import SHARED, SparkKeeper
@@ -74,7 +74,7 @@ class Lakes:
         found: Differences = {}
         for name, own in {**{table: [table] for table in self._handlers}, "others": others}.items():
             kept = Tables(self._folder / name, lambda: keeper.get().session)
-            found |= kept.differences(own, POSTGRESQL)
+            found |= kept.differences(own, IN_CALENDAR)
         return found
 
 
@@ -100,7 +100,7 @@ def test_some_tables_of_a_stream_of_postgresql_are_those_of_their_source(
     make_lakes: Callable[[str], Lakes], spark_keeper: SparkKeeper
 ) -> None:
     lakes = make_lakes("postgres-schemas")
-    for batch in batches_of_postgres("postgres-schemas", []):
+    for batch in batches_of_postgres("postgres-schemas", [], in_calendar=True):
         if batch.table in _SOME:
             lakes.take(batch)
     lakes.close()
@@ -114,7 +114,7 @@ def test_a_stream_of_postgresql_leaves_the_tables_of_its_source(
     stream: str, make_lakes: Callable[[str], Lakes], spark_keeper: SparkKeeper
 ) -> None:
     lakes = make_lakes(stream)
-    for batch in batches_of_postgres(stream, []):
+    for batch in batches_of_postgres(stream, [], in_calendar=True):
         lakes.take(batch)
     lakes.close()
     # Updates that do not tell their row, of tables without a key: one that was dropped, those of flattened
@@ -123,4 +123,4 @@ def test_a_stream_of_postgresql_leaves_the_tables_of_its_source(
     if stream == "postgres-unwrap":
         rejected |= {"public.no_key_full": 10, "public.toasted_nokey": 19}
     assert lakes.rejected == rejected
-    assert lakes.differences(tuple(POSTGRESQL.truth()), spark_keeper) == expected(stream, "delta")
+    assert lakes.differences(tuple(IN_CALENDAR.truth()), spark_keeper) == expected(stream, "delta")

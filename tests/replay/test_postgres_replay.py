@@ -4,6 +4,7 @@ the source's own rows, but for what the records do not tell."""
 from __future__ import annotations
 
 import pickle
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,8 @@ from topics import Source
 from handlers import HandlerContext
 from handlers.sql.handler import SqlHandler
 from worker.local.broker import Broker
+
+CAUSES = r"(: a delete of the key {'id': 0}|: -9223372036853775810).*"
 
 
 @pytest.mark.parametrize(
@@ -47,9 +50,11 @@ def test_a_stream_of_postgresql_leaves_the_rows_of_its_source(
     for batch in batches_of_postgres(stream, refused):
         handler.handle(batch)
     handler.close()
-    assert Counter(one.partition(": a delete of the key {'id': 0}")[0] for one in refused) == {
-        "public.ri_index": 3,
-        "public.toasted_index": 2,
+    assert Counter(re.sub(CAUSES, r"\1", one) for one in refused) == {
+        "public.ri_index: a delete of the key {'id': 0}": 3,
+        "public.toasted_index: a delete of the key {'id': 0}": 2,
+        # 294276-12-31 23:59:59.999999 as the connector sends it.
+        "public.times: column 'c_ts', type datetime(6): -9223372036853775810": 8,
     }
     assert Replica(url, workload=POSTGRESQL).differences() == expected(stream, target)
 
@@ -57,7 +62,7 @@ def test_a_stream_of_postgresql_leaves_the_rows_of_its_source(
 @pytest.mark.parametrize("stream", POSTGRES_STREAMS)
 def test_every_change_can_be_encoded_and_pickled(stream: str) -> None:
     """As handlers of users do: their types are plain texts."""
-    encode, seen = msgspec.json.Encoder().encode, set[int]()
+    encode, seen = msgspec.json.Encoder(enc_hook=str).encode, set[int]()
     for batch in batches_of_postgres(stream, []):
         for change in batch.changes:
             encode(change)

@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from handlers.beyond_calendar import BeyondCalendar
+
 __all__ = ["canonical"]
 
 
@@ -62,4 +64,5 @@ _WRITERS: dict[type, Callable[[Any], bytes]] = {
     datetime: _time,
     date: lambda value: value.isoformat().encode(),
     timedelta: _duration,
+    BeyondCalendar: lambda value: str(value).encode(),
 }

@@ -9,6 +9,8 @@ from math import isfinite, isnan
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
+from handlers.beyond_calendar import BeyondCalendar
+
 __all__ = ["FilterFault", "compared", "kind_of", "truth"]
 
 _SIGNS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<>": ne, ">": gt, ">=": ge, "<": lt, "<=": le}
@@ -19,7 +21,7 @@ _NOT_ALL_ALIKE = frozenset({float, Decimal, datetime})
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (_NUMBERS, "a number"),
     (str, "a text"),
-    (datetime, "a time"),
+    ((datetime, BeyondCalendar), "a time"),
     (date, "a date"),
     (bytes, "bytes"),
 )
@@ -46,6 +48,8 @@ def _alike(left: Any, right: Any) -> tuple[Any, Any]:
     """Two values that Python compares as SQL compares these. Raises FilterFault."""
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         return _numbers(left, right)
+    if BeyondCalendar in (type(left), type(right)):
+        return _any_time(left), _any_time(right)
     if isinstance(left, str) and isinstance(right, date):
         left = _as(right, left)
     elif isinstance(right, str) and isinstance(left, date):
@@ -83,6 +87,18 @@ def _double(number: _Number) -> _Number:
 
 def _in_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def _any_time(value: Any) -> Any:
+    """A time, or a text as one, also beyond the calendar."""
+    if isinstance(value, str):
+        try:
+            return BeyondCalendar(value)
+        except ValueError:
+            return _as(datetime.min, value)
+    if not isinstance(value, date | BeyondCalendar):
+        raise _unlike(BeyondCalendar("infinity"), value)
+    return value
 
 
 def _as(like_this: date, text: str) -> date:

@@ -190,6 +190,13 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "0 while the configuration file is one that was refused, else 1.",
     ),
     MetricDefinition(
+        "binlane_schemas_rebuilt_total",
+        "counter",
+        (),
+        "Schemas of the registry that were made ready again: those that records need take more than "
+        "`schema_registry.max_memory`.",
+    ),
+    MetricDefinition(
         "binlane_spark_waiting_rows",
         "gauge",
         ("table",),

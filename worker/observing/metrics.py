@@ -84,6 +84,7 @@ class Metrics:
         self._reloads = _counter("binlane_reloads_total")
         self._exported = _counter("binlane_spans_exported_total")
         self._dropped = _counter("binlane_spans_dropped_total")
+        self._rebuilt = _counter("binlane_schemas_rebuilt_total")
         self._last_reload = _gauge("binlane_last_reload_successful")
         self._last_reload.set(1)
         self._last_commit = _gauge("binlane_last_commit_timestamp_seconds")
@@ -154,6 +155,10 @@ class Metrics:
     def spans_dropped(self, reason: DropReason, spans: int = 1) -> None:
         self._dropped.labels(reason).inc(spans)
 
+    def schema_rebuilt(self) -> None:
+        """A schema of the registry was made ready again that had been let go."""
+        self._rebuilt.inc()
+
     def handler_times(self, lane: int) -> HandlerTimes:
         """The times of one lane, always the same object; to be written by that lane's thread alone."""
         with self._times_lock:
@@ -199,6 +204,7 @@ class Metrics:
             self._reloads,
             self._exported,
             self._dropped,
+            self._rebuilt,
             self._last_reload,
             self._last_commit,
         )

@@ -141,7 +141,7 @@ class Components:
             **saved(self.tracing, None if journal is None else Journaling(journal, self.metrics)),
         )
         self.kafka.sending = self.committer.sending
-        formats = formats_of(configuration, patience=None)
+        formats = formats_of(configuration, patience=None, rebuilt=self.metrics.schema_rebuilt)
         self.registry = Circuit(clock)
         if formats.schemas is not None:
             formats.schemas.told = self.registry.told

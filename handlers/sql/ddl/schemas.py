@@ -157,6 +157,7 @@ class Schemas:
                     not is_theirs
                     and self._allows(ModifyColumn(own, column))
                     and _is_as_made(target, table, old)
+                    and _is_known(table, old, new)
                 ):
                     modify_column(target, table, column)
         return dropped
@@ -234,6 +235,14 @@ def _is_as_made(target: Target, table: TargetTable, column: SeenColumn) -> bool:
     if _spelled(target, there) == _spelled(target, made):
         return True
     log.warning("column_not_retyped", table=table.name, column=own, type=target.spell(there))
+    return False
+
+
+def _is_known(table: TargetTable, old: SeenColumn, new: SeenColumn) -> bool:
+    """Whether the column's texts tell the old values: of bytes they may be the hexadecimal digits."""
+    if (old.kept, new.kept) != ("longtext", "longblob"):
+        return True
+    log.warning("column_not_retyped", table=table.name, column=old.to, type="text")
     return False
 
 

@@ -14,7 +14,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
+from handlers.beyond_calendar import BeyondCalendar
 from handlers.sql.naming import check_names, exact, exact_table
+from handlers.sql.types.duckdb_types import interval_text
 from handlers.sql.types.postgresql_types import bit_text, hstore_text, other_text, point_text
 from handlers.sql.types.values import Kind, UnfitValue, encode, kind_of
 
@@ -53,7 +55,7 @@ class KnownColumn:
     """Of PostgreSQL: what becomes of the array's elements, for a column that is an array itself."""
 
     own: Callable[[Any], Any] | None = None
-    """Of PostgreSQL: what its type needs of a value before it becomes text. Raises UnfitValue."""
+    """Of PostgreSQL and DuckDB: what its type needs of a value before it becomes text. Raises UnfitValue."""
 
     def given(self, placeholder: str) -> str:
         """A value of it in a statement. DuckDB compares no text with anything else; what PostgreSQL reads as
@@ -93,7 +95,7 @@ class KnownColumn:
             if digits is not None and digits < 6:
                 step = 10 ** (6 - digits)
                 for value in values:
-                    if isinstance(value, datetime) and value.microsecond % step:
+                    if isinstance(value, datetime | BeyondCalendar) and value.microsecond % step:
                         raise UnfitValue(f"{value} has more than {digits} digits after the second")
                     if isinstance(value, timedelta) and value.microseconds % step:
                         raise UnfitValue(f"{value} has more than {digits} digits after the second")
@@ -272,7 +274,7 @@ def _column(
         default="" if found.get("computed") is not None or is_numbered else _default(found, dialect.name),
         array_type=array[0],
         cast=array[1],
-        own=_own(found["type"], array[0]) if dialect.name == "postgresql" else None,
+        own=_own(found["type"], array[0], dialect.name),
     )
 
 
@@ -282,7 +284,10 @@ def _default(found: Any, dialect: str) -> str:
     return f"({found['default']})" if found.get("default") is not None else "NULL"
 
 
-def _own(type_: sa.types.TypeEngine[Any], array_type: str) -> Callable[[Any], Any] | None:
+def _own(type_: sa.types.TypeEngine[Any], array_type: str, dialect: str) -> Callable[[Any], Any] | None:
+    if dialect != "postgresql":
+        is_interval = dialect == "duckdb" and isinstance(type_, postgresql.INTERVAL)
+        return interval_text if is_interval else None
     if isinstance(type_, postgresql.BIT):
         return partial(bit_text, length=type_.length, is_varying=type_.varying)
     if isinstance(type_, postgresql.HSTORE):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -11,6 +12,7 @@ from uuid import UUID
 
 import msgspec
 
+from handlers.beyond_calendar import BeyondCalendar
 from handlers.change_json import json_value
 from handlers.decimals import digits
 
@@ -58,7 +60,7 @@ _TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
     int: str,
     float: repr,
     Decimal: digits,
-    (datetime, date, time, UUID): str,
+    (datetime, date, time, UUID, BeyondCalendar): str,
     timedelta: duration_text,
     (bytes, bytearray, memoryview): _no_text,
     # A set's labels: none of them holds a comma. A list comes from JSON.
@@ -100,12 +102,29 @@ _POSTGRESQL: _Drivers = {
     time: str,
     timedelta: duration_text,
     UUID: str,
+    BeyondCalendar: str,
     tuple: _array_literal,
     list: _array_literal,
     dict: json_text,
 }
+
+
+def _beyond_mysql(value: BeyondCalendar) -> str:
+    raise UnfitValue(
+        f"{value} is beyond the years 1 to 9999: make it a column of text, or name the table in "
+        "debezium.null_beyond_calendar"
+    )
+
+
 # pymysql writes a negative timedelta wrong; a Decimal of any size and a datetime it writes well.
-_MYSQL: _Drivers = {timedelta: duration_text, tuple: text_of, list: json_text, dict: json_text, UUID: str}
+_MYSQL: _Drivers = {
+    timedelta: duration_text,
+    tuple: text_of,
+    list: json_text,
+    dict: json_text,
+    UUID: str,
+    BeyondCalendar: _beyond_mysql,
+}
 
 
 def _lite_integer(value: int) -> int | str:
@@ -131,11 +150,18 @@ _SQLITE: _Drivers = {
     list: json_text,
     dict: json_text,
     UUID: str,
+    BeyondCalendar: str,
 }
 
 
 def _texts(value: Sequence[Any]) -> list[str | None]:
     return [None if item is None else text_of(item) for item in value]
+
+
+def _beyond_duckdb(value: BeyondCalendar) -> str:
+    """DuckDB writes the era behind the date."""
+    date_, clock, era = re.fullmatch(r"(\S+)( \S+)??( BC)?", str(value)).groups("")  # type: ignore[union-attr] # it is one
+    return f"{date_}{era and ' (BC)'}{clock}"
 
 
 # Text, which the statement casts to the column's type; bytes as they are, and lists of texts.
@@ -149,6 +175,7 @@ _DUCKDB: _Drivers = {
     time: str,
     timedelta: duration_text,
     UUID: str,
+    BeyondCalendar: _beyond_duckdb,
     tuple: _texts,
     list: _texts,
     dict: json_text,

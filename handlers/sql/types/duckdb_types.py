@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,9 +12,28 @@ from sqlalchemy.types import TypeEngine
 
 from handlers.mysql.types import SHAPES, MySQLType
 
-__all__ = ["DUCKDB", "UBigInt"]
+__all__ = ["DUCKDB", "UBigInt", "interval_text"]
 
 _MOST_DIGITS = 38
+
+
+_INTERVAL = re.compile(
+    r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]+)S)?)?"
+)
+_UNITS = ("years", "months", "days", "hours", "minutes", "seconds")
+
+
+def interval_text(value: Any) -> Any:
+    """An interval in ISO 8601 as DuckDB reads it; anything else as it is.
+
+    >>> interval_text("P1Y2M3DT0H0M-1.5S")
+    '1 years 2 months 3 days 0 hours 0 minutes -1.5 seconds'
+    """
+    found = _INTERVAL.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return value
+    parts = [f"{count} {unit}" for count, unit in zip(found.groups(), _UNITS, strict=True) if count]
+    return " ".join(parts) or "0 seconds"
 
 
 class UBigInt(sa.BigInteger):

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
+from handlers.beyond_calendar import BeyondCalendar
 from handlers.sql.types.column_types import Unsigned64
 from handlers.sql.types.driver_values import DRIVERS, UnfitValue, duration_text, json_text, text_of
 
@@ -94,11 +95,11 @@ def _bytes(value: Any) -> bytes:
 
 
 def _date(value: Any) -> Any:
-    if isinstance(value, datetime):
-        if value.time() != time():
-            raise UnfitValue("it has a time of day, which the column would lose")
-        return value.date()
-    return value
+    if (isinstance(value, datetime) and value.time() != time()) or (
+        isinstance(value, BeyondCalendar) and value.has_clock
+    ):
+        raise UnfitValue("it has a time of day, which the column would lose")
+    return value.date() if isinstance(value, datetime) else value
 
 
 def _labels(value: Any) -> Any:
@@ -127,6 +128,7 @@ _COMMON: Mapping[Kind, tuple[frozenset[type], Callable[[Any], Any]]] = {
 }
 
 _NONES = {type(None)}
+_NO_TIMES = frozenset((Kind.DECIMAL, Kind.FLOAT, Kind.TIME, Kind.BITS))
 
 
 def encode(values: Sequence[Any], kind: Kind, dialect: str, types: set[type] | None = None) -> Sequence[Any]:
@@ -136,6 +138,8 @@ def encode(values: Sequence[Any], kind: Kind, dialect: str, types: set[type] | N
     """
     types = set(map(type, values)) if types is None else types
     native, convert = _COMMON[kind]
+    if BeyondCalendar in types and kind in _NO_TIMES:
+        raise UnfitValue("it is a time")  # a column of numbers has an infinity of its own
     if not types - _NONES <= native and kind is not Kind.OTHER:
         values = [None if value is None else convert(value) for value in values]
         types = set(map(type, values))

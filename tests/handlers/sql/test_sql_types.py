@@ -288,3 +288,22 @@ def test_nan_is_no_null_in_sqlite(make_sql: Callable[[str], SqlLab]) -> None:
         handler.handle(orders(*({"id": n, "x": x} for n, x in enumerate(values))))
     found = {row["id"]: row["x"] for row in lab.rows()}
     assert found == {0: "NaN", 1: math.inf, 2: -math.inf, 3: 1.5}
+
+
+@pytest.mark.parametrize(
+    ("iso", "postgresql", "duckdb"),
+    [
+        ("P1Y2M3DT4H5M6.5S", "1 year 2 mons 3 days 04:05:06.5", "1 year 2 months 3 days 04:05:06.5"),
+        ("P0Y1M2DT0H0M-1.5S", "1 mon 2 days -00:00:01.5", "1 month 2 days -00:00:01.5"),
+        ("P0Y-1M40DT0H0M0.0S", "-1 mons +40 days", "-1 month 40 days"),
+        ("P0Y0M0DT0H0M0.0S", "00:00:00", "00:00:00"),
+    ],
+)
+def test_an_interval_as_text_keeps_its_months_and_days(
+    sql: SqlLab, iso: str, postgresql: str, duckdb: str
+) -> None:
+    with sql.handler() as handler:
+        handler.handle(orders({"id": 1, "span": iso}, types={"id": "int", "span": "interval"}))
+    [row] = sql.rows(columns="CAST(span AS char(99)) AS span" if sql.dialect != "sqlite" else "span")
+    expected = {"postgresql": postgresql, "duckdb": duckdb}.get(sql.dialect, iso)
+    assert row["span"].strip() == expected

@@ -145,7 +145,10 @@ class RowShape:
         is_mysql, told = source.connector in MYSQL, settings.types_of(table)
         self.columns = frozenset(fields or (() if definition is None else definition.types))
         """All columns of the table; empty if they are not known."""
-        self.types, self._readers = readers_of(fields, definition, told, settings, is_mysql=is_mysql)
+        in_calendar = is_mysql or settings.nulls_beyond_calendar(table)
+        self.types, self._readers = readers_of(
+            fields, definition, told, settings, is_mysql=is_mysql, in_calendar=in_calendar
+        )
         self.may_lack_values = source.connector == POSTGRESQL
         if self.may_lack_values and fields and self.types and fields.keys() <= self.types.keys():
             self.types = SchemaTypes({name: text for name, text in self.types.items() if name in fields})

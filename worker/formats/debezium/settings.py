@@ -45,6 +45,8 @@ class DebeziumSettings(Section):
     """Columns by pattern of database.table whose NULL in an update of PostgreSQL means: unchanged."""
     zero_keys: list[TablePattern] = Field(default=[])
     """Patterns of tables of PostgreSQL that have a row whose key is 0 or empty: deletes of it are taken."""
+    null_beyond_calendar: list[TablePattern] = Field(default=[])
+    """Patterns of tables of PostgreSQL whose infinities, BC dates and years beyond 9999 become NULL."""
     ordered: bool = False
     """Whether each topic of PostgreSQL's tables has one partition: then the halves of a changed key come in
     the order of the source's log, and the row keeps large values that stayed as they were."""
@@ -65,6 +67,10 @@ class DebeziumSettings(Section):
         return frozenset(
             name for pattern, names in patterns if table_matcher(pattern)(table) for name in names
         )
+
+    def nulls_beyond_calendar(self, table: str) -> bool:
+        """Whether a table is one of `null_beyond_calendar`."""
+        return any(table_matcher(pattern)(table) for pattern in self.null_beyond_calendar)
 
     def has_zero_keys(self, table: str) -> bool:
         """Whether a table is one of `zero_keys`."""

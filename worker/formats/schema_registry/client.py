@@ -102,7 +102,6 @@ class Client:
             headers=headers,
             auth=None if user is None else httpx.BasicAuth(user.username, user.password),
             follow_redirects=False,
-            trust_env=False,
         )
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,13 +36,21 @@ _MESSAGES_BEFORE_CODE = 64
 Table = tuple[str, str | None, str | None, str | None]
 
 
-def schemas_of(settings: SchemaRegistrySettings, folder: Path, *, patience: float | None = None) -> Schemas:
-    """The schemas of a worker's registry. `patience`: see Schemas."""
+def schemas_of(
+    settings: SchemaRegistrySettings,
+    folder: Path,
+    *,
+    patience: float | None = None,
+    rebuilt: Callable[[], object] = lambda: None,
+) -> Schemas:
+    """The schemas of a worker's registry. `patience`, `rebuilt`: see Schemas."""
     return Schemas(
         lambda: Client(settings, folder),
         id_bytes=settings.id_bytes,
         in_headers=settings.ids_in == "header",
+        max_memory=settings.max_memory,
         patience=patience,
+        rebuilt=rebuilt,
     )
 
 
@@ -92,12 +100,12 @@ class DebeziumWithRegistry(Debezium):
         missing = {head for head in heads if head[:1] == _MAGIC and len(head) == size and not settled(head)}
         if not missing:
             return len(records)
-        first, wanted = len(records), dict[bytes, None]()
+        first, wanted = len(records), dict[bytes, int]()
         for place, record in enumerate(records):
             for text in (record.value(), record.key()):
                 if text and (head := text[:size]) in missing:
                     first = min(first, place)
-                    wanted[head] = None
+                    wanted.setdefault(head, record.timestamp()[1])
         self._schemas.want(wanted)
         return first
 

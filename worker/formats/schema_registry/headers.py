@@ -38,7 +38,7 @@ class DebeziumWithHeaders(DebeziumWithRegistry):
 
     def ready(self, records: Sequence[Record]) -> int:
         """See `NamesSchemas`."""
-        wanted = dict[bytes, None]()
+        wanted = dict[bytes, int]()
         first = len(records)
         for place, record in enumerate(records):
             try:
@@ -49,7 +49,7 @@ class DebeziumWithHeaders(DebeziumWithRegistry):
                 head = self._heads.of(text) if text else None
                 if head is not None and not self._schemas.settled(head):
                     first = min(first, place)
-                    wanted[head] = None
+                    wanted.setdefault(head, record.timestamp()[1])
         if wanted:
             self._schemas.want(wanted)
         return first

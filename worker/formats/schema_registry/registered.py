@@ -15,9 +15,9 @@ from worker.formats.schema_registry.avro.values import READ_ERRORS, reader_of
 from worker.formats.schema_registry.client import Registered
 from worker.formats.schema_registry.json_schema import json_head
 
-__all__ = ["RegisteredSchema", "read"]
+__all__ = ["MEMORY_OF_TEXT", "RegisteredSchema", "read"]
 
-_MEMORY_OF_TEXT = 10
+MEMORY_OF_TEXT = 10
 """Bytes that a byte of a schema's text takes, made ready; a head stays as it is."""
 
 
@@ -42,7 +42,7 @@ class RegisteredSchema:
         self.envelope = envelope
         """Of rows in Avro."""
         self.weight = weight
-        """Bytes; it takes about ten times as much memory."""
+        """Bytes; it takes about MEMORY_OF_TEXT times as much memory."""
 
 
 def read(registered: Registered, prefix: bytes) -> RegisteredSchema:
@@ -92,4 +92,4 @@ def _avro(registered: Registered, prefix: bytes, number: int) -> RegisteredSchem
 
 def _weight(registered: Registered, head: Head) -> int:
     texts = len(registered.text) + sum(map(len, registered.references))
-    return texts + len(head.schema) // _MEMORY_OF_TEXT
+    return texts + len(head.schema) // MEMORY_OF_TEXT

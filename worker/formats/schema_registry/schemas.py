@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -19,19 +20,21 @@ from worker.formats.schema_registry.client import (
     UnusableSchema,
 )
 from worker.formats.schema_registry.ids import Heads
-from worker.formats.schema_registry.registered import RegisteredSchema, read
+from worker.formats.schema_registry.registered import MEMORY_OF_TEXT, RegisteredSchema, read
 
 __all__ = ["Schemas", "StillUnknown"]
 
 log = get_logger("schema_registry")
 
 _LAG_SECONDS, _LAG_PAUSE = 5.0, 0.5
-"""So long an unknown id is asked for again: the registry that answers may be behind the one that was told."""
+"""How long an unknown id is asked for again: the registry that answers may be behind the one that took it."""
+_YOUNG_SECONDS = 60.0
+"""An unknown id is asked for again until the first record that names it is this old."""
 _REFUSED_SECONDS = 60.0
 _MOST_REFUSED = 10_000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_MOST_BUILT = 16 << 20
-"""Bytes of schemas that are kept ready; each takes about ten times as much then."""
+_REBUILT_PAUSE = 600.0
+"""Seconds between two log lines that ready schemas do not fit."""
 _MOST_KEPT = 64 << 20
 """Bytes of all schemas, compressed."""
 
@@ -54,25 +57,34 @@ class Schemas:
         *,
         id_bytes: int = 4,
         in_headers: bool = False,
+        max_memory: int = 160 << 20,
         patience: float | None = None,
+        rebuilt: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """`client`: made when it is first needed, in the thread that asks. `id_bytes`, `in_headers`: see
-        Heads. `patience`: how many seconds `get` waits for a registry that is down; None: for ever."""
+        Heads. `max_memory`: bytes that ready schemas may take, about. `patience`: how many seconds `get`
+        waits for a registry that is down; None: for ever. `rebuilt`: called when a schema is made ready again
+        that had been let go. `now`: seconds since 1970."""
         self._client = client
         self.heads = Heads(id_bytes, in_headers=in_headers)
         """What records begin with."""
+        self._max_memory = max_memory
         self._patience = patience
+        self._rebuilt = rebuilt
         self._clock = clock
+        self._now = now
         self._sleep = sleep
         self._changed = threading.Condition()  # guards what follows; reading a dict takes no lock
         self._kept: dict[bytes, bytes] = {}
         self._kept_bytes = 0
         self._ready: dict[bytes, tuple[RegisteredSchema, int]] = {}
         self._ready_bytes = 0
+        self._rebuilds, self._rebuilds_logged = 0, -_REBUILT_PAUSE
         self._refused: dict[bytes, _Refused] = {}
-        self._wanted: dict[bytes, float] = {}  # since when
+        self._wanted: dict[bytes, float] = {}  # when it is refused if the registry does not know it
         self._asking = False
         self._trouble = "no answer yet"
         self._made: Client | None = None  # of the thread that asks, of which there is one at a time
@@ -86,12 +98,15 @@ class Schemas:
         refused = self._refused.get(head)
         return refused is not None and self._clock() < refused.until
 
-    def want(self, heads: Iterable[bytes]) -> None:
-        """Have the registry asked for these. Waits for nothing."""
+    def want(self, heads: Mapping[bytes, int]) -> None:
+        """Have the registry asked for these. Waits for nothing. {head: the timestamp of the first record that
+        begins so, in milliseconds since 1970; 0 if it has none}"""
         with self._changed:
-            for head in heads:
+            for head, written_ms in heads.items():
                 if not self.settled(head):
-                    self._wanted.setdefault(head, self._clock())
+                    age = max(self._now() - written_ms / 1000, 0.0)
+                    patience = max(_LAG_SECONDS, _YOUNG_SECONDS - age)
+                    self._wanted.setdefault(head, self._clock() + patience)
             if self._wanted and not self._asking:
                 self._asking = True
                 threading.Thread(target=self._ask, name="schema-registry", daemon=True).start()
@@ -102,19 +117,22 @@ class Schemas:
 
         Raises UndecodableRecord where there is none, StillUnknown."""
         ready = self._ready.get(head)
+        if ready is None and head not in self._kept and head not in self._refused:
+            self._wait(head)
+            ready = self._ready.get(head)
         if ready is not None:
             return ready[0]
-        if head not in self._kept and head not in self._refused:
-            self._wait(head)
         kept = self._kept.get(head)
         if kept is None:
             refused = self._refused.get(head)
             reason = "not found" if refused is None else refused.reason
             raise UndecodableRecord(f"schema {_told(head)}: {reason}")
-        return self._made_ready(head, msgspec.msgpack.decode(zlib.decompress(kept), type=Registered))
+        made = self._made_ready(head, msgspec.msgpack.decode(zlib.decompress(kept), type=Registered))
+        self._count_rebuild()
+        return made
 
     def _wait(self, head: bytes) -> None:
-        self.want([head])
+        self.want({head: 0})
         end = None if self._patience is None else self._clock() + self._patience
         with self._changed:
             while not self.settled(head):
@@ -177,17 +195,35 @@ class Schemas:
 
     def _made_ready(self, head: bytes, registered: Registered) -> RegisteredSchema:
         made = read(registered, head)
-        size = made.weight
+        size = made.weight * MEMORY_OF_TEXT
         with self._changed:
-            if self._ready_bytes + size > _MOST_BUILT:
-                self._ready.clear()
-                self._ready_bytes = 0
-            self._ready[head] = made, size
-            self._ready_bytes += size
+            if head not in self._ready:
+                # Not the oldest: if tables write in turn, that one is needed next.
+                while self._ready and self._ready_bytes + size > self._max_memory:
+                    self._ready_bytes -= self._ready.pop(random.choice(list(self._ready)))[1]
+                self._ready[head] = made, size
+                self._ready_bytes += size
         return made
 
+    def _count_rebuild(self) -> None:
+        self._rebuilt()
+        with self._changed:
+            self._rebuilds += 1
+            is_due = self._clock() >= self._rebuilds_logged + _REBUILT_PAUSE
+            if is_due:
+                self._rebuilds_logged = self._clock()
+        if is_due:
+            log.warning(
+                "schemas_rebuilt",
+                times=self._rebuilds,
+                ready=len(self._ready),
+                known=len(self._kept),
+                hint="records need more schemas than fit into schema_registry.max_memory; each time takes "
+                "some milliseconds: raise it",
+            )
+
     def _unknown(self, head: bytes, told: str) -> None:
-        if self._clock() < self._wanted[head] + _LAG_SECONDS:
+        if self._clock() < self._wanted[head]:
             self._sleep(_LAG_PAUSE / self._put_off(head))  # each is asked for about as often as one would be
             return
         self._refuse(head, f"the schema registry knows none with this id{f': {told}' if told else ''}")

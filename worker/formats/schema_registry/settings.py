@@ -9,7 +9,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from handlers.options.section import Section
-from handlers.options.values import PositiveDuration, duration, not_allowed, text
+from handlers.options.values import PositiveDuration, PositiveSize, duration, not_allowed, size, text
 
 __all__ = ["RegistryTls", "SchemaRegistrySettings"]
 
@@ -76,6 +76,9 @@ class SchemaRegistrySettings(Section):
     """A token, instead of a user."""
     tls: RegistryTls = Field(default_factory=RegistryTls)
     """Certificates."""
+    max_memory: PositiveSize = size("160MiB")
+    """How much memory schemas may take that are ready for records, about. If records need more of them, each
+    that has no room is made ready again when a record needs it, which takes some milliseconds."""
     timeout: PositiveDuration = duration("10s")
     """How long to wait for a connection, and for each part of an answer."""
 

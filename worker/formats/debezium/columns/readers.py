@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from handlers.beyond_calendar import BeyondCalendar
+from handlers.native_types import NativeType
 from worker.formats.debezium.columns.types import type_of_field
 from worker.formats.debezium.columns.values import reader_of
 from worker.formats.debezium.connect.schema import Field, Head, columns_of
+from worker.formats.debezium.connect.times import NoTime
 from worker.formats.debezium.connect.values import Reader
-from worker.formats.debezium.postgres.native import with_native
+from worker.formats.debezium.postgres.native import source_type, with_native
 from worker.formats.debezium.postgres.types import postgres_type
 from worker.formats.debezium.postgres.values import postgres_reader
 from worker.formats.debezium.source import DECODE_ERRORS
@@ -41,8 +44,11 @@ def readers_of(
     settings: DebeziumSettings,
     *,
     is_mysql: bool,
+    in_calendar: bool,
 ) -> tuple[Mapping[str, str] | None, dict[str, Reader]]:
-    """(type texts, readers) of all columns that the schema, the definition or the configuration tells."""
+    """(type texts, readers) of all columns that the schema, the definition or the configuration tells.
+
+    `in_calendar`: whether dates and times that Python's calendar has not are None."""
     known = {**told, **definition.types} if definition is not None else dict(told)
     types: dict[str, str | None] = {
         name: text if is_mysql else _type_text(text) for name, text in known.items()
@@ -51,6 +57,9 @@ def readers_of(
         if column in known:
             continue
         types[column] = type_of_field(field, is_mysql=is_mysql)
+        own = None if is_mysql else source_type(field)
+        if own is not None:
+            known[column], types[column] = own, _type_text(own)
         if is_mysql and field.parameter("__debezium.source.column.type") is not None:
             known[column] = types[column] or ""
     if not is_mysql:
@@ -62,7 +71,38 @@ def readers_of(
         )
         for column in (*fields, *(name for name in known if name not in fields))
     }
+    if in_calendar:
+        readers = {
+            name: _in_calendar(reader) if _holds_times(types.get(name)) else reader
+            for name, reader in readers.items()
+        }
     return {name: text for name, text in types.items() if text is not None} or None, readers
+
+
+def _holds_times(text: str | None) -> bool:
+    return text is not None and (
+        text.startswith(("date", "timestamp"))
+        or (isinstance(text, NativeType) and text.native.endswith("[]"))
+    )
+
+
+def _in_calendar(reader: Reader) -> Reader:
+    def none_of(read: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+        def in_calendar(value: Any) -> Any:
+            try:
+                return _none_beyond(value if read is None else read(value))
+            except NoTime:
+                return None
+
+        return read and in_calendar
+
+    return reader._replace(finish=none_of(reader.finish), other=none_of(reader.other))
+
+
+def _none_beyond(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_none_beyond(item) for item in value]
+    return None if type(value) is BeyondCalendar else value
 
 
 def _type_text(text: str) -> str | None:

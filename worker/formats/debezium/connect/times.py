@@ -1,17 +1,19 @@
-"""Dates and times of Kafka Connect's JSON; None for what no calendar has (PostgreSQL's infinity)."""
+"""Dates and times of Kafka Connect's JSON; BeyondCalendar for what Python's calendar has not."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta
+from typing import Any, TypeVar
 
+from handlers.beyond_calendar import BeyondCalendar
 from handlers.mysql.values import converter_of
 
 __all__ = [
-    "beyond_calendar",
+    "NoTime",
     "date_of",
+    "far_moment",
     "in_utc",
     "infinity_of",
     "length_of",
@@ -21,26 +23,68 @@ __all__ = [
     "zoned_time",
 ]
 
+Time = TypeVar("Time", date, datetime)
+
 _EPOCH = datetime(1970, 1, 1)
 _DAY = timedelta(days=1)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
+_YEARS, _DAYS = 400, 146_097
+"""After so many years, which have so many days, the calendar repeats itself."""
+_INFINITY, _MINUS_INFINITY = BeyondCalendar("infinity"), BeyondCalendar("-infinity")
+_FIRST_YEAR = -4713
+"""PostgreSQL's, 4714 BC."""
+# What stands for PostgreSQL's infinities: org.postgresql.PGStatement, in each unit.
+_INFINITE = {
+    **dict.fromkeys((9_223_372_036_825_200_000, 9_223_372_036_825_200), _INFINITY),
+    **dict.fromkeys((-9_223_372_036_832_400_000, -9_223_372_036_832_400), _MINUS_INFINITY),
+}
+# Of dates the connector makes days since 1970, which do not fit into its 32 bits: in the stream of
+# PostgreSQL's own days since 2000, in the snapshot of milliseconds in the zone of its machine.
+_INFINITE_DAYS = {
+    **dict.fromkeys((-2_147_472_692, *range(-622_191_236, -622_191_231)), _INFINITY),
+    **dict.fromkeys((-2_147_472_691, *range(-625_821_275, -625_821_269)), _MINUS_INFINITY),
+}
 
 
-def date_of(days: int) -> date | None:
+class NoTime(ValueError):
+    """A number that stands for no time of PostgreSQL: the connector has lost which one it was."""
+
+
+def date_of(days: int) -> date | BeyondCalendar:
+    """Of days since 1970. Raises NoTime."""
     try:
         return date.fromordinal(_EPOCH_DAY + days)
     except (ValueError, OverflowError):
-        return None
+        if days in _INFINITE_DAYS:
+            return _INFINITE_DAYS[days]
+        repeats, day = divmod(days, _DAYS)
+        return _far(date.fromordinal(_EPOCH_DAY + day), repeats)
 
 
-def moment_of(unit: timedelta) -> Callable[[int], datetime | None]:
-    def moment(value: int) -> datetime | None:
+def moment_of(unit: timedelta) -> Callable[[int], datetime | BeyondCalendar]:
+    """Of such units since 1970. The function raises NoTime."""
+
+    def moment(value: int) -> datetime | BeyondCalendar:
         try:
             return _EPOCH + unit * value
         except OverflowError:
-            return None
+            if value in _INFINITE:
+                return _INFINITE[value]
+            repeats, rest = divmod(value, _DAYS * _DAY // unit)
+            return _far(_EPOCH + unit * rest, repeats)
 
     return moment
+
+
+def _far(near: Time, repeats: int) -> Time | BeyondCalendar:
+    """The date or time as many times 400 years later."""
+    year = near.year + _YEARS * repeats
+    if MINYEAR <= year <= MAXYEAR:
+        return near.replace(year=year)
+    if year < _FIRST_YEAR:
+        raise NoTime("beyond PostgreSQL's calendar; the connector sends so what its numbers cannot hold")
+    shown, era = (f"{year:04}", "") if year > 0 else (f"{1 - year:04}", " BC")
+    return BeyondCalendar(f"{shown}{str(near)[4:].replace('+00:00', '+00')}{era}")
 
 
 def length_of(unit: timedelta) -> Callable[[int], timedelta]:
@@ -57,23 +101,33 @@ def of_nanos(of_micros: Callable[[int], Any]) -> Callable[[int], Any]:
     return lambda value: of_micros(value // 1_000)
 
 
-def in_utc(value: datetime) -> datetime | None:
+def in_utc(value: datetime) -> datetime | BeyondCalendar:
     if value.tzinfo is UTC:
         return value
     try:
         return value.astimezone(UTC)
     except OverflowError:
-        return None
+        repeats = 1 if value.year == MAXYEAR else -1
+        return _far(value.replace(year=value.year - _YEARS * repeats).astimezone(UTC), repeats)
 
 
-_ZONED = re.compile(r"[+-]?\d{4,}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( BC|Z|[+-]\d\d:\d\d)+", re.ASCII)
+_ZONED = re.compile(
+    r"([+-]?\d{4,7})(-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?)(Z|[+-]\d\d:\d\d)?( BC)?(Z|[+-]\d\d:\d\d)?",
+    re.ASCII,
+)
 
 
-def beyond_calendar(value: Any) -> datetime | None:
-    """A zoned timestamp beyond Python's calendar."""
-    if isinstance(value, str) and (_ZONED.fullmatch(value) or value in ("infinity", "-infinity")):
-        return None
-    raise ValueError("no timestamp")
+def far_moment(value: Any) -> datetime | BeyondCalendar:
+    """A timestamp with a zone, of a year that Python's calendar has not. Raises ValueError."""
+    if value in ("infinity", "-infinity"):
+        return BeyondCalendar(value)
+    found = _ZONED.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError("no timestamp")
+    year = 1 - int(found[1]) if found[4] else int(found[1])
+    repeats, year = divmod(year - _EPOCH.year, _YEARS)
+    near = datetime.fromisoformat(f"{year + _EPOCH.year}{found[2]}{found[3] or found[5] or 'Z'}")
+    return _far(near.astimezone(UTC), repeats)
 
 
 def zoned_time(text: str) -> timedelta:
@@ -99,23 +153,9 @@ def temporal_text(type_text: str) -> Callable[[str], Any]:
     return from_text
 
 
-# What stands for PostgreSQL's infinities: org.postgresql.PGStatement, in each unit. Of dates the connector
-# makes days of them, by one calendar in a snapshot and by another after it.
-_FIRST_INFINITE_DAY, _LAST_INFINITE_DAY = 2_145_042_600, -2_147_472_000
-_INFINITE = {
-    **dict.fromkeys((9_223_372_036_825_200_000, 9_223_372_036_825_200), "infinity"),
-    **dict.fromkeys((-9_223_372_036_832_400_000, -9_223_372_036_832_400), "-infinity"),
-}
-
-
 def infinity_of(value: Any, *, is_date: bool) -> str | None:
     """`infinity` or `-infinity` as PostgreSQL writes them; None for another value. Of plain JSON."""
     if value in ("infinity", "-infinity"):
         return str(value)
-    if not isinstance(value, int):
-        return None
-    if not is_date:
-        return _INFINITE.get(value)
-    if value >= _FIRST_INFINITE_DAY:
-        return "infinity"
-    return "-infinity" if value <= _LAST_INFINITE_DAY else None
+    found = (_INFINITE_DAYS if is_date else _INFINITE).get(value) if isinstance(value, int) else None
+    return None if found is None else str(found)

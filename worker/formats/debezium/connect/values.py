@@ -19,8 +19,8 @@ from handlers.decimals import MOST_FRACTION, MOST_ZEROS, BeyondBounds, bounded
 from handlers.mysql.values import single
 from worker.formats.debezium.connect.schema import Field, unquoted_list
 from worker.formats.debezium.connect.times import (
-    beyond_calendar,
     date_of,
+    far_moment,
     in_utc,
     length_of,
     moment_of,
@@ -215,7 +215,7 @@ def array_of(item: Reader) -> Reader:
 
 
 _DATE = Reader(int, date_of, temporal_text("date"))
-_ZONED_TIMESTAMP = Reader(Annotated[datetime, msgspec.Meta(tz=True)], in_utc, beyond_calendar)
+_ZONED_TIMESTAMP = Reader(Annotated[datetime, msgspec.Meta(tz=True)], in_utc, far_moment)
 _MILLIS = Reader(int, moment_of(_MILLI), temporal_text("datetime(6)"))
 _TIME_MILLIS = Reader(int, length_of(_MILLI), temporal_text("time(6)"))
 _SHAPE = Reader(_Geometry, _geometry)

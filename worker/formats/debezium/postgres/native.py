@@ -9,7 +9,7 @@ from handlers.native_types import NativeType
 from worker.formats.debezium.connect.schema import Field
 from worker.formats.debezium.postgres.types import postgres_type, spelled
 
-__all__ = ["native_text", "with_native"]
+__all__ = ["native_text", "source_type", "with_native"]
 
 _SOURCE = "__debezium.source.column."
 _OWN = frozenset(
@@ -19,6 +19,10 @@ _OWN = frozenset(
         *("money", "interval", "time", "timetz", "bit", "bit varying"),
     )
 )
+_AS_TEXT = frozenset(("numeric", "money", "bytea"))
+"""What the connector may send as text: `decimal.handling.mode`, `binary.handling.mode`."""
+_MOST_SIZED = 1000
+"""Digits of a numeric with a size; the connector has more of one without."""
 _SIZED = frozenset(("bit", "bit varying", "char", "varchar"))
 _LONGEST = 2**31 - 1
 """The connector's length of what has none."""
@@ -47,6 +51,24 @@ _TYPES = {
     "string": "text",
     "bytes": "bytea",
 }
+
+
+def source_type(field: Field) -> str | None:
+    """In PostgreSQL's words, the type of a column that travels as text without a meaning.
+
+    None: the schema does not tell it (`datatype.propagate.source.type`), or text is what it is."""
+    item = field.items if field.type == "array" and field.items is not None else field
+    told = (field.parameter(f"{_SOURCE}type") or "").lower()
+    name = told.removeprefix("_")
+    if item.type != "string" or item.name is not None or name not in _AS_TEXT:
+        return None
+    if item is not field:
+        return f"{name}[]"
+    length, scale = (field.parameter(f"{_SOURCE}{part}") or "" for part in ("length", "scale"))
+    if name != "numeric" or not length.isdecimal() or not 0 < int(length[:9]) <= _MOST_SIZED:
+        return name
+    places = int(scale[:9]) if scale.removeprefix("-").isdecimal() else 0
+    return f"numeric({length},{places - 2048 if places > _MOST_SIZED else places})"
 
 
 def with_native(text: str | None, field: Field | None, told: str | None) -> str | None:

@@ -44,7 +44,8 @@ def _reader(field: Field | None, told: Field, binary: str | None, decimals: str 
     if told == _BYTES and (field is None or field.type == "string"):
         return Reader(str, bytes_from_text(binary))
     if field is None or (field.type == "string" and field.name is None):
-        return connect_reader(told)
+        reader = connect_reader(told)
+        return reader._replace(other=_interval_text) if told.name == _INTERVAL else reader
     return connect_reader(field)
 
 
@@ -63,9 +64,17 @@ def _decimal(field: Field | None, told: Field, decimals: str | None) -> Reader:
     return any_decimal(decimals, int(precision or _MONEY), scale, decimal_from_text)
 
 
+def _interval_text(value: Any) -> str:
+    """Of `interval.handling.mode=string`: `P1Y2M3DT4H5M6.5S`, whose months and days stay what they are."""
+    if isinstance(value, str) and value.startswith("P"):
+        return value
+    raise ValueError("no interval")
+
+
 def _from_json(value: Any) -> Decimal:
     """Of a number, or of digits as text."""
     return decimal_from_text(value if isinstance(value, str) else digits_of(value))
 
 
+_INTERVAL = "io.debezium.time.MicroDuration"
 _BYTES = Field("bytes")

@@ -1,0 +1,67 @@
+"""Dates and times beyond Python's calendar, as only PostgreSQL has them."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from functools import total_ordering
+from typing import Any
+
+__all__ = ["BeyondCalendar"]
+
+_INFINITE = {"-infinity": (-2, 0, ""), "infinity": (2, 0, "")}
+_TEXT = re.compile(
+    r"(?P<year>\d{4,7})-(?P<day>\d\d-\d\d)"
+    r"(?:(?P<clock> \d\d:\d\d:\d\d(?:\.(?P<fraction>\d{1,6}))?)(?:\+00)?)?(?P<era> BC)?",
+    re.ASCII,
+)
+
+
+@total_ordering
+class BeyondCalendar:
+    """A date or time that `date` and `datetime` cannot hold: infinity, a year before 1 or after 9999.
+
+    It is no date, no time and no text, so nothing takes it for one by mistake. `str` gives it as PostgreSQL
+    writes it: `infinity`, `0044-03-15 BC`, `20000-01-01 12:00:00`, with a zone `20000-01-01 12:00:00+00`. It
+    compares with dates and times, and with others of its kind, as times in UTC. Immutable.
+    """
+
+    __slots__ = ("_order", "_text", "has_clock", "microsecond")
+
+    def __init__(self, text: str) -> None:
+        """Raises ValueError for a text of another form, and for a year from 1 to 9999 AD."""
+        self._text = text
+        self.has_clock = False
+        """Whether it has a time of day other than midnight."""
+        self.microsecond = 0
+        order = _INFINITE.get(text)
+        if order is None:
+            found = _TEXT.fullmatch(text)
+            year = 0 if found is None else int(found["year"])
+            if found is None or not year or (found["era"] is None and year <= date.max.year):
+                raise ValueError(f"no time beyond the calendar: {text!r}")
+            self.microsecond = int(f"{found['fraction'] or '':0<6}")
+            self.has_clock = bool((found["clock"] or "").strip(" 0:."))
+            rest = found["day"] + (found["clock"] if self.has_clock else "")
+            order = (-1, -year, rest) if found["era"] else (1, year, rest)
+        self._order = order
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"BeyondCalendar({self._text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BeyondCalendar) and self._order == other._order
+
+    def __lt__(self, other: Any) -> bool:
+        if isinstance(other, BeyondCalendar):
+            return self._order < other._order
+        return self._order[0] < 0 if isinstance(other, date) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._order)
+
+    def __reduce__(self) -> tuple[type[BeyondCalendar], tuple[str]]:
+        return BeyondCalendar, (self._text,)
