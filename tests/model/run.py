@@ -84,7 +84,13 @@ class _Run:
 
     def _written(self) -> Iterator[Written]:
         source = Source(self.example.key)
-        for steps in _chunks(self.example.steps, self.example.read_at_once):
+        steps_told = [
+            step
+            for step in self.example.steps
+            # Some tools do not tell of a truncate: rows stay, under keys that are made of their columns, too.
+            if not (step.kind == "truncate" and self.target.needs_old_rows)
+        ]
+        for steps in _chunks(steps_told, self.example.read_at_once):
             events: list[Event] = [event for step in steps for event in source.run(step)]
             yield from self.example.writer.write(self.names, events)
 

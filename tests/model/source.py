@@ -23,7 +23,7 @@ COLUMNS = {
 }
 LARGE = "doc"
 """A value that PostgreSQL keeps apart (TOAST): its log lacks the value when an update leaves it as it is."""
-KEYS: tuple[tuple[str, ...], ...] = (("id",), ("region", "id"))
+KEYS: tuple[tuple[str, ...], ...] = (("id",), ("id", "region"))
 
 
 @dataclass(frozen=True)

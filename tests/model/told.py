@@ -30,11 +30,13 @@ UNKNOWN: Final = _Any()
 
 @dataclass(frozen=True)
 class Put:
-    """A row. `replaces`: an insert, a snapshot or an upsert, which sets what it does not tell to NULL."""
+    """A row. `replaces`: an insert, a snapshot or an upsert, which sets what it does not tell to NULL.
+    `in_parts`: its old key was in another record, and `row` holds more than its own record tells."""
 
     key: Key
     row: Row
     replaces: bool
+    in_parts: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Expected:
             return self.rules.deletes == "mark" and not self.marks_all
         if isinstance(told, Put | Move) and self.rules.takes(told.row) is None:
             return True
+        if isinstance(told, Put):
+            return told.in_parts
         return isinstance(told, Move) and told.in_parts and not moves
 
     def lose(self, told: Told) -> None:

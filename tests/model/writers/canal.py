@@ -69,7 +69,11 @@ class Flat:
     """`without_blobs`: binlog_row_image=NOBLOB, else FULL."""
 
     without_blobs: bool
-    tells_old_rows = True
+
+    @property
+    def tells_old_rows(self) -> bool:
+        """Not if nothing but a large value changed."""
+        return not self.without_blobs
 
     def format(self, names: Names) -> Format:
         return Canal()

@@ -145,7 +145,8 @@ class PostgreSQL:
             yield made.record(names, "update", before, after, [Put(key, row, replaces=False)])
             return
         gone: Told = Remove(key_of(old, names.key))
-        come: Told = Put(key, row, replaces=True)
+        # What the insert lacks is known to nobody who reads it alone.
+        come: Told = Put(key, new, replaces=True, in_parts=row.keys() != COLUMNS.keys())
         if self.ordered:
             come = Move(key_of(old, names.key), key, row, in_parts=row.keys() != COLUMNS.keys())
         yield made.record(

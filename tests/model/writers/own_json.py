@@ -77,11 +77,14 @@ class Changes:
             if event.op == "truncate":
                 continue
             told, after = told_whole(names, event), event.after
+            if isinstance(told, Move):
+                # The configuration does not say that rows are whole.
+                told = Move(told.old, told.key, told.row, in_parts=True)
             if self.partial and event.op == "update" and after is not None:
                 after = {name: after[name] for name in after if name in (*names.key, *event.changed)}
                 row = event.after if self.tells_old_rows else after
                 if isinstance(told, Move):
-                    told = Move(told.old, told.key, row or {}, in_parts=after.keys() != COLUMNS.keys())
+                    told = Move(told.old, told.key, row or {}, in_parts=True)
                 elif isinstance(told, Put):
                     told = Put(told.key, row or {}, replaces=False)
             before = event.before
