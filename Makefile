@@ -45,6 +45,7 @@ soak: setup servers class-archive ## what takes long: every stream into Spark ta
 	@tools/setup.sh stores
 	@tools/setup.sh registry
 	@python -m pytest -m soak --ignore=tests/deployment/test_api_server.py $(ARGS)
+	@PYTHONPATH=tests python -m tests.model --minutes 10
 
 api-server: setup ## what is in k8s/, on Kubernetes' own API server (built with Go, once: ten minutes, 3 GB)
 	@tools/setup.sh api-server

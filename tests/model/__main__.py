@@ -1,0 +1,81 @@
+"""`PYTHONPATH=tests python -m tests.model --minutes 10`; `--seed 7 --target sqlite` repeats what failed."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import structlog
+from servers.clickhouse_server import ClickHouseServer
+from servers.mariadb_server import MariaDBServer
+from servers.postgres_server import PostgresServer
+from servers.redis_node import RedisNode
+from servers.search_node import SearchNode
+
+from .checking import check
+from .opening import TARGETS, opened_target
+from .strategies import WRITERS, examples
+
+_SERVERS = {
+    "postgres": PostgresServer,
+    "mariadb": MariaDBServer,
+    "redis_server": RedisNode,
+    "clickhouse": ClickHouseServer,
+    "search_node": SearchNode,
+}
+_EXAMPLES = 300
+"""With each seed."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10, help="how long to go on (default: 10)")
+    parser.add_argument("--seed", type=int, help="the first one (default: any)")
+    parser.add_argument("--target", action="append", choices=TARGETS, help="only these targets")
+    parser.add_argument("--tool", action="append", choices=WRITERS, help="only what these tools write")
+    parser.add_argument("--no-rules", action="store_true", help="without column rules")
+    asked = parser.parse_args()
+    first = random.SystemRandom().randrange(1_000_000) if asked.seed is None else asked.seed
+    until = time.monotonic() + 60 * asked.minutes
+    broken, number = 0, first
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    with ExitStack() as stack:
+        memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=memory)))
+
+        @cache
+        def server(kind: str) -> Any:
+            made = _SERVERS[kind]()
+            stack.callback(made.close)
+            made.start()
+            return made
+
+        targets = {
+            name: stack.enter_context(opened_target(name, server, folder)) for name in asked.target or TARGETS
+        }
+        while time.monotonic() < until:
+            for name, target in targets.items():
+                made = examples(target, tools=asked.tool or tuple(WRITERS), with_rules=not asked.no_rules)
+                began = time.monotonic()
+                try:
+                    check(target, made, first=number, count=_EXAMPLES)
+                except Exception as error:
+                    broken += 1
+                    notes = getattr(error, "__notes__", ())
+                    print(f"seed {number}, target {name}: {error!s}", *notes, sep="\n", flush=True)
+                print(f"{name}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+            number += 1
+    print(f"seeds {first} to {number - 1}, {_EXAMPLES} examples of {len(targets)} targets: {broken} failures")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""Targets by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from .targets import Target, clickhouse_target, redis_target, sql_target
+
+__all__ = ["TARGETS", "Servers", "opened_target"]
+
+Servers = Callable[[str], Any]
+"""Of a kind, the running server: the name of a fixture in tests/conftest.py."""
+
+_REGION_KEY = "{database}:{table}:{region}:{key}"
+
+TARGETS: dict[str, Callable[[Servers, Path], AbstractContextManager[Target]]] = {
+    "sqlite": lambda _, folder: sql_target(f"sqlite:///{folder / 'target.db'}", folder),
+    "sqlite-own": lambda _, folder: sql_target(f"sqlite:///{folder / 'own.db'}", folder, owns=True),
+    "duckdb": lambda _, folder: sql_target(f"duckdb+binlane:///{folder / 'target.duckdb'}", folder),
+    "redis": lambda servers, _: redis_target(servers("redis_server").new_database("model")),
+    "redis-json": lambda servers, _: redis_target(
+        servers("redis_server").new_database("model-json"), value="json"
+    ),
+    "redis-region": lambda servers, _: redis_target(
+        servers("redis_server").new_database("model-region"), key=_REGION_KEY
+    ),
+    "postgres": lambda servers, folder: sql_target(servers("postgres").new_database("model"), folder),
+    "postgres-own": lambda servers, folder: sql_target(
+        servers("postgres").new_database("own"), folder, owns=True
+    ),
+    "mariadb": lambda servers, folder: sql_target(servers("mariadb").new_database("model"), folder),
+    "mariadb-own": lambda servers, folder: sql_target(
+        servers("mariadb").new_database("model"), folder, owns=True
+    ),
+    "clickhouse": lambda servers, _: clickhouse_target(servers("clickhouse")),
+}
+
+
+def opened_target(name: str, servers: Servers, folder: Path) -> AbstractContextManager[Target]:
+    return TARGETS[name](servers, folder)

@@ -1,0 +1,204 @@
+"""What a record tells, and what a target must hold then: computed from what records mean, by no code of the
+product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .rules import GONE, Rules
+from .source import COLUMNS, Row, key_of
+
+__all__ = ["ANY", "OWN", "UNKNOWN", "Empty", "Expected", "Move", "Put", "Remove", "Told"]
+
+Key = tuple[Any, ...]
+OWN = "handled_by"
+"""A column of the target alone."""
+
+
+class _Any:
+    """Equals nothing: `Expected.differences` passes over it."""
+
+    def __repr__(self) -> str:
+        return "anything"
+
+
+ANY: Final = _Any()
+UNKNOWN: Final = _Any()
+"""Of a row: a change of it is in an error, so it may hold what it held, or be away."""
+
+
+@dataclass(frozen=True)
+class Put:
+    """A row. `replaces`: an insert, a snapshot or an upsert, which sets what it does not tell to NULL.
+    `in_parts`: its old key was in another record, and `row` holds more than its own record tells."""
+
+    key: Key
+    row: Row
+    replaces: bool
+    in_parts: bool = False
+
+
+@dataclass(frozen=True)
+class Remove:
+    key: Key
+
+
+@dataclass(frozen=True)
+class Move:
+    """A row gets another key. What `row` does not tell stays as it was under the old one. `in_parts`: the
+    record's new row lacks columns; those that its old row tells are in `row`."""
+
+    old: Key
+    key: Key
+    row: Row
+    in_parts: bool = False
+
+
+@dataclass(frozen=True)
+class Empty:
+    pass
+
+
+Told = Put | Remove | Move | Empty
+
+
+@dataclass
+class Expected:
+    """The target's rows. `keeps_own`: its table has a column of its own."""
+
+    key: tuple[str, ...]
+    rules: Rules
+    keeps_own: bool = False
+    marks_all: bool = False
+    """Whether the target can mark the rows of a truncate."""
+    rows: dict[Key, Any] = field(default_factory=dict)
+
+    def may_fail(self, told: Told, *, moves: bool) -> bool:
+        """Whether the change may be in an error. `moves`: the target moves rows that are told in part."""
+        if isinstance(told, Empty):
+            return self.rules.deletes == "mark" and not self.marks_all
+        if isinstance(told, Put | Move) and self.rules.takes(told.row) is None:
+            return True
+        if isinstance(told, Put):
+            return told.in_parts
+        return isinstance(told, Move) and told.in_parts and not moves
+
+    def lose(self, told: Told) -> None:
+        """A change is in an error."""
+        if isinstance(told, Move):
+            self.rows[told.old] = UNKNOWN
+        if not isinstance(told, Empty):
+            self.rows[told.key] = UNKNOWN
+
+    def apply(self, told: Told) -> None:
+        match told:
+            case Empty():
+                self._empty()
+            case Remove(key):
+                self._gone(key)
+            case Put(key, row, replaces):
+                self._put(key, row, replaces)
+            case Move():
+                self._move(told)
+
+    def hand_out(self, mark: str) -> None:
+        """The target's own column is set where it is NULL."""
+        for row in self.rows.values():
+            if row is not UNKNOWN and row[OWN] is None:
+                row[OWN] = mark
+            elif row is not UNKNOWN and row[OWN] is ANY:
+                row[OWN] = ANY
+
+    def _blank(self) -> Row:
+        blank = dict.fromkeys(self.rules.names())
+        return blank | {OWN: None} if self.keeps_own else blank
+
+    def _put(self, key: Key, row: Row, replaces: bool) -> None:
+        takes, old = self.rules.takes(row), self.rows.get(key)
+        if not takes:
+            if not replaces:
+                self._gone(key)
+            elif self.rules.deletes != "ignore":
+                self.rows.pop(key, None)
+            return
+        new = self.rules.form(row)
+        if replaces:
+            self.rows[key] = self._blank() | new
+            if self.keeps_own and old is not None:
+                self.rows[key][OWN] = ANY
+        elif old is not UNKNOWN:
+            self.rows[key] = {**(self._blank() if old is None else old), **new}
+
+    def _move(self, told: Move) -> None:
+        old, stale = self.rows.get(told.old), self.rows.get(told.key)
+        self._gone(told.old)
+        if not self.rules.takes(told.row):
+            if self.rules.deletes != "ignore":
+                self.rows.pop(told.key, None)
+            return
+        new = self.rules.form(told.row)
+        if old is UNKNOWN:
+            is_whole = COLUMNS.keys() <= told.row.keys()
+            self.rows[told.key] = self._blank() | new if is_whole else UNKNOWN
+        else:
+            self.rows[told.key] = {**(self._blank() if old is None else old), **new}
+        row = self.rows[told.key]
+        if (
+            self.keeps_own
+            and row is not UNKNOWN
+            and (stale is not None or old is UNKNOWN or self.rules.deletes != "apply")
+        ):
+            row[OWN] = ANY
+
+    def _gone(self, key: Key) -> None:
+        match self.rules.deletes:
+            case "apply":
+                self.rows.pop(key, None)
+            case "mark":
+                row = self.rows.get(key)
+                # Of a row that the filter never took, the key and the mark may come to stand.
+                self.rows[key] = UNKNOWN if row is None or row is UNKNOWN else row | {GONE: "marked"}
+
+    def _empty(self) -> None:
+        match self.rules.deletes:
+            case "apply":
+                self.rows.clear()
+            case "mark":
+                for key, row in self.rows.items():
+                    if row is not UNKNOWN:
+                        self.rows[key] = row | {GONE: "marked"}
+
+    def differences(self, found: list[Row]) -> list[str]:
+        """Of the rows that the target holds (texts; NULL may be absent)."""
+        there: dict[Key, list[Row]] = {}
+        for row in found:
+            there.setdefault(key_of(row, self.key), []).append(row)
+        told = [f"two rows have the key {key}" for key, rows in there.items() if len(rows) > 1]
+        for key, expected in self._as_text().items():
+            rows = there.pop(key, [])
+            if expected is UNKNOWN:
+                continue
+            if not rows:
+                told.append(f"row {key} is missing, expected {expected}")
+                continue
+            wrong = {
+                name: (rows[0].get(name), value)
+                for name, value in expected.items()
+                if value is not ANY and rows[0].get(name) != value
+            }
+            told += [
+                f"row {key}: {name} is {was!r}, expected {value!r}" for name, (was, value) in wrong.items()
+            ]
+            more = {n: v for n, v in rows[0].items() if n not in expected and v is not None}
+            if more:
+                told.append(f"row {key} has more: {more}")
+        return told + [f"row {key} is too many: {rows[0]}" for key, rows in there.items()]
+
+    def _as_text(self) -> dict[Key, Any]:
+        return {
+            tuple(map(str, key)): row
+            if row is UNKNOWN
+            else {n: v if v is None or v is ANY else str(v) for n, v in row.items()}
+            for key, row in self.rows.items()
+        }

@@ -1,0 +1,1 @@
+"""What tools write of a table's events, a module each: bytes, and beside them what they tell."""

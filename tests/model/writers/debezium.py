@@ -1,0 +1,197 @@
+"""Debezium's records of PostgreSQL and MySQL, as the JsonConverter writes them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+
+from worker.formats.debezium.format import Debezium
+from worker.formats.debezium.settings import DebeziumSettings
+from worker.formats.interface import Format
+
+from ..source import COLUMNS, LARGE, Event, Row, key_of
+from ..told import Empty, Move, Put, Remove, Told
+from .writing import Names, Written, compact, moves
+
+__all__ = ["MySQL", "PostgreSQL"]
+
+TIME_MS = 1_763_000_000_000
+_UNAVAILABLE = "__debezium_unavailable_value"
+_OPS = {"insert": "c", "update": "u", "delete": "d", "snapshot": "r", "truncate": "t"}
+_SCHEMAS: dict[str, dict[str, Any]] = {
+    "id": {"type": "int64", "optional": False},
+    "region": {"type": "string", "optional": True},
+    "amount": {
+        "type": "bytes",
+        "optional": True,
+        "name": "org.apache.kafka.connect.data.Decimal",
+        "version": 1,
+        "parameters": {"scale": "2", "connect.decimal.precision": "10"},
+    },
+    "note": {"type": "string", "optional": True},
+    "doc": {"type": "string", "optional": True},
+}
+
+
+def _value(value: Any) -> Any:
+    if not isinstance(value, Decimal):
+        return value
+    cents = int(value * 100)
+    return base64.b64encode(cents.to_bytes(cents.bit_length() // 8 + 1, "big", signed=True)).decode()
+
+
+@dataclass(frozen=True)
+class _Envelopes:
+    """Of one connector."""
+
+    source: dict[str, Any]
+    schemas: bool
+
+    def record(
+        self,
+        names: Names,
+        event_op: str,
+        before: Row | None,
+        after: Row | None,
+        told: Sequence[Told],
+        *headers: tuple[str, Row],
+    ) -> Written:
+        payload = {
+            "before": None if before is None else {name: _value(value) for name, value in before.items()},
+            "after": None if after is None else {name: _value(value) for name, value in after.items()},
+            "source": {"ts_ms": TIME_MS, "snapshot": "false", "table": names.table, **self.source},
+            "transaction": None,
+            "op": _OPS[event_op],
+            "ts_ms": TIME_MS + 20,
+        }
+        row = after or before
+        key = None if row is None else self._key(names, row)
+        named = tuple((name, self._key(names, old)) for name, old in headers)
+        return Written(told, compact(self._with_schema(names, payload)), key, named)
+
+    def tombstone(self, names: Names, row: Row) -> Written:
+        return Written([], None, self._key(names, row))
+
+    def _key(self, names: Names, row: Row) -> bytes:
+        payload = names.of(row)
+        if not self.schemas:
+            return compact(payload)
+        fields = [{**_SCHEMAS[name], "optional": False, "field": name} for name in names.key]
+        schema = {"type": "struct", "fields": fields, "optional": False, "name": f"pg.{names.table}.Key"}
+        return compact({"schema": schema, "payload": payload})
+
+    def _with_schema(self, names: Names, payload: dict[str, Any]) -> dict[str, Any]:
+        if not self.schemas:
+            return payload
+        columns = [{**schema, "field": name} for name, schema in _SCHEMAS.items()]
+        row = {"type": "struct", "fields": columns, "optional": True, "name": f"pg.{names.table}.Value"}
+        fields = [
+            {**row, "field": "before"},
+            {**row, "field": "after"},
+            {"type": "struct", "fields": [], "name": "io.debezium.connector.Source", "field": "source"},
+            {"type": "string", "optional": False, "field": "op"},
+        ]
+        schema = {"type": "struct", "fields": fields, "name": f"pg.{names.table}.Envelope"}
+        return {"schema": schema, "payload": payload}
+
+
+@dataclass(frozen=True)
+class PostgreSQL:
+    """`identity`: the table's REPLICA IDENTITY; `ordered`: of the configuration's section `debezium`."""
+
+    schemas: bool
+    identity: Literal["default", "full"]
+    ordered: bool
+
+    @property
+    def tells_old_rows(self) -> bool:
+        return self.identity == "full" and not self.ordered
+
+    def format(self, names: Names) -> Format:
+        types = {} if self.schemas else {f"{names.database}.*": {"amount": "numeric(10,2)"}}
+        return Debezium(DebeziumSettings.model_validate({"columns": types, "ordered": self.ordered}))
+
+    def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
+        source = {"connector": "postgresql", "db": "shop", "schema": names.database, "lsn": 24_023_128}
+        made = _Envelopes(source, self.schemas)
+        for event in events:
+            if event.op == "truncate":
+                yield made.record(names, "truncate", None, None, [Empty()])
+            elif event.op == "delete":
+                assert event.before is not None
+                gone = Remove(key_of(event.before, names.key))
+                yield made.record(names, "delete", self._old(names, event.before), None, [gone])
+                yield made.tombstone(names, event.before)
+            elif event.op == "update":
+                yield from self._update(made, names, event)
+            else:
+                assert event.after is not None
+                told = Put(key_of(event.after, names.key), event.after, replaces=True)
+                yield made.record(names, event.op, None, event.after, [told])
+
+    def _update(self, made: _Envelopes, names: Names, event: Event) -> Iterator[Written]:
+        old, new = event.before or {}, event.after or {}
+        after = dict(new)
+        is_full = self.identity == "full"
+        if LARGE not in event.changed and old[LARGE] is not None and not is_full:
+            after[LARGE] = _UNAVAILABLE
+        row = {name: value for name, value in after.items() if value != _UNAVAILABLE}
+        key = key_of(new, names.key)
+        if not moves(names, event):
+            before = old if is_full else None
+            yield made.record(names, "update", before, after, [Put(key, row, replaces=False)])
+            return
+        gone: Told = Remove(key_of(old, names.key))
+        # What the insert lacks is known to nobody who reads it alone.
+        come: Told = Put(key, new, replaces=True, in_parts=row.keys() != COLUMNS.keys())
+        if self.ordered:
+            come = Move(key_of(old, names.key), key, row, in_parts=row.keys() != COLUMNS.keys())
+        yield made.record(
+            names, "delete", self._old(names, old), None, [] if self.ordered else [gone], (_NEW_KEY, new)
+        )
+        yield made.tombstone(names, old)
+        yield made.record(names, "insert", None, after, [come], (_OLD_KEY, old))
+
+    def _old(self, names: Names, row: Row) -> Row:
+        """Of a delete: what the log holds, and NULL for what it does not."""
+        if self.identity == "full":
+            return row
+        return {name: row[name] if name in names.key else None for name in COLUMNS}
+
+
+_NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
+
+
+@dataclass(frozen=True)
+class MySQL:
+    """With whole rows, old and new."""
+
+    schemas: bool
+    tells_old_rows = True
+
+    def format(self, names: Names) -> Format:
+        types = {} if self.schemas else {f"{names.database}.*": {"amount": "decimal(10,2)"}}
+        return Debezium(DebeziumSettings.model_validate({"columns": types}))
+
+    def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
+        source = {"connector": "mysql", "db": names.database, "file": "mysql-bin.000003", "pos": 4, "row": 0}
+        made = _Envelopes(source, self.schemas)
+        for event in events:
+            if event.op == "truncate":
+                yield made.record(names, "truncate", None, None, [Empty()])
+                continue
+            old, new = event.before, event.after
+            if old is not None and (new is None or moves(names, event)):
+                headers = () if new is None else ((_NEW_KEY, new),)
+                gone = Remove(key_of(old, names.key))
+                yield made.record(names, "delete", old, None, [gone], *headers)
+                yield made.tombstone(names, old)
+                if new is not None:
+                    come = Put(key_of(new, names.key), new, replaces=True)
+                    yield made.record(names, "insert", None, new, [come], (_OLD_KEY, old))
+            elif new is not None:
+                told = Put(key_of(new, names.key), new, replaces=event.op != "update")
+                yield made.record(names, event.op, old, new, [told])

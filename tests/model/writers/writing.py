@@ -1,0 +1,82 @@
+"""What all writers have in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol
+
+from worker.formats.interface import Format
+
+from ..source import Event, Row, key_of
+from ..told import Empty, Move, Put, Remove, Told
+
+__all__ = ["Names", "Writer", "Written", "compact", "moves", "told_whole"]
+
+
+@dataclass(frozen=True)
+class Names:
+    database: str
+    table: str
+    key: tuple[str, ...]
+
+    def of(self, row: Row) -> Row:
+        """The key's columns."""
+        return {name: row[name] for name in self.key}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A record, and what it tells."""
+
+    told: Sequence[Told]
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class Writer(Protocol):
+    """A tool with its settings."""
+
+    @property
+    def tells_old_rows(self) -> bool:
+        """Whether each update and delete tells at least the old row's columns that are not large."""
+        ...
+
+    def format(self, names: Names) -> Format:
+        """A reader of its records."""
+        ...
+
+    def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
+        """`events` were read at once: some tools write them together."""
+        ...
+
+
+def compact(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), default=_text).encode()
+
+
+def _text(value: Any) -> str:
+    assert isinstance(value, Decimal)
+    return str(value)
+
+
+def moves(names: Names, event: Event) -> bool:
+    """Whether an update changes the row's key."""
+    assert event.before is not None
+    assert event.after is not None
+    return key_of(event.before, names.key) != key_of(event.after, names.key)
+
+
+def told_whole(names: Names, event: Event) -> Told:
+    """What a record tells that holds all of the row."""
+    if event.op == "truncate":
+        return Empty()
+    if event.after is None:
+        return Remove(key_of(event.before or {}, names.key))
+    key = key_of(event.after, names.key)
+    if event.op == "update" and moves(names, event):
+        return Move(key_of(event.before or {}, names.key), key, event.after)
+    return Put(key, event.after, event.op != "update")
