@@ -21,8 +21,9 @@ from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.runs import ChangeFailed, Run, has_ddl, runs
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, create, wanted_columns
-from handlers.sql.target.known_tables import KnownColumn, KnownTable, KnownTables, UnfitColumn
+from handlers.sql.target.known_tables import KnownColumn, KnownTable, UnfitColumn
 from handlers.sql.target.known_tables import TableName as TargetName
+from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import Columns, Rows, Writer
 
 __all__ = ["UNFIT", "Applier", "ChangeFailed", "Unfit"]

@@ -11,7 +11,7 @@ from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, TableName
 from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import NameUnfit, Naming, check_name, check_names, exact
-from handlers.sql.target.known_tables import own_name
+from handlers.sql.target.reflecting import own_name
 from handlers.sql.types.values import encode, kind_of
 
 __all__ = ["KEY_INDEX", "Target", "TargetTable"]

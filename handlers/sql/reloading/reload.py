@@ -30,8 +30,8 @@ from handlers.sql.reloading.shape import changed_by_deletes, columns_of
 from handlers.sql.reloading.table_marks import Mark, TableMarks, places
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
-from handlers.sql.target.known_tables import KnownTables
 from handlers.sql.target.known_tables import TableName as TargetName
+from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import insert_into
 
 __all__ = ["SqlReload"]

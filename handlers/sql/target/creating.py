@@ -12,7 +12,8 @@ from handlers.api import Change
 from handlers.logs import get_logger
 from handlers.native_types import in_full
 from handlers.sql.naming import check_names, exact, exact_table
-from handlers.sql.target.known_tables import TableName, own_name
+from handlers.sql.target.known_tables import TableName
+from handlers.sql.target.reflecting import own_name
 from handlers.sql.types.column_types import sql_type
 from handlers.sql.types.inferred_types import inferred_type
 from handlers.sql.types.postgresql_types import extension_of

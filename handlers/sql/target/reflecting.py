@@ -1,0 +1,160 @@
+"""The target's tables, looked at once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from threading import Lock
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql
+
+from handlers.sql.naming import check_names, exact, exact_table
+from handlers.sql.target.known_tables import KnownColumn, KnownTable, TableName
+from handlers.sql.types.postgresql_types import bit_text, hstore_text, other_text, point_text
+from handlers.sql.types.values import Kind, kind_of
+
+__all__ = ["KnownTables", "own_name"]
+
+
+class KnownTables:
+    """All tables that were asked for, until something is heard that changes them."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()  # guards _tables
+        self._tables: dict[TableName, KnownTable] = {}
+
+    def get(self, connection: sa.Connection, name: TableName) -> KnownTable | None:
+        """None: there is no such table. Raises NameUnfit."""
+        with self._lock:
+            known = self._tables.get(name)
+        if known is not None:
+            return known
+        table = _reflect(connection, name)
+        if table is not None:
+            with self._lock:
+                self._tables[name] = table
+        return table
+
+    def forget(self, *names: TableName) -> None:
+        with self._lock:
+            for name in names:
+                self._tables.pop(name, None)
+
+
+def own_name(reflected: str, dialect: str) -> str:
+    """A column's name. SQLAlchemy gives MySQL's as SHOW CREATE TABLE escapes them."""
+    return reflected.replace("``", "`") if dialect in ("mysql", "mariadb") else reflected
+
+
+# As PostgreSQL names types in a cast: without length, of an array's element too (-1: bpchar, not char(1)).
+_PG_TYPES = """
+    SELECT a.attname, format_type(a.atttypid, -1), t.typcategory = 'A'
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = CAST(:name AS regclass) AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+
+def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
+    schema, table = name
+    dialect = connection.dialect
+    check_names(name, dialect.name)
+    inspector = sa.inspect(connection)
+    quoted = dialect.identifier_preparer.format_table(exact_table(schema, table))
+    try:
+        with warnings.catch_warnings():
+            # "Did not recognize type": such a column takes what is given, as text.
+            warnings.simplefilter("ignore", sa.exc.SAWarning)
+            found = inspector.get_columns(table, schema=schema)
+            primary_key = tuple(inspector.get_pk_constraint(table, schema=schema)["constrained_columns"])
+            indexes = inspector.get_indexes(table, schema=schema)
+            constraints = inspector.get_unique_constraints(table, schema=schema)
+    except sa.exc.NoSuchTableError:
+        return None
+    if not found:
+        return None
+    for one in found:
+        one["name"] = own_name(one["name"], dialect.name)
+    primary_key = tuple(own_name(column, dialect.name) for column in primary_key)
+    uniques: list[Any] = [primary_key]
+    uniques += [constraint["column_names"] for constraint in constraints]
+    uniques += [
+        index["column_names"] for index in indexes if index["unique"] and not _is_partial(dict(index))
+    ]
+    arrays = _array_types(connection, quoted, found)
+    return KnownTable(
+        name,
+        quoted,
+        {one["name"]: _column(one, dialect, primary_key, arrays.get(one["name"], ("", ""))) for one in found},
+        primary_key,
+        frozenset(
+            frozenset(own_name(one, dialect.name) for one in columns) for columns in uniques if columns
+        ),
+        any(bool((identity := one.get("identity")) and identity["always"]) for one in found),
+    )
+
+
+def _is_partial(index: Mapping[str, Any]) -> bool:
+    """Whether the index is of some rows, or of expressions, only: it is no key then."""
+    options: Mapping[str, Any] = index.get("dialect_options", {})
+    return None in index["column_names"] or any(
+        key.endswith("_where") and options[key] is not None for key in options
+    )
+
+
+def _array_types(connection: sa.Connection, quoted: str, found: Sequence[Any]) -> dict[str, tuple[str, str]]:
+    if connection.dialect.name == "duckdb":
+        return {one["name"]: (f"{one['declared']}[]", "") for one in found}
+    if connection.dialect.name != "postgresql":
+        return {}
+    plain = quoted.replace("%%", "%")  # the driver's own escape, which no parameter takes
+    types = {}
+    for column, name, is_array in connection.execute(sa.text(_PG_TYPES), {"name": plain}):
+        # Arrays of arrays would be taken apart to their last elements.
+        # And what PostgreSQL reads as money goes by the server's locale.
+        is_money = name == "money"
+        carried = "text[]" if is_array else "numeric[]" if is_money else f"{name}[]"
+        types[column] = carried, f"::{name}" if is_array or is_money else ""
+    return types
+
+
+def _column(
+    found: Any, dialect: sa.Dialect, primary_key: Sequence[str], array: tuple[str, str]
+) -> KnownColumn:
+    name = found["name"]
+    is_numbered = found.get("autoincrement") is True or bool(found.get("identity"))
+    has_default = found.get("default") is not None or is_numbered
+    return KnownColumn(
+        name,
+        dialect.identifier_preparer.quote(exact(name)),
+        _kind(found["type"], dialect.name),
+        dialect.name,
+        found["type"],
+        is_required=not found["nullable"] and not has_default and name not in primary_key,
+        is_generated=found.get("computed") is not None,
+        array_type=array[0],
+        cast=array[1],
+        own=_own(found["type"], array[0]) if dialect.name == "postgresql" else None,
+    )
+
+
+def _own(type_: sa.types.TypeEngine[Any], array_type: str) -> Callable[[Any], Any] | None:
+    if isinstance(type_, postgresql.BIT):
+        return partial(bit_text, length=type_.length, is_varying=type_.varying)
+    if isinstance(type_, postgresql.HSTORE):
+        return hstore_text
+    if isinstance(type_, sa.types.NullType):
+        return point_text if array_type == "point[]" else other_text
+    return None
+
+
+def _kind(type_: sa.types.TypeEngine[Any], dialect: str) -> Kind:
+    # Of MySQL, BOOL is a number from -128 to 127.
+    if isinstance(type_, mysql.TINYINT):
+        return Kind.INTEGER
+    # A domain is read as what it is a domain of.
+    if dialect == "postgresql" and isinstance(type_, postgresql.DOMAIN):
+        return kind_of(type_.data_type)
+    return kind_of(type_)
