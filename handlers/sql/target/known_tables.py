@@ -45,6 +45,8 @@ class KnownColumn:
     cast: str = ""
     """Of PostgreSQL: what becomes of the array's elements, for a column that is an array itself."""
 
+    null_becomes: str = ""
+    """What the database would write for NULL; empty: NULL, or nothing and an error."""
     own: Callable[[Any], Any] | None = None
     """Of PostgreSQL: what its type needs of a value before it becomes text. Raises UnfitValue."""
 
@@ -67,13 +69,17 @@ class KnownColumn:
             raise UnfitColumn(self.name, str(error)) from error
 
     def refuse_loss(self, values: Sequence[Any]) -> None:
-        """Raises UnfitColumn for what the database would round without a word."""
+        """Raises UnfitColumn for what the database would change without a word."""
         try:
             self._refuse_loss(values)
         except (ValueError, TypeError, ArithmeticError) as error:
             raise UnfitColumn(self.name, str(error)) from error
 
     def _refuse_loss(self, values: Sequence[Any]) -> None:
+        if self.null_becomes and None in values:
+            raise UnfitValue(
+                f"it is NULL, of which the database would make {self.null_becomes}; let it be NULL in the target"
+            )
         if self.kind is Kind.DECIMAL:
             scale = getattr(self.sql_type, "scale", None)
             if scale is not None and self.dialect != "sqlite":

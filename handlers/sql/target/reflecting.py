@@ -136,8 +136,18 @@ def _column(
         is_generated=found.get("computed") is not None,
         array_type=array[0],
         cast=array[1],
+        null_becomes=_null_becomes(found, dialect.name, primary_key),
         own=_own(found["type"], array[0]) if dialect.name == "postgresql" else None,
     )
+
+
+def _null_becomes(found: Any, dialect: str, primary_key: Sequence[str]) -> str:
+    if dialect in ("mysql", "mariadb") and not found["nullable"]:
+        if found.get("autoincrement") is True:
+            return "the next number"
+        return "the current time" if isinstance(found["type"], mysql.TIMESTAMP) else ""
+    is_rowid = dialect == "sqlite" and list(primary_key) == [found["name"]]
+    return "the next number" if is_rowid and isinstance(found["type"], sa.INTEGER) else ""
 
 
 def _own(type_: sa.types.TypeEngine[Any], array_type: str) -> Callable[[Any], Any] | None:
