@@ -70,16 +70,15 @@ class KnownColumn:
 
     def refuse_loss(self, values: Sequence[Any]) -> None:
         """Raises UnfitColumn for what the database would change without a word."""
+        if self.null_becomes and None in values:
+            why = f"it is NULL, of which the database would make {self.null_becomes}"
+            raise UnfitColumn(self.name, f"{why}; let it be NULL in the target")
         try:
             self._refuse_loss(values)
         except (ValueError, TypeError, ArithmeticError) as error:
             raise UnfitColumn(self.name, str(error)) from error
 
     def _refuse_loss(self, values: Sequence[Any]) -> None:
-        if self.null_becomes and None in values:
-            raise UnfitValue(
-                f"it is NULL, of which the database would make {self.null_becomes}; let it be NULL in the target"
-            )
         if self.kind is Kind.DECIMAL:
             scale = getattr(self.sql_type, "scale", None)
             if scale is not None and self.dialect != "sqlite":

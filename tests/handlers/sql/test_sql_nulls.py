@@ -23,7 +23,7 @@ def test_null_never_becomes_the_current_time(make_sql: MakeLab, definition: str)
     lab = make_sql("mariadb")
     lab.make("shop.orders", f"id int PRIMARY KEY, ended {definition}")
     with lab.handler() as handler:
-        with pytest.raises(Rejected, match="column ended: .* the current time.* let it be NULL") as told:
+        with pytest.raises(Rejected, match=r"column ended: .* the current time.* let it be NULL") as told:
             handler.handle(orders({"id": 1, "ended": AT}, {"id": 2, "ended": None}, {"id": 3, "ended": AT}))
         assert told.value.at == 1
         handler.handle(orders({"id": 1, "ended": AT}))
@@ -39,7 +39,7 @@ def test_null_never_becomes_the_next_number(make_sql: MakeLab) -> None:
     lab.make("shop.orders", "id int PRIMARY KEY, number bigint NOT NULL AUTO_INCREMENT, KEY (number)")
     with lab.handler() as handler:
         handler.handle(orders({"id": 1, "number": 0}))
-        with pytest.raises(Rejected, match="column number: .* the next number"):
+        with pytest.raises(Rejected, match=r"column number: .* the next number"):
             handler.handle(orders({"id": 2, "number": None}, offset=1))
     assert lab.rows() == [{"id": 1, "number": 0}]
 
@@ -49,6 +49,6 @@ def test_null_never_becomes_sqlites_rowid(make_sql: MakeLab) -> None:
     lab.make("shop.orders", "number INTEGER PRIMARY KEY, id int UNIQUE")
     with lab.handler() as handler:
         handler.handle(orders({"id": 1, "number": 7}))
-        with pytest.raises(Rejected, match="column number: .* the next number"):
+        with pytest.raises(Rejected, match=r"column number: .* the next number"):
             handler.handle(orders({"id": 2, "number": None}, offset=1))
     assert lab.rows() == [{"id": 1, "number": 7}]
