@@ -112,7 +112,7 @@ class Applier:
     def create(self, connection: sa.Connection, batch: Batch, missing: TableMissing | ColumnsMissing) -> None:
         """Make what is missing, but for columns that were dropped meanwhile. Raises NameUnfit."""
         kept, own = self._marks.kept(connection), _source_table(batch)
-        making = partial(kept.making, own, self._naming.target(batch.database, batch.name))
+        making = partial(kept.making, own, self._naming)
         if isinstance(missing, TableMissing) or not isinstance(batch.changes[0].types, SchemaTypes):
             create(connection, missing, making)
             return
@@ -125,11 +125,13 @@ class Applier:
         why_not = self._marks.own_tables.why_not(name)
         if why_not:
             raise Unfit(why_not)
+        table = self.tables.get(connection, name)
+        if table is not None:
+            self._claim(connection, name, _source_table(batch))
         changes = run.changes
         if isinstance(changes[0].types, SchemaTypes):
             kept = self._marks.kept(connection)
             changes = self._schemas.as_seen(kept, _source_table(batch), changes, batch.replay_of)
-        table = self.tables.get(connection, name)
         if table is None:
             if not self._options.create:
                 shown = ".".join(filter(None, name))
@@ -140,6 +142,14 @@ class Applier:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:
             self._apply_keyless(connection, table, changes)
+
+    def _claim(self, connection: sa.Connection, name: TargetName, source: TableName) -> None:
+        common = self._marks.own_tables.folded(name)
+        if not self.tables.is_owned(common, source):
+            why_not = self._marks.kept(connection).owners(self._naming).claim(source)
+            if why_not:
+                raise Unfit(why_not)
+            self.tables.own(common, source)
 
     def follow_schema(self, connection: sa.Connection, batch: Batch, changed: SchemaChanged) -> TargetName:
         """In a transaction of its own. Returns the target's table: forget what was known of it."""

@@ -135,10 +135,14 @@ class SqlHandler(Handler):
     def check(self, context: HandlerContext) -> None:
         """Connect and look whether the account may do what it has to. Raises DatabaseError."""
         engine = self._make_engine(context)
-        self._marks(context, engine)
+        marks = self._marks(context, engine)
         try:
             with engine.connect() as connection:
                 lacking = check_rights(connection, self._options, self._naming)
+                if not lacking and sa.inspect(connection).has_table(marks.table.name, marks.table.schema):
+                    marks.look(connection)
+                    kept = marks.kept(connection)
+                    lacking = kept.owners(self._naming).met(kept.names())
         except DATABASE_ERRORS as error:
             raise DatabaseError(f"{self._shown_target()}: {told(error)}") from error
         finally:
@@ -155,6 +159,10 @@ class SqlHandler(Handler):
         try:
             with self._engine.begin() as connection:
                 return self._applier.apply(connection, batch, altered, one_by_one=one_by_one)
+        except BaseException:
+            # What it found, and wrote down of the table, may not hold.
+            altered.add(self._naming.target(batch.database, batch.name))
+            raise
         finally:
             # After the commit, too: another thread may have looked before it.
             self._applier.tables.forget(*altered)

@@ -104,6 +104,15 @@ class Naming:
         schema = None if self.schema is None else self.schema.format_map(fields)
         return schema, self.table.format_map(fields)
 
+    def asked(self, database: str, table: str) -> tuple[str | None, str | None]:
+        """(database, table) as far as the templates ask for them.
+
+        >>> Naming("all", "{table}").asked("shop", "orders")
+        (None, 'orders')
+        """
+        used = {field for _, field, _, _ in Formatter().parse((self.schema or "") + self.table)}
+        return database if "database" in used else None, table if "table" in used else None
+
 
 def check_template(template: str) -> str:
     """The template itself. Raises ValueError for one that `Naming` cannot fill."""

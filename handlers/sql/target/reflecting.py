@@ -23,8 +23,10 @@ class KnownTables:
     """All tables that were asked for, until something is heard that changes them."""
 
     def __init__(self) -> None:
-        self._lock = Lock()  # guards _tables
+        self._lock = Lock()  # guards both
         self._tables: dict[TableName, KnownTable] = {}
+        self._owners: dict[TableName, object] = {}
+        """By the name that all names of a table have in common."""
 
     def get(self, connection: sa.Connection, name: TableName) -> KnownTable | None:
         """None: there is no such table. Raises NameUnfit."""
@@ -38,10 +40,21 @@ class KnownTables:
                 self._tables[name] = table
         return table
 
+    def is_owned(self, name: TableName, owner: object) -> bool:
+        """Whether `own` was told so last."""
+        with self._lock:
+            return self._owners.get(name) == owner
+
+    def own(self, name: TableName, owner: object) -> None:
+        """The table is known to be that of `owner`, a source table."""
+        with self._lock:
+            self._owners[name] = owner
+
     def forget(self, *names: TableName) -> None:
         with self._lock:
             for name in names:
                 self._tables.pop(name, None)
+            self._owners.clear()
 
 
 def own_name(reflected: str, dialect: str) -> str:
@@ -57,10 +70,18 @@ _PG_TYPES = """
 """
 
 
+_LITE_NAME = sa.text(
+    "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name = :name COLLATE NOCASE"
+)
+"""SQLAlchemy does not find a table whose name differs in case, as SQLite itself does."""
+
+
 def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
     schema, table = name
     dialect = connection.dialect
     check_names(name, dialect.name)
+    if dialect.name == "sqlite":
+        table = connection.scalar(_LITE_NAME, {"name": table}) or table
     inspector = sa.inspect(connection)
     quoted = dialect.identifier_preparer.format_table(exact_table(schema, table))
     try:
