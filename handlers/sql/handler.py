@@ -218,7 +218,7 @@ class SqlHandler(Handler):
         may_pass = fault is Fault.UNIQUE and place is not None and batch.shard is not None
         if fault is Fault.OTHER or may_pass:
             where = "" if place is None else f", at {_where(batch.changes[place])}"
-            raise DatabaseError(f"{batch.table}: {told(error)}{where}") from error
+            raise DatabaseError(f"{batch.table}: {_told(error)}{where}") from error
         return fault
 
     def _rejected(self, batch: Batch, failed: ChangeFailed) -> Rejected:
@@ -227,7 +227,7 @@ class SqlHandler(Handler):
         target = ".".join(filter(None, self._naming.target(batch.database, batch.name)))
         change = batch.changes[failed.place]
         return Rejected(
-            f"{batch.table} into {target}: {told(failed.error)}, at {_where(change)}", at=failed.place
+            f"{batch.table} into {target}: {_told(failed.error)}, at {_where(change)}", at=failed.place
         )
 
     def _marks(self, context: HandlerContext, engine: sa.Engine) -> Marks:
@@ -250,6 +250,11 @@ class SqlHandler(Handler):
         if self._dialect in ("sqlite", "duckdb"):
             return f"{'SQLite' if self._dialect == 'sqlite' else 'DuckDB'} file {url.database}"
         return f"{self._dialect} at {url.host or 'localhost'}{f':{url.port}' if url.port else ''}"
+
+
+def _told(error: Exception) -> str:
+    """The database's words, and what a writer has to add."""
+    return "; ".join([told(error), *getattr(error, "__notes__", ())])
 
 
 def _where(change: Change) -> str:

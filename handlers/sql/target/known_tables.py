@@ -47,6 +47,8 @@ class KnownColumn:
 
     null_becomes: str = ""
     """What the database would write for NULL; empty: NULL, or nothing and an error."""
+    exactly: str = ""
+    """An expression over a value, {}, that tells values apart which are one to `=`; empty: it does."""
     own: Callable[[Any], Any] | None = None
     """Of PostgreSQL: what its type needs of a value before it becomes text. Raises UnfitValue."""
 
@@ -56,6 +58,16 @@ class KnownColumn:
         if isinstance(self.sql_type, postgresql.MONEY):
             return f"CAST({placeholder} AS numeric)::money"
         return f"CAST({placeholder} AS {self.array_type[:-2]})" if self.dialect == "duckdb" else placeholder
+
+    def same(self, placeholder: str, operator: str = "=", owner: str = "") -> str:
+        """A condition on the column, of `owner` (with its dot) or of the one table; `placeholder`: a value,
+        which the condition has twice where `exactly` is set."""
+        column = f"{owner}{self.quoted}"
+        is_same = f"{column} {operator} {placeholder}"
+        if not self.exactly:
+            return is_same
+        pair = self.exactly.format(column), self.exactly.format(placeholder)
+        return f"{is_same} AND {pair[0]} {operator} {pair[1]}"
 
     def encode(self, values: Sequence[Any], types: set[type] | None = None) -> Sequence[Any]:
         """The values as the driver takes them; `types`: theirs, if known. Raises UnfitColumn."""
@@ -124,7 +136,7 @@ class KnownTable:
     columns: Mapping[str, KnownColumn]
     primary_key: tuple[str, ...]
     uniques: frozenset[frozenset[str]]
-    """The columns of every unique key, the primary key too."""
+    """The columns of every unique key by which ON CONFLICT finds rows, the primary key too."""
     numbers_always: bool
     """A column is GENERATED ALWAYS AS IDENTITY."""
     _found: dict[str, KnownColumn | None] = field(default_factory=dict)

@@ -64,10 +64,41 @@ def own_name(reflected: str, dialect: str) -> str:
 
 # As PostgreSQL names types in a cast: without length, of an array's element too (-1: bpchar, not char(1)).
 _PG_TYPES = """
-    SELECT a.attname, format_type(a.atttypid, -1), t.typcategory = 'A'
+    SELECT a.attname, format_type(a.atttypid, -1), t.typcategory = 'A',
+        t.typname = 'citext' OR coalesce(to_jsonb(c) ->> 'collisdeterministic', '') = 'false'
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    LEFT JOIN pg_collation c ON c.oid = a.attcollation
     WHERE a.attrelid = CAST(:name AS regclass) AND a.attnum > 0 AND NOT a.attisdropped
 """
+
+
+# Those that ON CONFLICT takes, and that find a row by its very values.
+_PG_KEYS = """
+    SELECT array_agg(a.attname::text) FROM pg_index i
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
+    WHERE i.indrelid = CAST(:name AS regclass) AND i.indisunique AND i.indisvalid AND i.indimmediate
+        AND i.indpred IS NULL AND i.indexprs IS NULL AND NOT EXISTS (
+            SELECT FROM pg_collation c
+            WHERE c.oid = ANY (i.indcollation) AND to_jsonb(c) ->> 'collisdeterministic' = 'false')
+    GROUP BY i.indexrelid
+"""
+_MY_ALIKE = sa.text(
+    "SELECT column_name FROM information_schema.columns WHERE table_name = :table "
+    "AND table_schema = coalesce(:schema, database()) "
+    "AND collation_name NOT LIKE '%nopad_bin' AND collation_name <> 'utf8mb4_0900_bin'"
+)
+_LITE_ALIKE = sa.text(
+    "SELECT x.name FROM pragma_index_list(:table) l, pragma_index_xinfo(l.name) x "
+    "WHERE l.\"unique\" AND x.key AND x.coll <> 'BINARY' AND x.name IS NOT NULL"
+)
+_LITE_COLLATES = sa.text("SELECT sql FROM sqlite_master WHERE name = :table AND upper(sql) LIKE '%COLLATE%'")
+_EXACTLY = {
+    "postgresql": '({})::text COLLATE "C"',
+    "mysql": "CAST(CONVERT({} USING utf8mb4) AS BINARY)",
+    "sqlite": "CAST({} AS BLOB)",
+}
+_OF_CHAR = "CAST(CONVERT(RTRIM({}) USING utf8mb4) AS BINARY)"
+"""MySQL gives a CHAR without the spaces at its end, however it was set."""
 
 
 _LITE_NAME = sa.text(
@@ -90,8 +121,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
             warnings.simplefilter("ignore", sa.exc.SAWarning)
             found = inspector.get_columns(table, schema=schema)
             primary_key = tuple(inspector.get_pk_constraint(table, schema=schema)["constrained_columns"])
-            indexes = inspector.get_indexes(table, schema=schema)
-            constraints = inspector.get_unique_constraints(table, schema=schema)
+            uniques = [] if dialect.name == "postgresql" else _keys(inspector, schema, table)
     except sa.exc.NoSuchTableError:
         return None
     if not found:
@@ -99,22 +129,45 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
     for one in found:
         one["name"] = own_name(one["name"], dialect.name)
     primary_key = tuple(own_name(column, dialect.name) for column in primary_key)
-    uniques: list[Any] = [primary_key]
-    uniques += [constraint["column_names"] for constraint in constraints]
-    uniques += [
-        index["column_names"] for index in indexes if index["unique"] and not _is_partial(dict(index))
-    ]
-    arrays = _array_types(connection, quoted, found)
+    uniques = [[own_name(one, dialect.name) for one in columns] for columns in (primary_key, *uniques)]
+    arrays: dict[str, tuple[str, str]] = {}
+    alike: set[str] = set()
+    if dialect.name == "duckdb":
+        arrays = {one["name"]: (f"{one['declared']}[]", "") for one in found}
+    elif dialect.name == "postgresql":
+        plain = {"name": quoted.replace("%%", "%")}  # the driver's own escape, which no parameter takes
+        arrays, alike = _of_postgresql(connection, plain)
+        uniques = list(connection.scalars(sa.text(_PG_KEYS), plain))
+    else:
+        alike = _alike(connection, schema, table, found)
+    if dialect.name != "mysql":  # whose writer looks itself
+        uniques = [columns for columns in uniques if alike.isdisjoint(columns)]
     return KnownTable(
         name,
         quoted,
-        {one["name"]: _column(one, dialect, primary_key, arrays.get(one["name"], ("", ""))) for one in found},
+        {
+            one["name"]: _column(
+                one,
+                dialect,
+                primary_key,
+                arrays.get(one["name"], ("", "")),
+                is_alike=one["name"] in alike,
+            )
+            for one in found
+        },
         primary_key,
-        frozenset(
-            frozenset(own_name(one, dialect.name) for one in columns) for columns in uniques if columns
-        ),
+        frozenset(frozenset(columns) for columns in uniques if columns),
         any(bool((identity := one.get("identity")) and identity["always"]) for one in found),
     )
+
+
+def _keys(inspector: sa.Inspector, schema: str | None, table: str) -> list[Any]:
+    """The columns of each unique key but the primary one."""
+    constraints = inspector.get_unique_constraints(table, schema=schema)
+    indexes = inspector.get_indexes(table, schema=schema)
+    return [one["column_names"] for one in constraints] + [
+        one["column_names"] for one in indexes if one["unique"] and not _is_partial(dict(one))
+    ]
 
 
 def _is_partial(index: Mapping[str, Any]) -> bool:
@@ -125,24 +178,35 @@ def _is_partial(index: Mapping[str, Any]) -> bool:
     )
 
 
-def _array_types(connection: sa.Connection, quoted: str, found: Sequence[Any]) -> dict[str, tuple[str, str]]:
-    if connection.dialect.name == "duckdb":
-        return {one["name"]: (f"{one['declared']}[]", "") for one in found}
-    if connection.dialect.name != "postgresql":
-        return {}
-    plain = quoted.replace("%%", "%")  # the driver's own escape, which no parameter takes
-    types = {}
-    for column, name, is_array in connection.execute(sa.text(_PG_TYPES), {"name": plain}):
+def _of_postgresql(
+    connection: sa.Connection, name: Mapping[str, str]
+) -> tuple[dict[str, tuple[str, str]], set[str]]:
+    """Of each column the array that carries its values, and what becomes of its elements; and those columns
+    whose `=` takes values for one."""
+    types, alike = {}, set()
+    for column, type_, is_array, is_alike in connection.execute(sa.text(_PG_TYPES), name):
         # Arrays of arrays would be taken apart to their last elements.
         # And what PostgreSQL reads as money goes by the server's locale.
-        is_money = name == "money"
-        carried = "text[]" if is_array else "numeric[]" if is_money else f"{name}[]"
-        types[column] = carried, f"::{name}" if is_array or is_money else ""
-    return types
+        is_money = type_ == "money"
+        carried = "text[]" if is_array else "numeric[]" if is_money else f"{type_}[]"
+        types[column] = carried, f"::{type_}" if is_array or is_money else ""
+        if is_alike:
+            alike.add(column)
+    return types, alike
+
+
+def _alike(connection: sa.Connection, schema: str | None, table: str, found: Sequence[Any]) -> set[str]:
+    """Columns of MySQL and SQLite whose `=` takes texts for one that differ."""
+    names = {"table": table}
+    if connection.dialect.name != "sqlite":
+        return set(connection.scalars(_MY_ALIKE, {**names, "schema": schema}))
+    if connection.execute(_LITE_COLLATES, names).first() is not None:
+        return {one["name"] for one in found if _kind(one["type"], "sqlite") is Kind.TEXT}
+    return set(connection.scalars(_LITE_ALIKE, names))
 
 
 def _column(
-    found: Any, dialect: sa.Dialect, primary_key: Sequence[str], array: tuple[str, str]
+    found: Any, dialect: sa.Dialect, primary_key: Sequence[str], array: tuple[str, str], *, is_alike: bool
 ) -> KnownColumn:
     name = found["name"]
     is_numbered = found.get("autoincrement") is True or bool(found.get("identity"))
@@ -158,8 +222,13 @@ def _column(
         array_type=array[0],
         cast=array[1],
         null_becomes=_null_becomes(found, dialect.name, primary_key),
+        exactly=_exactly(found["type"], dialect.name) if is_alike else "",
         own=_own(found["type"], array[0]) if dialect.name == "postgresql" else None,
     )
+
+
+def _exactly(type_: sa.types.TypeEngine[Any], dialect: str) -> str:
+    return _OF_CHAR if dialect == "mysql" and isinstance(type_, sa.CHAR) else _EXACTLY[dialect]
 
 
 def _null_becomes(found: Any, dialect: str, primary_key: Sequence[str]) -> str:

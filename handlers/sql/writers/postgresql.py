@@ -55,7 +55,7 @@ class PostgreSQLWriter(Writer):
 
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
         # A row's place is its name where there is no key; the table's, too, for one with partitions.
-        same = " AND ".join(f"{_comparable(one)} IS NOT DISTINCT FROM %s" for one in columns)
+        same = " AND ".join(map(_same, columns))
         place = f"SELECT tableoid, ctid FROM {table.quoted} WHERE {same} LIMIT 1"
         return f"{verb} WHERE (tableoid, ctid) = ({place})"
 
@@ -93,10 +93,11 @@ def _array(column: KnownColumn, values: Sequence[Any]) -> str:
     return '{"' + text + '"}'
 
 
-def _comparable(column: KnownColumn) -> str:
+def _same(column: KnownColumn) -> str:
     """json, xml and point have no equality; their texts have."""
     has_none = isinstance(column.sql_type, sa.JSON | sa.types.NullType)
-    return f"{column.quoted}::text" if has_none else column.quoted
+    operator = "IS NOT DISTINCT FROM"
+    return f"{column.quoted}::text {operator} %s" if has_none else column.same("%s", operator)
 
 
 def _escaped(type_name: str) -> str:
@@ -118,5 +119,5 @@ def _upsert(table: KnownTable, columns: Columns, key: Columns) -> str:
 @lru_cache(maxsize=1000)
 def _delete(table: KnownTable, key: Columns) -> str:
     arrays = ", ".join(f"%s::{_escaped(column.array_type)}" for column in key)
-    equal = " AND ".join(f"target.{column.quoted} = given.{column.quoted}" for column in key)
+    equal = " AND ".join(column.same(f"given.{column.quoted}", owner="target.") for column in key)
     return f"DELETE FROM {table.quoted} AS target USING unnest({arrays}) AS given({names(key)}) WHERE {equal}"
