@@ -119,7 +119,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         with warnings.catch_warnings():
             # "Did not recognize type": such a column takes what is given, as text.
             warnings.simplefilter("ignore", sa.exc.SAWarning)
-            found = inspector.get_columns(table, schema=schema)
+            found: list[Any] = list(inspector.get_columns(table, schema=schema))
             primary_key = tuple(inspector.get_pk_constraint(table, schema=schema)["constrained_columns"])
             uniques = [] if dialect.name == "postgresql" else _keys(inspector, schema, table)
     except sa.exc.NoSuchTableError:

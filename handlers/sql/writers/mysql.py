@@ -88,7 +88,7 @@ def _delete(table: KnownTable, key: Columns, count: int) -> str:
 
 
 def _in(key: Columns, count: int, pairs: Sequence[tuple[str, str]]) -> str:
-    left, one = (
-        ", ".join(parts) if len(key) == 1 else f"({', '.join(parts)})" for parts in zip(*pairs, strict=True)
-    )
+    left, one = map(", ".join, zip(*pairs, strict=True))
+    if len(key) > 1:
+        left, one = f"({left})", f"({one})"
     return f"{left} IN ({', '.join([one] * count)})"
