@@ -40,6 +40,8 @@ class KnownColumn:
     """NOT NULL and without a default."""
     is_generated: bool
     """Its values come from other columns; none can be written."""
+    is_numbered: bool = False
+    """GENERATED ALWAYS AS IDENTITY: no UPDATE sets it."""
     array_type: str = ""
     """Of PostgreSQL and DuckDB: the array that carries its values."""
     cast: str = ""
@@ -137,8 +139,6 @@ class KnownTable:
     primary_key: tuple[str, ...]
     uniques: frozenset[frozenset[str]]
     """The columns of every unique key by which ON CONFLICT finds rows, the primary key too."""
-    numbers_always: bool
-    """A column is GENERATED ALWAYS AS IDENTITY."""
     _found: dict[str, KnownColumn | None] = field(default_factory=dict)
 
     def column(self, name: str) -> KnownColumn | None:
@@ -152,6 +152,10 @@ class KnownTable:
                 column = alike[0] if len(alike) == 1 else None
             self._found[name] = column
             return column
+
+    @property
+    def numbers_always(self) -> bool:
+        return any(column.is_numbered for column in self.columns.values())
 
     @property
     def shown(self) -> str:

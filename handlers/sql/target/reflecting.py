@@ -157,7 +157,6 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         },
         primary_key,
         frozenset(frozenset(columns) for columns in uniques if columns),
-        any(bool((identity := one.get("identity")) and identity["always"]) for one in found),
     )
 
 
@@ -219,6 +218,7 @@ def _column(
         found["type"],
         is_required=not found["nullable"] and not has_default and name not in primary_key,
         is_generated=found.get("computed") is not None,
+        is_numbered=bool((found.get("identity") or {}).get("always")),
         array_type=array[0],
         cast=array[1],
         null_becomes=_null_becomes(found, dialect.name, primary_key),

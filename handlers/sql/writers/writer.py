@@ -61,7 +61,7 @@ class Writer:
 
     def merge(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
         """Set the columns of each row that is there, one by one; insert the others."""
-        rest = tuple(column for column in rows.columns if column not in key)
+        rest = settable(rows.columns, key)
         update = _update(rows.table, rest, key, self.placeholder)
         exists = _exists(rows.table, key, self.placeholder)
         set_values = rows.only(key).compared()
@@ -157,9 +157,14 @@ def _upsert(table: KnownTable, columns: Columns, key: Columns, placeholder: str)
     return f"{_insert(table, columns, placeholder)} {on_conflict(columns, key)}"
 
 
+def settable(columns: Columns, key: Columns) -> Columns:
+    """Those that an UPDATE by the key may set."""
+    return tuple(one for one in columns if one not in key and not one.is_numbered)
+
+
 def on_conflict(columns: Columns, key: Columns) -> str:
     """As PostgreSQL, SQLite and DuckDB write it."""
-    sets = ", ".join(f"{one.quoted} = excluded.{one.quoted}" for one in columns if one not in key)
+    sets = ", ".join(f"{one.quoted} = excluded.{one.quoted}" for one in settable(columns, key))
     return f"ON CONFLICT ({names(key)}) DO {f'UPDATE SET {sets}' if sets else 'NOTHING'}"
 
 
