@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -11,7 +10,7 @@ from handlers.logs import get_logger
 from handlers.sql.ddl.duckdb import rebuild_in_duckdb
 from handlers.sql.ddl.sqlite import rebuild
 from handlers.sql.ddl.target import KEY_INDEX, Target, TargetTable
-from handlers.sql.types.column_types import KEY_BYTES
+from handlers.sql.types.mysql_sizes import fitting_types, key_type
 
 __all__ = ["change_key", "number_rows"]
 
@@ -67,13 +66,10 @@ def _replace_key(target: Target, table: TargetTable, old: tuple[str, ...], key: 
 def _make_indexable(target: Target, table: TargetTable, key: tuple[str, ...]) -> None:
     """MySQL takes no text of any length into a key."""
     types = target.columns(table)
-    most = KEY_BYTES // len(key)
-    for name in key:
-        type_: Any = types[name]
-        if isinstance(type_, sa.String) and type_.length is None:
-            target.alter(table, f"MODIFY {target.quote(name)} VARCHAR({most // 4})")
-        elif isinstance(type_, sa.types._Binary) and type_.length is None:
-            target.alter(table, f"MODIFY {target.quote(name)} VARBINARY({most})")
+    wanted = {name: key_type(types[name], len(key)) for name in key}
+    for name, type_ in fitting_types(wanted, key).items():
+        if type_ is not types[name]:
+            target.alter(table, f"MODIFY {target.quote(name)} {target.spell(type_)}")
 
 
 _NUMBERING = {
