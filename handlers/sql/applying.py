@@ -256,7 +256,7 @@ class Applier:
         self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]
     ) -> tuple[KnownColumn | None, ...]:
         """None for a column that the target lacks and that may be left out."""
-        found = tuple(table.column(name) for name in names)
+        found = table.columns_for(names)
         if None not in found:
             return found
         missing = [name for name, column in zip(names, found, strict=True) if column is None]

@@ -56,6 +56,8 @@ def check_name(name: str, dialect: str) -> None:
             f"MySQL takes no name of more than {_MYSQL_NAME_CHARACTERS} characters or with a space at its "
             f"end: {name!r}"
         )
+    if is_mysql and max(name) > "\uffff":
+        raise NameUnfit(f"in MySQL and MariaDB no name may have characters beyond U+FFFF (emoji): {name}")
     if is_mysql and "\n" in name:
         # SQLAlchemy reads SHOW CREATE TABLE line by line.
         raise NameUnfit(f"in MySQL and MariaDB no name may have a line break: {name!r}")

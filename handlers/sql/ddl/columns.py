@@ -45,7 +45,11 @@ def drop_column(target: Target, table: TargetTable, name: str) -> None:
 
 def rename_column(target: Target, table: TargetTable, name: str, new: str) -> None:
     own = target.column(table, name)
-    if own is None or own == new or new in target.columns(table):
+    if own is None or own == new:
+        return
+    if new in target.columns(table):
+        # A row that came before made it. Older rows keep their values under the old name.
+        log.warning("ddl_column_not_renamed", table=table.name, column=own, to=new, because="it exists")
         return
     target.alter(table, f"RENAME COLUMN {target.quote(own)} TO {target.quote(new)}")
 

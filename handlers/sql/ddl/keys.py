@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import sha256
 
 import sqlalchemy as sa
 
@@ -39,10 +40,10 @@ def change_key(target: Target, table: TargetTable, columns: Iterable[str]) -> No
     if lacking:
         # Rows can be found by it, and those whose key no record ever tells stay.
         log.warning("ddl_key_is_unique_only", table=table.name, columns=key, because="rows lack its values")
-        index = f"{table.name[:40]}{KEY_INDEX}"
-        if index not in {
-            one["name"] for one in sa.inspect(target.connection).get_indexes(table.name, table.schema)
-        }:
+        # All tables of a schema have their indexes' names in common, in PostgreSQL.
+        index = f"{sha256(table.name.encode()).hexdigest()[:40]}{KEY_INDEX}"
+        there = sa.inspect(target.connection).get_indexes(table.name, table.schema)
+        if not any((one["name"] or "").endswith(KEY_INDEX) for one in there):
             listed = ", ".join(target.quote(name) for name in key)
             target.run(f"CREATE UNIQUE INDEX {target.quote(index)} ON {target.ref(table)} ({listed})")
 

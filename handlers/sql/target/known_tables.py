@@ -153,6 +153,21 @@ class KnownTable:
             self._found[name] = column
             return column
 
+    def columns_for(self, names: tuple[str, ...]) -> tuple[KnownColumn | None, ...]:
+        """The columns for those of one row; None: there is none. Of two names that differ in case only, one
+        may have none, while the other finds the column of its own name. Raises UnfitColumn if both would find
+        the same in a database whose columns know no case."""
+        found = tuple(map(self.column, names))
+        given = [column for column in found if column is not None]
+        if len(set(given)) == len(given):
+            return found
+        exact = tuple(self.columns.get(name) for name in names)
+        for name, column in zip(names, found, strict=True):
+            if column is not None and given.count(column) > 1 and column.dialect != "postgresql":
+                why = "names that differ in case only are one in the target; rename or exclude one of them"
+                raise UnfitColumn(name, why)
+        return exact
+
     @property
     def numbers_always(self) -> bool:
         return any(column.is_numbered for column in self.columns.values())
