@@ -159,14 +159,14 @@ class KnownTable:
         the same in a database whose columns know no case."""
         found = tuple(map(self.column, names))
         given = [column for column in found if column is not None]
-        if len(set(given)) == len(given):
-            return found
-        exact = tuple(self.columns.get(name) for name in names)
-        for name, column in zip(names, found, strict=True):
-            if column is not None and given.count(column) > 1 and column.dialect != "postgresql":
-                why = "names that differ in case only are one in the target; rename or exclude one of them"
-                raise UnfitColumn(name, why)
-        return exact
+        twice = {column for column in given if given.count(column) > 1}
+        if any(column.dialect != "postgresql" for column in twice):
+            why = "names that differ in case only are one in the target; rename or exclude one of them"
+            raise UnfitColumn(next(iter(twice)).name, why)
+        return tuple(
+            self.columns.get(name) if column in twice else column
+            for name, column in zip(names, found, strict=True)
+        )
 
     @property
     def numbers_always(self) -> bool:
