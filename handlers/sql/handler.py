@@ -20,6 +20,7 @@ from handlers.sql.target.creating import ColumnsMissing, TableMissing
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
 from handlers.sql.target.known_tables import TableName
+from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.duckdb import DuckDBWriter
 from handlers.sql.writers.mysql import MySQLWriter
 from handlers.sql.writers.postgresql import PostgreSQLWriter
@@ -143,6 +144,9 @@ class SqlHandler(Handler):
                     marks.look(connection)
                     kept = marks.kept(connection)
                     lacking = kept.owners(self._naming).met(kept.names())
+                    tables = KnownTables()  # it tells what it sees
+                    for name in kept.names():
+                        tables.get(connection, self._naming.target(*name.split(".", 1)))
         except DATABASE_ERRORS as error:
             raise DatabaseError(f"{self._shown_target()}: {told(error)}") from error
         finally:

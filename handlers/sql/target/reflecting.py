@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
+from handlers.logs import get_logger
 from handlers.sql.naming import check_names, exact, exact_table
 from handlers.sql.target.known_tables import KnownColumn, KnownTable, TableName
 from handlers.sql.types.postgresql_types import bit_text, hstore_text, other_text, point_text
@@ -18,13 +19,16 @@ from handlers.sql.types.values import Kind, kind_of
 
 __all__ = ["KnownTables", "own_name"]
 
+log = get_logger("handlers.sql")
+
 
 class KnownTables:
     """All tables that were asked for, until something is heard that changes them."""
 
     def __init__(self) -> None:
-        self._lock = Lock()  # guards both
+        self._lock = Lock()  # guards all of them
         self._tables: dict[TableName, KnownTable] = {}
+        self._told: set[TableName] = set()
         self._owners: dict[TableName, object] = {}
         """By the name that all names of a table have in common."""
 
@@ -38,6 +42,10 @@ class KnownTables:
         if table is not None:
             with self._lock:
                 self._tables[name] = table
+                is_first = name not in self._told
+                self._told.add(name)
+            if is_first and table.alike:
+                log.warning("keys_look_alike", table=table.shown, columns=table.alike)
         return table
 
     def is_owned(self, name: TableName, owner: object) -> bool:
@@ -140,6 +148,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         uniques = list(connection.scalars(sa.text(_PG_KEYS), plain))
     else:
         alike = _alike(connection, schema, table, found)
+    keys = {name for columns in (primary_key, *uniques) for name in columns}
     if dialect.name != "mysql":  # whose writer looks itself
         uniques = [columns for columns in uniques if alike.isdisjoint(columns)]
     return KnownTable(
@@ -157,6 +166,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         },
         primary_key,
         frozenset(frozenset(columns) for columns in uniques if columns),
+        sorted(keys & alike),
     )
 
 

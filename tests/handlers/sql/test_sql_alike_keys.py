@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from sql_lab import SqlLab, orders
+from structlog.testing import capture_logs
 
-from handlers import Rejected
+from handlers import HandlerContext, Rejected
+from handlers.sql import SqlHandler
 
 MakeLab = Callable[[str], SqlLab]
 
@@ -54,6 +57,20 @@ def test_a_row_whose_key_looks_like_anothers_is_rejected_alone(lab: SqlLab) -> N
         with pytest.raises(Rejected, match="collation of code"):
             handler.handle(orders({"before": row("B", 7), "after": row("B", 8)}, key="code", offset=6))
     assert found(lab) == [("b", 0), ("c", 4), ("d", 5), ("resume", 1)]
+
+
+@pytest.mark.parametrize("lab", [kind for kind in COLUMNS if kind != "sqlite index"], indirect=True)
+def test_such_a_key_is_told_at_once_and_by_check(lab: SqlLab) -> None:
+    def told(logs: list[Any]) -> list[Any]:
+        return [log["columns"] for log in logs if log["event"] == "keys_look_alike"]
+
+    with lab.handler() as handler, capture_logs() as logs:
+        handler.handle(orders(row("a", 1), key="code"))
+        handler.handle(orders(row("b", 1), key="code", offset=1))
+    assert told(logs) == [["code"]]
+    with capture_logs() as logs:
+        SqlHandler(url=lab.url).check(HandlerContext(worker="w", handler="SqlHandler", folder=lab.folder))
+    assert told(logs) == [["code"]]
 
 
 def test_no_other_row_is_deleted(lab: SqlLab) -> None:
