@@ -99,11 +99,16 @@ _LITE_ALIKE = sa.text(
     "SELECT x.name FROM pragma_index_list(:table) l, pragma_index_xinfo(l.name) x "
     "WHERE l.\"unique\" AND x.key AND x.coll <> 'BINARY' AND x.name IS NOT NULL"
 )
-_LITE_COLLATES = sa.text("SELECT sql FROM sqlite_master WHERE name = :table AND upper(sql) LIKE '%COLLATE%'")
+_COLLATES = {
+    "sqlite": "SELECT 1 FROM sqlite_master WHERE name = :table AND upper(sql) LIKE '%COLLATE%'",
+    "duckdb": "SELECT 1 FROM duckdb_tables() WHERE schema_name = :schema AND upper(sql) LIKE '%COLLATE%' "
+    "AND lower(table_name) = lower(:table)",
+}
 _EXACTLY = {
     "postgresql": '({})::text COLLATE "C"',
     "mysql": "CAST(CONVERT({} USING utf8mb4) AS BINARY)",
     "sqlite": "CAST({} AS BLOB)",
+    "duckdb": "encode({})",
 }
 _OF_CHAR = "CAST(CONVERT(RTRIM({}) USING utf8mb4) AS BINARY)"
 """MySQL gives a CHAR without the spaces at its end, however it was set."""
@@ -146,7 +151,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         plain = {"name": quoted.replace("%%", "%")}  # the driver's own escape, which no parameter takes
         arrays, alike = _of_postgresql(connection, plain)
         uniques = list(connection.scalars(sa.text(_PG_KEYS), plain))
-    else:
+    if dialect.name != "postgresql":
         alike = _alike(connection, schema, table, found)
     keys = {name for columns in (primary_key, *uniques) for name in columns}
     if dialect.name != "mysql":  # whose writer looks itself
@@ -205,13 +210,13 @@ def _of_postgresql(
 
 
 def _alike(connection: sa.Connection, schema: str | None, table: str, found: Sequence[Any]) -> set[str]:
-    """Columns of MySQL and SQLite whose `=` takes texts for one that differ."""
-    names = {"table": table}
-    if connection.dialect.name != "sqlite":
-        return set(connection.scalars(_MY_ALIKE, {**names, "schema": schema}))
-    if connection.execute(_LITE_COLLATES, names).first() is not None:
-        return {one["name"] for one in found if _kind(one["type"], "sqlite") is Kind.TEXT}
-    return set(connection.scalars(_LITE_ALIKE, names))
+    """Columns whose `=` takes texts for one that differ; of SQLite and DuckDB all texts, if it may be one."""
+    names, dialect = {"table": table, "schema": schema}, connection.dialect.name
+    if dialect not in _COLLATES:
+        return set(connection.scalars(_MY_ALIKE, names))
+    if connection.execute(sa.text(_COLLATES[dialect]), names).first() is not None:
+        return {one["name"] for one in found if _kind(one["type"], dialect) is Kind.TEXT}
+    return set(connection.scalars(_LITE_ALIKE, names)) if dialect == "sqlite" else set()
 
 
 def _column(

@@ -21,6 +21,7 @@ COLUMNS = {
     "postgres": 'code text COLLATE "alike" PRIMARY KEY, n int',
     "postgres citext": "code citext PRIMARY KEY, n int",
     "sqlite": "code text COLLATE NOCASE PRIMARY KEY, n int",
+    "duckdb": "code text COLLATE NOCASE PRIMARY KEY, n int",
     "sqlite index": "code text, n int, UNIQUE (code COLLATE NOCASE)",
 }
 
@@ -47,6 +48,7 @@ def found(lab: SqlLab) -> list[tuple[str, int]]:
     return sorted((one["code"], one["n"]) for one in lab.rows())
 
 
+@pytest.mark.parametrize("lab", [kind for kind in COLUMNS if kind != "duckdb"], indirect=True)
 def test_a_row_whose_key_looks_like_anothers_is_rejected_alone(lab: SqlLab) -> None:
     with lab.handler() as handler:
         with pytest.raises(Rejected, match="collation of code") as told:
@@ -96,7 +98,7 @@ def test_a_key_that_changes_by_its_case_alone_is_followed(lab: SqlLab) -> None:
 
 def test_rows_without_a_key_are_told_apart_exactly(lab: SqlLab) -> None:
     key = "DROP PRIMARY KEY" if lab.dialect == "mysql" else "DROP CONSTRAINT IF EXISTS orders_pkey"
-    if lab.dialect == "sqlite":
+    if lab.dialect in ("sqlite", "duckdb"):
         lab.run(f"DROP TABLE {lab.ref('shop.orders')}")
         lab.make("shop.orders", "code text COLLATE NOCASE, n int")
     else:
@@ -108,6 +110,15 @@ def test_rows_without_a_key_are_told_apart_exactly(lab: SqlLab) -> None:
         handler.handle(orders({"before": row("A", 1), "after": None}, key=None, offset=3))
         handler.handle(orders({"before": row("A", 2), "after": None}, key=None, offset=4))
     assert found(lab) == [("a", 1)]
+
+
+def test_duckdb_keeps_both_rows(make_sql: MakeLab) -> None:
+    lab = make_sql("duckdb")
+    lab.make("shop.orders", COLUMNS["duckdb"])
+    with lab.handler() as handler:
+        handler.handle(orders(row("a", 1), row("A", 2), key="code"))
+        handler.handle(orders(row("a", 3), key="code", offset=2))
+    assert found(lab) == [("A", 2), ("a", 3)]
 
 
 def test_a_key_of_two_columns_is_compared_in_both(make_sql: MakeLab) -> None:
