@@ -215,6 +215,13 @@ class SqlReload:
         ours, theirs = columns_of(connection, old), columns_of(connection, new)
         if ours != theirs:
             raise Differs(f"{shown} has other columns than the topic tells: {told_apart(ours, theirs)}")
+        for one in old.columns.values():
+            null = f"SELECT 1 FROM {new.quoted} WHERE {one.quoted} IS NULL LIMIT 1"
+            if one.null_becomes and connection.exec_driver_sql(null).first() is not None:
+                raise Differs(
+                    f"by the topic {one.name} of {shown} is NULL in some row, of which the database would "
+                    f"make {one.null_becomes}; let it be NULL in the target"
+                )
         before = connection.execute(sa.delete(exact_table(*self._target))).rowcount
         rows = exact_table(*self._building.table)
         after = connection.scalar(sa.select(sa.func.count()).select_from(rows)) or 0

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from datetime import datetime
 
 import pytest
+from reload_lab import PLACE, reloading
 from sql_lab import SqlLab, orders
 
 from handlers import Rejected
+from handlers.reloading import Differs
 
 MakeLab = Callable[[str], SqlLab]
 AT = datetime(2026, 5, 5, 12)
@@ -52,3 +54,16 @@ def test_null_never_becomes_sqlites_rowid(make_sql: MakeLab) -> None:
         with pytest.raises(Rejected, match=r"column number: .* the next number"):
             handler.handle(orders({"id": 2, "number": None}, offset=1))
     assert lab.rows() == [{"id": 1, "number": 7}]
+
+
+def test_a_reload_makes_no_value_of_null_either(make_sql: MakeLab) -> None:
+    lab = make_sql("mariadb")
+    lab.make("shop.orders", "id int PRIMARY KEY, ended timestamp NOT NULL")
+    types = {"id": "int", "ended": "timestamp"}
+    with lab.handler() as worker:
+        worker.handle(orders({"id": 1, "ended": AT}, types=types))
+        with reloading(lab) as reload:
+            reload.apply(orders({"id": 1, "ended": AT}, {"id": 2, "ended": None}, types=types))
+            with pytest.raises(Differs, match=r"ended of shop\.orders is NULL in some row"):
+                reload.take_over({PLACE: 2})
+    assert lab.rows() == [{"id": 1, "ended": AT}]
