@@ -23,8 +23,9 @@ from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.runs import ChangeFailed, Run, has_ddl, runs
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, create, wanted_columns
-from handlers.sql.target.known_tables import KnownColumn, KnownTable, KnownTables, UnfitColumn
+from handlers.sql.target.known_tables import KnownColumn, KnownTable, UnfitColumn
 from handlers.sql.target.known_tables import TableName as TargetName
+from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import Columns, Rows, Writer
 
 __all__ = ["UNFIT", "Applier", "ChangeFailed", "Unfit"]
@@ -113,7 +114,7 @@ class Applier:
     def create(self, connection: sa.Connection, batch: Batch, missing: TableMissing | ColumnsMissing) -> None:
         """Make what is missing, but for columns that were dropped meanwhile. Raises NameUnfit."""
         kept, own = self._marks.kept(connection), _source_table(batch)
-        making = partial(kept.making, own, self._naming.target(batch.database, batch.name))
+        making = partial(kept.making, own, self._naming)
         if isinstance(missing, TableMissing) or not isinstance(batch.changes[0].types, SchemaTypes):
             create(connection, missing, making)
             return
@@ -126,11 +127,13 @@ class Applier:
         why_not = self._marks.own_tables.why_not(name)
         if why_not:
             raise Unfit(why_not)
+        table = self.tables.get(connection, name)
+        if table is not None:
+            self._claim(connection, name, _source_table(batch))
         changes = run.changes
         if isinstance(changes[0].types, SchemaTypes):
             kept = self._marks.kept(connection)
             changes = self._schemas.as_seen(kept, _source_table(batch), changes, batch.replay_of)
-        table = self.tables.get(connection, name)
         if table is None:
             if not self._options.create:
                 shown = ".".join(filter(None, name))
@@ -141,6 +144,14 @@ class Applier:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:
             self._apply_keyless(connection, table, changes)
+
+    def _claim(self, connection: sa.Connection, name: TargetName, source: TableName) -> None:
+        common = self._marks.own_tables.folded(name)
+        if not self.tables.is_owned(common, source):
+            why_not = self._marks.kept(connection).owners(self._naming).claim(source)
+            if why_not:
+                raise Unfit(why_not)
+            self.tables.own(common, source)
 
     def follow_schema(self, connection: sa.Connection, batch: Batch, changed: SchemaChanged) -> TargetName:
         """In a transaction of its own. Returns the target's table: forget what was known of it."""
@@ -282,7 +293,7 @@ class Applier:
         self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]
     ) -> tuple[KnownColumn | None, ...]:
         """None for a column that the target lacks and that may be left out."""
-        found = tuple(table.column(name) for name in names)
+        found = table.columns_for(names)
         if None not in found:
             return found
         missing = [name for name, column in zip(names, found, strict=True) if column is None]

@@ -22,6 +22,7 @@ from handlers.sql.target.creating import ColumnsMissing, TableMissing
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, ROWS, Fault, fault_of, told
 from handlers.sql.target.known_tables import TableName
+from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.duckdb import DuckDBWriter
 from handlers.sql.writers.mysql import MySQLWriter
 from handlers.sql.writers.postgresql import PostgreSQLWriter
@@ -143,10 +144,17 @@ class SqlHandler(Handler):
     def check(self, context: HandlerContext) -> None:
         """Connect and look whether the account may do what it has to. Raises DatabaseError."""
         engine = self._make_engine(context)
-        self._marks(context, engine)
+        marks = self._marks(context, engine)
         try:
             with engine.connect() as connection:
                 lacking = check_rights(connection, self._options, self._naming)
+                if not lacking and sa.inspect(connection).has_table(marks.table.name, marks.table.schema):
+                    marks.look(connection)
+                    kept = marks.kept(connection)
+                    lacking = kept.owners(self._naming).met(kept.names())
+                    tables = KnownTables()  # it tells what it sees
+                    for name in kept.names():
+                        tables.get(connection, self._naming.target(*name.split(".", 1)))
         except DATABASE_ERRORS as error:
             raise DatabaseError(f"{self._shown_target()}: {told(error)}") from error
         finally:
@@ -173,6 +181,10 @@ class SqlHandler(Handler):
         try:
             with self._begun() as (connection, applier):
                 return applier.apply(connection, batch, altered, one_by_one=one_by_one)
+        except BaseException:
+            # What it found, and wrote down of the table, may not hold.
+            altered.add(self._naming.target(batch.database, batch.name))
+            raise
         finally:
             # After the commit, too: another thread may have looked before it.
             if self._applier is not None:
@@ -237,7 +249,7 @@ class SqlHandler(Handler):
             ) from error
         if fault is Fault.OTHER:
             where = "" if place is None else f", at {_where(batch.changes[place])}"
-            raise DatabaseError(f"{batch.table}: {told(error)}{where}") from error
+            raise DatabaseError(f"{batch.table}: {_told(error)}{where}") from error
         return fault
 
     def _rejected(self, batch: Batch, failed: ChangeFailed) -> Rejected:
@@ -246,7 +258,7 @@ class SqlHandler(Handler):
         target = ".".join(filter(None, self._naming.target(batch.database, batch.name)))
         change = batch.changes[failed.place]
         return Rejected(
-            f"{batch.table} into {target}: {told(failed.error)}, at {_where(change)}", at=failed.place
+            f"{batch.table} into {target}: {_told(failed.error)}, at {_where(change)}", at=failed.place
         )
 
     def _marks(self, context: HandlerContext, engine: sa.Engine) -> Marks:
@@ -269,6 +281,11 @@ class SqlHandler(Handler):
         if self._dialect in ("sqlite", "duckdb"):
             return f"{'SQLite' if self._dialect == 'sqlite' else 'DuckDB'} file {url.database}"
         return f"{self._dialect} at {url.host or 'localhost'}{f':{url.port}' if url.port else ''}"
+
+
+def _told(error: Exception) -> str:
+    """The database's words, and what a writer has to add."""
+    return "; ".join([told(error), *getattr(error, "__notes__", ())])
 
 
 def _where(change: Change) -> str:

@@ -9,7 +9,7 @@ letter may be replayed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,7 +21,9 @@ import sqlalchemy as sa
 
 from handlers.api import Change, TargetUnavailable
 from handlers.mysql.ddl import TableName
+from handlers.sql.naming import Naming
 from handlers.sql.own_tables import OwnTables
+from handlers.sql.owners import Owners
 
 __all__ = ["NO_TOPIC", "Kept", "Statement"]
 
@@ -88,22 +90,30 @@ class Kept:
         row = sa.select(self.marks.c.kafka_offset).where(self._row_of_table(name))
         return self.connection.scalar(row)
 
+    def names(self) -> Sequence[str]:
+        """The source tables ("database.table") of which it keeps something."""
+        mine = (self.marks.c.worker == self.worker) & (self.marks.c.handler == self.handler)
+        known = sa.select(self.marks.c.source_table).where(mine, self._is_of_rows).distinct()
+        return self.connection.scalars(known).all()
+
     def databases_of(self, table: str) -> Collection[str]:
         """The source databases of which it keeps a table of this name."""
-        mine = (self.marks.c.worker == self.worker) & (self.marks.c.handler == self.handler)
-        known = self.connection.scalars(
-            sa.select(self.marks.c.source_table).where(mine, self._is_of_rows).distinct()
-        )
-        return {one.removesuffix(f".{table}") for one in known if one.endswith(f".{table}")}
+        return {one.removesuffix(f".{table}") for one in self.names() if one.endswith(f".{table}")}
+
+    def owners(self, naming: Naming) -> Owners:
+        """Which source table each table of the target is of."""
+        return Owners(self.connection, self.marks, naming, self.own_tables)
 
     @contextmanager
-    def making(self, name: TableName, target: tuple[str | None, str]) -> Iterator[None]:
-        """Within it the target's table (schema or None, name) of a source table is made, by one statement.
+    def making(self, name: TableName, naming: Naming) -> Iterator[None]:
+        """Within it the target's table of a source table is made, by one statement.
 
         It is noted before: MySQL keeps what a statement makes, whatever becomes of the worker after it.
         """
         self.note_gone(name)
         self._note(name, _MADE)
+        self.owners(naming).claim(name, is_there=False)
+        schema, table = naming.target(*name)
         try:
             yield
         except sa.exc.DBAPIError as error:
@@ -111,7 +121,7 @@ class Kept:
                 self.connection.dialect.name in ("mysql", "mariadb") and not error.connection_invalidated
             )
             # What is there was made by another worker of the same name, which has noted it.
-            if is_kept and not sa.inspect(self.connection).has_table(target[1], schema=target[0]):
+            if is_kept and not sa.inspect(self.connection).has_table(table, schema=schema):
                 self.note_gone(name)
                 self.connection.exec_driver_sql("COMMIT")
             raise

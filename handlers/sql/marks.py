@@ -15,19 +15,20 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.dialects import mysql
 
 from handlers.api import Change
 from handlers.progress.marks import BEFORE_ALL, WHOLE, Partition, Place, beyond, reached
 from handlers.progress.topic_ids import KnownIds, MadeAnew, TopicId, of_former
 from handlers.sql.kept_tables import Kept
 from handlers.sql.own_tables import OwnTables
+from handlers.sql.target.if_missing import insert_if_missing
 
 __all__ = ["WHOLE", "Marks", "Pending", "Source"]
 
 _NAMES = {"worker": 190, "handler": 100, "source_table": 200}
 """Characters; with the topic's 249 they fit into InnoDB's longest key."""
-_ADDED = {"topic_id": 64, "former_topic_ids": 600, "ddl_step": 200, "seen_columns": None}
+_ADDED = {"topic_id": 64, "former_topic_ids": 600, "ddl_step": 200, "seen_columns": None, "owner": None}
 """Columns that tables of earlier releases lack, and their characters (None: any number); Kafka's ids have
 22."""
 
@@ -106,7 +107,7 @@ class _Statements:
             f"AND (kafka_offset < {one} OR kafka_offset = {one} AND change_index <= {one} "
             f"OR topic_id <> {one})"
         )
-        self.insert = _insert_if_missing(dialect.name, table)
+        self.insert = insert_if_missing(dialect.name, table)
 
 
 class Marks:
@@ -128,7 +129,7 @@ class Marks:
         schema, _, table = name.rpartition(".")
         self.table = _table(table, schema or None)
         self.own_tables = OwnTables((self.table.schema, table), dialect.name)
-        """Known for good when `create` was called."""
+        """Known for good when `create` or `look` was called."""
         self.needs = ""
         """The statements that `create` found lacking of a table that is there; empty: none."""
         self._mine = (worker, handler)
@@ -138,6 +139,10 @@ class Marks:
     def create(self, connection: sa.Connection) -> None:
         """The table, if it is not there, and columns that one of an earlier release lacks."""
         self._create(connection)
+        self.look(connection)
+
+    def look(self, connection: sa.Connection) -> None:
+        """What `own_tables` needs to know of a table that is there."""
         self.own_tables = OwnTables.of(connection, self.table)
 
     def _create(self, connection: sa.Connection) -> None:
@@ -286,13 +291,3 @@ def _table(name: str, schema: str | None) -> sa.Table:
         mysql_charset="utf8mb4",
         mysql_engine="InnoDB",
     )
-
-
-def _insert_if_missing(dialect: str, table: sa.Table) -> Any:
-    match dialect:
-        case "postgresql" | "duckdb":
-            return postgresql.insert(table).on_conflict_do_nothing()
-        case "sqlite":
-            return sqlite.insert(table).on_conflict_do_nothing()
-    # Not INSERT IGNORE, which would take other errors for warnings, too.
-    return mysql.insert(table).on_duplicate_key_update(shard=table.c.shard)

@@ -56,6 +56,8 @@ def check_name(name: str, dialect: str) -> None:
             f"MySQL takes no name of more than {_MYSQL_NAME_CHARACTERS} characters or with a space at its "
             f"end: {name!r}"
         )
+    if is_mysql and max(name) > "\uffff":
+        raise NameUnfit(f"in MySQL and MariaDB no name may have characters beyond U+FFFF (emoji): {name}")
     if is_mysql and "\n" in name:
         # SQLAlchemy reads SHOW CREATE TABLE line by line.
         raise NameUnfit(f"in MySQL and MariaDB no name may have a line break: {name!r}")
@@ -103,6 +105,15 @@ class Naming:
         fields = {"database": database, "table": table}
         schema = None if self.schema is None else self.schema.format_map(fields)
         return schema, self.table.format_map(fields)
+
+    def asked(self, database: str, table: str) -> tuple[str | None, str | None]:
+        """(database, table) as far as the templates ask for them.
+
+        >>> Naming("all", "{table}").asked("shop", "orders")
+        (None, 'orders')
+        """
+        used = {field for _, field, _, _ in Formatter().parse((self.schema or "") + self.table)}
+        return database if "database" in used else None, table if "table" in used else None
 
 
 def check_template(template: str) -> str:

@@ -33,6 +33,8 @@ class OwnTables:
 
     marks: TableName
     dialect: str
+    lowers: bool = False
+    """MySQL with lower_case_table_names."""
 
     @classmethod
     def of(cls, connection: sa.Connection, marks: sa.Table) -> OwnTables:
@@ -50,7 +52,18 @@ class OwnTables:
             )
         elif schema is None and dialect.name != "sqlite":
             schema = dialect.default_schema_name
-        return cls((schema, marks.name), dialect.name)
+        is_mysql = dialect.name in ("mysql", "mariadb")
+        lowers = is_mysql and connection.exec_driver_sql("SELECT @@lower_case_table_names").scalar_one() != 0
+        return cls((schema, marks.name), dialect.name, lowers)
+
+    def folded(self, target: TableName) -> TableName:
+        """The name that all names of a table have in common."""
+        schema, table = target
+        if self.lowers:
+            return schema and schema.lower(), table.lower()
+        if self.dialect in ("sqlite", "duckdb"):  # ASCII's letters alone
+            return schema and schema.encode().lower().decode(), table.encode().lower().decode()
+        return target
 
     def why_not(self, target: TableName) -> str:
         """Why no source table may be kept in this table of the target; empty: it may."""

@@ -45,14 +45,18 @@ def drop_column(target: Target, table: TargetTable, name: str) -> None:
 
 def rename_column(target: Target, table: TargetTable, name: str, new: str) -> None:
     own = target.column(table, name)
-    if own is None or own == new or new in target.columns(table):
+    if own is None or own == new:
+        return
+    if new in target.columns(table):
+        # A row that came before made it. Older rows keep their values under the old name.
+        log.warning("ddl_column_not_renamed", table=table.name, column=own, to=new, because="it exists")
         return
     target.alter(table, f"RENAME COLUMN {target.quote(own)} TO {target.quote(new)}")
 
 
 def add_column(target: Target, table: TargetTable, column: Column) -> None:
     """Add it, and give the rows that are there what the source gave them."""
-    type_ = sql_type(column.type, target.connection.dialect.name)
+    type_ = target.type_for(table, column.name, column.type)
     own = target.column(table, column.name)
     value = default_value(column, target.time_ms)
     if own is not None and value is not None and target.is_again:
@@ -130,7 +134,7 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
     if own is None:
         return
     key = target.key(table)
-    type_ = sql_type(column.type, target.connection.dialect.name, key_parts=len(key) if own in key else 0)
+    type_ = target.type_for(table, own, column.type)
     name, spelled = target.quote(own), target.spell(type_)
     if target.family == "mysql":
         modify_in_mysql(target, table, own, f"{spelled} {'NOT NULL' if own in key else 'NULL'}")

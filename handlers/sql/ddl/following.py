@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from handlers.api import Change
+from handlers.api import Change, Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import (
     AddColumn,
@@ -118,17 +118,26 @@ def _check(
 
 def _follow(target: Target, operation: Operation, change: Change) -> list[TargetTable]:
     table = target.table(operation.table)
+    owners = target.kept.owners(target.naming)
+    why_not = owners.claim(operation.table) if target.exists(table) else ""
+    if why_not and not (isinstance(operation, RenameTable) and owners.are_one(operation.table, operation.to)):
+        raise Rejected(f"{operation.table}: {why_not}")
     match operation:
         case RenameTable(to=to):
-            is_moved = rename_table(target, table, target.table(to))
+            if table != target.table(to) and owners.are_one(operation.table, to):
+                is_moved = not why_not  # it is found by its new name already; not if that was told before
+            else:
+                is_moved = rename_table(target, table, target.table(to))
             # Or a worker that did not come to its end has moved it; not a statement that comes twice.
             if is_moved or (target.is_again and target.kept.is_noted(operation.table)):
                 target.kept.note_moved(operation.table, to)
+                owners.note_moved(operation.table, to)
         case CreateTable():
             create_table(target, table, operation)
         case DropTable():
             drop_table(target, table)
             target.kept.note_gone(operation.table)
+            owners.note_gone(operation.table)
         case TruncateTable():
             truncate_table(target, table, change)
         case _:

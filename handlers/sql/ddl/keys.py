@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from hashlib import sha256
 
 import sqlalchemy as sa
 
@@ -11,7 +11,7 @@ from handlers.logs import get_logger
 from handlers.sql.ddl.duckdb import rebuild_in_duckdb
 from handlers.sql.ddl.sqlite import rebuild
 from handlers.sql.ddl.target import KEY_INDEX, Target, TargetTable
-from handlers.sql.types.column_types import KEY_BYTES
+from handlers.sql.types.mysql_sizes import fitting_types, key_type
 
 __all__ = ["change_key", "number_rows"]
 
@@ -40,10 +40,10 @@ def change_key(target: Target, table: TargetTable, columns: Iterable[str]) -> No
     if lacking:
         # Rows can be found by it, and those whose key no record ever tells stay.
         log.warning("ddl_key_is_unique_only", table=table.name, columns=key, because="rows lack its values")
-        index = f"{table.name[:40]}{KEY_INDEX}"
-        if index not in {
-            one["name"] for one in sa.inspect(target.connection).get_indexes(table.name, table.schema)
-        }:
+        # All tables of a schema have their indexes' names in common, in PostgreSQL.
+        index = f"{sha256(table.name.encode()).hexdigest()[:40]}{KEY_INDEX}"
+        there = sa.inspect(target.connection).get_indexes(table.name, table.schema)
+        if not any((one["name"] or "").endswith(KEY_INDEX) for one in there):
             listed = ", ".join(target.quote(name) for name in key)
             target.run(f"CREATE UNIQUE INDEX {target.quote(index)} ON {target.ref(table)} ({listed})")
 
@@ -67,13 +67,10 @@ def _replace_key(target: Target, table: TargetTable, old: tuple[str, ...], key: 
 def _make_indexable(target: Target, table: TargetTable, key: tuple[str, ...]) -> None:
     """MySQL takes no text of any length into a key."""
     types = target.columns(table)
-    most = KEY_BYTES // len(key)
-    for name in key:
-        type_: Any = types[name]
-        if isinstance(type_, sa.String) and type_.length is None:
-            target.alter(table, f"MODIFY {target.quote(name)} VARCHAR({most // 4})")
-        elif isinstance(type_, sa.types._Binary) and type_.length is None:
-            target.alter(table, f"MODIFY {target.quote(name)} VARBINARY({most})")
+    wanted = {name: key_type(types[name], len(key)) for name in key}
+    for name, type_ in fitting_types(wanted, key).items():
+        if type_ is not types[name]:
+            target.alter(table, f"MODIFY {target.quote(name)} {target.spell(type_)}")
 
 
 _NUMBERING = {

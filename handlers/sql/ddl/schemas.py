@@ -23,7 +23,6 @@ from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import Naming
 from handlers.sql.target.creating import fitting
-from handlers.sql.types.column_types import sql_type
 
 __all__ = ["SchemaChanged", "Schemas"]
 
@@ -229,9 +228,8 @@ def _is_as_made(target: Target, table: TargetTable, column: SeenColumn) -> bool:
     own = target.column(table, column.to or "")
     if own is None:
         return False
-    there, key = target.columns(table)[own], target.key(table)
-    text = fitting(target.connection, own, read_full(column.kept))
-    made = sql_type(text, target.connection.dialect.name, key_parts=len(key) if own in key else 0)
+    there = target.columns(table)[own]
+    made = target.type_for(table, own, fitting(target.connection, own, read_full(column.kept)))
     if _spelled(target, there) == _spelled(target, made):
         return True
     log.warning("column_not_retyped", table=table.name, column=own, type=target.spell(there))

@@ -26,7 +26,7 @@ def create_table(target: Target, table: TargetTable, operation: CreateTable) -> 
         if missing:
             log.info("ddl_table_is_there_with_other_columns", table=table.name, lacks=sorted(missing))
         return
-    making = partial(target.kept.making, operation.table, table)
+    making = partial(target.kept.making, operation.table, target.naming)
     if operation.like is not None:
         source = target.table(operation.like)
         if target.exists(source):  # else its first row makes it

@@ -11,7 +11,9 @@ from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, TableName
 from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import NameUnfit, Naming, check_name, check_names, exact
-from handlers.sql.target.known_tables import own_name
+from handlers.sql.target.reflecting import own_name
+from handlers.sql.types.column_types import sql_type
+from handlers.sql.types.mysql_sizes import fitting_types
 from handlers.sql.types.values import encode, kind_of
 
 __all__ = ["KEY_INDEX", "Target", "TargetTable"]
@@ -140,6 +142,15 @@ class Target:
     def key(self, table: TargetTable) -> tuple[str, ...]:
         found = sa.inspect(self.connection).get_pk_constraint(table.name, schema=table.schema)
         return tuple(map(self._name, found["constrained_columns"]))
+
+    def type_for(self, table: TargetTable, name: str, text: str) -> sa.types.TypeEngine[Any]:
+        """The type that a column of the table gets for a type of the source, beside the columns that are
+        there."""
+        key = self.key(table)
+        type_ = sql_type(text, self.connection.dialect.name, key_parts=len(key) if name in key else 0)
+        if self.family != "mysql":
+            return type_
+        return fitting_types({**self.columns(table), name: type_}, key, (name,))[name]
 
     def _name(self, reflected: str) -> str:
         return own_name(reflected, self.connection.dialect.name)

@@ -30,8 +30,8 @@ from handlers.sql.reloading.shape import changed_by_deletes, columns_of
 from handlers.sql.reloading.table_marks import Mark, TableMarks, places
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
-from handlers.sql.target.known_tables import KnownTables
 from handlers.sql.target.known_tables import TableName as TargetName
+from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import insert_into
 
 __all__ = ["SqlReload"]
@@ -215,6 +215,13 @@ class SqlReload:
         ours, theirs = columns_of(connection, old), columns_of(connection, new)
         if ours != theirs:
             raise Differs(f"{shown} has other columns than the topic tells: {told_apart(ours, theirs)}")
+        for one in old.columns.values():
+            null = f"SELECT 1 FROM {new.quoted} WHERE {one.quoted} IS NULL LIMIT 1"
+            if one.null_becomes and connection.exec_driver_sql(null).first() is not None:
+                raise Differs(
+                    f"by the topic {one.name} of {shown} is NULL in some row, of which the database would "
+                    f"make {one.null_becomes}; let it be NULL in the target"
+                )
         before = connection.execute(sa.delete(exact_table(*self._target))).rowcount
         rows = exact_table(*self._building.table)
         after = connection.scalar(sa.select(sa.func.count()).select_from(rows)) or 0

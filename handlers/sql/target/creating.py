@@ -12,9 +12,11 @@ from handlers.api import Change
 from handlers.logs import get_logger
 from handlers.native_types import in_full
 from handlers.sql.naming import check_names, exact, exact_table
-from handlers.sql.target.known_tables import TableName, own_name
+from handlers.sql.target.known_tables import TableName
+from handlers.sql.target.reflecting import own_name
 from handlers.sql.types.column_types import sql_type
 from handlers.sql.types.inferred_types import inferred_type
+from handlers.sql.types.mysql_sizes import fitting_types
 from handlers.sql.types.postgresql_types import extension_of
 
 __all__ = ["ColumnsMissing", "TableMissing", "create", "fitting", "wanted_columns"]
@@ -88,10 +90,20 @@ def _create_table(
         return
     untold = [column for column in missing.key if column not in missing.columns]
     columns = {**dict.fromkeys(untold, "longtext"), **missing.columns}
+    types = {
+        column: _type(connection, column, text, len(missing.key) if column in missing.key else 0)
+        for column, text in columns.items()
+    }
+    if _is_mysql(connection):
+        types = fitting_types(types, missing.key)
     table = sa.Table(
         exact(name),
         sa.MetaData(),
-        *(_column(connection, column, text, missing.key) for column, text in columns.items()),
+        *(
+            # Not its NOT NULL: a date that no calendar has is None, and a change may carry some columns only.
+            sa.Column(exact(column), type_, nullable=column not in missing.key, autoincrement=False)
+            for column, type_ in types.items()
+        ),
         sa.PrimaryKeyConstraint(*missing.key),
         schema=None if schema is None else exact(schema),
         mysql_charset="utf8mb4",
@@ -106,16 +118,18 @@ def _create_table(
 def _add_columns(connection: sa.Connection, missing: ColumnsMissing) -> None:
     schema, name = missing.name
     found = sa.inspect(connection).get_columns(name, schema=schema)
-    known = {own_name(column["name"], connection.dialect.name) for column in found}
+    known = {own_name(column["name"], connection.dialect.name): column["type"] for column in found}
     preparer = connection.dialect.identifier_preparer
     table = preparer.format_table(exact_table(schema, name))
     for column, text in missing.columns.items():
         if column in known:
             continue
-        made = sa.schema.CreateColumn(_column(connection, column, text, ())).compile(
-            dialect=connection.dialect
-        )
-        connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {made}")
+        known[column] = _type(connection, column, text)
+        if _is_mysql(connection):
+            known = fitting_types(known, (), (column,))
+        made = sa.Column(exact(column), known[column], autoincrement=False)
+        spelled = sa.schema.CreateColumn(made).compile(dialect=connection.dialect)
+        connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {spelled}")
         log.info("column_added", table=".".join(filter(None, missing.name)), column=column, type=text)
 
 
@@ -128,12 +142,12 @@ def fitting(connection: sa.Connection, column: str, text: str) -> str:
     return str(text)  # what MySQL calls it: json, or a text
 
 
-def _column(connection: sa.Connection, name: str, text: str, key: tuple[str, ...]) -> sa.Column[Any]:
-    is_key = name in key
-    text = fitting(connection, name, text)
-    type_ = sql_type(text, connection.dialect.name, key_parts=len(key) if is_key else 0)
-    # Not its NOT NULL: a date that no calendar has is None, and a change may carry some columns only.
-    return sa.Column(exact(name), type_, nullable=not is_key, autoincrement=False)
+def _type(connection: sa.Connection, name: str, text: str, key_parts: int = 0) -> sa.types.TypeEngine[Any]:
+    return sql_type(fitting(connection, name, text), connection.dialect.name, key_parts=key_parts)
+
+
+def _is_mysql(connection: sa.Connection) -> bool:
+    return connection.dialect.name in ("mysql", "mariadb")
 
 
 def _collation(dialect: Any) -> str:

@@ -1,26 +1,20 @@
-"""What is known of the target's tables: their columns and keys, reflected once."""
+"""What is known of a table of the target: its columns and keys."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from functools import partial
-from threading import Lock
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
 from handlers.beyond_calendar import BeyondCalendar
-from handlers.sql.naming import check_names, exact, exact_table
-from handlers.sql.types.duckdb_types import interval_text
-from handlers.sql.types.postgresql_types import bit_text, hstore_text, other_text, point_text
-from handlers.sql.types.values import Kind, UnfitValue, encode, kind_of
+from handlers.sql.types.values import Kind, UnfitValue, encode
 
-__all__ = ["KnownColumn", "KnownTable", "KnownTables", "TableName", "UnfitColumn", "own_name"]
+__all__ = ["KnownColumn", "KnownTable", "TableName", "UnfitColumn"]
 
 TableName = tuple[str | None, str]
 """(schema or None, table)."""
@@ -49,11 +43,17 @@ class KnownColumn:
     """Its values come from other columns; none can be written."""
     default: str = ""
     """What an UPDATE sets it to its default by; "" for a column that is generated, or numbers its rows."""
+    is_numbered: bool = False
+    """GENERATED ALWAYS AS IDENTITY: no UPDATE sets it."""
     array_type: str = ""
     """Of PostgreSQL and DuckDB: the array that carries its values."""
     cast: str = ""
     """Of PostgreSQL: what becomes of the array's elements, for a column that is an array itself."""
 
+    null_becomes: str = ""
+    """What the database would write for NULL; empty: NULL, or nothing and an error."""
+    exactly: str = ""
+    """An expression over a value, {}, that tells values apart which are one to `=`; empty: it does."""
     own: Callable[[Any], Any] | None = None
     """Of PostgreSQL and DuckDB: what its type needs of a value before it becomes text. Raises UnfitValue."""
 
@@ -63,6 +63,16 @@ class KnownColumn:
         if isinstance(self.sql_type, postgresql.MONEY):
             return f"CAST({placeholder} AS numeric)::money"
         return f"CAST({placeholder} AS {self.array_type[:-2]})" if self.dialect == "duckdb" else placeholder
+
+    def same(self, placeholder: str, operator: str = "=", owner: str = "") -> str:
+        """A condition on the column, of `owner` (with its dot) or of the one table; `placeholder`: a value,
+        which the condition has twice where `exactly` is set."""
+        column = f"{owner}{self.quoted}"
+        is_same = f"{column} {operator} {placeholder}"
+        if not self.exactly:
+            return is_same
+        pair = self.exactly.format(column), self.exactly.format(placeholder)
+        return f"{is_same} AND {pair[0]} {operator} {pair[1]}"
 
     def encode(self, values: Sequence[Any], types: set[type] | None = None) -> Sequence[Any]:
         """The values as the driver takes them; `types`: theirs, if known. Raises UnfitColumn."""
@@ -76,7 +86,10 @@ class KnownColumn:
             raise UnfitColumn(self.name, str(error)) from error
 
     def refuse_loss(self, values: Sequence[Any]) -> None:
-        """Raises UnfitColumn for what the database would round without a word."""
+        """Raises UnfitColumn for what the database would change without a word."""
+        if self.null_becomes and None in values:
+            why = f"it is NULL, of which the database would make {self.null_becomes}"
+            raise UnfitColumn(self.name, f"{why}; let it be NULL in the target")
         try:
             self._refuse_loss(values)
         except (ValueError, TypeError, ArithmeticError) as error:
@@ -128,9 +141,9 @@ class KnownTable:
     columns: Mapping[str, KnownColumn]
     primary_key: tuple[str, ...]
     uniques: frozenset[frozenset[str]]
-    """The columns of every unique key, the primary key too."""
-    numbers_always: bool
-    """A column is GENERATED ALWAYS AS IDENTITY."""
+    """The columns of every unique key by which ON CONFLICT finds rows, the primary key too."""
+    alike: Sequence[str]
+    """Columns of keys, ON CONFLICT's or not, in which values that differ are one to the database."""
     _found: dict[str, KnownColumn | None] = field(default_factory=dict)
 
     def column(self, name: str) -> KnownColumn | None:
@@ -145,6 +158,25 @@ class KnownTable:
             self._found[name] = column
             return column
 
+    def columns_for(self, names: tuple[str, ...]) -> tuple[KnownColumn | None, ...]:
+        """The columns for those of one row; None: there is none. Of two names that differ in case only, one
+        may have none, while the other finds the column of its own name. Raises UnfitColumn if both would find
+        the same in a database whose columns know no case."""
+        found = tuple(map(self.column, names))
+        given = [column for column in found if column is not None]
+        twice = {column for column in given if given.count(column) > 1}
+        if any(column.dialect != "postgresql" for column in twice):
+            why = "names that differ in case only are one in the target; rename or exclude one of them"
+            raise UnfitColumn(next(iter(twice)).name, why)
+        return tuple(
+            self.columns.get(name) if column in twice else column
+            for name, column in zip(names, found, strict=True)
+        )
+
+    @property
+    def numbers_always(self) -> bool:
+        return any(column.is_numbered for column in self.columns.values())
+
     @property
     def shown(self) -> str:
         """Its name for people."""
@@ -154,154 +186,3 @@ class KnownTable:
     def width(self) -> int:
         """How many columns a whole row sets."""
         return sum(not column.is_generated for column in self.columns.values())
-
-
-class KnownTables:
-    """All tables that were asked for, until something is heard that changes them."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()  # guards _tables
-        self._tables: dict[TableName, KnownTable] = {}
-
-    def get(self, connection: sa.Connection, name: TableName) -> KnownTable | None:
-        """None: there is no such table. Raises NameUnfit."""
-        with self._lock:
-            known = self._tables.get(name)
-        if known is not None:
-            return known
-        table = _reflect(connection, name)
-        if table is not None:
-            with self._lock:
-                self._tables[name] = table
-        return table
-
-    def forget(self, *names: TableName) -> None:
-        with self._lock:
-            for name in names:
-                self._tables.pop(name, None)
-
-
-def own_name(reflected: str, dialect: str) -> str:
-    """A column's name. SQLAlchemy gives MySQL's as SHOW CREATE TABLE escapes them."""
-    return reflected.replace("``", "`") if dialect in ("mysql", "mariadb") else reflected
-
-
-# As PostgreSQL names types in a cast: without length, of an array's element too (-1: bpchar, not char(1)).
-_PG_TYPES = """
-    SELECT a.attname, format_type(a.atttypid, -1), t.typcategory = 'A'
-    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-    WHERE a.attrelid = CAST(:name AS regclass) AND a.attnum > 0 AND NOT a.attisdropped
-"""
-
-
-def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
-    schema, table = name
-    dialect = connection.dialect
-    check_names(name, dialect.name)
-    inspector = sa.inspect(connection)
-    quoted = dialect.identifier_preparer.format_table(exact_table(schema, table))
-    try:
-        with warnings.catch_warnings():
-            # "Did not recognize type": such a column takes what is given, as text.
-            warnings.simplefilter("ignore", sa.exc.SAWarning)
-            found = inspector.get_columns(table, schema=schema)
-            primary_key = tuple(inspector.get_pk_constraint(table, schema=schema)["constrained_columns"])
-            indexes = inspector.get_indexes(table, schema=schema)
-            constraints = inspector.get_unique_constraints(table, schema=schema)
-    except sa.exc.NoSuchTableError:
-        return None
-    if not found:
-        return None
-    for one in found:
-        one["name"] = own_name(one["name"], dialect.name)
-    primary_key = tuple(own_name(column, dialect.name) for column in primary_key)
-    uniques: list[Any] = [primary_key]
-    uniques += [constraint["column_names"] for constraint in constraints]
-    uniques += [
-        index["column_names"] for index in indexes if index["unique"] and not _is_partial(dict(index))
-    ]
-    arrays = _array_types(connection, quoted, found)
-    return KnownTable(
-        name,
-        quoted,
-        {one["name"]: _column(one, dialect, primary_key, arrays.get(one["name"], ("", ""))) for one in found},
-        primary_key,
-        frozenset(
-            frozenset(own_name(one, dialect.name) for one in columns) for columns in uniques if columns
-        ),
-        any(bool((identity := one.get("identity")) and identity["always"]) for one in found),
-    )
-
-
-def _is_partial(index: Mapping[str, Any]) -> bool:
-    """Whether the index is of some rows, or of expressions, only: it is no key then."""
-    options: Mapping[str, Any] = index.get("dialect_options", {})
-    return None in index["column_names"] or any(
-        key.endswith("_where") and options[key] is not None for key in options
-    )
-
-
-def _array_types(connection: sa.Connection, quoted: str, found: Sequence[Any]) -> dict[str, tuple[str, str]]:
-    if connection.dialect.name == "duckdb":
-        return {one["name"]: (f"{one['declared']}[]", "") for one in found}
-    if connection.dialect.name != "postgresql":
-        return {}
-    plain = quoted.replace("%%", "%")  # the driver's own escape, which no parameter takes
-    types = {}
-    for column, name, is_array in connection.execute(sa.text(_PG_TYPES), {"name": plain}):
-        # Arrays of arrays would be taken apart to their last elements.
-        # And what PostgreSQL reads as money goes by the server's locale.
-        is_money = name == "money"
-        carried = "text[]" if is_array else "numeric[]" if is_money else f"{name}[]"
-        types[column] = carried, f"::{name}" if is_array or is_money else ""
-    return types
-
-
-def _column(
-    found: Any, dialect: sa.Dialect, primary_key: Sequence[str], array: tuple[str, str]
-) -> KnownColumn:
-    name = found["name"]
-    is_numbered = found.get("autoincrement") is True or bool(found.get("identity"))
-    has_default = found.get("default") is not None or is_numbered
-    return KnownColumn(
-        name,
-        dialect.identifier_preparer.quote(exact(name)),
-        _kind(found["type"], dialect.name),
-        dialect.name,
-        found["type"],
-        is_required=not found["nullable"] and not has_default and name not in primary_key,
-        is_generated=found.get("computed") is not None,
-        default="" if found.get("computed") is not None or is_numbered else _default(found, dialect.name),
-        array_type=array[0],
-        cast=array[1],
-        own=_own(found["type"], array[0], dialect.name),
-    )
-
-
-def _default(found: Any, dialect: str) -> str:
-    if dialect != "sqlite":
-        return "DEFAULT"
-    return f"({found['default']})" if found.get("default") is not None else "NULL"
-
-
-def _own(type_: sa.types.TypeEngine[Any], array_type: str, dialect: str) -> Callable[[Any], Any] | None:
-    if dialect != "postgresql":
-        is_interval = dialect == "duckdb" and isinstance(type_, postgresql.INTERVAL)
-        return interval_text if is_interval else None
-    if isinstance(type_, postgresql.BIT):
-        return partial(bit_text, length=type_.length, is_varying=type_.varying)
-    if isinstance(type_, postgresql.HSTORE):
-        return hstore_text
-    if isinstance(type_, sa.types.NullType):
-        return point_text if array_type == "point[]" else other_text
-    return None
-
-
-def _kind(type_: sa.types.TypeEngine[Any], dialect: str) -> Kind:
-    # Of MySQL, BOOL is a number from -128 to 127.
-    if isinstance(type_, mysql.TINYINT):
-        return Kind.INTEGER
-    # A domain is read as what it is a domain of.
-    if dialect == "postgresql" and isinstance(type_, postgresql.DOMAIN):
-        return kind_of(type_.data_type)
-    return kind_of(type_)

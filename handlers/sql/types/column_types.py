@@ -16,15 +16,13 @@ from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from handlers.mysql.types import INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
 from handlers.sql.types.duckdb_types import DUCKDB
+from handlers.sql.types.mysql_sizes import key_type
 from handlers.sql.types.postgresql_types import native_type
 
-__all__ = ["KEY_BYTES", "Unsigned64", "sql_type"]
-
-KEY_BYTES = 3072
-"""InnoDB's longest key (https://dev.mysql.com/doc/refman/8.0/en/innodb-limits.html), 4 bytes a character."""
+__all__ = ["Unsigned64", "sql_type"]
 
 _LONG_VARCHAR = 4000
-"""InnoDB rows end at 65,535 bytes, texts not counted; longer columns become texts."""
+"""Longer columns become texts: InnoDB's rows end at 65,535 bytes, texts not counted."""
 
 Type = TypeEngine[Any]
 Maker = Callable[[MySQLType], Type]
@@ -69,17 +67,7 @@ def _sql_type(type_text: str, dialect: str, key_parts: int) -> Type:
     read = read._replace(name=_ALIASES.get(name, name))
     made = _MAKERS[dialect].get(read.name)
     result = _TEXTS[dialect] if made is None else made(read)
-    return _key_type(result, key_parts) if key_parts and dialect == "mysql" else result
-
-
-def _key_type(type_: Type, parts: int) -> Type:
-    """MySQL takes no text of any length into a key."""
-    most = KEY_BYTES // parts
-    if isinstance(type_, sa.Text | mysql.MEDIUMTEXT | mysql.LONGTEXT):
-        return mysql.VARCHAR(most // 4)
-    if isinstance(type_, sa.types._Binary) and not isinstance(type_, mysql.VARBINARY | mysql.BINARY):
-        return mysql.VARBINARY(most)
-    return type_
+    return key_type(result, key_parts) if key_parts and dialect == "mysql" else result
 
 
 def _size(read: MySQLType, default: int | None = None) -> int | None:

@@ -31,7 +31,7 @@ class DuckDBWriter(Writer):
         self._as_lists(connection, _delete(keys.table, keys.columns), keys)
 
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
-        same = " AND ".join(f"{one.quoted} IS NOT DISTINCT FROM {one.given('?')}" for one in columns)
+        same = " AND ".join(one.same(one.given("?"), "IS NOT DISTINCT FROM") for one in columns)
         return f"{verb} WHERE rowid = (SELECT rowid FROM {table.quoted} WHERE {same} LIMIT 1)"
 
     def _as_lists(self, connection: sa.Connection, sql: str, rows: Rows) -> None:
@@ -53,5 +53,5 @@ def _upsert(table: KnownTable, columns: Columns, key: Columns, untold: Columns) 
 @lru_cache(maxsize=1000)
 def _delete(table: KnownTable, key: Columns) -> str:
     lists = ", ".join(f"unnest(CAST(? AS {one.array_type})) AS {one.quoted}" for one in key)
-    equal = " AND ".join(f"target.{one.quoted} = given.{one.quoted}" for one in key)
+    equal = " AND ".join(one.same(f"given.{one.quoted}", owner="target.") for one in key)
     return f"DELETE FROM {table.quoted} AS target USING (SELECT {lists}) AS given WHERE {equal}"

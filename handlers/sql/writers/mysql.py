@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import sqlalchemy as sa
@@ -32,6 +33,8 @@ class MySQLWriter(Writer):
         for start in range(0, len(rows), _KEYS):
             piece = rows[start : start + _KEYS]
             parameters = tuple(value for row in piece for value in row)
+            if any(column.exactly for column in keys.columns):
+                parameters *= 2
             connection.exec_driver_sql(_delete(keys.table, keys.columns, len(piece)), parameters)
 
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
@@ -41,7 +44,7 @@ class MySQLWriter(Writer):
 def _same(column: KnownColumn) -> str:
     # MySQL's JSON equals no text; MariaDB's is one.
     given = "CAST(%s AS JSON)" if isinstance(column.sql_type, mysql.JSON) else "%s"
-    return f"{column.quoted} <=> {given}"
+    return column.same(given, "<=>")
 
 
 @lru_cache(maxsize=1000)
@@ -77,6 +80,16 @@ def _bytes(column: KnownColumn, value: str) -> str:
 
 @lru_cache(maxsize=1000)
 def _delete(table: KnownTable, key: Columns, count: int) -> str:
-    one = "%s" if len(key) == 1 else f"({', '.join(['%s'] * len(key))})"
-    left = key[0].quoted if len(key) == 1 else f"({names(key)})"
-    return f"DELETE FROM {table.quoted} WHERE {left} IN ({', '.join([one] * count)})"
+    rows = _in(key, count, [(column.quoted, "%s") for column in key])
+    if any(column.exactly for column in key):
+        forms = [column.exactly or "{}" for column in key]
+        pairs = [(form.format(one.quoted), form.format("%s")) for form, one in zip(forms, key, strict=True)]
+        rows += f" AND {_in(key, count, pairs)}"
+    return f"DELETE FROM {table.quoted} WHERE {rows}"
+
+
+def _in(key: Columns, count: int, pairs: Sequence[tuple[str, str]]) -> str:
+    left, one = map(", ".join, zip(*pairs, strict=True))
+    if len(key) > 1:
+        left, one = f"({left})", f"({one})"
+    return f"{left} IN ({', '.join([one] * count)})"

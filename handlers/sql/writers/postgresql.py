@@ -45,7 +45,12 @@ class PostgreSQLWriter(Writer):
     """Every value comes as text: the server reads it by the column's type."""
 
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
+        self._number(connection, rows, key)
         self._in_pieces(connection, _upsert(rows.table, rows.columns, key, rows.untold), rows)
+
+    def merge(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
+        self._number(connection, rows, key)
+        super().merge(connection, rows, key)
 
     def insert(self, connection: sa.Connection, rows: Rows) -> None:
         self._in_pieces(connection, _insert(rows.table, rows.columns), rows)
@@ -53,9 +58,38 @@ class PostgreSQLWriter(Writer):
     def delete(self, connection: sa.Connection, keys: Rows) -> None:
         self._in_pieces(connection, _delete(keys.table, keys.columns), keys)
 
+    def move(self, connection: sa.Connection, old: Rows, new: Rows) -> None:
+        if not any(column.is_numbered for column in new.columns):
+            super().move(connection, old, new)
+            return
+        found = " AND ".join(column.same("%s", owner="target.") for column in old.columns)
+        self._make_anew(connection, old, new, found)
+
+    def update_one(self, connection: sa.Connection, old: Rows, new: Rows) -> bool:
+        if not any(column.is_numbered for column in new.columns):
+            return super().update_one(connection, old, new)
+        found = self.one_sql(old.table, "", old.columns).removeprefix(" WHERE ")
+        return self._make_anew(connection, old, new, found.replace("(tableoid, ctid)", _PLACE, 1))
+
+    def _number(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
+        """Give rows that are there the numbers that no UPDATE sets, if they are others."""
+        numbered = [one for one in rows.columns if one.is_numbered and one not in key]
+        if numbered:
+            found = " AND ".join(one.same(f"given.{one.quoted}", owner="target.") for one in key)
+            other = " OR ".join(
+                f"target.{one.quoted} IS DISTINCT FROM given.{one.quoted}" for one in numbered
+            )
+            sql = _anew(rows.table, rows.columns, f"{found} AND ({other})")
+            self._in_pieces(connection, sql, rows)
+
+    def _make_anew(self, connection: sa.Connection, old: Rows, new: Rows, found: str) -> bool:
+        """Put the one row of `new` in place of that of `old`; columns that it does not set stay."""
+        given = tuple(map(_array, new.columns, new.values)) + old.compared()[0]
+        return connection.exec_driver_sql(_anew(new.table, new.columns, found), given).rowcount > 0
+
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
         # A row's place is its name where there is no key; the table's, too, for one with partitions.
-        same = " AND ".join(f"{_comparable(one)} IS NOT DISTINCT FROM %s" for one in columns)
+        same = " AND ".join(map(_same, columns))
         place = f"SELECT tableoid, ctid FROM {table.quoted} WHERE {same} LIMIT 1"
         return f"{verb} WHERE (tableoid, ctid) = ({place})"
 
@@ -93,10 +127,26 @@ def _array(column: KnownColumn, values: Sequence[Any]) -> str:
     return '{"' + text + '"}'
 
 
-def _comparable(column: KnownColumn) -> str:
+def _same(column: KnownColumn) -> str:
     """json, xml and point have no equality; their texts have."""
     has_none = isinstance(column.sql_type, sa.JSON | sa.types.NullType)
-    return f"{column.quoted}::text" if has_none else column.quoted
+    operator = "IS NOT DISTINCT FROM"
+    return f"{column.quoted}::text {operator} %s" if has_none else column.same("%s", operator)
+
+
+_PLACE = "(target.tableoid, target.ctid)"
+
+
+def _anew(table: KnownTable, columns: Columns, found: str) -> str:
+    """DELETE and INSERT of the rows that `found` names, over target and given; other columns stay."""
+    rest = tuple(one for one in table.columns.values() if one not in columns and not one.is_generated)
+    given = [f"unnest(%s::{_escaped(one.array_type)}){_escaped(one.cast)} AS {one.quoted}" for one in columns]
+    kept = [f"given.{one.quoted}" for one in columns] + [f"target.{one.quoted}" for one in rest]
+    return (
+        f"WITH given AS (SELECT {', '.join(given)}), old AS (DELETE FROM {table.quoted} AS target "
+        f"USING given WHERE {found} RETURNING {', '.join(kept)}) "
+        f"{insert_into(table, columns + rest)} SELECT * FROM old"
+    )
 
 
 def _escaped(type_name: str) -> str:
@@ -118,5 +168,5 @@ def _upsert(table: KnownTable, columns: Columns, key: Columns, untold: Columns) 
 @lru_cache(maxsize=1000)
 def _delete(table: KnownTable, key: Columns) -> str:
     arrays = ", ".join(f"%s::{_escaped(column.array_type)}" for column in key)
-    equal = " AND ".join(f"target.{column.quoted} = given.{column.quoted}" for column in key)
+    equal = " AND ".join(column.same(f"given.{column.quoted}", owner="target.") for column in key)
     return f"DELETE FROM {table.quoted} AS target USING unnest({arrays}) AS given({names(key)}) WHERE {equal}"

@@ -14,5 +14,5 @@ class SQLiteWriter(Writer):
     placeholder: ClassVar[str] = "?"
 
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
-        same = " AND ".join(f"{column.quoted} IS ?" for column in columns)
+        same = " AND ".join(column.same("?", "IS") for column in columns)
         return f"{verb} WHERE rowid = (SELECT rowid FROM {table.quoted} WHERE {same} LIMIT 1)"

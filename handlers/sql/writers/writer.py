@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import sqlalchemy as sa
 
+from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of
 from handlers.sql.target.known_tables import KnownColumn, KnownTable
 
 __all__ = ["Rows", "Writer"]
@@ -31,6 +32,13 @@ class Rows:
     def by_row(self) -> list[tuple[Any, ...]]:
         """All rows as the driver takes them. Raises UnfitColumn."""
         return list(zip(*map(KnownColumn.encode, self.columns, self.values), strict=True))
+
+    def compared(self) -> list[tuple[Any, ...]]:
+        """All rows as conditions on the columns take them (see KnownColumn.same). Raises UnfitColumn."""
+        given = []
+        for column, values in zip(self.columns, self.values, strict=True):
+            given += [column.encode(values)] * (2 if column.exactly else 1)
+        return list(zip(*given, strict=True))
 
     def only(self, columns: Columns) -> Rows:
         """The same rows with these of their columns, in this order."""
@@ -56,10 +64,14 @@ class Writer:
 
     def merge(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
         """Set the columns of each row that is there, one by one; insert the others."""
-        rest = tuple(column for column in rows.columns if column not in key)
+        rest = settable(rows.columns, key)
         update = _update(rows.table, rest, key, self.placeholder, rows.untold)
         exists = _exists(rows.table, key, self.placeholder)
-        set_values = rows.only(rest + key).by_row()
+        set_values = rows.only(key).compared()
+        if rest:
+            set_values = [
+                row + of_key for row, of_key in zip(rows.only(rest).by_row(), set_values, strict=True)
+            ]
         missing = []
         for place, parameters in enumerate(set_values):
             if rest or rows.untold:
@@ -70,7 +82,12 @@ class Writer:
                 missing.append(place)
         if missing:
             values = [[column[place] for place in missing] for column in rows.values]
-            self.insert(connection, Rows(rows.table, rows.columns, values, len(missing)))
+            try:
+                self.insert(connection, Rows(rows.table, rows.columns, values, len(missing)))
+            except DATABASE_ERRORS as error:
+                if fault_of(error) is Fault.UNIQUE and any(column.exactly for column in key):
+                    error.add_note(_alike(key))
+                raise
 
     def insert(self, connection: sa.Connection, rows: Rows) -> None:
         """Insert the rows as new ones."""
@@ -78,34 +95,34 @@ class Writer:
 
     def delete(self, connection: sa.Connection, keys: Rows) -> None:
         """Delete the rows with these keys, as far as they are there."""
-        self.many(connection, _delete(keys.table, keys.columns, self.placeholder), keys.by_row())
+        self.many(connection, _delete(keys.table, keys.columns, self.placeholder), keys.compared())
 
     def exists(self, connection: sa.Connection, key: Rows) -> bool:
         """Whether there is a row with the one key of `key`."""
         sql = _exists(key.table, key.columns, self.placeholder)
-        return connection.exec_driver_sql(sql, key.by_row()[0]).first() is not None
+        return connection.exec_driver_sql(sql, key.compared()[0]).first() is not None
 
     def move(self, connection: sa.Connection, old: Rows, new: Rows) -> None:
         """Give the row with the one key of `old` that of `new`."""
         sql = _update(old.table, new.columns, old.columns, self.placeholder)
-        connection.exec_driver_sql(sql, new.by_row()[0] + old.by_row()[0])
+        connection.exec_driver_sql(sql, new.by_row()[0] + old.compared()[0])
 
     def copy(self, connection: sa.Connection, old: Rows, new: Rows) -> None:
         """Insert the one row of `new`; columns that it does not set are those of the row with the one key of
         `old`."""
         sql = _copy(old.table, new.columns, old.columns, self.placeholder)
-        connection.exec_driver_sql(sql, new.by_row()[0] + old.by_row()[0])
+        connection.exec_driver_sql(sql, new.by_row()[0] + old.compared()[0])
 
     def delete_one(self, connection: sa.Connection, old: Rows) -> bool:
         """Delete one row that equals the one row of `old`; False: there is none."""
         sql = self.one_sql(old.table, f"DELETE FROM {old.table.quoted}", old.columns)
-        return connection.exec_driver_sql(sql, old.by_row()[0]).rowcount > 0
+        return connection.exec_driver_sql(sql, old.compared()[0]).rowcount > 0
 
     def update_one(self, connection: sa.Connection, old: Rows, new: Rows) -> bool:
         """Set the columns of one row that equals the one row of `old`; False: there is none."""
         sets = ", ".join(f"{column.quoted} = {column.given(self.placeholder)}" for column in new.columns)
         sql = self.one_sql(old.table, f"UPDATE {old.table.quoted} SET {sets}", old.columns)
-        return connection.exec_driver_sql(sql, new.by_row()[0] + old.by_row()[0]).rowcount > 0
+        return connection.exec_driver_sql(sql, new.by_row()[0] + old.compared()[0]).rowcount > 0
 
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
         """`verb` for one row that equals the parameters."""
@@ -138,9 +155,14 @@ def _copy(table: KnownTable, columns: Columns, key: Columns, placeholder: str) -
     return f"{into} SELECT {values} FROM {table.quoted} WHERE {_equal(key, placeholder)}"
 
 
+def settable(columns: Columns, key: Columns) -> Columns:
+    """Those that an UPDATE by the key may set."""
+    return tuple(one for one in columns if one not in key and not one.is_numbered)
+
+
 def on_conflict(columns: Columns, key: Columns) -> str:
     """As PostgreSQL, SQLite and DuckDB write it. `excluded` has the defaults of what is not inserted, too."""
-    sets = ", ".join(f"{one.quoted} = excluded.{one.quoted}" for one in columns if one not in key)
+    sets = ", ".join(f"{one.quoted} = excluded.{one.quoted}" for one in settable(columns, key))
     return f"ON CONFLICT ({names(key)}) DO {f'UPDATE SET {sets}' if sets else 'NOTHING'}"
 
 
@@ -161,5 +183,13 @@ def _exists(table: KnownTable, key: Columns, placeholder: str) -> str:
     return f"SELECT 1 FROM {table.quoted} WHERE {_equal(key, placeholder)}"
 
 
+def _alike(key: Columns) -> str:
+    named = ", ".join(column.name for column in key if column.exactly)
+    return (
+        f"the collation of {named} takes keys for one that differ in case, accents or spaces at the end: "
+        "give the column one that compares bytes"
+    )
+
+
 def _equal(key: Columns, placeholder: str) -> str:
-    return " AND ".join(f"{column.quoted} = {column.given(placeholder)}" for column in key)
+    return " AND ".join(column.same(column.given(placeholder)) for column in key)

@@ -74,3 +74,27 @@ def test_names_that_mysql_does_not_take_are_refused(make_sql: MakeLab, name: str
     lab = make_sql("mariadb")
     with lab.handler() as handler, pytest.raises(Rejected, match="MySQL takes no name"):
         handler.handle(orders({"id": 1, name: "a"}))
+
+
+@pytest.mark.parametrize("what", ["table", "column"])
+def test_emoji_are_refused_by_mysql(make_sql: MakeLab, what: str) -> None:
+    lab = make_sql("mariadb")
+    table, column = ("shop.\U0001f600", "note") if what == "table" else ("shop.orders", "\U0001f600")
+    with lab.handler() as handler:
+        with pytest.raises(Rejected, match=r"no name may have characters beyond U\+FFFF"):
+            handler.handle(orders({"id": 1, column: "a"}, table=table))
+        handler.handle(orders({"id": 1, "\u00e4\uffe5": "a"}, table="shop.fine"))
+
+
+def test_columns_that_differ_in_case_are_two_or_told(sql: SqlLab) -> None:
+    with sql.handler() as handler:
+        handler.handle(orders({"id": 1, "n": "a"}))
+        both = orders({"id": 1, "n": "b", "N": "c"}, {"id": 2, "N": "d", "n": "e"}, offset=1)
+        if sql.dialect == "postgresql":
+            handler.handle(both)
+            assert [(one["n"], one["N"]) for one in sql.rows()] == [("b", "c"), ("e", "d")]
+            return
+        with pytest.raises(Rejected, match="differ in case only"):
+            handler.handle(both)
+        handler.handle(orders({"id": 1, "N": "f"}, offset=1))  # alone it is found, as before
+    assert [one["n"] for one in sql.rows()] == ["f"]

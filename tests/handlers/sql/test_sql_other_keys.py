@@ -72,3 +72,29 @@ def test_rows_that_set_their_key_alone_are_no_others(lab: SqlLab) -> None:
         handler.handle(orders({"id": "1"}, {"id": "2"}, {"id": "3"}))
         handler.handle(orders({"id": "1"}, {"id": "2"}, {"id": "4"}, offset=3))
     assert [one["id"] for one in lab.rows()] == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["ALTER TABLE shop.orders ADD PRIMARY KEY (id) DEFERRABLE"],
+        ["ALTER TABLE shop.orders ADD UNIQUE (id) DEFERRABLE INITIALLY DEFERRED"],
+        [
+            "CREATE UNIQUE INDEX one ON shop.orders (id)",
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'shop.one'::regclass",
+        ],
+        ["CREATE UNIQUE INDEX one ON shop.orders (id) WHERE id <> '9'"],
+        ["CREATE UNIQUE INDEX one ON shop.orders (lower(id))"],
+    ],
+    ids=["deferrable", "deferred", "invalid", "partial", "expression"],
+)
+def test_what_on_conflict_does_not_take_for_a_key_is_none(make_sql: MakeLab, statements: list[str]) -> None:
+    """An index that CREATE INDEX CONCURRENTLY could not finish is invalid."""
+    lab = make_sql("postgres")
+    lab.make("shop.orders", "id text, email text, phone text")
+    for statement in statements:
+        lab.run(statement)
+    with lab.handler() as handler:
+        handler.handle(orders(row("1", "a", "1"), row("2", "b", "2")))
+        handler.handle(orders(row("2", "c", "2"), row("3", "d", "3"), offset=2))
+    assert [one["email"] for one in lab.rows()] == ["a", "c", "d"]

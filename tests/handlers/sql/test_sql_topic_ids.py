@@ -176,7 +176,7 @@ def test_shards_begin_anew_each_for_itself_and_the_whole_table_with_all_of_them(
 def test_marks_of_an_earlier_release_are_kept_and_get_the_ids_beside_them(sql: SqlLab) -> None:
     with sql.handler() as handler:
         handler.handle(batch(0, 1, topic_id=None))
-    for column in ("topic_id", "former_topic_ids", "ddl_step"):
+    for column in ("topic_id", "former_topic_ids", "ddl_step", "owner"):
         sql.run(f"ALTER TABLE binlane_marks DROP COLUMN {column}")
     with sql.handler() as first, sql.handler() as second:
         first.handle(batch(1, 2, topic_id="A", offset=1))
@@ -184,7 +184,7 @@ def test_marks_of_an_earlier_release_are_kept_and_get_the_ids_beside_them(sql: S
     assert numbers(sql) == [0, 1, 2, 3]
     assert ids(sql) == [(-1, 0, "B", "A")]
     with sql.engine.connect() as connection:
-        assert len(sa.inspect(connection).get_columns("binlane_marks")) == 12
+        assert len(sa.inspect(connection).get_columns("binlane_marks")) == 13
 
 
 def test_what_the_marks_pass_over_is_counted_and_told_once_for_each_tenfold(sql: SqlLab) -> None:

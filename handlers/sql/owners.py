@@ -1,0 +1,118 @@
+"""Which source table a table of the target is of: written down beside the marks, for all handlers.
+
+Two source tables may meet in one table where names know no case, or where a template joins names. A template
+that leaves the database or the table out leads several tables into one on purpose: they share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import combinations
+
+import msgspec
+import sqlalchemy as sa
+
+from handlers.mysql.ddl import TableName
+from handlers.sql.naming import Naming
+from handlers.sql.own_tables import OwnTables
+from handlers.sql.target.if_missing import insert_if_missing
+from handlers.sql.target.known_tables import TableName as TargetName
+
+__all__ = ["Owners"]
+
+_OF_TARGET = -4  # as its shard
+_LONGEST = 200
+"""Characters of the column `source_table`."""
+_ANYBODY = {"worker": "", "handler": "", "shard": _OF_TARGET, "topic": ""}
+_HERE = {"kafka_partition": 0, "kafka_offset": 0, "change_index": 0}
+
+Told = tuple[str | None, str | None]
+"""(database, table) of a source table, as far as the templates ask for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """Within the caller's transaction. `marks`: the table of marks."""
+
+    connection: sa.Connection
+    marks: sa.Table
+    naming: Naming
+    own_tables: OwnTables
+
+    def claim(self, source: TableName, *, is_there: bool = True) -> str:
+        """Why the target's table is not the source table's; empty: it is, from now on. `is_there`: whether
+        the target has the table, and so perhaps rows of a former owner."""
+        own, target = self.naming.asked(*source), self.naming.target(*source)
+        if own == (None, None):
+            return ""
+        if not is_there:
+            self.note_gone(source)
+        known = self._owner(target)
+        if known is None:
+            owner = msgspec.json.encode(own).decode()
+            row = {**_ANYBODY, **_HERE, "source_table": self._key(target), "owner": owner}
+            self.connection.execute(insert_if_missing(self.connection.dialect.name, self.marks), row)
+            known = self._owner(target)  # another session may have been first
+        if known is None or _agree(known, own):
+            return ""
+        shown, key = _shown(known), self._key(target).replace("'", "''")
+        return (
+            f"{'.'.join(filter(None, target))} of the target holds the rows of {shown}: both names are one "
+            "there. Set table or schema so that they differ, or lead one of them to another handler. If "
+            f"{shown} is no more, or a former name of this table: DELETE FROM {self.marks.fullname} WHERE "
+            f"shard = {_OF_TARGET} AND source_table = '{key}'"
+        )
+
+    def are_one(self, one: TableName, other: TableName) -> bool:
+        """Whether two source tables are in one table of the target."""
+        return self._key(self.naming.target(*one)) == self._key(self.naming.target(*other))
+
+    def note_moved(self, old: TableName, new: TableName) -> None:
+        """The target's table of `old` is that of `new` now."""
+        self.note_gone(old)
+        self.claim(new, is_there=False)
+
+    def note_gone(self, source: TableName) -> None:
+        """The target has no such table any more."""
+        self.connection.execute(self.marks.delete().where(self._row(self.naming.target(*source))))
+
+    def met(self, sources: Iterable[str]) -> str:
+        """Two of these source tables ("database.table") that are in one table without being meant to be; as a
+        sentence, or empty."""
+        found: dict[str, set[str]] = {}
+        for name in sources:
+            found.setdefault(self._key(self.naming.target(*name.split(".", 1))), set()).add(name)
+        for names in found.values():
+            for one, other in combinations(sorted(names), 2):
+                if not _agree(*(self.naming.asked(*each.split(".", 1)) for each in (one, other))):
+                    return (
+                        f"{one} and {other} are kept in one table; set table or schema so that they differ, "
+                        "or lead one of them to another handler, and load both anew"
+                    )
+        return ""
+
+    # ---- rows
+
+    def _owner(self, target: TargetName) -> Told | None:
+        found = self.connection.scalar(sa.select(self.marks.c.owner).where(self._row(target)))
+        return None if found is None else msgspec.json.decode(found, type=Told)
+
+    def _row(self, target: TargetName) -> sa.ColumnElement[bool]:
+        columns = self.marks.c
+        where = [columns[name] == value for name, value in _ANYBODY.items()]
+        return sa.and_(*where, columns.source_table == self._key(target))
+
+    def _key(self, target: TargetName) -> str:
+        """The same for all names of one table."""
+        text = msgspec.json.encode(self.own_tables.folded(target)).decode()
+        return text if len(text) <= _LONGEST else sha256(text.encode()).hexdigest()
+
+
+def _agree(one: Told, other: Told) -> bool:
+    return all(None in pair or pair[0] == pair[1] for pair in zip(one, other, strict=True))
+
+
+def _shown(told: Told) -> str:
+    return ".".join(part or "*" for part in told)

@@ -1,0 +1,136 @@
+"""A table of the target is of one source table, unless the options lead several into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from servers.mariadb_server import MariaDBServer
+from sql_lab import SqlLab, orders
+
+from handlers import Batch, HandlerContext, Rejected
+from handlers.sql import SqlHandler
+from handlers.sql.handler import DatabaseError
+from handlers.testing import make_batch
+
+MakeLab = Callable[[str], SqlLab]
+ROW = {"id": 1, "note": "a"}
+
+
+class _WithoutCase(MariaDBServer):
+    settings: ClassVar[dict[str, str]] = {**MariaDBServer.settings, "lower-case-table-names": "1"}
+
+
+@pytest.fixture(scope="module")
+def without_case() -> Iterator[str]:
+    server = _WithoutCase()
+    server.start()
+    yield server.new_database("target")
+    server.close()
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "mariadb"])
+def lab(make_sql: MakeLab, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlLab]:
+    """A database whose tables' names know no case."""
+    if request.param != "mariadb":
+        yield make_sql(request.param)
+        return
+    lab = SqlLab(request.getfixturevalue("without_case"), tmp_path)
+    lab.run("DROP TABLE IF EXISTS binlane_marks")
+    yield lab
+    lab.close()
+
+
+def refused(handler: SqlHandler, table: str, **fields: Any) -> str:
+    with pytest.raises(Rejected) as told:
+        handler.handle(orders({"id": 1, "note": "other"}, table=table, **fields))
+    return str(told.value)
+
+
+def named(batch: Batch, database: str, name: str) -> Batch:
+    return Batch(batch.table, batch.changes, database=database, name=name)
+
+
+def test_two_tables_whose_names_differ_in_case_are_never_one(lab: SqlLab) -> None:
+    with lab.handler() as handler:
+        handler.handle(orders(ROW, table="shop.Orders"))
+        why = refused(handler, "shop.orders")
+        assert "holds the rows of shop.Orders" in why
+        assert "Set table or schema" in why
+    with lab.handler(worker="other") as handler:
+        assert "holds the rows of shop.Orders" in refused(handler, "shop.orders")
+        handler.handle(orders({"id": 2, "note": "b"}, table="shop.Orders", offset=1))
+    assert [row["id"] for row in lab.rows("shop.Orders")] == [1, 2]
+
+
+@pytest.mark.parametrize("sql", ["TRUNCATE orders", "ALTER TABLE orders ADD more int", "DROP TABLE orders"])
+def test_no_statement_changes_another_tables_rows(lab: SqlLab, sql: str) -> None:
+    with lab.handler(ddl={"drop_tables": True}) as handler:
+        handler.handle(orders(ROW, table="shop.Orders"))
+        with pytest.raises(Rejected, match=r"holds the rows of shop\.Orders"):
+            handler.handle(make_batch("shop.orders", [{"sql": sql}], offset=1))
+    assert lab.rows("shop.Orders") == [ROW]
+
+
+def test_a_table_that_is_renamed_takes_its_place_along(lab: SqlLab) -> None:
+    with lab.handler() as handler:
+        handler.handle(orders(ROW, table="shop.Orders"))
+        for offset in (1, 2):  # it may come twice
+            sql = "RENAME TABLE shop.Orders TO shop.orders"
+            handler.handle(make_batch("shop.Orders", [{"sql": sql}], offset=offset))
+        handler.handle(orders({"id": 2, "note": "b"}, table="shop.orders"))
+        assert "holds the rows of shop.orders" in refused(handler, "shop.Orders", offset=3)
+        sql = "RENAME TABLE shop.orders TO shop.past"
+        handler.handle(make_batch("shop.orders", [{"sql": sql}], offset=4))
+        handler.handle(orders({"id": 3, "note": "c"}, table="shop.Orders", offset=5))
+        handler.handle(orders({"id": 4, "note": "d"}, table="shop.past", offset=6))
+    assert [row["id"] for row in lab.rows("shop.past")] == [1, 2, 4]
+    assert [row["id"] for row in lab.rows("shop.Orders")] == [3]
+
+
+def test_a_table_that_is_gone_is_free_again(lab: SqlLab) -> None:
+    with lab.handler() as handler:
+        handler.handle(orders(ROW, table="shop.Orders"))
+        lab.run(f"DROP TABLE {lab.ref('shop.Orders')}")
+        handler.handle(orders({"id": 2, "note": "b"}, table="shop.orders"))
+        assert "holds the rows of shop.orders" in refused(handler, "shop.Orders", offset=1)
+
+
+def test_names_that_make_one_with_their_dots_are_told(make_sql: MakeLab) -> None:
+    lab = make_sql("sqlite")
+    with lab.handler() as handler:
+        handler.handle(named(orders(ROW, table="a.b.c"), "a.b", "c"))
+        with pytest.raises(Rejected, match=r"holds the rows of a\.b\.c"):
+            handler.handle(named(orders({"id": 2}, table="a.b.c", topic="other"), "a", "b.c"))
+    assert lab.rows("a.b.c") == [ROW]
+
+
+def test_tables_that_the_options_lead_into_one_share_it(sql: SqlLab) -> None:
+    names = {"table": "all_orders"} if sql.dialect == "sqlite" else {"schema": "shop", "table": "all_orders"}
+    with sql.handler(**names) as handler:
+        for place, table in enumerate(("shop.orders_1", "shop.Orders_1", "crm.orders_2")):
+            handler.handle(orders({"id": place}, table=table, topic=table))
+    table = "all_orders" if sql.dialect == "sqlite" else sql.ref("shop.all_orders")
+    [(count,)] = sql.run(f"SELECT count(*) FROM {table}")
+    assert count == 3
+
+
+def test_one_table_of_several_databases_shares_a_table(sql: SqlLab) -> None:
+    names = {"table": "{table}"} if sql.dialect == "sqlite" else {"schema": "shop"}
+    with sql.handler(**names) as handler:
+        handler.handle(orders({"id": 1}, table="shop_1.orders", topic="a"))
+        handler.handle(orders({"id": 2}, table="shop_2.orders", topic="b"))
+
+
+def test_check_tells_of_tables_that_have_met_before(lab: SqlLab) -> None:
+    """As an earlier release has let them."""
+    with lab.handler() as handler:
+        handler.handle(orders(ROW, table="shop.Orders"))
+        handler.handle(orders({"id": 9}, table="shop.fine"))
+        lab.run("UPDATE binlane_marks SET source_table = 'shop.orders' WHERE source_table = 'shop.Orders'")
+        handler.handle(orders(ROW, table="shop.Orders"))
+    context = HandlerContext(worker="w", handler="SqlHandler", folder=lab.folder)
+    with pytest.raises(DatabaseError, match=r"shop\.Orders and shop\.orders"):
+        SqlHandler(url=lab.url).check(context)
