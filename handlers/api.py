@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
+from handlers.failures import PartialFailure, Rejected, StopWorker, TargetUnavailable
 from handlers.metrics import NO_METRICS, HandlerMetrics
 
 if TYPE_CHECKING:
@@ -274,46 +275,3 @@ class Handler:
     def check(self, context: HandlerContext) -> None:
         """Reach the target without changing it (`binlane check --connect`). Raise when it cannot be
         reached."""
-
-
-class PartialFailure(Exception):
-    """Raised by a handler that applied only the first `done` changes of its batch: those count as done."""
-
-    def __init__(self, done: int, cause: BaseException | None = None) -> None:
-        super().__init__(f"{done} changes done, then: {cause!r}")
-        self.done = done
-        self.cause = cause
-        if cause is not None:
-            self.__cause__ = cause
-
-
-class Rejected(Exception):
-    """Raised by a handler for a change that no further attempt can make fit: it is never tried again.
-
-    `at` is its place in `batch.changes`; nothing of the batch was applied. Without `at` the batch is split
-    until the change that is rejected stands alone. Then the table's `on_failure` decides about it, and the
-    others go on. As the cause of a PartialFailure it means the change at `done`.
-    """
-
-    def __init__(self, reason: str, *, at: int | None = None) -> None:
-        super().__init__(reason)
-        self.at = at
-
-
-class TargetUnavailable(Exception):
-    """Raised by a handler whose target is down: nothing is wrong with the batch, and nothing of it was
-    applied.
-
-    The batch is tried again until the target is back, without using up its attempts; its table shows as
-    blocked meanwhile. `retry_after`: seconds that the target asked to wait, if it did. `others_go_on`: only
-    this table's batches wait, and the handler's other tables are handled as before.
-    """
-
-    def __init__(self, reason: str, *, retry_after: float | None = None, others_go_on: bool = False) -> None:
-        super().__init__(reason)
-        self.retry_after = retry_after
-        self.others_go_on = others_go_on
-
-
-class StopWorker(Exception):
-    """Raised by a handler whose means are gone for good (a dead JVM): the worker stops with exit code 1."""

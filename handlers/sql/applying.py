@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -17,22 +16,19 @@ from handlers.native_types import SchemaTypes
 from handlers.rows import ValueUntold, check_told
 from handlers.sql.ddl import following as ddl
 from handlers.sql.ddl.schemas import SchemaChanged, Schemas
+from handlers.sql.fitting import Fitting, Unfit
 from handlers.sql.folding import Block, KeyMissing, blocks, fold, pieces
 from handlers.sql.marks import WHOLE, Marks, Pending, Source
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.runs import ChangeFailed, Run, has_ddl, runs
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, create, wanted_columns
-from handlers.sql.target.known_tables import KnownColumn, KnownTable, UnfitColumn
+from handlers.sql.target.known_tables import KnownTable, UnfitColumn
 from handlers.sql.target.known_tables import TableName as TargetName
 from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import Columns, Rows, Writer
 
 __all__ = ["UNFIT", "Applier", "ChangeFailed", "Unfit"]
-
-
-class Unfit(ValueError):
-    """A change that the options, or the target's table, have no place for."""
 
 
 UNFIT = (Unfit, UnfitColumn, NameUnfit, KeyMissing, ValueUntold, UnicodeError)
@@ -52,6 +48,7 @@ class Applier:
     ) -> None:
         """`handles`: as in HandlerContext."""
         self._options = options
+        self._fitting = Fitting(options.unknown_columns)
         self._naming = naming
         self._marks = marks
         self._writer = writer
@@ -184,13 +181,13 @@ class Applier:
         """Give the row under the old key that of `made`, in place of what is there. If the old row stays (see
         `Change.moves_key`), a copy of it gets the new key, and what `made` tells."""
         before, after = gone.before or {}, made.after or {}
-        own = self._key(table, key, [made])
+        own = self._fitting.key(table, key, [made])
         old = Rows(table, own, [[before[column]] for column in key], 1)
         new = Rows(table, own, [[after[column]] for column in key], 1)
         if self._writer.exists(connection, old):
             self._writer.delete(connection, new)
             if gone.op == "update" and made.op == "insert":
-                self._writer.copy(connection, old, self._row(table, after, made))
+                self._writer.copy(connection, old, self._fitting.row(table, after, made))
             else:
                 self._writer.move(connection, old, new)
 
@@ -204,12 +201,12 @@ class Applier:
         moves: bool,
     ) -> None:
         folded = fold(changes, key, width=table.width, moves=moves)
-        own = self._key(table, key, changes)
+        own = self._fitting.key(table, key, changes)
         if folded.deleted:
             keys = Block(key, list(zip(*folded.deleted, strict=True)), len(folded.deleted))
-            self._writer.delete(connection, self._rows(table, keys, changes))
+            self._writer.delete(connection, self._fitting.rows(table, keys, changes))
         alike = list(blocks([*folded.inserted, *folded.updated]))
-        if not any(self._untold(table, block, changes) for block in alike):  # as of most sources
+        if not any(self._fitting.untold(table, block, changes) for block in alike):  # as of most sources
             self._put(connection, table, own, alike, changes)
             return
         self._put(connection, table, own, blocks(folded.inserted), changes, replaces=True)
@@ -227,25 +224,15 @@ class Applier:
     ) -> None:
         """`replaces`: what a row does not tell gets its default."""
         for block in some:
-            rows = self._rows(table, block, changes)
+            rows = self._fitting.rows(table, block, changes)
             if replaces:
-                rows = replace(rows, untold=self._untold(table, block, changes))
+                rows = replace(rows, untold=self._fitting.untold(table, block, changes))
             sets = frozenset(column.name for column in rows.columns)
             is_whole = all(column.name in sets for column in table.columns.values() if column.is_required)
             if is_whole and frozenset(column.name for column in own) in table.uniques:
                 self._writer.upsert(connection, rows, own)
             else:
                 self._writer.merge(connection, rows, own)
-
-    def _untold(self, table: KnownTable, block: Block, changes: Sequence[Change]) -> Columns:
-        """The columns that the source's table has, or may have, and the rows do not."""
-        types = changes[0].types or {}
-        told = {column.name for name in block.columns if (column := table.column(name)) is not None}
-        told.update(table.primary_key)
-        may_have: Iterable[KnownColumn | None] = table.columns.values()
-        if types.keys() >= set(block.columns):  # they name all columns; others are the target's own
-            may_have = map(table.column, types)
-        return tuple(one for one in may_have if one is not None and one.default and one.name not in told)
 
     # ---- tables without one
 
@@ -256,7 +243,7 @@ class Applier:
         for is_new, group in groupby(changes, lambda change: change.before is None):
             if is_new:
                 for block in blocks([change.after or {} for change in group]):
-                    self._writer.insert(connection, self._rows(table, block, changes))
+                    self._writer.insert(connection, self._fitting.rows(table, block, changes))
                 continue
             for change in group:
                 if mode == "append":
@@ -264,55 +251,14 @@ class Applier:
                 self._change_one(connection, table, change)
 
     def _change_one(self, connection: sa.Connection, table: KnownTable, change: Change) -> None:
-        old = self._row(table, change.before, change)
+        old = self._fitting.row(table, change.before, change)
         if change.after is None:
             self._writer.delete_one(connection, old)
             return
-        new = self._row(table, change.after, change)
+        new = self._fitting.row(table, change.after, change)
         if not self._writer.update_one(connection, old, new):
             # As for a table with a key: a row that is not there is made.
             self._writer.insert(connection, new)
-
-    # ---- rows and columns
-
-    def _row(self, table: KnownTable, row: dict[str, Any] | None, change: Change) -> Rows:
-        given = row or {}
-        return self._rows(table, Block(tuple(given), [[value] for value in given.values()], 1), [change])
-
-    def _rows(self, table: KnownTable, block: Block, changes: Sequence[Change]) -> Rows:
-        columns, values = [], []
-        for column, given in zip(self._columns(table, block.columns, changes), block.values, strict=True):
-            if column is not None and not column.is_generated:
-                columns.append(column)
-                values.append(given)
-        if not columns:
-            raise Unfit("it has no column that the target's table has")
-        return Rows(table, tuple(columns), values, block.count)
-
-    def _columns(
-        self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]
-    ) -> tuple[KnownColumn | None, ...]:
-        """None for a column that the target lacks and that may be left out."""
-        found = table.columns_for(names)
-        if None not in found:
-            return found
-        missing = [name for name, column in zip(names, found, strict=True) if column is None]
-        rule = self._options.unknown_columns
-        if rule == "add":
-            wanted = wanted_columns(changes)
-            raise ColumnsMissing(table.name, {name: wanted[name] for name in missing})
-        if rule == "refuse":
-            raise Unfit(
-                f"the target's table has no column {', '.join(missing)}; add it, or set new_columns to add "
-                "or ignore"
-            )
-        return found
-
-    def _key(self, table: KnownTable, key: tuple[str, ...], changes: Sequence[Change]) -> Columns:
-        found = tuple(column for column in self._columns(table, key, changes) if column is not None)
-        if len(found) < len(key):
-            raise Unfit(f"the target's table lacks a column of the primary key: {', '.join(key)}")
-        return found
 
 
 def _source_table(batch: Batch) -> TableName:

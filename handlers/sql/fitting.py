@@ -1,0 +1,75 @@
+"""Rows and their columns, as the target's table has places for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from handlers.api import Change
+from handlers.sql.folding import Block
+from handlers.sql.target.creating import ColumnsMissing, wanted_columns
+from handlers.sql.target.known_tables import KnownColumn, KnownTable
+from handlers.sql.writers.writer import Columns, Rows
+
+__all__ = ["Fitting", "Unfit"]
+
+
+class Unfit(ValueError):
+    """A change that the options, or the target's table, have no place for."""
+
+
+class Fitting:
+    """Any thread. Every method raises ColumnsMissing and Unfit, as the option `new_columns` says."""
+
+    def __init__(self, unknown_columns: str) -> None:
+        """`unknown_columns`: as of SqlOptions."""
+        self._unknown_columns = unknown_columns
+
+    def row(self, table: KnownTable, row: dict[str, Any] | None, change: Change) -> Rows:
+        given = row or {}
+        return self.rows(table, Block(tuple(given), [[value] for value in given.values()], 1), [change])
+
+    def rows(self, table: KnownTable, block: Block, changes: Sequence[Change]) -> Rows:
+        columns, values = [], []
+        for column, given in zip(self._columns(table, block.columns, changes), block.values, strict=True):
+            if column is not None and not column.is_generated:
+                columns.append(column)
+                values.append(given)
+        if not columns:
+            raise Unfit("it has no column that the target's table has")
+        return Rows(table, tuple(columns), values, block.count)
+
+    def _columns(
+        self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]
+    ) -> tuple[KnownColumn | None, ...]:
+        """None for a column that the target lacks and that may be left out."""
+        found = table.columns_for(names)
+        if None not in found:
+            return found
+        missing = [name for name, column in zip(names, found, strict=True) if column is None]
+        rule = self._unknown_columns
+        if rule == "add":
+            wanted = wanted_columns(changes)
+            raise ColumnsMissing(table.name, {name: wanted[name] for name in missing})
+        if rule == "refuse":
+            raise Unfit(
+                f"the target's table has no column {', '.join(missing)}; add it, or set new_columns to add "
+                "or ignore"
+            )
+        return found
+
+    def key(self, table: KnownTable, key: tuple[str, ...], changes: Sequence[Change]) -> Columns:
+        found = tuple(column for column in self._columns(table, key, changes) if column is not None)
+        if len(found) < len(key):
+            raise Unfit(f"the target's table lacks a column of the primary key: {', '.join(key)}")
+        return found
+
+    def untold(self, table: KnownTable, block: Block, changes: Sequence[Change]) -> Columns:
+        """The columns that the source's table has, or may have, and the rows do not."""
+        types = changes[0].types or {}
+        told = {column.name for name in block.columns if (column := table.column(name)) is not None}
+        told.update(table.primary_key)
+        may_have: Iterable[KnownColumn | None] = table.columns.values()
+        if types.keys() >= set(block.columns):  # they name all columns; others are the target's own
+            may_have = map(table.column, types)
+        return tuple(one for one in may_have if one is not None and one.default and one.name not in told)
