@@ -655,3 +655,23 @@ def envelope_avro() -> Any:
     from avro_records import avro_schema
 
     return avro_schema(envelope())
+
+
+def test_references_are_followed_in_apicurios_own_api(registry: SchemaRegistry) -> None:
+    paint = {"name": "paint", "groupId": "g", "artifactId": "b/Paint", "version": "2"}
+    colour = {"name": "colour", "groupId": None, "artifactId": "Colour", "version": "1"}
+    answers: dict[str, Any] = {
+        "/ids/contentIds/7": "whole",
+        "/ids/contentIds/7/references": [paint, colour],
+        "/groups/g/artifacts/b%2FPaint/versions/2/content": "paint",
+        "/groups/g/artifacts/b%2FPaint/versions/2/references": [colour],
+        "/groups/default/artifacts/Colour/versions/1/content": "colour",
+        "/groups/default/artifacts/Colour/versions/1/references": [],
+    }
+    registry.answer = lambda path: (200, answers[path])  # type: ignore[method-assign]
+    client = Client(settings(registry, api="apicurio"), Path())
+    found = client.schema(SchemaId("content", "7"))
+    assert found.text == '"whole"'
+    assert found.references == ('"colour"', '"paint"'), "each after those that it refers to itself"
+    assert found.names == ("colour", "paint")
+    assert len(registry.asked) == len(answers), "each is asked for once"

@@ -130,30 +130,13 @@ class Client:
         if found.kind == "PROTOBUF":
             form = _SERIALIZED
             text = self._read(_read_schema, place + form).text
-        texts: dict[tuple[str, str], tuple[str, str]] = {}
-        if found.references:
-            self._follow(found.references, texts, [], form)
-        return _registered(found.kind, text, texts)
 
-    def _follow(
-        self,
-        references: list[_Reference],
-        texts: dict[tuple[str, str], tuple[str, str]],
-        path: list[tuple[str, str]],
-        form: str,
-    ) -> None:
-        for each in references:
-            key = each.subject, str(each.version)
-            if key in texts:
-                continue
-            if key in path or len(texts) + len(path) >= _MOST_REFERENCES:
-                raise UnusableSchema(f"its references form a circle, or are more than {_MOST_REFERENCES}")
-            found = self._read(
-                _read_schema, f"/subjects/{_segment(each.subject)}/versions/{_segment(key[1])}{form}"
-            )
-            if found.references:
-                self._follow(found.references, texts, [*path, key], form)
-            texts[key] = each.name, found.text
+        def of_reference(each: _Reference) -> tuple[str, list[_Reference] | None]:
+            place = f"/subjects/{_segment(each.subject)}/versions/{_segment(str(each.version))}{form}"
+            found = self._read(_read_schema, place)
+            return found.text, found.references
+
+        return _registered(found.kind, text, found.references, of_reference)
 
     # ---- Apicurio
 
@@ -168,28 +151,13 @@ class Client:
             self.reach()
             raise UnknownSchema(str(fault)) from None
         language = answer.headers.get("X-Registry-ArtifactType") or _kind_of(content)
-        texts: dict[tuple[str, str], tuple[str, str]] = {}
-        self._follow_artifacts(self._references(place), texts, [])
-        return _registered(language.upper(), content.decode(), texts)
+        return _registered(language.upper(), content.decode(), self._references(place), self._artifact)
 
-    def _follow_artifacts(
-        self,
-        references: list[_Reference],
-        texts: dict[tuple[str, str], tuple[str, str]],
-        path: list[tuple[str, str]],
-    ) -> None:
-        for each in references:
-            key = f"{each.group or 'default'}/{each.artifact}", str(each.version)
-            if key in texts:
-                continue
-            if key in path or len(texts) + len(path) >= _MOST_REFERENCES:
-                raise UnusableSchema(f"its references form a circle, or are more than {_MOST_REFERENCES}")
-            parts = (each.group or "default", each.artifact, key[1])
-            group, artifact, version = map(_segment, parts)
-            place = f"/groups/{group}/artifacts/{artifact}/versions/{version}"
-            content = self._get(place if "/v2" in self._url else f"{place}/content")
-            self._follow_artifacts(self._references(place), texts, [*path, key])
-            texts[key] = each.name, content.decode()
+    def _artifact(self, each: _Reference) -> tuple[str, list[_Reference] | None]:
+        group, artifact, version = map(_segment, (each.group or "default", each.artifact, str(each.version)))
+        place = f"/groups/{group}/artifacts/{artifact}/versions/{version}"
+        content = self._get(place if "/v2" in self._url else f"{place}/content")
+        return content.decode(), self._references(place)
 
     def _references(self, place: str) -> list[_Reference]:
         """Of a schema that was had from this place. Apicurio before 2.2 has none, and no such resource."""
@@ -241,9 +209,29 @@ class Client:
         )(f"{self._url} answers {status} {answer.reason_phrase}{hint}{f' ({told})' if told else ''}")
 
 
-def _registered(kind: str, text: str, texts: dict[tuple[str, str], tuple[str, str]]) -> Registered:
+def _registered(
+    kind: str,
+    text: str,
+    references: list[_Reference] | None,
+    fetch: Callable[[_Reference], tuple[str, list[_Reference] | None]],
+) -> Registered:
+    """The schema with what it refers to. `fetch`: the text of a reference, and what that refers to."""
+    texts: dict[tuple[str, ...], tuple[str, str]] = {}
+
+    def follow(references: list[_Reference] | None, path: tuple[tuple[str, ...], ...]) -> None:
+        for each in references or ():
+            key = each.subject, each.group or "", each.artifact, str(each.version)
+            if key in texts:
+                continue
+            if key in path or len(texts) + len(path) >= _MOST_REFERENCES:
+                raise UnusableSchema(f"its references form a circle, or are more than {_MOST_REFERENCES}")
+            found, more = fetch(each)
+            follow(more, (*path, key))
+            texts[key] = each.name, found
+
+    follow(references, ())
     names = tuple(name for name, _ in texts.values())
-    return Registered(kind, text, tuple(told for _, told in texts.values()), names)
+    return Registered(kind, text, tuple(found for _, found in texts.values()), names)
 
 
 def _bounded(answer: httpx.Response) -> bytes:
