@@ -178,6 +178,16 @@ def test_a_deleted_row_without_a_key_has_no_tombstone(broker: Broker, topic: str
     assert read(broker.bootstrap_servers, topic) == []
 
 
+def test_a_row_that_lacks_a_value_is_no_whole_row(broker: Broker, topic: str) -> None:
+    update = {"before": None, "after": {"id": 1, "n": 2}, "op": "update", "lacks": frozenset({"doc"})}
+    with (
+        opened(handler_of(broker, topic, value="after")) as handler,
+        pytest.raises(Rejected, match="does not send the row's value of doc") as caught,
+    ):
+        handler.handle(orders({"id": 1, "n": 1, "doc": "large"}, update))
+    assert caught.value.at == 1
+
+
 def test_a_row_that_lacks_its_key_is_rejected(broker: Broker, topic: str) -> None:
     with opened(handler_of(broker, topic)) as handler, pytest.raises(Rejected, match="lacks id") as caught:
         handler.handle(orders({"id": 1}, {"name": "x"}))

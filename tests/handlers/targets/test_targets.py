@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -138,3 +138,15 @@ def test_while_it_is_down_it_is_waited_for_and_nothing_is_there_twice(
         handler.handle(part(whole, 30, 90))
         handler.handle(part(whole, 90, 120))
     assert target.rows("shop.orders") == expected
+
+
+def test_a_row_under_a_new_key_that_lacks_values_is_rejected(target: Target, tmp_path: Path) -> None:
+    """The two halves of the update are two records: what the new row lacks may be gone."""
+    gone: dict[str, Any] = {"before": {"id": 1}, "after": None, "moves_key": True, "offset": 1}
+    made = {"before": None, "after": row(2), "moves_key": True, "lacks": frozenset({"total"}), "offset": 2}
+    is_rejected = target.entry["type"] != "files" or target.entry["format"] == "parquet"
+    with process(target, tmp_path) as handler:
+        handler.handle(batch(row(1, total=Decimal(5))))
+        with pytest.raises(Rejected, match="its key changed") if is_rejected else nullcontext() as told:
+            handler.handle(batch(gone, made))
+        assert told is None or told.value.at == 1
