@@ -37,6 +37,8 @@ _ROUNDS = 6
 """Of one call: making a table, adding columns, looking at a table anew, a deadlock, row by row."""
 
 _MOST_CONNECTIONS = 32
+_TABLE_SECONDS = 3.0
+"""Between two attempts of a table that waits by itself; many such would be a load."""
 
 _WRITERS: dict[str, type[Writer]] = {
     "postgresql": PostgreSQLWriter,
@@ -243,10 +245,9 @@ class SqlHandler(Handler):
             return Fault.DATA
         fault = fault_of(error)
         if fault in (Fault.UNAVAILABLE, Fault.TABLE, Fault.LOCKED):
-            others_go_on = fault is not Fault.UNAVAILABLE
-            raise TargetUnavailable(
-                f"{self._shown_target()}: {told(error)}", others_go_on=others_go_on
-            ) from error
+            reason, others_go_on = f"{self._shown_target()}: {told(error)}", fault is not Fault.UNAVAILABLE
+            patience = _TABLE_SECONDS if others_go_on else None
+            raise TargetUnavailable(reason, retry_after=patience, others_go_on=others_go_on) from error
         if fault is Fault.OTHER:
             where = "" if place is None else f", at {_where(batch.changes[place])}"
             raise DatabaseError(f"{batch.table}: {_told(error)}{where}") from error

@@ -95,6 +95,7 @@ def test_what_is_taken_from_the_account_is_waited_for_until_it_is_given_back(
                 with pytest.raises(TargetUnavailable, match=account.admin.dialect) as waits:
                     handler.handle(orders(row(2), row(3), types=TYPES, offset=1))
                 assert waits.value.others_go_on == (what == "the right")
+                assert waits.value.retry_after == (3.0 if what == "the right" else None)
             if what == "the right":
                 handler.handle(orders(row(1), table="shop.items", types=TYPES))
         finally:
