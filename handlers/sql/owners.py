@@ -61,8 +61,8 @@ class Owners:
         return (
             f"{'.'.join(filter(None, target))} of the target holds the rows of {shown}: both names are one "
             "there. Set table or schema so that they differ, or lead one of them to another handler. If "
-            f"{shown} is no more, or a former name of this table: DELETE FROM {self.marks.fullname} WHERE "
-            f"shard = {_OF_TARGET} AND source_table = '{key}'"
+            f"{shown} is no more, or a former name of this table: DELETE FROM {self.marks.fullname} "
+            f"WHERE worker = '' AND source_table = '{key}'"
         )
 
     def are_one(self, one: TableName, other: TableName) -> bool:

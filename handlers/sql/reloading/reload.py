@@ -220,7 +220,7 @@ class SqlReload:
             if one.null_becomes and connection.exec_driver_sql(null).first() is not None:
                 raise Differs(
                     f"by the topic {one.name} of {shown} is NULL in some row, of which the database would "
-                    f"make {one.null_becomes}; let it be NULL in the target"
+                    f"make {one.null_becomes}; make it a column of the target that may be NULL"
                 )
         before = connection.execute(sa.delete(exact_table(*self._target))).rowcount
         rows = exact_table(*self._building.table)

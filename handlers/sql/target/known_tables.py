@@ -89,7 +89,7 @@ class KnownColumn:
         """Raises UnfitColumn for what the database would change without a word."""
         if self.null_becomes and None in values:
             why = f"it is NULL, of which the database would make {self.null_becomes}"
-            raise UnfitColumn(self.name, f"{why}; let it be NULL in the target")
+            raise UnfitColumn(self.name, f"{why}; make it a column of the target that may be NULL")
         try:
             self._refuse_loss(values)
         except (ValueError, TypeError, ArithmeticError) as error:

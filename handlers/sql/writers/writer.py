@@ -186,7 +186,7 @@ def _exists(table: KnownTable, key: Columns, placeholder: str) -> str:
 def _alike(key: Columns) -> str:
     named = ", ".join(column.name for column in key if column.exactly)
     return (
-        f"the collation of {named} takes keys for one that differ in case, accents or spaces at the end: "
+        f"the collation of {named} may take keys for one that differ in case, accents or spaces at the end: "
         "give the column one that compares bytes"
     )
 

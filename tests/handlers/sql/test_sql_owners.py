@@ -134,3 +134,13 @@ def test_check_tells_of_tables_that_have_met_before(lab: SqlLab) -> None:
     context = HandlerContext(worker="w", handler="SqlHandler", folder=lab.folder)
     with pytest.raises(DatabaseError, match=r"shop\.Orders and shop\.orders"):
         SqlHandler(url=lab.url).check(context)
+
+
+def test_what_the_error_says_gives_the_table_to_the_other(lab: SqlLab) -> None:
+    with lab.handler() as handler:
+        handler.handle(orders(ROW, table="shop.Orders"))
+        why = refused(handler, "shop.orders")
+        lab.run(why[why.index("DELETE FROM") : why.index(", at ")])
+        handler.handle(orders({"id": 2, "note": "b"}, table="shop.orders"))
+        assert "holds the rows of shop.orders" in refused(handler, "shop.Orders", offset=1)
+    assert [row["id"] for row in lab.rows("shop.Orders")] == [1, 2]

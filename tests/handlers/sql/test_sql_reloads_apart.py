@@ -56,7 +56,7 @@ def test_what_a_killed_reload_has_left_is_no_part_of_the_next(lab: SqlLab) -> No
             reload.take_over({PLACE: 5})
         assert lab.rows() == model(5)
         assert tables(lab) == before
-        assert lab.run("SELECT DISTINCT handler FROM binlane_marks") == [("SqlHandler",)]
+        assert lab.run("SELECT DISTINCT handler FROM binlane_marks WHERE worker <> ''") == [("SqlHandler",)]
 
 
 def test_two_reloads_of_a_table_do_not_meet(lab: SqlLab) -> None:
