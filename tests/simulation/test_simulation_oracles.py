@@ -83,8 +83,8 @@ def test_finished_ahead_is_told_of_what_still_runs(monkeypatch: Patch) -> None:
 def test_a_commit_is_remembered_before_it_succeeded(monkeypatch: Patch) -> None:
     real = Committer._save_in_kafka
 
-    def hopeful(self: Committer, found: Mapping[Any, Checkpoint], **how: Any) -> bool:
-        done = real(self, found, **how)
+    def hopeful(self: Committer, found: Mapping[Any, Checkpoint], *, everything: bool, again: bool) -> bool:
+        done = real(self, found, everything=everything, again=False)  # else it goes right later on
         for assignment, checkpoint in found.items():
             assignment.in_kafka = checkpoint
         return done

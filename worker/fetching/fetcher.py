@@ -63,7 +63,7 @@ class Fetcher(threading.Thread):
         metrics: Metrics,
         order: SourceOrder | None,
         share: WholeShare | None,
-        prepare: Callable[[Callable[[], None]], object] | None,
+        prepare: Sequence[Callable[[Callable[[], None]], object]],
         max_records: int,
         max_bytes: int,
         max_ahead: int,
@@ -72,8 +72,8 @@ class Fetcher(threading.Thread):
         fail: Callable[[BaseException], None],
     ) -> None:
         """`order`: what puts the records of several topics in source order, where that is wanted; `share`:
-        whether this worker has them all. `prepare`: called before anything is fetched, with what to call
-        while it goes on. `leaves`: see `close_stays`."""
+        whether this worker has them all. `prepare`: called, one after the other, before anything is fetched,
+        with what to call while it goes on. `leaves`: see `close_stays`."""
         super().__init__(name="fetcher", daemon=True)
         self._consumer = consumer
         self._assignments = assignments
@@ -136,8 +136,8 @@ class Fetcher(threading.Thread):
 
     def run(self) -> None:
         try:
-            if self._prepare is not None:
-                self._prepare(self._alive)
+            for step in self._prepare:
+                step(self._alive)
             self._store.attach(self._consumer)
             self._rebalancer.starts.begin(self._consumer)
             self._consumer.subscribe(

@@ -43,6 +43,7 @@ _HINTS = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "there is no such topic yet; see kafka.topics and kafka.ddl_topics",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user may not read the topic; it needs the ACL Read on it",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "the user may not join the group; it needs the ACL Read on it",
+    KafkaError.UNRELEASED_INSTANCE_ID: "it goes on by itself; if that member lives, give each worker its own",
     KafkaError.SASL_AUTHENTICATION_FAILED: "the broker refuses the credentials; see sasl.* in properties",
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: "members of the group differ in partition.assignment.strategy; "
     "see group_strategies_differ, and kafka.properties of each",

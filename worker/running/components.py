@@ -26,6 +26,7 @@ from worker.fetching.source_order import SourceOrder, ends_told_by
 from worker.kafka.brokers import Brokers
 from worker.kafka.errors import KafkaErrors
 from worker.kafka.group_strategies import GroupStrategies
+from worker.kafka.instance_id import waits
 from worker.kafka.leaving import close_stays
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
@@ -207,7 +208,10 @@ class Components:
             metrics=self.metrics,
             order=order,
             share=self.share,
-            prepare=self.history.read if self.history is not None else None,
+            prepare=[
+                *([] if self.history is None else [self.history.read]),
+                *waits(settings, admin, errors=self.errors, stopping=stop, clock=clock),
+            ],
             max_records=lanes.max_records,
             max_bytes=lanes.max_bytes,
             max_ahead=configuration.max_ahead,
