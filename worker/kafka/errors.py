@@ -156,7 +156,7 @@ class KafkaErrors:
                 KafkaFault(
                     topic=topic,
                     code=last.code,
-                    error=f"{last.text}: {self._strategies.text}" if last.differs else last.text,
+                    error=last.text + self._strategies.text if last.differs else last.text,
                     seconds=round(now - last.since, 3),
                 )
                 for topic, last in self._trouble.items()

@@ -30,7 +30,7 @@ class GroupStrategies:
         self._group = configuration.kafka.group_id
         self._own = consumer_settings(configuration).get("partition.assignment.strategy")
         self.text = ""
-        """What was found last; empty: nothing yet."""
+        """What was found last, behind a colon; empty: nothing yet."""
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -38,7 +38,11 @@ class GroupStrategies:
 
     def ask(self) -> None:
         """Have the coordinator asked; its answer goes into the log and `text`."""
-        asked = self._admin.describe_consumer_groups([self._group], request_timeout=_ANSWER_SECONDS)
+        try:
+            asked = self._admin.describe_consumer_groups([self._group], request_timeout=_ANSWER_SECONDS)
+        except KafkaException as error:
+            log.warning("group_not_described", group=self._group, error=str(error))
+            return
         asked[self._group].add_done_callback(self._answered)
 
     def _answered(self, answer: Future[Any]) -> None:
@@ -50,8 +54,7 @@ class GroupStrategies:
         members = [f"{each.client_id} at {each.host.removeprefix('/')}" for each in found.members]
         more = f" and {len(members) - _MOST_NAMED:,} more" if len(members) > _MOST_NAMED else ""
         theirs = found.partition_assignor or str(found.type)
-        self.text = (
-            f"this worker offers {self._own}, the group uses {theirs}: "
-            f"{', '.join(members[:_MOST_NAMED])}{more}"
-        )
-        log.error("group_strategies_differ", group=self._group, found=self.text)
+        named = ", ".join(members[:_MOST_NAMED]) + more
+        told = f"this worker offers {self._own}, the group uses {theirs}: {named}"
+        self.text = f": {told}"
+        log.error("group_strategies_differ", group=self._group, found=told)
