@@ -149,7 +149,8 @@ class Components:
         self._has_registry = formats.schemas is not None
         strategy = str(settings.get("partition.assignment.strategy", ""))
         incremental = "cooperative" in strategy or settings.get("group.protocol") == "consumer"
-        topic_ids = TopicIds(AdminClient(admin_settings(configuration), logger=client_logger()))
+        admin = AdminClient(admin_settings(configuration), logger=client_logger())
+        topic_ids = TopicIds(admin)
         self.former = FormerRecords(self.lanes, clock)
         starts = Starts(configuration, local=self.local, kafka=self.kafka, topic_ids=topic_ids, stopping=stop)
         self.rebalancer = Rebalancer(
