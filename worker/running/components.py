@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Any
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
@@ -147,8 +148,7 @@ class Components:
         if formats.schemas is not None:
             formats.schemas.told = self.registry.told
         self._has_registry = formats.schemas is not None
-        strategy = str(settings.get("partition.assignment.strategy", ""))
-        incremental = "cooperative" in strategy or settings.get("group.protocol") == "consumer"
+        incremental = _is_incremental(settings)
         admin = AdminClient(admin_settings(configuration), logger=client_logger())
         topic_ids = TopicIds(admin)
         self.former = FormerRecords(self.lanes, clock)
@@ -270,3 +270,9 @@ class Components:
     def _statistics(self, text: str) -> None:
         self.fetcher.standstill.statistics(text)
         self.brokers.statistics(text)
+
+
+def _is_incremental(settings: Mapping[str, Any]) -> bool:
+    """Whether a rebalance takes only the partitions that leave."""
+    strategy = str(settings.get("partition.assignment.strategy", ""))
+    return "cooperative" in strategy or settings.get("group.protocol") == "consumer"
