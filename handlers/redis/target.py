@@ -96,6 +96,8 @@ class RedisTarget:
             _, *queued, answers = (told := pipeline.execute(raise_on_error=False))[: len(commands) + 2]
             if isinstance(answers, redis.RedisError):  # none was carried out: one could not be queued
                 raise next((each for each in queued if isinstance(each, redis.RedisError)), answers)
+            if waits and isinstance(told[-1], redis.RedisError):
+                raise told[-1]
             if waits and told[-1] < self._wait_replicas:
                 raise TargetUnavailable(
                     f"Redis at {self.name}: {told[-1]} replicas have what was written, the option "

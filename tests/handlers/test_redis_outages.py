@@ -164,3 +164,17 @@ def test_a_batch_waits_for_as_many_replicas_as_it_is_to_have(own_redis: Callable
             eventually(lambda: client.info("replication")["master_link_status"] == "up", "a replica")
             handler.handle(rows)
             assert client.hgetall("shop:orders:1") == {b"id": b"1"}
+
+
+def test_replicas_that_may_not_be_waited_for_are_told(own_redis: Callable[[], RedisNode]) -> None:
+    server = own_redis()
+    with redis.Redis.from_url(server.url) as client:
+        client.acl_setuser(
+            "writer", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", "-wait"]
+        )
+    url = f"redis://writer:secret@127.0.0.1:{server.port}/0"
+    with (
+        opened(RedisHandler(url=url, wait_replicas=1)) as handler,
+        pytest.raises((TargetUnavailable, RefusedByRedis), match="(?i)wait"),
+    ):
+        handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
