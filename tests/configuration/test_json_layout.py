@@ -70,7 +70,7 @@ MEANINGS = "a mapping of what the records say to insert, update, delete, snapsho
             "json: yes",
             [
                 'json: found "yes"; allowed: a mapping with the keys database, table, operation, operations, '
-                "key, before, after, exclude, time, time_unit, transaction, columns, tables; or null"
+                "key, before, after, updates, exclude, time, time_unit, transaction, columns, tables; or null"
             ],
         ),
         ("json: {database: =shop, table: a..b}", [f'json.table: found "a..b"; allowed: {SOURCE}']),
@@ -80,7 +80,7 @@ MEANINGS = "a mapping of what the records say to insert, update, delete, snapsho
             f"json: {{{NAMES}, operatons: {{}}}}",
             [
                 "json.operatons: unknown key; allowed: after, before, columns, database, exclude, key, "
-                "operation, operations, table, tables, time, time_unit, transaction; nearest: operations"
+                "operation, operations, table, tables, time, time_unit, transaction, updates; nearest: operations"
             ],
         ),
         (f"json: {{{NAMES}, operations: {{c: inser}}}}", [
