@@ -22,7 +22,7 @@ from servers.search_node import SearchNode
 
 from .checking import check
 from .opening import TARGETS, opened_target
-from .strategies import WRITERS, examples
+from .strategies import TOLD, WRITERS, examples
 
 _SERVERS = {
     "postgres": PostgresServer,
@@ -44,7 +44,6 @@ def main() -> int:
     parser.add_argument("--no-rules", action="store_true", help="without column rules")
     asked = parser.parse_args()
     first = random.SystemRandom().randrange(1_000_000) if asked.seed is None else asked.seed
-    until = time.monotonic() + 60 * asked.minutes
     broken, number = 0, first
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     with ExitStack() as stack:
@@ -61,9 +60,10 @@ def main() -> int:
         targets = {
             name: stack.enter_context(opened_target(name, server, folder)) for name in asked.target or TARGETS
         }
-        while time.monotonic() < until:
+        until = time.monotonic() + 60 * asked.minutes
+        while number == first or time.monotonic() < until:
             for name, target in targets.items():
-                made = examples(target, tools=asked.tool or tuple(WRITERS), with_rules=not asked.no_rules)
+                made = examples(target, tools=asked.tool or TOLD, with_rules=not asked.no_rules)
                 began = time.monotonic()
                 try:
                     check(target, made, first=number, count=_EXAMPLES)

@@ -128,7 +128,10 @@ class Expected:
             if self.keeps_own and old is not None:
                 self.rows[key][OWN] = ANY
         elif old is not UNKNOWN:
-            self.rows[key] = {**(self._blank() if old is None else old), **new}
+            row = self.rows[key] = {**(self._blank() if old is None else old), **new}
+            if self.keeps_own and old is not None and self.rules.filters and self.rules.deletes != "apply":
+                # A row that the filter takes again is an insert (docs/columns.md), and its old one stayed.
+                row[OWN] = ANY
 
     def _move(self, told: Move) -> None:
         old, stale = self.rows.get(told.old), self.rows.get(told.key)

@@ -69,6 +69,7 @@ class Changes:
             "after": "after",
             "key": list(names.key),
             "columns": _typed(self.all_types),
+            "updates": "partial" if self.partial else "whole",
         }
         return Json(JsonLayout.model_validate(layout))
 
@@ -77,9 +78,6 @@ class Changes:
             if event.op == "truncate":
                 continue
             told, after = told_whole(names, event), event.after
-            if isinstance(told, Move):
-                # The configuration does not say that rows are whole.
-                told = Move(told.old, told.key, told.row, in_parts=True)
             if self.partial and event.op == "update" and after is not None:
                 after = {name: after[name] for name in after if name in (*names.key, *event.changed)}
                 row = event.after if self.tells_old_rows else after
