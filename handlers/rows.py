@@ -20,10 +20,10 @@ class ValueUntold(ValueError):
     """A row comes under a new key, and without some of its values."""
 
 
-def check_told(change: Change) -> None:
-    """Raise ValueUntold for an inserted row that lacks values: they are in the row under its old key, which
-    the target has perhaps removed."""
-    if change.op != "update" and change.lacks != _NOTHING:
+def check_told(change: Change, *, moves: bool = False) -> None:
+    """Raise ValueUntold for a new row that lacks values: they are in the row under its old key, which the
+    target has perhaps removed. `moves`: an update whose row gets another key in the target."""
+    if (moves or change.op in ("insert", "snapshot")) and change.lacks != _NOTHING:
         which = "any column" if change.lacks is None else ", ".join(sorted(change.lacks))
         raise ValueUntold(
             f"its key changed, and the source does not send the new row's value of {which}: let the source "

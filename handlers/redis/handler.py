@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, field_validator
 from structlog.stdlib import BoundLogger
 
-from handlers.api import Batch, Handler, HandlerContext, Rejected, Row
+from handlers.api import Batch, Handler, HandlerContext, Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
 from handlers.mysql.emptying import WholeTables
 from handlers.options.templates import Template, TemplateError, place_of
 from handlers.options.values import PositiveDuration, duration, not_allowed
-from handlers.redis.rows import (
-    KeyState,
-    carry,
-    hash_commands,
-    json_commands,
-    last_states,
-    read_json,
-    to_complete,
-)
+from handlers.redis.rows import KeyState, hash_commands, json_commands, last_states, to_complete
 from handlers.redis.target import Command, CommandRefused, RedisTarget, check_url
 from handlers.rows import ColumnChoice
 
@@ -118,7 +110,7 @@ class RedisHandler(Handler):
             for name in self._whole_tables.to_empty(change, batch):
                 self._empty(name)
         states = last_states(batch, self._template, self._chosen)
-        names = carry(states, self._held)
+        names = list(states)
         for start in range(0, len(names), _KEYS_AT_ONCE):
             self._write(batch, {name: states[name] for name in names[start : start + _KEYS_AT_ONCE]})
 
@@ -131,11 +123,6 @@ class RedisHandler(Handler):
             self._target.ping()
         finally:
             self._target.close()
-
-    def _held(self, keys: Sequence[str]) -> list[Row | None]:
-        if self._options.value == "json":
-            return [read_json(text) for text in self._target.values(keys)]
-        return self._target.hashes(keys)
 
     def _write(self, batch: Batch, states: dict[str, KeyState]) -> None:
         held: dict[str, bytes | None] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -11,9 +11,9 @@ from handlers.api import Batch, Rejected, Row
 from handlers.change_json import json_row
 from handlers.options.templates import MissingValue, Template, place_of, text_of
 from handlers.redis.target import Command
-from handlers.rows import ValueUntold, check_told, is_move
+from handlers.rows import ValueUntold, check_told
 
-__all__ = ["KeyState", "carry", "hash_commands", "json_commands", "last_states", "read_json", "to_complete"]
+__all__ = ["KeyState", "hash_commands", "json_commands", "last_states", "to_complete"]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -28,8 +28,6 @@ class KeyState(msgspec.Struct):
     """Whether `fields` are all there is; else what the key holds beside them stays."""
     at: int
     """The place of the last change of the key in `batch.changes`."""
-    held_at: str | None = None
-    """The former key of a row that is not whole and has moved: Redis holds the rest of it there."""
 
 
 def last_states(batch: Batch, template: Template, chosen: Callable[[Row], Row]) -> dict[str, KeyState]:
@@ -56,53 +54,25 @@ def _apply(
     chosen: Callable[[Row], Row],
 ) -> None:
     change = batch.changes[at]
-
-    def key_of(row: Row | None) -> str:
-        return template.key(batch.database, batch.name, row or {}, change.key_columns)
-
-    made = batch.changes[at + 1] if at + 1 < len(batch.changes) else None
-    if is_move(change, made) and (change.after is None or change.after == change.key):
-        return  # nothing but a half of what comes next
+    database, table, key_columns = batch.database, batch.name, change.key_columns
     if change.after is None:
-        states[key_of(change.before)] = KeyState(None, True, at)
+        gone = template.key(database, table, change.before or {}, key_columns)
+        states[gone] = KeyState(None, True, at)
         return
-    key, old = key_of(change.after), None
-    gone = batch.changes[at - 1] if at else None
-    if gone is not None and is_move(gone, change):
-        old = key_of(gone.before)
-    elif change.op == "update" and not template.only_the_key:
+    check_told(change)
+    row = change.after
+    key = template.key(database, table, row, key_columns)
+    if change.op == "update" and not template.only_the_key:
         # Columns beside the primary key may have changed, and with them the key.
-        old = key_of(change.before)
-    else:
-        check_told(change)
-    known = states.get(key)
-    if old is not None and old != key:
-        known = msgspec.structs.replace(states.get(old, KeyState({}, False, at)))
-        if not known.whole and known.held_at is None:
-            known.held_at = old
-        if change.op == "update" or (gone is not None and gone.op == "delete"):  # else it stays, marked
+        old = template.key(database, table, change.before or {}, key_columns)
+        if old != key:
+            check_told(change, moves=True)
             states[old] = KeyState(None, True, at)
-    fields = chosen(change.after)
-    if change.is_whole:
-        states[key] = KeyState(fields, True, at)
-    elif known is None:
-        states[key] = KeyState(fields, False, at)
+    fields, known = chosen(row), states.get(key)
+    if change.is_whole or known is None:
+        states[key] = KeyState(fields, change.is_whole, at)
     else:
-        states[key] = KeyState({**(known.fields or {}), **fields}, known.whole, at, known.held_at)
-
-
-def carry(states: dict[str, KeyState], held: Callable[[Sequence[str]], Sequence[Row | None]]) -> list[str]:
-    """Complete the rows that moved by what Redis holds at their former keys.
-
-    Returns all keys, in the order in which they are written: rows that moved go before their former keys.
-    """
-    moved = {key: state.held_at for key, state in states.items() if state.held_at is not None}
-    rows = held(list(moved.values())) if moved else ()
-    for key, row in zip(moved, rows, strict=True):
-        if row is not None:  # else this batch, or a part of it, was written before
-            states[key].fields = {**row, **(states[key].fields or {})}
-            states[key].whole = True
-    return [*moved, *(key for key in states if key not in moved)]
+        states[key] = KeyState({**(known.fields or {}), **fields}, known.whole, at)
 
 
 def hash_commands(key: str, state: KeyState, expire_ms: int | None) -> list[Command]:
@@ -140,20 +110,14 @@ def json_commands(key: str, state: KeyState, held: bytes | None, expire_ms: int 
         return [("UNLINK", key)]
     row = json_row(state.fields)
     if not state.whole and held is not None:
-        known = read_json(held)
-        if known is not None and row is not None:
+        try:
+            known = _decode(held)
+        except msgspec.DecodeError:  # not written by this handler
+            known = None
+        if isinstance(known, dict) and row is not None:
             row = {**known, **row}
     command: Command = ("SET", key, _encode(row))
     return [command if expire_ms is None else (*command, "PX", expire_ms)]
-
-
-def read_json(held: bytes | None) -> Row | None:
-    """What a key holds in JSON; None: no object, so that it was not written by this handler."""
-    try:
-        known = None if held is None else _decode(held)
-    except msgspec.DecodeError:
-        return None
-    return known if isinstance(known, dict) else None
 
 
 def _hash_value(value: Any) -> Any:

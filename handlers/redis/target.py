@@ -114,16 +114,6 @@ class RedisTarget:
             found: Any = client.mget(keys)
         return list(found)
 
-    def hashes(self, keys: Sequence[str]) -> list[dict[str, Any] | None]:
-        """The fields of hashes; None for keys that are missing or no hashes. Raises as `transaction`."""
-        with self._used() as client:
-            pipeline = client.pipeline(transaction=False)
-            for key in keys:
-                pipeline.hgetall(key)
-            found = pipeline.execute(raise_on_error=False)
-        rows = [each if isinstance(each, dict) and each else None for each in found]
-        return [row and {name.decode(): value for name, value in row.items()} for row in rows]
-
     def remove(self, start: str) -> int:
         """Remove all keys that begin with `start`; how many there were. Raises as `transaction`."""
         pattern = "".join(f"\\{letter}" if letter in "*?[]\\^-" else letter for letter in start) + "*"

@@ -165,7 +165,7 @@ class Applier:
         *,
         moves: bool,
     ) -> None:
-        for is_move, piece in pieces(changes, key, table.width, moves=moves):
+        for is_move, piece in pieces(changes, key, table.is_covered_by, moves=moves):
             if is_move:
                 self._move(connection, table, key, piece[0], piece[-1])
                 if piece[0].op == "update" and piece[0].after == piece[0].key:  # the old row stays as it is
@@ -200,7 +200,7 @@ class Applier:
         *,
         moves: bool,
     ) -> None:
-        folded = fold(changes, key, width=table.width, moves=moves)
+        folded = fold(changes, key, covers=table.is_covered_by, moves=moves)
         own = self._fitting.key(table, key, changes)
         if folded.deleted:
             keys = Block(key, list(zip(*folded.deleted, strict=True)), len(folded.deleted))
@@ -251,6 +251,11 @@ class Applier:
                 self._change_one(connection, table, change)
 
     def _change_one(self, connection: sa.Connection, table: KnownTable, change: Change) -> None:
+        if not change.before_is_whole:
+            raise Unfit(
+                f"the table has no primary key, and the {change.op} does not tell the whole old row: which "
+                "row it was is not known; let the source send whole old rows, or give the table a key"
+            )
         old = self._fitting.row(table, change.before, change)
         if change.after is None:
             self._writer.delete_one(connection, old)

@@ -13,6 +13,9 @@ from handlers.rows import is_move
 __all__ = ["Block", "Folded", "KeyMissing", "blocks", "fold", "pieces"]
 
 
+Covers = Callable[[Row], bool]
+
+
 class KeyMissing(ValueError):
     """A change that does not carry its whole key, or a key with a NULL in it."""
 
@@ -40,22 +43,21 @@ class Block:
 
 
 def pieces(
-    changes: Sequence[Change], key: tuple[str, ...], width: int, *, moves: bool
+    changes: Sequence[Change], key: tuple[str, ...], covers: Covers, *, moves: bool
 ) -> Iterator[tuple[bool, Sequence[Change]]]:
     """The changes in their order, those apart (True) by which a row gets another key without all columns of
-    the target: the others are in the row under its old key. `width`: how many columns the target's table has;
-    `moves`: as for `fold`."""
+    the target: the others are in the row under its old key. `covers`, `moves`: as for `fold`."""
     if moves:
-        yield from _moving_updates(changes, key, width)
+        yield from _moving_updates(changes, key, covers)
         return
     first = 0
     for place in range(1, len(changes)):
         gone, made = changes[place - 1], changes[place]
         before, after = gone.before or {}, made.after or {}
         if (
-            len(after) < width
-            and is_move(gone, made)
+            is_move(gone, made)
             and all(column in before and column in after for column in key)
+            and (not made.is_whole or not covers(after))
         ):
             if first < place - 1:
                 yield False, changes[first : place - 1]
@@ -66,16 +68,16 @@ def pieces(
 
 
 def _moving_updates(
-    changes: Sequence[Change], key: tuple[str, ...], width: int
+    changes: Sequence[Change], key: tuple[str, ...], covers: Covers
 ) -> Iterator[tuple[bool, Sequence[Change]]]:
     """As `pieces`, where one update says it all."""
     first = 0
     for place, change in enumerate(changes):
         before, after = change.before or {}, change.after or {}
         if (
-            len(after) < width
-            and all(column in before and column in after for column in key)
+            all(column in before and column in after for column in key)
             and any(before[column] != after[column] for column in key)
+            and (not change.is_whole or not covers(after))
         ):
             if first < place:
                 yield False, changes[first:place]
@@ -88,17 +90,17 @@ def _moving_updates(
 _UNKNOWN = object()
 
 
-def fold(changes: Sequence[Change], key: tuple[str, ...], *, width: int, moves: bool) -> Folded:
+def fold(changes: Sequence[Change], key: tuple[str, ...], *, covers: Covers, moves: bool) -> Folded:
     """What the changes of one table come to, in source order.
 
-    `width`: how many columns the target's table has. A deleted row that comes again with fewer is deleted
-    first, so that nothing of it stays. `moves`: an update may change the key, because the key is the target's
-    and not the source's.
+    `covers`: whether a row has all columns of the target's table. A deleted row that comes again with fewer
+    is deleted first, so that nothing of it stays. `moves`: an update may change the key, because the key is
+    the target's and not the source's.
 
     Raises KeyMissing.
     """
     try:
-        return _fold(changes, key, width=width, moves=moves)
+        return _fold(changes, key, covers=covers, moves=moves)
     except TypeError:
         for change in changes:
             for row in (change.before, change.after):
@@ -106,7 +108,7 @@ def fold(changes: Sequence[Change], key: tuple[str, ...], *, width: int, moves: 
         raise
 
 
-def _fold(changes: Sequence[Change], key: tuple[str, ...], *, width: int, moves: bool) -> Folded:
+def _fold(changes: Sequence[Change], key: tuple[str, ...], *, covers: Covers, moves: bool) -> Folded:
     take: Callable[[Row], Any] = itemgetter(*key)
     final: dict[Any, Row | None] = {}
     again: set[Any] = set()
@@ -122,7 +124,7 @@ def _fold(changes: Sequence[Change], key: tuple[str, ...], *, width: int, moves:
             if old != its:
                 final[old] = None
         known = final.get(its, _UNKNOWN)
-        if known is None and len(row) < width:
+        if known is None and not covers(row):
             again.add(its)
         if change.op != "update" and not change.moves_key:
             inserted.add(its)

@@ -80,7 +80,8 @@ MEANINGS = "a mapping of what the records say to insert, update, delete, snapsho
             f"json: {{{NAMES}, operatons: {{}}}}",
             [
                 "json.operatons: unknown key; allowed: after, before, columns, database, exclude, key, "
-                "operation, operations, table, tables, time, time_unit, transaction, updates; nearest: operations"
+                "operation, operations, table, tables, time, time_unit, transaction, updates; "
+                "nearest: operations"
             ],
         ),
         (f"json: {{{NAMES}, operations: {{c: inser}}}}", [

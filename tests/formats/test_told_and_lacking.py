@@ -6,11 +6,13 @@ from typing import Any
 
 import json_messages
 import pytest
+from canal_messages import message
 from captured import CapturedRecord
 from debezium_columns import POSTGRESQL
 from debezium_messages import change_of, envelope, record
 
 from handlers import Change
+from worker.formats.canal.format import Canal
 from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings
 
@@ -65,3 +67,18 @@ def test_both_halves_of_a_moved_row_say_so(updates: str) -> None:
     gone, made = json_messages.decode(one, **layout)
     assert (gone.op, gone.moves_key, gone.before_is_whole) == ("delete", True, False)
     assert (made.op, made.moves_key, made.is_whole) == ("insert", True, updates == "whole")
+
+
+@pytest.mark.parametrize("filler", [None, "", 0, "1970-01-01T00:00:00Z"])
+def test_what_a_connector_fills_in_is_no_old_value(filler: Any) -> None:
+    """REPLICA IDENTITY USING INDEX: of the old row the log holds the index's columns alone."""
+    change = updated({**KEY, "code": "b", "doc": UNAVAILABLE}, {"id": 0, "code": "a", "doc": filler})
+    assert (change.after, change.lacks) == ({**KEY, "code": "b"}, {"doc"})
+    assert not change.before_is_whole
+
+
+@pytest.mark.parametrize("old", [None, [{"total": "1.0"}]])
+def test_an_update_of_canal_lacks_the_columns_of_its_types_that_it_does_not_have(old: Any) -> None:
+    changes: list[Change] = []
+    Canal().decode(message(type="UPDATE", data=[{"id": "7", "total": "2.0"}], old=old), changes)
+    assert [change.lacks for change in changes] == [{"note"}]

@@ -49,9 +49,6 @@ _ROW = {"id": 1, "region": "north", "amount": None, "note": None, "doc": None}
             Rules(filters=True),
             [Step("put", row=_ROW), Step("change", row={"region": "south"})],
             id="the filter takes a row no more",
-            marks=pytest.mark.xfail(
-                strict=True, reason="the delete says that it lacks what the update lacked, and is rejected"
-            ),
         ),
         pytest.param(
             ("id",),
@@ -59,9 +56,6 @@ _ROW = {"id": 1, "region": "north", "amount": None, "note": None, "doc": None}
             Rules(),
             [Step("put", row=_ROW), Step("move", row={"id": 2})],
             id="a key moves, and the old row tells the rest",
-            marks=pytest.mark.xfail(
-                strict=True, reason="a row that has all columns and may lack some is rejected, not moved"
-            ),
         ),
         pytest.param(
             ("id", "region"),
@@ -69,9 +63,6 @@ _ROW = {"id": 1, "region": "north", "amount": None, "note": None, "doc": None}
             Rules(filters=True, deletes="ignore"),
             [Step("put", row={**_ROW, "region": "south"}), Step("move", row={"id": 2, "note": "a"})],
             id="a key moves that the filter never took",
-            marks=pytest.mark.xfail(
-                strict=True, reason="the old key of a row that never left comes to stand alone"
-            ),
         ),
     ],
 )

@@ -58,7 +58,9 @@ class Leaving:
         if not takes:
             if took is None:
                 return _by_key(change)
-            return msgspec.structs.replace(change, op="delete", after=None) if took else None
+            return (
+                msgspec.structs.replace(change, op="delete", after=None, lacks=frozenset()) if took else None
+            )
         if took or change.before is None:
             return change
         if not change.key_columns and took is None:

@@ -86,13 +86,19 @@ class RowRules:
             else:
                 kept = change if self._leaving is None else self._leaving.kept(change)
                 if kept is not None and kept.op == "delete" and self.deletes == "ignore":
-                    needs_it = is_move(*own[place : place + 2]) and not own[place + 1].is_whole
-                    kept = _stays(kept) if needs_it else None
+                    kept = _stays(kept) if self._needs_old_row(*own[place : place + 2]) else None
                 if kept is not None:
                     # Of an insert that the filter does not take, a mark would make a row of its own.
                     marks = self.deletes == "mark" and (kept.op != "delete" or op in ("delete", "update"))
                     changes.append(self._formed(kept, database, table, marks=marks))
         return has_ddl
+
+    def _needs_old_row(self, gone: Change, made: Change | None = None) -> bool:
+        """Whether the new row of an update that changed the key leaves, and lacks what is in the old row."""
+        if made is None or made.is_whole or not is_move(gone, made):
+            return False
+        kept = made if self._leaving is None else self._leaving.kept(made)
+        return kept is not None and kept.op == "insert"
 
     def truncated(self, change: Change, database: str, table: str) -> Change | None:
         """What handlers see of a TRUNCATE of the table; None: nothing. Raises RuleFault."""

@@ -101,8 +101,9 @@ class KnownColumn:
             if scale is not None and self.dialect != "sqlite":
                 unit = Decimal(1).scaleb(-scale)
                 for value in values:
-                    if type(value) is Decimal and not value.same_quantum(unit):
-                        _refuse_digits(value, scale)
+                    if type(value) is Decimal and value.same_quantum(unit):
+                        continue
+                    _refuse_digits(value, scale)
         elif self.kind in (Kind.DATETIME, Kind.TIME):
             digits = _digits(self.sql_type)
             if digits is not None and digits < 6:
@@ -118,8 +119,13 @@ class KnownColumn:
                     raise UnfitValue(f"{value} is beyond SQLite's integers; make it a column of text")
 
 
-def _refuse_digits(value: Decimal, scale: int) -> None:
-    _, digits, exponent = value.as_tuple()
+def _refuse_digits(value: Any, scale: int) -> None:
+    if type(value) not in (Decimal, float, str):
+        return
+    try:
+        _, digits, exponent = Decimal(str(value)).as_tuple()
+    except ArithmeticError:  # no number: the database says so
+        return
     if isinstance(exponent, int) and any(digits[max(0, len(digits) + exponent + scale) :]):
         raise UnfitValue(f"{value} has more than {scale} digits after the point")
 
@@ -182,7 +188,11 @@ class KnownTable:
         """Its name for people."""
         return ".".join(filter(None, self.name))
 
-    @property
-    def width(self) -> int:
-        """How many columns a whole row sets."""
-        return sum(not column.is_generated for column in self.columns.values())
+    def is_covered_by(self, row: Mapping[str, Any]) -> bool:
+        """Whether the row sets all columns."""
+        width = sum(not column.is_generated for column in self.columns.values())
+        if len(row) < width:
+            return False
+        return width <= sum(
+            column is not None and not column.is_generated for column in map(self.column, row)
+        )

@@ -78,3 +78,24 @@ def test_a_moved_row_whose_old_key_is_to_stay_makes_none(sql: SqlLab) -> None:
         handler.handle(orders({"id": 3, "note": "a", "coupon": "b"}, types=TYPES))
         handler.handle(orders(stays, {**made, "lacks": frozenset({"coupon"})}, types=TYPES))
     assert [row["id"] for row in sql.rows()] == [2, 3]
+
+
+def test_columns_that_the_target_has_not_make_no_row_whole(sql: SqlLab) -> None:
+    sql.make("shop.orders", "id int PRIMARY KEY, note varchar(20), coupon varchar(20)")
+    made = {"before": None, "after": {"id": 2, "note": "b", "more": 1}, "offset": 5, "index": 1}
+    gone: dict[str, Any] = {"before": {"id": 1}, "after": None, "offset": 5, "moves_key": True}
+    with sql.handler(new_columns="ignore") as handler:
+        handler.handle(orders({"id": 1, "note": "a", "coupon": "b"}, types=TYPES))
+        handler.handle(orders(gone, {**made, "moves_key": True, "lacks": frozenset({"coupon"})}))
+    assert sql.rows() == [{"id": 2, "note": "b", "coupon": "b"}]
+
+
+@pytest.mark.parametrize("value", [1.239, "1.239", "-1e-3"])
+def test_digits_that_a_column_does_not_keep_are_rejected(sql: SqlLab, value: Any) -> None:
+    if sql.dialect == "sqlite":
+        return  # it keeps them
+    sql.make("shop.orders", "id int PRIMARY KEY, total decimal(10,2)")
+    with sql.handler() as handler:
+        handler.handle(orders({"id": 1, "total": "1.50"}, {"id": 2, "total": 2.5}))
+        with pytest.raises(Rejected, match="has more than 2 digits after the point"):
+            handler.handle(orders({"id": 3, "total": value}, offset=5))

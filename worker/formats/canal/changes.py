@@ -8,7 +8,7 @@ from typing import Any
 from handlers import Change
 from handlers.api import Operation
 from worker.formats.canal.rows import DECODE_ERRORS, Message, Row, RowShape, TiDB
-from worker.formats.images import Image, deleted, updated
+from worker.formats.images import Image, deleted, lacking, updated
 from worker.formats.interface import Record, UndecodableRecord
 
 __all__ = ["changes_of"]
@@ -63,13 +63,15 @@ def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterabl
         olds = shape.read_old(message.old)
     except DECODE_ERRORS as error:
         raise UndecodableRecord(f"no Canal message: `old`: {error}") from None
+    types = (shape.types or {}).keys()
     if olds is None:  # the source did not log what was there before
-        return [Image("update", None, row) for row in rows]
+        return [Image("update", None, row, lacking(types, row)) for row in rows]
     if len(olds) != len(rows):
         raise UndecodableRecord(f"no Canal message: {len(rows)} rows in `data`, {len(olds)} in `old`")
     images: list[Image] = []
     for old, row in zip(olds, rows, strict=True):
-        images += updated(None if old is None else {**row, **old}, row, shape.key_columns)
+        before = None if old is None else {**row, **old}
+        images += updated(before, row, shape.key_columns, lacks=lacking(types, row))
     return images
 
 

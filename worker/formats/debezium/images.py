@@ -39,8 +39,9 @@ def image_of(
     if before is None:
         return Image(op, None, after, lacks)
     if lacks:
-        # What the record holds of the old row did not change. Its NULLs may stand for any value.
-        known = {name: before[name] for name in lacks if before.get(name) is not None}
+        # What the record holds of the old row did not change; NULLs and fillers are no values.
+        is_filler = postgresql.is_filler if postgresql is not None else lambda _, value: value is None
+        known = {name: before[name] for name in lacks & before.keys() if not is_filler(name, before[name])}
         after, lacks = {**after, **known}, lacks - known.keys()
     is_whole = postgresql is None or (
         tells_more(before, key) and all(before.get(name) == after.get(name) for name in key or ())

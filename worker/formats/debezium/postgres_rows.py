@@ -84,7 +84,7 @@ class PostgresRows:
         """
         if not self.is_zero(row, key):
             return
-        if all(self._is_filled(column, value) for column, value in row.items() if column not in key):
+        if all(self.is_filler(column, value) for column, value in row.items() if column not in key):
             return
         told = {column: row.get(column) for column in key}
         raise UndecodableRecord(
@@ -100,7 +100,7 @@ class PostgresRows:
         The connector fills the other columns with NULL or, if they are NOT NULL, with their defaults.
         """
         for column, value in row.items():
-            if column in key or self._is_filled(column, value):
+            if column in key or self.is_filler(column, value):
                 continue
             if value is not True or self._defaults:  # without schemas a default of true is not known
                 return row
@@ -108,9 +108,9 @@ class PostgresRows:
 
     def is_zero(self, row: Row, key: tuple[str, ...]) -> bool:
         """Whether the row's key may be one that was not told."""
-        return not self._has_zero_keys and all(self._is_filled(column, row.get(column)) for column in key)
+        return not self._has_zero_keys and all(self.is_filler(column, row.get(column)) for column in key)
 
-    def _is_filled(self, column: str, value: Any) -> bool:
+    def is_filler(self, column: str, value: Any) -> bool:
         """Whether it may be what stands in for a value that the log does not hold."""
         default = self._defaults.get(column)
         if not value or value in _ZEROS or (default is not None and value == default):

@@ -21,7 +21,7 @@ from worker.formats.canal.packets.entries import (
     row_change,
 )
 from worker.formats.canal.rows import shortened
-from worker.formats.images import Image, deleted, updated
+from worker.formats.images import Image, deleted, lacking, updated
 from worker.formats.interface import Apart, Record, Route, Skip, UndecodableRecord
 from worker.formats.row_struct import Row, Shapes
 from worker.formats.times import has_calendar
@@ -164,8 +164,9 @@ def _update(row: Any, shape: _Shape) -> Iterable[Image]:
     after = shape.row(row.after_columns)
     if not after:
         raise UndecodableRecord("no packet of Canal: an update without the row after it")
+    lacks = lacking(shape.columns.keys(), after)
     if not row.before_columns:  # the source did not log what was there before
-        return updated(None, after, shape.key_columns)
+        return updated(None, after, shape.key_columns, lacks=lacks)
     changed = {column.name for column in row.after_columns if column.updated}
     old = shape.row([column for column in row.before_columns if column.name in changed])
-    return updated({**after, **old}, after, shape.key_columns)
+    return updated({**after, **old}, after, shape.key_columns, lacks=lacks)
