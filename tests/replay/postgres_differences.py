@@ -55,8 +55,11 @@ _BY_PARTITION: Differences = {
     ("crm.parted", "v"): 2,
 }
 
-# A row that gets another key does not take along what its change does not tell.
-_LOST: Differences = {("public.toasted", column): 2 for column in ("b", "h", "j", "t", "tnn", "tt")}
+# A row that gets another key without its large values is rejected. An update of it makes the row later.
+_LOST: Differences = {
+    **{("public.toasted", column): 1 for column in ("b", "h", "j", "t", "tnn", "tt")},
+    ("public.toasted", "row missing"): 1,
+}
 
 # Without schemas nothing tells that a column was dropped, or renamed.
 _KEPT: Differences = {

@@ -32,16 +32,31 @@ def changes_of(
     key, types = shape.key_columns, shape.types
     ms, gtid = message.es, message.gtid or None
     topic, partition, offset = record.topic(), record.partition(), record.offset()
-    images: Iterable[Image]
     if op == "insert":
-        images = [Image(op, None, row) for row in rows]
-    elif op == "delete":
-        images = [deleted(row, key) for row in rows]
-    else:
-        images = _updates(rows, message, shape)
+        return [
+            Change(op, None, row, key, None, ms, topic, partition, offset, index, gtid, types)
+            for index, row in enumerate(rows)
+        ]
+    images = [deleted(row, key) for row in rows] if op == "delete" else _updates(rows, message, shape)
     return [
-        Change(*image[:3], key, None, ms, topic, partition, offset, index, gtid, types, *image[3:])
-        for index, image in enumerate(images)
+        Change(
+            op,
+            before,
+            after,
+            key,
+            None,
+            ms,
+            topic,
+            partition,
+            offset,
+            index,
+            gtid,
+            types,
+            lacks,
+            is_whole,
+            moves,
+        )
+        for index, (op, before, after, lacks, is_whole, moves) in enumerate(images)
     ]
 
 

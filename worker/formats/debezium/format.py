@@ -207,9 +207,9 @@ class Debezium:
     ) -> tuple[Change, ...]:
         source = message.source
         op = OPERATIONS[message.op]
-        before, after, lacks = rows
-        key_columns = types = None
-        image = Image(op, before, after)
+        before, after = rows.before, rows.after
+        lacks: frozenset[str] | None = rows.lacks
+        key_columns, types, is_whole = None, None, True
         if op != "truncate":
             key_columns, types = (
                 self._keys.columns(record.key(), record.topic(), shape.definition),
@@ -221,12 +221,17 @@ class Debezium:
                 raise UndecodableRecord(f"no Debezium record: the operation {message.op!r}, but no `after`")
             elif op != "update":
                 before = None
-            sent = Image(op, before, after, lacks)
-            image = image_of(sent, key_columns, shape, lambda: self._plain_rows(record))
+            if after is None or shape.postgresql is not None or len(after) < len(shape.columns):
+                image = image_of(
+                    Image(op, before, after, lacks), key_columns, shape, lambda: self._plain_rows(record)
+                )
+                _, before, after, lacks, is_whole, _ = image
         transaction = None if message.transaction is None else message.transaction.id
         time_ms = source.ts_ms if source.ts_ms is not None else message.ts_ms
         change = Change(
-            *image[:3],
+            op,
+            before,
+            after,
             key_columns,
             None,
             kafka_time(record) if time_ms is None else time_ms,
@@ -236,8 +241,11 @@ class Debezium:
             0,
             source.gtid if transaction is None else transaction,
             types,
-            *image[3:],
+            lacks,
+            is_whole,
         )
+        if key_columns is None or op == "update" or not record.headers():
+            return (change,)
         return of_moved_row(change, shape, record, self._envelopes, is_ordered=self._settings.ordered)
 
     def _plain_rows(self, record: Record) -> tuple[Row | None, Row | None]:

@@ -198,19 +198,34 @@ def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -
         raise UndecodableRecord(f"no Maxwell record: a row, but type {message.type!r}")
     ms, transaction = message.ts * 1000, None if message.xid is None else str(message.xid)
     topic, partition, offset = record.topic(), record.partition(), record.offset()
-    images: tuple[Image, ...]
+    if op not in ("update", "delete"):
+        return (Change(op, None, row, key, None, ms, topic, partition, offset, 0, transaction, types),)
     if op == "delete":
-        images = (deleted(row, key, NOTHING if types is None else types.keys()),)
-    elif op == "update":
+        images: tuple[Image, ...] = (deleted(row, key, NOTHING if types is None else types.keys()),)
+    else:
         # Nothing in `old`: nothing changed that can be seen.
         before = {**row, **(shape.read_old(message.old) or {})}
         lacks = None if types is None else lacking(types.keys(), row)
         images = updated(before, row, key, lacks=lacks, before_is_whole=not lacks)
-    else:
-        images = (Image(op, None, row),)
     return tuple(
-        Change(*image[:3], key, None, ms, topic, partition, offset, index, transaction, types, *image[3:])
-        for index, image in enumerate(images)
+        Change(
+            op,
+            before,
+            after,
+            key,
+            None,
+            ms,
+            topic,
+            partition,
+            offset,
+            index,
+            transaction,
+            types,
+            lacks,
+            is_whole,
+            moves,
+        )
+        for index, (op, before, after, lacks, is_whole, moves) in enumerate(images)
     )
 
 

@@ -104,8 +104,24 @@ class Json:
         ms = self._time_ms(document, record)
         topic, partition, offset, types = record.topic(), record.partition(), record.offset(), rule.types
         into += [
-            Change(*image[:3], key, None, ms, topic, partition, offset, index, transaction, types, *image[3:])
-            for index, image in enumerate(images)
+            Change(
+                op,
+                before,
+                after,
+                key,
+                None,
+                ms,
+                topic,
+                partition,
+                offset,
+                index,
+                transaction,
+                types,
+                lacks,
+                is_whole,
+                moves,
+            )
+            for index, (op, before, after, lacks, is_whole, moves) in enumerate(images)
         ]
 
     def _images(

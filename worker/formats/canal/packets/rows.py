@@ -133,8 +133,24 @@ class Packets:
             images = _images(op, change.row_datas, shape)
         topic, partition, offset = record.topic(), record.partition(), record.offset()
         return [
-            Change(*image[:3], key, sql, time_ms, topic, partition, offset, index, gtid, types, *image[3:])
-            for index, image in enumerate(images, first_index)
+            Change(
+                op,
+                before,
+                after,
+                key,
+                sql,
+                time_ms,
+                topic,
+                partition,
+                offset,
+                index,
+                gtid,
+                types,
+                lacks,
+                is_whole,
+                moves,
+            )
+            for index, (op, before, after, lacks, is_whole, moves) in enumerate(images, first_index)
         ]
 
     def _shape(self, row: Any, op: Operation) -> _Shape:
