@@ -129,6 +129,16 @@ class HeldRecords:
         if found:
             self._tell()
 
+    def let_go(self, assignment: Assignment) -> tuple[list[Record], int]:
+        """Hold nothing of a topic that is gone: nobody commits it any more, or brings its records again.
+        Returns those that may be handled, and how many name schemas that are not known."""
+        held = self._held.pop(assignment, None)
+        if held is None:
+            return [], 0
+        self._tell()
+        count = _known(assignment, held.records)
+        return held.records[:count], len(held.records) - count
+
     def _tell(self) -> None:
         self._pauses.held({*self._held, *self._uncommitted})
 
@@ -139,5 +149,10 @@ def _ready(assignment: Assignment, records: list[Record]) -> int:
         if assignment.tracker.next_offset is None and records:  # only now it is known where it begins
             assignment.tracker.reach(records[0].offset())
         return 0
+    return _known(assignment, records)
+
+
+def _known(assignment: Assignment, records: list[Record]) -> int:
+    """How many of the first ones have schemas that are known."""
     format_ = assignment.format
     return format_.ready(records) if isinstance(format_, NamesSchemas) else len(records)
