@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from worker.observing.overview.trouble import Trouble, place, plural
+from worker.observing.overview.trouble import Trouble, names, place
 from worker.observing.status import KafkaFault, KafkaStatus, PartitionError, PartitionStatus, WorkerStatus
 from worker.observing.visible_text import duration
 
@@ -63,12 +63,11 @@ def of_kafka(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble
 def unconfirmed(status: WorkerStatus, seconds: float) -> str:
     """What waits for so long for a commit."""
     waited = duration(seconds)
-    first = sum(each.paused_by == "first_commit" for each in status.partitions)
+    first = [place(each) for each in status.partitions if each.paused_by == "first_commit"]
     if first:
-        return (
-            f"{plural(first, 'partition')} not handled: for {waited} Kafka has not taken the commit of where "
-            "they begin"
-        )
+        begin = "it begins" if len(first) == 1 else "they begin"
+        found = names(first, "partitions")
+        return f"{found} not handled: for {waited} Kafka has taken no commit of where {begin}"
     return (
         f"No batch begins: for {waited} the group's coordinator has taken no commit of this worker, so its "
         "partitions may be another's"
