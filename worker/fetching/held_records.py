@@ -63,19 +63,20 @@ class HeldRecords:
         if self._uncommitted.keys() - before.keys():
             self._commit()
         self._said = self._said and bool(self._uncommitted)
-        if not self._said and self.uncommitted_seconds(now) >= _PATIENCE:
+        longest = now - min(self._uncommitted.values(), default=now)
+        if not self._said and longest >= _PATIENCE:
             self._said = True
             log.warning(
                 "first_commit_missing",
                 partitions=sorted(str(each.partition) for each in self._uncommitted),
-                seconds=round(self.uncommitted_seconds(now), 1),
+                seconds=round(longest, 1),
                 hint="nothing of these partitions is handled until Kafka takes a commit of where they begin: "
                 "checkpoint_failed says why it does not. It is tried again each second",
             )
 
-    def uncommitted_seconds(self, now: float) -> float:
-        """For how long a partition has waited for its first commit; 0: none waits. Any thread."""
-        return max((now - since for since in tuple(self._uncommitted.values())), default=0.0)
+    def uncommitted_seconds(self, assignment: Assignment, now: float) -> float:
+        """For how long this one has waited for its first commit; 0: it does not. Any thread."""
+        return now - self._uncommitted.get(assignment, now)
 
     def add(self, assignment: Assignment, records: list[Record]) -> list[Record]:
         """Take a poll's records of one partition. Returns those that may go on: the first ones, in order."""
