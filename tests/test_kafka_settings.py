@@ -106,6 +106,16 @@ def test_the_new_protocol_leaves_the_assignment_to_the_broker() -> None:
     check_settings(section)
 
 
+@pytest.mark.parametrize("given", ["CONSUMER", "Classic"])
+def test_the_protocol_is_the_same_in_any_case(given: str) -> None:
+    """librdkafka ignores the case; the worker compares with small letters."""
+    section = with_properties(group__protocol=given)
+    check_settings(section)
+    settings = consumer_settings(section)
+    assert settings["group.protocol"] == given.lower()
+    assert ("partition.assignment.strategy" in settings) is (given == "Classic")
+
+
 @pytest.mark.parametrize(
     "name", ["partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"]
 )

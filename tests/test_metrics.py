@@ -66,6 +66,7 @@ PROMISED = {
     "binlane_partition_blocked": {"topic", "partition"},
     "binlane_standstill_seconds": {"topic", "partition"},
     "binlane_partition_error_seconds": {"topic", "partition"},
+    "binlane_first_commit_missing_seconds": {"topic", "partition"},
     "binlane_head_stuck_seconds": {"topic", "partition"},
     "binlane_ahead_records": {"topic", "partition"},
     "binlane_max_ahead_reached": {"topic", "partition"},

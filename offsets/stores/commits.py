@@ -159,8 +159,9 @@ def failure_of(answers: Iterable[confluent_kafka.TopicPartition]) -> CheckpointE
         return None
     texts = [f"{each.topic}[{each.partition}]: {error.str()}" for each, error in refused]
     kinds = {_kind(error) for _, error in refused}
-    # Less metadata would mend nothing else.
-    kind = kinds.pop() if len(kinds) == 1 else CheckpointError
+    # Less metadata mends its own fault only. The commit is sent again then, and the others are told by that.
+    too_large = MetadataTooLarge in kinds
+    kind = MetadataTooLarge if too_large else kinds.pop() if len(kinds) == 1 else CheckpointError
     text = f"Kafka refused the commit of {listed(texts, '; ')}"
     taken = [each for each in answers if each.error is None]
     return PartlyRefused(text, marks_of(taken)) if taken and kind is CheckpointError else kind(text)

@@ -224,6 +224,29 @@ def test_a_partition_that_is_lost_while_the_file_is_written_is_not_committed(
     assert site.kafka.load(places) == {site.second.partition: Checkpoint(7)}, "its next owner may be further"
 
 
+def test_a_partition_that_is_lost_when_its_first_commit_begins_is_not_committed(site: Site) -> None:
+    """It counts as lost, not as one whose last commit is made before it leaves."""
+    lost = site.first
+
+    class LostWhileRead(OffsetTracker):
+        @property
+        def next_offset(self) -> int | None:
+            if site.committer._lock.locked():
+                lost.closed = True
+            return super().next_offset
+
+    lost.tracker = LostWhileRead(7, ())
+    site.committer.pace(1e6)
+    site.committer.start()
+    site.committer.wake()
+    until(lambda: lost.closed)
+    site.committer.stop()
+    site.committer.join(30)
+    assert not site.committer.is_alive()
+    assert site.in_kafka(lost) is None, "its next owner may be further"
+    assert site.stopped == []
+
+
 @pytest.mark.parametrize(
     ("code", "level"),
     [

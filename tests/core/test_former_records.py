@@ -116,6 +116,20 @@ def test_records_of_a_former_topic_that_are_not_handled_are_told_as_lost(
     components.consumer.close()
 
 
+def test_records_of_a_former_topic_that_cannot_be_handled_are_told_as_lost_at_once(
+    mock_servers: str, tmp_path: Path
+) -> None:
+    components = Components(
+        settings(mock_servers, tmp_path), clock=Clock(), fail=pytest.fail, stop=threading.Event()
+    )
+    former = assignment()
+    components.assignments.add([former])
+    with capture_logs() as logged:
+        components.rebalancer.succeed(former, "two", 4)
+    assert (lost(logged), components.former.lost) == ([4], 4)
+    components.consumer.close()
+
+
 @pytest.mark.parametrize("seconds", [60.0, 0.3])
 def test_a_stop_handles_records_of_a_former_topic_first_or_is_no_clean_one(
     mock_servers: str, tmp_path: Path, gate: threading.Event, seconds: float

@@ -266,8 +266,9 @@ def test_a_first_commit_that_is_not_taken_is_told_and_is_over_by_itself(members:
         member.poll()
         member.poll()
     assert [(line["event"], line["partitions"]) for line in logged] == [("first_commit_missing", ["t[0]"])]
-    assert member.parts.fetcher.gate.uncommitted_seconds(clock.now) > 5
+    (waiting,) = member.parts.assignments.current()
+    assert member.parts.fetcher.gate.uncommitted_seconds(waiting, clock.now) > 5
     member.parts.kafka.attach(consumer)
     member.fetch()
     member.poll()
-    assert member.parts.fetcher.gate.uncommitted_seconds(clock.now) == 0
+    assert member.parts.fetcher.gate.uncommitted_seconds(waiting, clock.now) == 0

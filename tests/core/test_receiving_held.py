@@ -110,3 +110,44 @@ def test_a_partition_that_brought_what_waits_is_not_asked_for_it_again() -> None
     site.receive("rows", 5, 6)
     assert site.routed == []
     assert site.rows.asked is None
+
+
+def began_anew(site: Site) -> Any:
+    """Have the topic of the rows made anew. Returns what the new assignment was asked for with."""
+
+    def new(*_: object) -> Assignment:
+        site.routed.append(("anew", 0))
+        return Assignment(site.rows.partition, 2, site.rows.start, cast(Any, site.format))
+
+    begin = Mock(side_effect=new)
+    site.receiver._refetching.begin_anew = begin  # type: ignore[method-assign]
+    site.receiver.begin_anew([(site.rows, "other")])
+    return begin.call_args.args
+
+
+def test_records_that_wait_for_a_first_commit_are_handled_though_their_topic_is_gone() -> None:
+    """Nobody commits it any more, and nobody can fetch them again."""
+    site = Site()
+    site.rows.in_kafka = None
+    site.receive("rows", 50, 51)
+    assert site.routed == []
+    assert began_anew(site) == (site.rows, "other", 0)
+    assert site.routed == [("rows", 50), ("rows", 51), ("anew", 0)]
+
+
+def test_records_that_wait_for_a_schema_when_their_topic_is_gone_are_counted() -> None:
+    site = Site()
+    site.receive("rows", 50, 5, 51)
+    assert began_anew(site) == (site.rows, "other", 2)
+    assert site.routed == [("rows", 50), ("anew", 0)]
+    site.format.unknown = 0
+    site.receive("rows")
+    assert len(site.routed) == 2
+
+
+def test_records_that_wait_for_a_first_commit_keep_the_source_order_when_their_topic_is_gone() -> None:
+    site = Site(max_bytes=4_000)
+    site.rows.in_kafka = None
+    site.receive("rows", 50, 51)
+    began_anew(site)
+    assert site.routed == [("rows", 50), ("rows", 51), ("anew", 0)]

@@ -135,18 +135,20 @@ def test_the_worst_comes_first_and_the_headline_counts_the_others() -> None:
 
 def test_partitions_without_a_first_commit_are_told_with_the_cause() -> None:
     status = calm()
-    waits = msgspec.structs.replace(status.partitions[0], paused=True, paused_by="first_commit")
+    waits = msgspec.structs.replace(
+        status.partitions[0], paused=True, paused_by="first_commit", first_commit_seconds=20.0
+    )
     status = msgspec.structs.replace(
         status,
         partitions=[waits, *status.partitions[1:]],
-        kafka=KafkaStatus(up=True, quiet_seconds=3.0, unconfirmed_seconds=20.0),
+        kafka=KafkaStatus(up=True, quiet_seconds=3.0),
         checkpoint=CheckpointStatus(last_success=None, last_error="Kafka refused the commit"),
     )
-    found = [each for each in troubles(status) if "1 partition" in each.what]
+    name = f"{waits.topic}[{waits.partition}]"
+    found = [each for each in troubles(status) if each.what.startswith(name)]
     assert [(each.level, each.error) for each in found] == [("bad", "Kafka refused the commit")]
-    assert found[0].what == (
-        "1 partition not handled: for 20 s Kafka has not taken the commit of where they begin"
-    )
+    assert found[0].what == f"{name} not handled: for 20 s Kafka has taken no commit of where it begins"
+    assert "No batch begins" not in " ".join(each.what for each in troubles(status))
 
 
 def test_a_stuck_record_is_told_once_with_its_table_if_that_is_blocked() -> None:

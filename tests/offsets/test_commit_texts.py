@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from offsets.stores.commits import CommitTexts
+from types import SimpleNamespace
+from typing import Any, cast
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError
+
+from offsets.stores.commits import CommitTexts, PartlyRefused, commit_now
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 
 ORDERS = TopicPartition("cdc.shop", 0)
@@ -21,3 +28,36 @@ def test_what_is_refused_is_written_with_half_as_much_until_there_is_none() -> N
         assert lengths[-1] <= lengths[-2] // 2
     assert lengths[-1] == 0
     assert len(lengths) > 3
+
+
+class Broker:
+    """Takes no commit of one topic, and of the others only commits with little metadata."""
+
+    def __init__(self, denied: str) -> None:
+        self.denied = denied
+
+    def commit(self, *, offsets: list[confluent_kafka.TopicPartition], **_: Any) -> list[SimpleNamespace]:
+        return [
+            SimpleNamespace(
+                topic=each.topic,
+                partition=each.partition,
+                offset=each.offset,
+                metadata=each.metadata,
+                error=self.refusal(each),
+            )
+            for each in offsets
+        ]
+
+    def refusal(self, offset: confluent_kafka.TopicPartition) -> KafkaError | None:
+        if offset.topic == self.denied:
+            return KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        return KafkaError(KafkaError.OFFSET_METADATA_TOO_LARGE) if len(offset.metadata or "") > 1000 else None
+
+
+def test_metadata_is_halved_though_another_partition_is_refused() -> None:
+    """Else Kafka takes no commit of the first one while the other is refused."""
+    denied = TopicPartition("cdc.denied", 0)
+    broker = cast(Any, Broker(denied.topic))
+    with pytest.raises(PartlyRefused, match=r"of cdc\.denied\[0\]: [^;]+$") as caught:
+        commit_now(broker, {**SCATTERED, denied: Checkpoint(5)}, CommitTexts())
+    assert list(caught.value.taken) == [ORDERS]

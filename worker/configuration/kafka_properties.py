@@ -99,7 +99,9 @@ def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
     properties = _user_properties(kafka)
     has_patterns = any(topic.startswith("^") for topic in kafka.topics)
     settings = {**_DEFAULTS, **(_LOOKS_FOR_TOPICS if has_patterns else {}), **properties}
-    if properties.get("group.protocol", "classic").lower() == "consumer":
+    if "group.protocol" in properties:  # librdkafka ignores the case; whoever reads these settings need not
+        settings["group.protocol"] = properties["group.protocol"].lower()
+    if settings.get("group.protocol") == "consumer":
         for name, instead in _CLASSIC_ONLY.items():
             if name in properties:
                 raise fault(

@@ -63,19 +63,20 @@ class HeldRecords:
         if self._uncommitted.keys() - before.keys():
             self._commit()
         self._said = self._said and bool(self._uncommitted)
-        if not self._said and self.uncommitted_seconds(now) >= _PATIENCE:
+        longest = now - min(self._uncommitted.values(), default=now)
+        if not self._said and longest >= _PATIENCE:
             self._said = True
             log.warning(
                 "first_commit_missing",
                 partitions=sorted(str(each.partition) for each in self._uncommitted),
-                seconds=round(self.uncommitted_seconds(now), 1),
+                seconds=round(longest, 1),
                 hint="nothing of these partitions is handled until Kafka takes a commit of where they begin: "
                 "checkpoint_failed says why it does not. It is tried again each second",
             )
 
-    def uncommitted_seconds(self, now: float) -> float:
-        """For how long a partition has waited for its first commit; 0: none waits. Any thread."""
-        return max((now - since for since in tuple(self._uncommitted.values())), default=0.0)
+    def uncommitted_seconds(self, assignment: Assignment, now: float) -> float:
+        """For how long this one has waited for its first commit; 0: it does not. Any thread."""
+        return now - self._uncommitted.get(assignment, now)
 
     def add(self, assignment: Assignment, records: list[Record]) -> list[Record]:
         """Take a poll's records of one partition. Returns those that may go on: the first ones, in order."""
@@ -129,6 +130,16 @@ class HeldRecords:
         if found:
             self._tell()
 
+    def let_go(self, assignment: Assignment) -> tuple[list[Record], int]:
+        """Hold nothing of a topic that is gone: nobody commits it any more, or brings its records again.
+        Returns those that may be handled, and how many name schemas that are not known."""
+        held = self._held.pop(assignment, None)
+        if held is None:
+            return [], 0
+        self._tell()
+        count = _known(assignment, held.records)
+        return held.records[:count], len(held.records) - count
+
     def _tell(self) -> None:
         self._pauses.held({*self._held, *self._uncommitted})
 
@@ -139,5 +150,10 @@ def _ready(assignment: Assignment, records: list[Record]) -> int:
         if assignment.tracker.next_offset is None and records:  # only now it is known where it begins
             assignment.tracker.reach(records[0].offset())
         return 0
+    return _known(assignment, records)
+
+
+def _known(assignment: Assignment, records: list[Record]) -> int:
+    """How many of the first ones have schemas that are known."""
     format_ = assignment.format
     return format_.ready(records) if isinstance(format_, NamesSchemas) else len(records)

@@ -176,13 +176,16 @@ class Receiver:
                 self._standstill.refused(assignment, error, offset)
 
     def begin_anew(self, changed: list[tuple[Assignment, str]]) -> None:
-        """The topics of these have other ids now. What the earlier ones brought is handled first."""
+        """The topics of these have other ids now. What the earlier ones brought is handled first,
+        but for records whose schema is not known: they are told as lost."""
         for assignment, topic_id in changed:
+            held, unknown = self._gate.let_go(assignment)
+            if held:
+                self._route(self._come(assignment, held), full=False)
             if self._order is not None:
                 self._route(self._order.let_go(assignment), full=False)
                 self._order.forget({assignment})
-            self._gate.forget([assignment])
-            new = self._refetching.begin_anew(assignment, topic_id)
+            new = self._refetching.begin_anew(assignment, topic_id, unknown)
             if self._order is not None:
                 self._order.watch([new])
         if changed:

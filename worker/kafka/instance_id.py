@@ -2,65 +2,107 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from offsets.stores.kafka import COORDINATOR_BUSY
 from worker.kafka.errors import KafkaErrors
 
 __all__ = ["InstanceId", "waits"]
 
 _ANSWER_SECONDS = 5.0
+_POLL_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0
 _MOST_SECONDS = 75.0
 """The longest session that brokers give by default, 60 s, and a little more."""
+_NO_ANSWER = COORDINATOR_BUSY | {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 
 
 class InstanceId:
     """With `group.protocol: consumer` a member that was killed keeps its `group.instance.id` until its
-    session ends. Who joins before gets UNRELEASED_INSTANCE_ID, and librdkafka gives such a consumer up."""
+    session ends. Who joins before gets UNRELEASED_INSTANCE_ID, and librdkafka gives such a consumer up. One
+    that left keeps its place, too, and the group lists both alike: only another consumer that joins tells
+    them apart."""
 
     def __init__(
         self,
+        settings: Mapping[str, Any],
+        topics: Sequence[str],
         admin: AdminClient,
-        group: str,
-        name: str,
         *,
         errors: KafkaErrors,
         stopping: threading.Event,
         clock: Callable[[], float],
     ) -> None:
-        """`errors`: told what is waited for, once in a while. `name`: the `group.instance.id`."""
+        """`settings`: of the worker's consumer. `errors`: told once in a while what is waited for."""
+        self._settings = dict(settings)
+        self._topics = list(topics)
         self._admin = admin
-        self._group = group
-        self._name = name
         self._errors = errors
         self._stopping = stopping
         self._clock = clock
 
     def wait(self, alive: Callable[[], None]) -> None:
-        """Until no member has the name, or it is clear that one keeps it: joining tells that then."""
+        """Until the name is free, or it is clear that a member keeps it: joining tells that then."""
         end = self._clock() + _MOST_SECONDS
-        while not self._stopping.is_set() and self._clock() < end and self._is_taken():
-            alive()
-            text = f"group.instance.id {self._name} is another member's until its session ends: waiting"
-            self._errors.report(KafkaError(KafkaError.UNRELEASED_INSTANCE_ID, text))
+        while not self._stopping.is_set() and self._clock() < end and self._may_be_taken(alive):
             self._stopping.wait(_AGAIN_SECONDS)
 
-    def _is_taken(self) -> bool:
+    def _may_be_taken(self, alive: Callable[[], None]) -> bool:
+        """Also where Kafka does not answer."""
+        name = self._settings["group.instance.id"]
+        alive()
         try:
-            asked = self._admin.describe_consumer_groups([self._group], request_timeout=_ANSWER_SECONDS)
-            members = asked[self._group].result(_ANSWER_SECONDS + 1).members
-        except (KafkaException, TimeoutError):  # there is no such group, or Kafka is away: joining tells
-            return False
-        return any(each.group_instance_id == self._name for each in members)
+            if name not in self._members().values():
+                return False
+            if not self._is_refused(alive):
+                return False
+        except TimeoutError:
+            return True
+        except KafkaException as error:  # there is no such group, or it may not be described: joining tells
+            return error.args[0].code() in _NO_ANSWER
+        text = f"group.instance.id {name} is another member's until its session ends: waiting"
+        self._errors.report(KafkaError(KafkaError.UNRELEASED_INSTANCE_ID, text))
+        return True
+
+    def _is_refused(self, alive: Callable[[], None]) -> bool:
+        """Whether a consumer cannot join. One that can leaves at once, and its place is kept for the next.
+
+        Raises KafkaException, TimeoutError: neither is known yet.
+        """
+        silent = logging.Logger("instance-id", level=logging.CRITICAL + 1)
+        consumer = Consumer(self._settings, logger=silent)
+        try:
+            consumer.subscribe(self._topics)
+            end = self._clock() + _ANSWER_SECONDS
+            while self._clock() < end and not self._stopping.is_set():
+                alive()
+                message = consumer.poll(_POLL_SECONDS)
+                error = None if message is None else message.error()
+                if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
+                    return True
+                if consumer.memberid() in self._members():
+                    return False
+            raise TimeoutError
+        finally:
+            consumer.close()
+
+    def _members(self) -> dict[str, str | None]:
+        """The name of each member by its id."""
+        group = self._settings["group.id"]
+        asked = self._admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS)
+        members = asked[group].result(_ANSWER_SECONDS + 1).members
+        return {each.member_id: each.group_instance_id for each in members}
 
 
 def waits(
     settings: Mapping[str, Any],
+    topics: Sequence[str],
     admin: AdminClient,
     *,
     errors: KafkaErrors,
@@ -68,7 +110,6 @@ def waits(
     clock: Callable[[], float],
 ) -> list[Callable[[Callable[[], None]], None]]:
     """What a consumer with these settings has to wait for before it joins: one thing, or none."""
-    group, name = settings["group.id"], settings.get("group.instance.id")
-    if not name or settings.get("group.protocol") != "consumer":
+    if not settings.get("group.instance.id") or settings.get("group.protocol") != "consumer":
         return []
-    return [InstanceId(admin, group, str(name), errors=errors, stopping=stopping, clock=clock).wait]
+    return [InstanceId(settings, topics, admin, errors=errors, stopping=stopping, clock=clock).wait]

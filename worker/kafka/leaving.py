@@ -21,7 +21,7 @@ def close_stays(settings: Mapping[str, str]) -> bool:
     nothing when one with cooperative-sticky closes that has no partition, and its place is kept for
     `session.timeout.ms`. A static member is to keep its place."""
     return (
-        settings.get("group.protocol", "classic").lower() == "classic"
+        settings.get("group.protocol", "classic") == "classic"
         and "cooperative" in settings.get("partition.assignment.strategy", "")
         and not settings.get("group.instance.id")
     )

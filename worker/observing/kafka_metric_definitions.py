@@ -35,6 +35,13 @@ KAFKA_DEFINITIONS: tuple[MetricDefinition, ...] = (
         "How long Kafka has told an error of the partition in place of its records; 0 while it tells none.",
     ),
     MetricDefinition(
+        "binlane_first_commit_missing_seconds",
+        "gauge",
+        PARTITION,
+        "How long nothing of the partition has been handled because Kafka has not taken the commit of where "
+        "it begins; 0 once it has.",
+    ),
+    MetricDefinition(
         "binlane_head_stuck_seconds",
         "gauge",
         PARTITION,
@@ -117,8 +124,8 @@ KAFKA_DEFINITIONS: tuple[MetricDefinition, ...] = (
         "binlane_membership_unconfirmed_seconds",
         "gauge",
         (),
-        "For how long batches have waited because the group's coordinator takes no commit of this worker, or "
-        "not the first one of a partition; 0 when none has to.",
+        "For how long batches have waited because the group's coordinator takes no commit of this worker; "
+        "0 when none has to.",
     ),
     MetricDefinition(
         "binlane_commits_total",

@@ -91,6 +91,8 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """lanes (they are full), max_ahead, ddl_topics (others come first), format (there is none),
     schema_registry (a schema is not known yet), first_commit (Kafka has not taken where it begins); None: it
     is read."""
+    first_commit_seconds: float = 0.0
+    """For how long nothing of it is handled because Kafka has not taken the commit of where it begins."""
     stuck: StuckStatus | None = None
     unread: int | None = None
     """Records between the next offset to be fetched and the partition's end; None: not known yet."""
@@ -123,7 +125,7 @@ class KafkaStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Since the last poll that brought a record, or the end of a partition."""
     unconfirmed_seconds: float = 0.0
     """For how long batches have waited because the group's coordinator takes no commit of this worker, whose
-    partitions may be another's by now; or a partition for its first commit."""
+    partitions may be another's by now."""
     faults: list[KafkaFault] = []
     """What `/readyz` knows of errors."""
 

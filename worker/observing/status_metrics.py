@@ -113,6 +113,7 @@ def _of_partitions(partitions: Sequence[PartitionStatus], *, held_up: bool) -> I
     blocked = _gauge("binlane_partition_blocked")
     standstill = _gauge("binlane_standstill_seconds")
     error = _gauge("binlane_partition_error_seconds")
+    first_commit = _gauge("binlane_first_commit_missing_seconds")
     position = _gauge("binlane_position")
     ahead = _gauge("binlane_ahead_records")
     beyond = _gauge("binlane_max_ahead_reached")
@@ -129,6 +130,7 @@ def _of_partitions(partitions: Sequence[PartitionStatus], *, held_up: bool) -> I
         blocked.add_metric(label, held_up or partition.paused_by not in (None, "lanes"))
         standstill.add_metric(label, partition.standstill_seconds)
         error.add_metric(label, 0.0 if partition.error is None else partition.error.seconds)
+        first_commit.add_metric(label, partition.first_commit_seconds)
         unfinished.add_metric(label, partition.unfinished)
         ahead.add_metric(label, partition.ahead)
         beyond.add_metric(label, partition.paused_by == "max_ahead")
@@ -147,7 +149,19 @@ def _of_partitions(partitions: Sequence[PartitionStatus], *, held_up: bool) -> I
         ):
             if value is not None:
                 family.add_metric(label, value)
-    yield from (paused, blocked, standstill, error, ahead, beyond, stuck, position, committed, unfinished)
+    yield from (
+        paused,
+        blocked,
+        standstill,
+        error,
+        first_commit,
+        ahead,
+        beyond,
+        stuck,
+        position,
+        committed,
+        unfinished,
+    )
     yield from (unread, lag, delay, source)
 
 

@@ -162,19 +162,20 @@ class Committer(threading.Thread):
         `again`: also what Kafka has: see `Membership`.
         Raises nothing: what goes wrong is an error of this commit, told and tried again with the next."""
         with self._lock:
-            return self._commit(None if leaving is None else list(leaving), again=again)
+            these = None if leaving is None else list(leaving)
+            return self._commit(these, again=again, leaving=these is not None)
 
-    def _commit(self, these: list[Assignment] | None, *, again: bool) -> bool:
+    def _commit(self, these: list[Assignment] | None, *, again: bool, leaving: bool = False) -> bool:
+        """`leaving`: who asks gives them back only after this."""
         everything = these is None
         move = everything and self._map is not None and self._map.turn()
         assignments = self._assignments.current() if these is None else these
-        leaving = [each for each in these or () if each.closed]
         found = self._finished(assignments, move=move)
         on_disk = self._save_locally(found, everything=everything)
         if on_disk and everything and self._map is not None:
             self._map.saved()
-        # One that left while the file was written is another worker's by now, which may have committed more.
-        kept = {each: checkpoint for each, checkpoint in found.items() if each in leaving or not each.closed}
+        # One that left meanwhile is another worker's by now, which may have committed more.
+        kept = {each: checkpoint for each, checkpoint in found.items() if leaving or not each.closed}
         in_kafka = self._save_in_kafka(kept, everything=everything, again=again)
         if on_disk and in_kafka:
             self._save_locally(found, everything=everything)  # that Kafka has it

@@ -42,19 +42,22 @@ class FormerRecords:
     def tell(self, assignments: Iterable[Assignment]) -> None:
         """Nothing more of these is handled: log what is lost by it."""
         for assignment in self._before(assignments):
-            count = assignment.tracker.unfinished
-            if not count:
-                continue
-            self._told.add(assignment)
-            self.lost += count
-            log.error(
-                "former_records_lost",
-                partition=str(assignment.partition),
-                topic_id=assignment.topic_id,
-                records_lost=count,
-                hint="they were fetched before the topic was made anew, and not handled before the partition "
-                "left or the worker stopped: Kafka no longer has them",
-            )
+            if count := assignment.tracker.unfinished:
+                self._told.add(assignment)
+                self.lose(assignment, count, "not handled before the partition left or the worker stopped")
+
+    def lose(self, assignment: Assignment, count: int, why: str) -> None:
+        """Log that `count` of its records are lost, unless there are none."""
+        if not count:
+            return
+        self.lost += count
+        log.error(
+            "former_records_lost",
+            partition=str(assignment.partition),
+            topic_id=assignment.topic_id,
+            records_lost=count,
+            hint=f"they were fetched before the topic was made anew, and {why}: Kafka no longer has them",
+        )
 
     def _before(self, assignments: Iterable[Assignment]) -> set[Assignment]:
         found = set(assignments)

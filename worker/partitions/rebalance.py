@@ -181,9 +181,11 @@ class Rebalancer:
             hint="the group went on without this worker; what was not committed comes again elsewhere",
         )
 
-    def succeed(self, assignment: Assignment, topic_id: str) -> Assignment:
+    def succeed(self, assignment: Assignment, topic_id: str, lost: int = 0) -> Assignment:
         """The topic was made anew while it was read: its partition, from the beginning of the new one. What
-        the earlier one brought goes on under the assignment that it had."""
+        the earlier one brought goes on under the assignment that it had, but for `lost` records, which cannot
+        be handled."""
+        self._former.lose(assignment, lost, "their schema was not known")
         tracker = assignment.tracker
         known = assignment.in_kafka or Checkpoint(tracker.next_offset or 0)
         earlier = known._replace(offset=tracker.next_offset or known.offset, topic_id=assignment.topic_id)

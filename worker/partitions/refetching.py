@@ -100,14 +100,15 @@ class Refetching:
         found = self._starts.topic_ids([topic]).get(topic)
         return None if found == assignment.topic_id else found
 
-    def begin_anew(self, assignment: Assignment, topic_id: str) -> Assignment:
-        """The topic has another id now: read it from its beginning, as a new assignment.
+    def begin_anew(self, assignment: Assignment, topic_id: str, lost: int = 0) -> Assignment:
+        """The topic has another id now: read it from its beginning, as a new assignment. `lost`: as for
+        `Rebalancer.succeed`.
 
         Raises:
             KafkaException: librdkafka refuses it.
             Stopping: the worker is to stop, and Kafka did not answer.
         """
-        new = self._rebalancer.succeed(assignment, topic_id)
+        new = self._rebalancer.succeed(assignment, topic_id, lost)
         self.restart(new, OFFSET_BEGINNING)
         return new
 

@@ -186,16 +186,18 @@ class Components:
             incremental=incremental,
             clock=clock,
         )
+        topics = list(dict.fromkeys([*configuration.kafka.topics, *configuration.kafka.ddl_topics]))
         order, self.history, self.share = None, None, None
         if configuration.kafka.ddl_topics:
             has_ddl = topics_matcher(configuration.kafka.ddl_topics)
             order = SourceOrder(has_ddl, high=ends_told_by(consumer), max_bytes=lanes.max_bytes, clock=clock)
-            merged = topics_matcher([*configuration.kafka.topics, *configuration.kafka.ddl_topics])
-            self.share = WholeShare(consumer, self.assignments, merged, configuration.kafka.ddl_topics)
+            self.share = WholeShare(
+                consumer, self.assignments, topics_matcher(topics), configuration.kafka.ddl_topics
+            )
             self.history = DDLHistory(settings, has_ddl, formats.of_assigned, stopping=stop)
         self.fetcher = Fetcher(
             consumer,
-            list(dict.fromkeys([*configuration.kafka.topics, *configuration.kafka.ddl_topics])),
+            topics,
             assignments=self.assignments,
             router=routers(self.tracing)(
                 self.book, self.metrics, on_undecodable=configuration.on_undecodable
@@ -211,7 +213,7 @@ class Components:
             share=self.share,
             prepare=[
                 *([] if self.history is None else [self.history.read]),
-                *waits(settings, admin, errors=self.errors, stopping=stop, clock=clock),
+                *waits(settings, topics, admin, errors=self.errors, stopping=stop, clock=clock),
             ],
             max_records=lanes.max_records,
             max_bytes=lanes.max_bytes,

@@ -124,7 +124,7 @@ class StatusReport:
             kafka=KafkaStatus(
                 up=self._brokers.up,
                 quiet_seconds=round(self._clock() - self._fetcher.brought, 3),
-                unconfirmed_seconds=round(self._unconfirmed_seconds(self._clock()), 3),
+                unconfirmed_seconds=round(self._membership.held_seconds(self._clock()), 3),
                 faults=[
                     msgspec.structs.replace(each, error=self._redact(each.error))
                     for each in self._errors.faults({each.topic for each in partitions})
@@ -143,9 +143,6 @@ class StatusReport:
         if seen.held_up:
             stands += sum(len(chunk.messages) for _, chunk in self._fetcher.held())
         return Look(status, finished, seen.blocked, seen.halted, stands, seen.held_up)
-
-    def _unconfirmed_seconds(self, now: float) -> float:
-        return max(self._membership.held_seconds(now), self._fetcher.gate.uncommitted_seconds(now))
 
     def _targets(self) -> list[TargetStatus]:
         """Handlers of one name as one: down while one of them is."""
@@ -216,6 +213,7 @@ class StatusReport:
             unread=_between(position, assignment.end),
             paused=self._fetcher.pauses.holds(assignment),
             paused_by=self._fetcher.pauses.why(assignment),
+            first_commit_seconds=round(self._fetcher.gate.uncommitted_seconds(assignment, self._clock()), 3),
             ahead=tracker.ahead(0),
             stuck=self._stuck_head(assignment),
             standstill_seconds=round(self._fetcher.standstill.seconds(assignment), 3),

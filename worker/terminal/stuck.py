@@ -1,19 +1,11 @@
-"""What stands: the whole worker, or partitions whose first unfinished record is stuck, a line each."""
+"""What stands: partitions whose first unfinished record is stuck, a line each."""
 
 from __future__ import annotations
 
-from worker.observing.overview.of_kafka import unconfirmed
 from worker.observing.status import PartitionStatus, WorkerStatus
 from worker.observing.visible_text import count, duration
 
-__all__ = ["stuck_alarms", "unconfirmed_alarm"]
-
-
-def unconfirmed_alarm(status: WorkerStatus) -> list[str]:
-    """That batches wait for a commit, if so."""
-    if status.kafka is None or status.kafka.unconfirmed_seconds < 1:
-        return []
-    return [unconfirmed(status, status.kafka.unconfirmed_seconds)]
+__all__ = ["stuck_alarms"]
 
 
 def stuck_alarms(status: WorkerStatus) -> list[str]:

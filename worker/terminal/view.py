@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from worker.observing.overview.of_kafka import of_kafka
+from worker.observing.overview.of_kafka import not_begun, of_kafka
 from worker.observing.overview.of_rules import notes
 from worker.observing.overview.ranking import tables_by_trouble
 from worker.observing.overview.troubles import headline, troubles
@@ -19,7 +19,7 @@ from worker.observing.visible_text import age, count, duration, printable, size
 from worker.terminal.grids import STATE_STYLE, lane_grid, lane_table, partitions_grid, tables_grid
 from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid, waiting_tables
 from worker.terminal.rates import Rates
-from worker.terminal.stuck import stuck_alarms, unconfirmed_alarm
+from worker.terminal.stuck import stuck_alarms
 from worker.terminal.trend import Trend, trend_line
 
 __all__ = ["LiveView", "Snapshot", "full_view", "summary_line"]
@@ -196,7 +196,7 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
 def _alarms(status: WorkerStatus) -> list[str]:
     lines = [status.error] if status.error else []
     lines += [f"{each.what}: {each.error}" for each in of_kafka(status, "CONFIG", "CONFIG") if each.error]
-    lines += unconfirmed_alarm(status)
+    lines += not_begun(status)
     if status.checkpoint.last_error:
         lines.append(f"checkpoint: {status.checkpoint.last_error}")
     lines += stuck_alarms(status)

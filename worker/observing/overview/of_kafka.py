@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from worker.observing.overview.trouble import Trouble, place, plural
+from worker.observing.overview.trouble import Trouble, names, place
 from worker.observing.status import KafkaFault, KafkaStatus, PartitionError, PartitionStatus, WorkerStatus
 from worker.observing.visible_text import duration
 
-__all__ = ["of_kafka", "unconfirmed"]
+__all__ = ["not_begun", "of_kafka"]
 
 _DO = {
     "UNKNOWN_TOPIC_OR_PART": "Correct its name in kafka.topics and restart; or make the topic, and it is "
@@ -51,28 +51,30 @@ def of_kafka(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble
         for partition in status.partitions:
             if partition.error is not None and partition.error.seconds >= _LASTS_SECONDS:
                 yield _of_partition(partition, partition.error, check, worker)
-    if kafka.unconfirmed_seconds >= 1:
+    for what in not_begun(status):
         yield Trouble(
             level="bad",
-            what=unconfirmed(status, kafka.unconfirmed_seconds),
+            what=what,
             error=status.checkpoint.last_error,
             do="See why commits fail; it goes on by itself.",
         )
 
 
-def unconfirmed(status: WorkerStatus, seconds: float) -> str:
-    """What waits for so long for a commit."""
-    waited = duration(seconds)
-    first = sum(each.paused_by == "first_commit" for each in status.partitions)
-    if first:
-        return (
-            f"{plural(first, 'partition')} not handled: for {waited} Kafka has not taken the commit of where "
-            "they begin"
+def not_begun(status: WorkerStatus) -> list[str]:
+    """What waits for Kafka to take a commit: all batches, or those of single partitions."""
+    found = []
+    if status.kafka is not None and status.kafka.unconfirmed_seconds >= 1:
+        found.append(
+            f"No batch begins: for {duration(status.kafka.unconfirmed_seconds)} the group's coordinator has "
+            "taken no commit of this worker, so its partitions may be another's"
         )
-    return (
-        f"No batch begins: for {waited} the group's coordinator has taken no commit of this worker, so its "
-        "partitions may be another's"
-    )
+    first = [each for each in status.partitions if each.first_commit_seconds >= 1]
+    if first:
+        waited = duration(max(each.first_commit_seconds for each in first))
+        begin = "it begins" if len(first) == 1 else "they begin"
+        places = names([place(each) for each in first], "partitions")
+        found.append(f"{places} not handled: for {waited} Kafka has taken no commit of where {begin}")
+    return found
 
 
 def _of_topics(kafka: KafkaStatus, reads: bool, command: str) -> Iterator[Trouble]:
