@@ -103,6 +103,11 @@ class Unreadable:
                 raise Refused(
                     f"{assignment.partition} has just left this worker: ask the one that has it now"
                 )
+            if self._fetcher.holds(assignment):  # they would count as finished
+                raise Refused(
+                    f"{assignment.partition} still holds records from before that batch, which wait for a "
+                    "schema, a first commit or their turn in source order: ask again when they are handled"
+                )
             assignment.tracker.reach(end)
             self._fetcher.fetch_from(assignment, end)
 
