@@ -9,13 +9,17 @@ from typing import Any, cast
 
 import pytest
 from building import configuration
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, Message
+from mock_brokers import mock_brokers
 from test_receiving_held import Reading
 
 from offsets.restore import Start
 from offsets.types import Checkpoint, TopicPartition
+from worker.fetching.lasting_error import LastingError
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.running.components import Components
+from worker.running.unreadable import end_of_batch
+from worker.stuck.record_words import Refused
 from worker.units.assigned_partition import Assignment
 
 BAD, END = 10, 12
@@ -113,3 +117,51 @@ def test_it_is_obeyed_if_nothing_of_the_partition_is_held(site: Site) -> None:
     assert site.order().result == "set_aside"
     assert site.rows.tracker.next_offset == END
     assert site.rows.asked == END
+
+
+def test_a_batch_that_can_be_read_again_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = TopicPartition("t", 0)
+    with mock_brokers(20) as servers:
+        settings = {
+            "bootstrap.servers": servers,
+            "group.id": "g",
+            "auto.offset.reset": "error",
+            "enable.partition.eof": "true",
+            "log_level": "2",
+        }
+        for begin in (5, 19, 20):  # in the middle, the last one, the end
+            with pytest.raises(Refused, match="can be read now"):
+                end_of_batch(settings, place, begin)
+        monkeypatch.setattr("worker.running.unreadable.Consumer", Failing)
+        with pytest.raises(Refused, match="can be read now"):
+            end_of_batch(settings, place, 5)
+
+
+class Failing(Consumer):
+    """Its broker answers the first fetches with an error that mends by itself."""
+
+    left = 3
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        if self.left:
+            self.left -= 1
+            error = KafkaError(KafkaError.UNKNOWN)
+            return Message(topic="t", partition=0, offset=5, error=error, timestamp=(1, 1))
+        return super().poll(timeout)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["UNKNOWN", "THROTTLING_QUOTA_EXCEEDED", "INCONSISTENT_TOPIC_ID", "NOT_LEADER_FOR_PARTITION"],
+)
+def test_an_error_that_mends_by_itself_is_not_of_a_batch(name: str) -> None:
+    error = LastingError.after(None, KafkaError(getattr(KafkaError, name)), 7)
+    assert (error.unreadable, error.explains) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["_BAD_MSG", "_BAD_COMPRESSION", "INVALID_MSG", "UNSUPPORTED_COMPRESSION_TYPE"]
+)
+def test_an_error_of_what_the_log_holds_does_not_mend(name: str) -> None:
+    error = LastingError.after(None, KafkaError(getattr(KafkaError, name)), 7)
+    assert (error.unreadable, error.explains) == (True, False)
