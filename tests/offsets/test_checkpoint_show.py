@@ -103,7 +103,13 @@ def test_topics_are_found_by_regular_expression_and_missing_ones_told(site: Site
     config = site.config(kafka={"topics": [f"^{site.topic[:-3]}", "cdc.no.such"]})
     found = shown(config)
     assert {each["topic"] for each in found["partitions"]} == {site.topic}
-    assert found["warnings"] == ["no topic matches cdc.no.such of kafka.topics"]
+    assert found["warnings"] == ["no topic matches cdc.no.such of the configuration"]
+
+
+def test_topics_with_ddl_are_shown_too(site: Site) -> None:
+    config = site.config(kafka={"topics": ["cdc.no.such"], "ddl_topics": [site.topic]})
+    config.write_text(config.read_text() + "format: debezium\n")
+    assert {each["topic"] for each in shown(config)["partitions"]} == {site.topic}
 
 
 def test_people_get_a_table(site: Site) -> None:

@@ -45,7 +45,7 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
     try:
         with connect(configuration) as cluster:
             positions = cluster.positions()
-            warnings = [f"no topic matches {pattern} of kafka.topics" for pattern in cluster.missing()]
+            warnings = [f"no topic matches {pattern} of the configuration" for pattern in cluster.missing()]
             warnings += cluster.own.warnings
             own = cluster.own
             units = {each.partition: _history(cluster, each.partition, history) for each in positions}

@@ -194,6 +194,14 @@ class Fetcher(threading.Thread):
         self._refetching.restart(assignment, offset)
         self.pauses.came(self._assignments.current())  # the eager protocol assigns all of them anew
 
+    def holds(self, assignment: Assignment) -> bool:
+        """Whether records of it were polled that its tracker does not know. A request (see `requests`)."""
+        return (
+            self.gate.holds(assignment)
+            or self._polls.holds(assignment.partition)
+            or (self._order is not None and self._order.holds(assignment))
+        )
+
     @property
     def brought(self) -> float:
         """When a poll last brought a record, or the end of a partition."""

@@ -107,6 +107,10 @@ class HeldRecords:
         if len(self._held) != before:
             self._tell()
 
+    def holds(self, assignment: Assignment) -> bool:
+        """Whether records of it are held."""
+        return assignment in self._held
+
     def keeps_end(self, assignment: Assignment, end: Message) -> bool:
         """The partition is read to its end. True: not before what is held of it, and `ends` has it then."""
         held = self._held.get(assignment)

@@ -9,32 +9,21 @@ from confluent_kafka import KafkaError
 
 from worker.observing.status import PartitionError
 
-__all__ = ["LastingError"]
+__all__ = ["UNREADABLE", "LastingError"]
 
 _TOLD_AGAIN_SECONDS = 30.0
 """librdkafka repeats the error of a partition that it still fetches within this time."""
 _TOLD_ONCE = KafkaError.TOPIC_AUTHORIZATION_FAILED
 """The error that librdkafka does not repeat."""
-_MENDS = frozenset(
+UNREADABLE = frozenset(
     {
-        _TOLD_ONCE,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.UNKNOWN_TOPIC_ID,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
+        KafkaError._BAD_COMPRESSION,
+        KafkaError._BAD_MSG,
+        KafkaError.INVALID_MSG,
+        KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
     }
 )
-"""Errors of the broker's side: once they are over, fetching goes on. Any other is of what the log holds."""
+"""Errors of what the log holds. Any other is of the broker's side: once it is over, fetching goes on."""
 
 
 @dataclass(slots=True)
@@ -75,7 +64,7 @@ class LastingError:
     @property
     def unreadable(self) -> bool:
         """The batch cannot be read, however often it is fetched."""
-        return self.code not in _MENDS and not self.answer_missing
+        return self.code in UNREADABLE
 
     @property
     def explains(self) -> bool:

@@ -95,6 +95,11 @@ class SourceOrder:
         """Whether anything is held back."""
         return any(each.held for each in self._inputs.values())
 
+    def holds(self, assignment: Assignment) -> bool:
+        """Whether records of it are held back."""
+        one = self._inputs.get(assignment)
+        return one is not None and bool(one.held)
+
     def bound(self, max_bytes: int) -> None:
         """A quarter of what the lanes may hold is held back beside them before partitions that are ahead are
         to pause; with half of it nothing waits any longer for a partition that tells nothing."""

@@ -83,7 +83,7 @@ class Cluster:
 
     def __init__(self, configuration: Configuration, consumer: Consumer, admin: AdminClient) -> None:
         self._group = configuration.kafka.group_id
-        self._patterns = configuration.kafka.topics
+        self._patterns = [*configuration.kafka.topics, *configuration.kafka.ddl_topics]
         self._rule = configuration.checkpoint
         self._consumer = consumer
         self._admin = admin
@@ -103,7 +103,7 @@ class Cluster:
             self._consumer.close()
 
     def missing(self) -> list[str]:
-        """The entries of `kafka.topics` that no topic matches."""
+        """The entries of `kafka.topics` and `kafka.ddl_topics` that no topic matches."""
         return [pattern for pattern in self._patterns if not self._matching(pattern)]
 
     def partitions(self) -> list[TopicPartition]:

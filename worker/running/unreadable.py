@@ -15,6 +15,7 @@ from handlers.kafka.librdkafka import client_logger
 from handlers.logs import get_logger
 from offsets.types import TopicPartition
 from worker.fetching.fetcher import Fetcher
+from worker.fetching.lasting_error import UNREADABLE
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.stuck.record_words import Refused, record_at
 from worker.units.assigned_partition import Assignment, Assignments
@@ -25,6 +26,7 @@ log = get_logger("unblock")
 
 _PROBE_SECONDS = 10.0
 _MOST_SECONDS = 45.0
+_NONE_THERE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
 
 
 class Unreadable:
@@ -103,6 +105,11 @@ class Unreadable:
                 raise Refused(
                     f"{assignment.partition} has just left this worker: ask the one that has it now"
                 )
+            if self._fetcher.holds(assignment):  # they would count as finished
+                raise Refused(
+                    f"{assignment.partition} still holds records from before that batch, which wait for a "
+                    "schema, a first commit or their turn in source order: ask again when they are handled"
+                )
             assignment.tracker.reach(end)
             self._fetcher.fetch_from(assignment, end)
 
@@ -120,7 +127,7 @@ def end_of_batch(settings: Mapping[str, Any], partition: TopicPartition, begin: 
     each offset of the batch and no other. Found by halving: a batch of a million records takes forty fetches.
 
     Raises:
-        Refused: the broker did not answer.
+        Refused: the broker did not answer, or no such batch begins there.
     """
     own = {**settings, "fetch.error.backoff.ms": "10"}
     latest = time.monotonic() + _MOST_SECONDS
@@ -134,13 +141,15 @@ def end_of_batch(settings: Mapping[str, Any], partition: TopicPartition, begin: 
                 if message is None or message.partition() != partition.partition:
                     continue
                 error = message.error()
-                if error is None or error.code() == KafkaError._PARTITION_EOF:
+                if error is None or error.code() in _NONE_THERE:
                     return False
                 found = message.offset()
-                if found is not None and found >= 0:
+                if error.code() in UNREADABLE and found is not None and found >= 0:
                     return found == begin
             raise Refused(f"the end of the batch at {partition} offset {begin} could not be found: ask again")
 
+        if not holds(begin):
+            raise Refused(f"the batch at {partition} offset {begin} can be read now, or is no longer there")
         inside, step = begin, 1
         while holds(inside + step):
             inside, step = inside + step, step * 2

@@ -52,6 +52,10 @@ class Polls:
         for poll in self.waiting:
             poll[:] = [m for m in poll if _place(m) not in revoked]
 
+    def holds(self, partition: TopicPartition) -> bool:
+        """Whether something of it is to be routed."""
+        return any(_place(message) == partition for poll in self.waiting for message in poll)
+
     @property
     def some_revoked(self) -> bool:
         """Whether partitions left during the last poll."""

@@ -1,0 +1,167 @@
+"""An order to pass over a batch that cannot be read passes over nothing that could be read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from building import configuration
+from confluent_kafka import Consumer, KafkaError, Message
+from mock_brokers import mock_brokers
+from test_receiving_held import Reading
+
+from offsets.restore import Start
+from offsets.types import Checkpoint, TopicPartition
+from worker.fetching.lasting_error import LastingError
+from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
+from worker.running.components import Components
+from worker.running.unreadable import end_of_batch
+from worker.stuck.record_words import Refused
+from worker.units.assigned_partition import Assignment
+
+BAD, END = 10, 12
+"""Where the batch begins and ends."""
+
+
+def record(offset: int) -> Message:
+    return Message(topic="rows", partition=0, offset=offset, value=str(offset).encode(), timestamp=(1, 1))
+
+
+class Site:
+    """A worker's fetcher with the partition of a topic of rows and that of its DDL, both from offset 0."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = configuration(
+            kafka={
+                "bootstrap_servers": "127.0.0.1:1",
+                "group_id": "held",
+                "topics": ["rows"],
+                "ddl_topics": ["ddl"],
+                "properties": {"log_level": 0},
+            },
+            format="debezium",
+            checkpoint={"directory": str(folder)},
+        )
+        self.parts = Components(settings, clock=lambda: 1.0, fail=pytest.fail, stop=threading.Event())
+        self.fetcher = self.parts.fetcher
+        self.format = Reading()
+        self.format.unknown = 0
+        start = Start(0, (), "initial", "for the test")
+        self.rows, ddl = (
+            Assignment(TopicPartition(topic, 0), 1, start, cast(Any, self.format))
+            for topic in ("rows", "ddl")
+        )
+        for each in (self.rows, ddl):
+            each.in_kafka = Checkpoint(0)
+        self.parts.assignments.add([self.rows, ddl])
+        cast(Any, self.fetcher)._order.watch([self.rows, ddl])
+        self.fails(BAD)
+
+    def fails(self, offset: int) -> None:
+        error = KafkaError(KafkaError._BAD_MSG)
+        self.receive(Message(topic="rows", partition=0, offset=offset, error=error, timestamp=(1, 1)))
+
+    def receive(self, *messages: Message) -> None:
+        self.fetcher._receiver.receive(list(messages))
+
+    def order(self) -> UnblockAnswer:
+        asked = UnblockRequest(table="", topic="rows", partition=0, offset=BAD, action="skip", by="ann")
+        answers: list[UnblockAnswer] = []
+        asking = threading.Thread(target=lambda: answers.append(self.parts.unreadable(asked, "here")))
+        asking.start()
+        while asking.is_alive():
+            self.fetcher.requests.serve()
+            asking.join(0.01)
+        return answers[0]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setattr("worker.running.unreadable.end_of_batch", lambda *_: END)
+    site = Site(tmp_path)
+    monkeypatch.setattr(site.parts.committer, "commit", lambda: True)
+    cast(Any, site.parts.unreadable)._commit = lambda: True
+    yield site
+    site.parts.consumer.close()
+
+
+def refused(site: Site) -> None:
+    answer = site.order()
+    assert answer.result == "refused"
+    assert "rows[0] still holds records from before that batch" in answer.message
+    assert site.rows.tracker.next_offset == 0, "they would count as finished"
+
+
+def test_it_is_refused_while_records_before_the_batch_wait_for_a_schema(site: Site) -> None:
+    site.format.unknown = 100
+    site.receive(*map(record, range(BAD)))
+    site.fails(BAD)
+    refused(site)
+
+
+def test_it_is_refused_while_records_before_the_batch_wait_for_another_topic(site: Site) -> None:
+    site.receive(*map(record, range(BAD)))
+    site.fails(BAD)
+    refused(site)
+
+
+def test_it_is_refused_while_a_poll_of_the_partition_is_not_routed(site: Site) -> None:
+    site.fetcher._polls.waiting.append([record(0)])
+    refused(site)
+
+
+def test_it_is_obeyed_if_nothing_of_the_partition_is_held(site: Site) -> None:
+    assert site.order().result == "set_aside"
+    assert site.rows.tracker.next_offset == END
+    assert site.rows.asked == END
+
+
+def test_a_batch_that_can_be_read_again_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = TopicPartition("t", 0)
+    with mock_brokers(20) as servers:
+        settings = {
+            "bootstrap.servers": servers,
+            "group.id": "g",
+            "auto.offset.reset": "error",
+            "enable.partition.eof": "true",
+            "log_level": "2",
+        }
+        for begin in (5, 19, 20):  # in the middle, the last one, the end
+            with pytest.raises(Refused, match="can be read now"):
+                end_of_batch(settings, place, begin)
+        monkeypatch.setattr("worker.running.unreadable.Consumer", Failing)
+        with pytest.raises(Refused, match="can be read now"):
+            end_of_batch(settings, place, 5)
+
+
+class Failing(Consumer):
+    """Its broker answers the first fetches with an error that mends by itself."""
+
+    left = 3
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        if self.left:
+            self.left -= 1
+            error = KafkaError(KafkaError.UNKNOWN)
+            return Message(topic="t", partition=0, offset=5, error=error, timestamp=(1, 1))
+        return super().poll(timeout)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["UNKNOWN", "THROTTLING_QUOTA_EXCEEDED", "INCONSISTENT_TOPIC_ID", "NOT_LEADER_FOR_PARTITION"],
+)
+def test_an_error_that_mends_by_itself_is_not_of_a_batch(name: str) -> None:
+    error = LastingError.after(None, KafkaError(getattr(KafkaError, name)), 7)
+    assert (error.unreadable, error.explains) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["_BAD_MSG", "_BAD_COMPRESSION", "INVALID_MSG", "UNSUPPORTED_COMPRESSION_TYPE"]
+)
+def test_an_error_of_what_the_log_holds_does_not_mend(name: str) -> None:
+    error = LastingError.after(None, KafkaError(getattr(KafkaError, name)), 7)
+    assert (error.unreadable, error.explains) == (True, False)
