@@ -14,6 +14,8 @@ from handlers.sql import SqlHandler
 
 MakeLab = Callable[[str], SqlLab]
 
+LACKING: dict[str, Any] = {"moves_key": True, "lacks": frozenset({"n"})}
+
 COLUMNS = {
     "mariadb": "code varchar(20) COLLATE utf8mb4_general_ci PRIMARY KEY, n int",
     "mariadb by default": "code varchar(20) PRIMARY KEY, n int",
@@ -88,9 +90,9 @@ def test_a_key_that_changes_by_its_case_alone_is_followed(lab: SqlLab) -> None:
         handler.handle(orders(row("a", 1), row("b", 2), key="code"))
         moved = [
             {"before": row("a", 1), "after": None, "offset": 2, "moves_key": True},
-            {"after": row("A", 3), "offset": 2, "index": 1},
+            {"before": None, "after": row("A", 3), "offset": 2, "index": 1, "moves_key": True},
             {"before": {"code": "b"}, "after": None, "offset": 3, "moves_key": True},
-            {"after": {"code": "B"}, "offset": 3, "index": 1},
+            {"before": None, "after": {"code": "B"}, "offset": 3, "index": 1, **LACKING},
         ]
         handler.handle(orders(*moved, key="code"))
     assert found(lab) == [("A", 3), ("B", 2)]

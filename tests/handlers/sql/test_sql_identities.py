@@ -16,6 +16,9 @@ def lab(make_sql: MakeLab) -> SqlLab:
     return make_sql("postgres")
 
 
+TYPES = {"id": "int", "seq": "int", "n": "text"}
+
+
 def row(id_: int, seq: int, n: str) -> dict[str, object]:
     return {"id": id_, "seq": seq, "n": n}
 
@@ -29,12 +32,12 @@ def test_one_beside_the_key_is_written(lab: SqlLab, key: str) -> None:
     """By ON CONFLICT, or row by row where the target has no such key."""
     lab.make("shop.orders", BESIDE.replace("PRIMARY KEY", key))
     with lab.handler() as handler:
-        handler.handle(orders(row(1, 70, "a"), row(2, 71, "b")))
+        handler.handle(orders(row(1, 70, "a"), row(2, 71, "b"), types=TYPES))
         lab.run("UPDATE shop.orders SET own = 'kept'")
-        handler.handle(orders(row(1, 70, "c"), row(3, 72, "d"), offset=2))
+        handler.handle(orders(row(1, 70, "c"), row(3, 72, "d"), offset=2, types=TYPES))
         assert found(lab) == [(1, 70, "c", "kept"), (2, 71, "b", "kept"), (3, 72, "d", "mine")]
         # Only the source's own DELETE and INSERT can do so; other databases have no such columns.
-        handler.handle(orders(row(1, 80, "e"), row(2, 70, "f"), {"id": 3, "seq": 90}, offset=4))
+        handler.handle(orders(row(1, 80, "e"), row(2, 70, "f"), row(3, 90, "d"), offset=4, types=TYPES))
     assert found(lab) == [(1, 80, "e", "kept"), (2, 70, "f", "kept"), (3, 90, "d", "mine")]
 
 
@@ -52,7 +55,14 @@ def test_one_that_is_the_key_moves(lab: SqlLab) -> None:
         handler.handle(orders({"id": 1, "n": "a", "large": "L"}, {"id": 2, "n": "b", "large": "M"}))
         moved = [
             {"before": {"id": 1}, "after": None, "offset": 5, "moves_key": True},
-            {"after": {"id": 9, "n": "a"}, "offset": 5, "index": 1},
+            {
+                "before": None,
+                "after": {"id": 9, "n": "a"},
+                "offset": 5,
+                "index": 1,
+                "moves_key": True,
+                "lacks": frozenset({"large"}),
+            },
         ]
         handler.handle(orders(*moved))
     assert found(lab) == [(2, "b", "M"), (9, "a", "L")]
