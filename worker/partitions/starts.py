@@ -73,7 +73,7 @@ class Starts:
         self, consumer: Consumer, partitions: list[TopicPartition], topic_ids: Mapping[str, str]
     ) -> tuple[dict[TopicPartition, Start], dict[TopicPartition, Mark]]:
         """Where each begins, and what tells the commit that Kafka holds of it from any other."""
-        self._remove_old_maps()
+        self.remove_old_maps()
         entries = self._entries(partitions)
         committed = self.asked(lambda: self._kafka.load_committed(partitions))
         checkpoint = self.configuration.checkpoint
@@ -109,7 +109,7 @@ class Starts:
                     starts[partition] = replace(start, reason=f"{start.reason}; {since}")
         return starts, {partition: each.mark for partition, each in committed.items()}
 
-    def _remove_old_maps(self) -> None:
+    def remove_old_maps(self) -> None:
         """Those of dead workers that no checkpoint counts on any more."""
         with contextlib.suppress(CheckpointError):
             names = [each.window for each in self._local.entries().values() if each.window]
