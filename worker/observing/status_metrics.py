@@ -149,19 +149,8 @@ def _of_partitions(partitions: Sequence[PartitionStatus], *, held_up: bool) -> I
         ):
             if value is not None:
                 family.add_metric(label, value)
-    yield from (
-        paused,
-        blocked,
-        standstill,
-        error,
-        first_commit,
-        ahead,
-        beyond,
-        stuck,
-        position,
-        committed,
-        unfinished,
-    )
+    yield from (paused, blocked, standstill, error, first_commit, ahead, beyond)
+    yield from (stuck, position, committed, unfinished)
     yield from (unread, lag, delay, source)
 
 
