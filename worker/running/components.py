@@ -45,7 +45,7 @@ from worker.processing.slow_calls import RunningCalls
 from worker.running.ending import KAFKA_SECONDS
 from worker.running.handlers.handler_set import HandlerSet
 from worker.running.traced import processors, routers, saved, tracing_of
-from worker.running.unreadable import Unreadable
+from worker.running.unreadable import Unreadable, end_of_batch
 from worker.stuck.stuck_heads import StuckHeads
 from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignments
@@ -192,7 +192,9 @@ class Components:
             order = SourceOrder(has_ddl, high=ends_told_by(consumer), max_bytes=lanes.max_bytes, clock=clock)
             merged = topics_matcher([*configuration.kafka.topics, *configuration.kafka.ddl_topics])
             self.share = WholeShare(consumer, self.assignments, merged, configuration.kafka.ddl_topics)
-            self.history = DDLHistory(settings, has_ddl, formats.of_assigned, stopping=stop)
+            self.history = DDLHistory(
+                settings, has_ddl, formats.of_assigned, end_of_batch=end_of_batch, stopping=stop
+            )
         self.fetcher = Fetcher(
             consumer,
             list(dict.fromkeys([*configuration.kafka.topics, *configuration.kafka.ddl_topics])),
