@@ -50,7 +50,9 @@ def kept(target: Target, folder: Path) -> dict[int, dict[str, str | None]]:
     )
     try:
         with engine.connect() as connection:
-            table = {"sqlite": "\"shop.orders\"", "duckdb": "shop.shop.orders"}.get(engine.dialect.name, "shop.orders")
+            table = {"sqlite": '"shop.orders"', "duckdb": "shop.shop.orders"}.get(
+                engine.dialect.name, "shop.orders"
+            )
             texts = ", ".join(f'CAST("{name}" AS varchar(99)) AS "{name}"' for name in ROWS[5])
             rows = connection.exec_driver_sql(f"SELECT id, {texts} FROM {table}").mappings().all()
     finally:
