@@ -45,7 +45,11 @@ def test_no_record_counts_as_work_for_another_worker_while_a_table_stands_still(
         what="all records are unfinished or unread",
     )
     unfinished = worker.metric("binlane_unfinished_records")
-    assert worker.metric("binlane_blocked_records") == unfinished, "those without room in the lanes, too"
+    # It stands still when its batch has failed for `stuck_after`.
+    eventually(
+        lambda: worker.metric("binlane_blocked_records") == unfinished,
+        what="those without room in the lanes count, too",
+    )
     eventually(lambda: worker.metric("binlane_partition_paused") == 1)
     before = worker.metric("binlane_backpressure_seconds_total")
     eventually(lambda: worker.metric("binlane_backpressure_seconds_total") > before + 1, within=20)
