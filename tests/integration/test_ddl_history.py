@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from worker.fetching import ddl_history
 from worker.fetching.ddl_history import DDLHistory
 from worker.formats.choice import FormatChoice
 from worker.local.broker import Broker
-from worker.running.unreadable import end_of_batch
 from worker.running.worker import Worker
 
 RECORD = b'{"source":{},"ddl":"x","databaseName":"s"}'
@@ -68,11 +65,7 @@ def history(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> Dist
     configuration = settings(broker, topic)
     formats = FormatChoice(configuration.format)
     return Disturbed(
-        consumer_settings(configuration),
-        lambda name: name == topic,
-        formats.of,
-        end_of_batch=end_of_batch,
-        stopping=threading.Event(),
+        consumer_settings(configuration), lambda name: name == topic, formats.of, stopping=threading.Event()
     )
 
 
@@ -132,62 +125,6 @@ def test_definitions_that_do_not_come_are_told_and_fail_the_probes(
     ]
 
 
-def damage(broker: Broker, topic: str) -> None:
-    """Ten more records of one batch, of which a disk changes a byte, and five sound ones behind it."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 500})
-    for count, value in ((10, RECORD.replace(b"x", b"gone")), (5, RECORD)):
-        for _ in range(count):
-            producer.produce(topic, value, partition=0)
-        assert producer.flush(10) == 0
-    logs = {log: log.read_bytes() for log in broker.directory.rglob(f"{topic}-0/*.log")}
-    ((log, data),) = [(log, data) for log, data in logs.items() if b"gone" in data]
-    with log.open("r+b") as file:
-        file.seek(data.index(b"gone"))
-        file.write(b"X")
-
-
-def commit(broker: Broker, topic: str, offset: int) -> None:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": topic})
-    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-    consumer.close()
-
-
-@pytest.mark.parametrize("committed", [3, 10, 20])
-def test_a_batch_that_cannot_be_read_keeps_no_group_with_a_position_from_its_start(
-    broker: Broker, topic: str, history: Disturbed, committed: int
-) -> None:
-    damage(broker, topic)
-    commit(broker, topic, committed)
-    with capture_logs() as logs:
-        assert history.read(lambda: None) == 15
-    (told,) = [each for each in logs if each["event"] == "ddl_batch_passed_over"]
-    assert (told["partition"], told["first"], told["end"]) == (f"{topic}[0]", 10, 20)
-    assert [each for each in logs if each["event"] == "kafka_error"] == []
-
-
-def test_without_a_position_a_batch_that_cannot_be_read_is_waited_for_and_told_once(
-    broker: Broker, topic: str, history: Disturbed
-) -> None:
-    damage(broker, topic)
-    begun: float = time.monotonic()
-    told = set()
-
-    def alive() -> None:
-        if history.waits is not None:
-            told.add(history.waits)
-        nonlocal begun
-        if time.monotonic() > begun + 6:
-            begun = math.inf
-            commit(broker, topic, 20)
-
-    with capture_logs() as logs:
-        assert history.read(alive) == 15
-    order = f"binlane checkpoint set CONFIG --topic {topic} --partition 0 --offset 20"
-    assert any(order in each for each in told)
-    (error,) = [each["error"] for each in logs if each["event"] == "kafka_error"]
-    assert order in error
-
-
 def test_definitions_whose_schema_cannot_be_had_yet_are_waited_for(broker: Broker, topic: str) -> None:
     with schema_registry() as registry:
         fields = [{"name": "ddl", "type": "string"}]
@@ -199,13 +136,7 @@ def test_definitions_whose_schema_cannot_be_had_yet_are_waited_for(broker: Broke
         configuration = settings(broker, topic, schema_registry={"url": registry.url})
         formats = formats_of(configuration, patience=None)
         consumer = consumer_settings(configuration)
-        history = DDLHistory(
-            consumer,
-            lambda name: name == topic,
-            formats.of,
-            end_of_batch=end_of_batch,
-            stopping=threading.Event(),
-        )
+        history = DDLHistory(consumer, lambda name: name == topic, formats.of, stopping=threading.Event())
         beats, told = 0, set()
 
         def alive() -> None:

@@ -8,16 +8,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError
 
 from handlers.kafka.librdkafka import client_logger
 from handlers.logs import get_logger
-from offsets.types import TopicPartition
-from worker.fetching.lasting_error import UNREADABLE
 from worker.formats.decoding import learn
 from worker.formats.interface import Format, NamesSchemas, Record, SeparateDDL
 from worker.kafka.errors import Stopping, until_answered
-from worker.stuck.record_words import Refused
 
 __all__ = ["DDLHistory"]
 
@@ -46,22 +43,16 @@ class DDLHistory:
         has_ddl: Callable[[str], bool],
         format_of: Callable[[str], Format],
         *,
-        end_of_batch: Callable[[dict[str, Any], TopicPartition, int], int],
         stopping: threading.Event,
     ) -> None:
-        """`settings`: of the worker's consumer. `has_ddl`: whether a topic carries DDL. `end_of_batch`: the
-        offset behind a batch that begins there and cannot be read; raises Refused if it is not known."""
+        """`settings`: of the worker's consumer. `has_ddl`: whether a topic carries DDL."""
         self._settings = {name: value for name, value in settings.items() if name != "group.instance.id"}
         self._has_ddl = has_ddl
         self._format_of = format_of
-        self._end_of_batch = end_of_batch
         self._stopping = stopping
         self._ends: dict[Place, tuple[int, int]] = {}
         self._unread: dict[Place, int] = {}  # where each goes on that is not read to its end
         self._error = ""
-        self._say_due: dict[str, float] = {}
-        self._damaged: dict[Place, tuple[int, int]] = {}
-        """(begin, end) of the last batch that could not be read."""
         self.waits: str | None = None
         """What is read still; None: nothing. Any thread."""
         self.reason: str | None = None
@@ -123,7 +114,8 @@ class DDLHistory:
                 place = (cast(str, message.topic()), cast(int, message.partition()))
                 error, offset = message.error(), cast(int, message.offset())
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    self._refused(consumer, place, error, offset)
+                    log.error("kafka_error", error=error.str(), topic=place[0])
+                    self._error = error.str()
                     look_at = min(look_at, quiet + _REFUSED_SECONDS)
                     continue
                 if place not in self._unread:
@@ -144,43 +136,6 @@ class DDLHistory:
                 self._begin(consumer, alive, list(self._unread))
                 look_at = quiet + _LOOK_SECONDS
         return count
-
-    def _refused(self, consumer: Consumer, place: Place, error: KafkaError, offset: int) -> None:
-        """Go on behind a batch that cannot be read if the group has a position in its partition: the batch
-        was passed over, or the worker stops at it in its turn. Otherwise nobody would tell of it."""
-        first, end = self._ends.get(place, (0, 0))
-        begin, behind = self._damaged.get(place, (0, 0))
-        try:
-            unread = self._unread.get(place, end)
-            if error.code() in UNREADABLE and max(first, behind) <= offset < end:
-                begin, behind = offset, self._end_of_batch(self._settings, TopicPartition(*place), offset)
-                self._damaged[place] = begin, behind
-            elif behind and offset >= 0 and (offset != begin or unread >= behind):
-                return  # librdkafka takes the bytes behind the batch's head for further batches
-            self._error = error.str()
-            if offset == begin and unread < behind:
-                (known,) = consumer.committed([confluent_kafka.TopicPartition(*place)], _LOOKUP_SECONDS)
-                if known.error is None and known.offset >= 0:
-                    self._unread[place] = behind
-                    log.warning(
-                        "ddl_batch_passed_over",
-                        partition=str(TopicPartition(*place)),
-                        first=begin,
-                        end=behind,
-                        committed=known.offset,
-                    )
-                    return
-                self._error = (
-                    f"the batch at offset {begin} cannot be read, and the group has no position there. Stop "
-                    f"the worker, then pass over the batch: binlane checkpoint set CONFIG --topic {place[0]} "
-                    f"--partition {place[1]} --offset {behind}"
-                )
-        except (KafkaException, Refused) as why:
-            self._error = f"{error.str()} ({why})"
-        now = time.monotonic()
-        if now >= self._say_due.get(self._error, now):
-            self._say_due[self._error] = now + _SAY_SECONDS
-            log.error("kafka_error", error=self._error, topic=place[0])
 
     def _await_schema(self, format_: Format, record: Record, alive: Callable[[], None]) -> None:
         """Until the schema of the record is known. Raises Stopping."""

@@ -45,7 +45,7 @@ from worker.processing.slow_calls import RunningCalls
 from worker.running.ending import KAFKA_SECONDS
 from worker.running.handlers.handler_set import HandlerSet
 from worker.running.traced import processors, routers, saved, tracing_of
-from worker.running.unreadable import Unreadable, end_of_batch
+from worker.running.unreadable import Unreadable
 from worker.stuck.stuck_heads import StuckHeads
 from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignments
@@ -194,9 +194,7 @@ class Components:
             self.share = WholeShare(
                 consumer, self.assignments, topics_matcher(topics), configuration.kafka.ddl_topics
             )
-            self.history = DDLHistory(
-                settings, has_ddl, formats.of_assigned, end_of_batch=end_of_batch, stopping=stop
-            )
+            self.history = DDLHistory(settings, has_ddl, formats.of_assigned, stopping=stop)
         self.fetcher = Fetcher(
             consumer,
             topics,

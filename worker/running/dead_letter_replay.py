@@ -26,7 +26,6 @@ from worker.fetching.ddl_history import DDLHistory
 from worker.formats.choice import NoFormatError
 from worker.formats.interface import Apart, Skip, UndecodableRecord
 from worker.running.handlers.plan import handles
-from worker.running.unreadable import end_of_batch
 from worker.units.table_names import routed
 
 __all__ = ["Plan", "Reader", "Replay", "ReplayFault", "by_failure", "in_order", "replayed_topic"]
@@ -80,13 +79,7 @@ class Reader:
         if configuration.kafka.ddl_topics:
             has_ddl = topics_matcher(configuration.kafka.ddl_topics)
             settings = consumer_settings(configuration)
-            history = DDLHistory(
-                settings,
-                has_ddl,
-                self._formats.of_assigned,
-                end_of_batch=end_of_batch,
-                stopping=threading.Event(),
-            )
+            history = DDLHistory(settings, has_ddl, self._formats.of_assigned, stopping=threading.Event())
             history.read(lambda: None)
 
     def changes(self, letter: DeadLetter) -> Plan:
