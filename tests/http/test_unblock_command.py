@@ -175,6 +175,16 @@ def test_the_configuration_leads_to_the_token_that_the_worker_wrote(
     assert len(asked) == 1
 
 
+def test_the_workers_own_token_goes_before_that_of_the_environment(
+    serve: Serve, asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(DONE)
+    order_token_file(tmp_path, server.port).write_text(ORDERS)
+    monkeypatch.setenv("BINLANE_TOKEN", "of another worker")
+    assert run(config(tmp_path, f"{{port: {server.port}}}"), "--skip") == 0
+    assert len(asked) == 1
+
+
 def test_without_the_token_the_worker_does_nothing(
     serve: Serve, asked: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ def unblock(
         if is_configuration(target):
             configuration, url, only = address_of(Path(target))
             assert configuration.http is not None  # it has an address
-            token = configuration.http.token or token or _order_token(configuration, configuration.http.port)
+            token = configuration.http.token or _order_token(configuration, configuration.http.port) or token
         with WorkerConnection(url, token=token, ca=ca, only=only, seconds=_ANSWER_SECONDS) as worker:
             answer = _answer(worker, asked)
     except Unreachable as fault:
