@@ -11,10 +11,11 @@ import httpx
 import msgspec
 import pytest
 from example_worker import status_at
+from structlog.testing import capture_logs
 
 from worker.http.access import Access
 from worker.http.app import build_app
-from worker.http.order_token import new_order_token, order_token_file
+from worker.http.order_token import order_token_file, write_order_token
 from worker.observing.metrics import Metrics
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest, UnblockResult
 
@@ -109,20 +110,22 @@ def test_an_address_of_the_workers_machine_proves_nothing(headers: dict[str, str
     assert worker.asked == []
 
 
-def test_the_token_of_orders_is_only_for_the_workers_user_and_new_at_each_start(tmp_path: Path) -> None:
+def test_the_token_of_orders_is_only_for_the_workers_user(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    first = new_order_token(folder, 8080)
-    file = order_token_file(folder, 8080)
-    assert file.read_text() == first
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert new_order_token(folder, 8080) != first
-    assert new_order_token(folder, 8081) != file.read_text(), "a worker beside it has its own"
+    for token in ("first", "second"):
+        write_order_token(folder, 8080, token)
+        file = order_token_file(folder, 8080)
+        assert file.read_text() == token
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    write_order_token(folder, 8081, "of a worker beside it")
     assert {each.name for each in folder.iterdir()} == {"order-token-8080", "order-token-8081"}
 
 
-def test_a_token_that_cannot_be_written_is_none(tmp_path: Path) -> None:
+def test_a_token_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("no folder")
-    assert new_order_token(tmp_path / "state", 8080) is None
+    with capture_logs() as logs:
+        write_order_token(tmp_path / "state", 8080, "token")
+    assert [line["event"] for line in logs] == ["order_token_not_written"]
 
 
 FORGED = [

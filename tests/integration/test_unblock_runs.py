@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import socket
 from typing import Any
 
 import plain_http
@@ -139,3 +140,14 @@ def test_a_stopped_worker_is_told_of_with_what_to_do(stage: Stage) -> None:
     assert told.returncode == 1
     assert "no answer from http://127.0.0.1:1" in told.stderr
     assert "--topic TOPIC --partition 0 --offset 4" in told.stderr
+
+
+def test_a_second_start_beside_a_worker_leaves_it_its_orders(stage: Stage) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    worker = stage.worker(http={"host": "127.0.0.1", "port": port}).start()
+    token = worker.order_token
+    second = binlane(worker, "run", "CONFIG")
+    assert (second.returncode, worker.order_token) == (1, token)
+    assert worker.sigterm() == 0

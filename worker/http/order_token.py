@@ -11,7 +11,7 @@ from pathlib import Path
 
 from handlers.logs import get_logger
 
-__all__ = ["new_order_token", "order_token_file"]
+__all__ = ["order_token_file", "write_order_token"]
 
 log = get_logger("http")
 
@@ -21,18 +21,15 @@ def order_token_file(folder: Path, port: int) -> Path:
     return folder / f"order-token-{port}"
 
 
-def new_order_token(folder: Path, port: int) -> str | None:
-    """Make one that only the worker's user can read; None, which is logged, if it cannot be written."""
+def write_order_token(folder: Path, port: int, token: str) -> None:
+    """Write it so that only the worker's user can read it. That it cannot be written is logged."""
     path = order_token_file(folder, port)
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    token = secrets.token_urlsafe(32)
+    # Two containers may have the same process id.
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        new.unlink(missing_ok=True)
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(token)
         new.replace(path)
     except OSError as error:
         log.warning("order_token_not_written", file=str(path), error=str(error))
-        return None
-    return token

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import threading
 import time
@@ -207,11 +208,11 @@ class Worker:
         # Not above: a twentieth of what a worker imports, and some serve nothing.
         from worker.http.access import Access  # noqa: PLC0415
         from worker.http.app import build_app  # noqa: PLC0415
-        from worker.http.order_token import new_order_token  # noqa: PLC0415
+        from worker.http.order_token import write_order_token  # noqa: PLC0415
         from worker.http.server import HttpServer  # noqa: PLC0415
         from worker.running.overview import Overview  # noqa: PLC0415
 
-        orders = None if rule.token else new_order_token(self._configuration.checkpoint.directory, rule.port)
+        orders = None if rule.token else secrets.token_urlsafe(32)
         access = Access(rule.token, rule.tls is not None, orders, (rule.host, *rule.allowed_hosts))
         self._overview = Overview(self.status, self.components.committer, self._clock)
         app = build_app(
@@ -228,6 +229,8 @@ class Worker:
         certificate = None if tls is None else Certificate(folder / tls.certificate, folder / tls.key)
         self._http = HttpServer(app, rule.host, rule.port, certificate=certificate)
         self._http.start()
+        if orders is not None:  # not before: where another worker listens, its token stays
+            write_order_token(self._configuration.checkpoint.directory, rule.port, orders)
         if self._http.public and rule.token is None and rule.tls is None:
             log.warning(
                 "http_open",
