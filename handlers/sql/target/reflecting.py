@@ -63,7 +63,8 @@ class KnownTables:
         with self._lock:
             for name in names:
                 self._tables.pop(name, None)
-            self._owners.clear()
+            if names:
+                self._owners.clear()
 
 
 def own_name(reflected: str, dialect: str) -> str:
