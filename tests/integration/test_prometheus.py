@@ -57,6 +57,7 @@ CAUSED = {
 }
 AT_THE_END = {"BinlaneWorkerDown"}
 CAUSED_ELSEWHERE = {
+    "BinlaneFirstCommitMissing",
     "BinlaneMembershipUnconfirmed",
     "BinlanePartitionError",
     "BinlanePodsMissing",

@@ -26,6 +26,7 @@ log = get_logger("unblock")
 
 _PROBE_SECONDS = 10.0
 _MOST_SECONDS = 45.0
+_TRIES = 3
 _NONE_THERE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
 
 
@@ -150,14 +151,19 @@ def end_of_batch(settings: Mapping[str, Any], partition: TopicPartition, begin: 
 
         if not holds(begin):
             raise Refused(f"the batch at {partition} offset {begin} can be read now, or is no longer there")
-        inside, step = begin, 1
-        while holds(inside + step):
-            inside, step = inside + step, step * 2
-        outside = inside + step
-        while outside - inside > 1:
-            middle = (inside + outside) // 2
-            if holds(middle):
-                inside = middle
-            else:
-                outside = middle
-    return outside
+        inside = begin
+        # librdkafka takes bytes behind a damaged head for further batches; what it tells of them may come late.
+        for _ in range(_TRIES):
+            step = 1
+            while holds(inside + step):
+                inside, step = inside + step, step * 2
+            outside = inside + step
+            while outside - inside > 1:
+                middle = (inside + outside) // 2
+                if holds(middle):
+                    inside = middle
+                else:
+                    outside = middle
+            if not holds(outside):
+                return outside
+    raise Refused(f"the end of the batch at {partition} offset {begin} could not be found: ask again")

@@ -76,7 +76,7 @@ _POSTGRESQL = {
 # https://mariadb.com/kb/en/mariadb-error-code-reference/
 _MYSQL = {
     # Disk, memory, connections.
-    **dict.fromkeys((1021, 1026, 1037, 1040, 1041, 1129, 1180, 1203, 1226, 1297), Fault.UNAVAILABLE),
+    **dict.fromkeys((1021, 1026, 1037, 1040, 1041, 1114, 1129, 1180, 1203, 1226, 1297), Fault.UNAVAILABLE),
     # Starting, stopping, read-only, not the primary, not in the cluster; a session that was ended.
     **dict.fromkeys((1047, 1053, 1077, 1290, 1792, 1836, 1874, 1927), Fault.UNAVAILABLE),
     **dict.fromkeys((1158, 1159, 1160, 1161, 3032, 3100, 3169, 4031, 9001), Fault.UNAVAILABLE),
@@ -85,7 +85,7 @@ _MYSQL = {
     # No right.
     **dict.fromkeys((1044, 1142, 1143, 1227, 1370), Fault.TABLE),
     # Read-only, damaged, or its file is missing.
-    **dict.fromkeys((1016, 1034, 1036, 1114, 1194, 1195, 1712, 1812, 1814, 1877, 1932), Fault.TABLE),
+    **dict.fromkeys((1016, 1034, 1036, 1194, 1195, 1712, 1812, 1814, 1877, 1932), Fault.TABLE),
     **dict.fromkeys((1205, 3572), Fault.LOCKED),
     **dict.fromkeys((1007, 1020, 1050, 1060, 1213, 3101), Fault.CONFLICT),
     **dict.fromkeys((1049, 1054, 1136, 1146, 1412), Fault.STALE),
