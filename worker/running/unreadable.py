@@ -152,7 +152,7 @@ def end_of_batch(settings: Mapping[str, Any], partition: TopicPartition, begin: 
         if not holds(begin):
             raise Refused(f"the batch at {partition} offset {begin} can be read now, or is no longer there")
         inside = begin
-        # librdkafka takes bytes behind a damaged head for further batches; what it tells of them may come late.
+        # librdkafka takes bytes behind a damaged head for further batches, and tells of them late.
         for _ in range(_TRIES):
             step = 1
             while holds(inside + step):
