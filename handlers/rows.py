@@ -13,7 +13,6 @@ from handlers.api import Change, Row
 __all__ = ["ColumnChoice", "ValueUntold", "check_told", "is_move", "with_own_rows"]
 
 _NESTED = frozenset((list, dict))
-_NOTHING: frozenset[str] = frozenset()
 
 
 class ValueUntold(ValueError):
@@ -23,7 +22,7 @@ class ValueUntold(ValueError):
 def check_told(change: Change, *, moves: bool = False) -> None:
     """Raise ValueUntold for a new row that lacks values: they are in the row under its old key, which the
     target has perhaps removed. `moves`: an update whose row gets another key in the target."""
-    if (moves or change.op in ("insert", "snapshot")) and change.lacks != _NOTHING:
+    if (moves or change.op in ("insert", "snapshot")) and not change.is_whole:
         which = "any column" if change.lacks is None else ", ".join(sorted(change.lacks))
         raise ValueUntold(
             f"its key changed, and the source does not send the new row's value of {which}: let the source "

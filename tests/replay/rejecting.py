@@ -5,33 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from handlers import Batch, Handler, Rejected
+from handlers.sql.runs import part
 
 __all__ = ["rejections"]
 
 
 def rejections(handler: Handler, batch: Batch) -> Iterator[Rejected]:
     """Have the batch handled as a worker does that skips what is rejected."""
-    changes = list(batch.changes)
-    while changes:
-        part = Batch(
-            batch.table, changes, database=batch.database, name=batch.name, topic_ids=batch.topic_ids
-        )
+    first, end = 0, len(batch.changes)
+    while first < end:
         try:
-            handler.handle(part)
+            handler.handle(part(batch, first, end))
         except Rejected as error:
-            at = error.at or 0
-            if at:
-                yield from rejections(
-                    handler,
-                    Batch(
-                        batch.table,
-                        changes[:at],
-                        database=batch.database,
-                        name=batch.name,
-                        topic_ids=batch.topic_ids,
-                    ),
-                )
+            rejected = first + (error.at or 0)
+            yield from rejections(handler, part(batch, first, rejected))
             yield error
-            del changes[: at + 1]
+            first = rejected + 1
         else:
             return

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
-from handlers.api import Operation
+from handlers.api import Change, Operation
+from worker.formats.interface import Record
 
-__all__ = ["NOTHING", "Image", "deleted", "lacking", "tells_more", "updated"]
+__all__ = ["NOTHING", "Image", "changes_from", "deleted", "lacking", "tells_more", "updated"]
 
 Row = dict[str, Any]
 
@@ -24,6 +25,41 @@ class Image(NamedTuple):
     lacks: frozenset[str] | None = NOTHING
     before_is_whole: bool = True
     moves_key: bool = False
+
+
+def changes_from(
+    images: Iterable[Image],
+    record: Record,
+    *,
+    key: tuple[str, ...] | None,
+    types: Mapping[str, str] | None,
+    time_ms: int,
+    transaction: str | None,
+    sql: str | None = None,
+    first_index: int = 0,
+) -> list[Change]:
+    """The changes of a record, one for each image; the arguments are fields of `Change`."""
+    topic, partition, offset = record.topic(), record.partition(), record.offset()
+    return [
+        Change(
+            op,
+            before,
+            after,
+            key,
+            sql,
+            time_ms,
+            topic,
+            partition,
+            offset,
+            index,
+            transaction,
+            types,
+            lacks,
+            is_whole,
+            moves,
+        )
+        for index, (op, before, after, lacks, is_whole, moves) in enumerate(images, first_index)
+    ]
 
 
 def lacking(columns: AbstractSet[str], row: Row) -> frozenset[str]:

@@ -25,12 +25,11 @@ def images_of(run: Run) -> list[Row]:
 def image_of(run: Run, place: int) -> Row:
     change = run.changes[place]
     image = change.before if change.after is None else change.after
-    if change.op != "update" and not change.is_whole:
-        try:
-            check_told(change)
-        except ValueUntold as error:
-            told = str(error)
-            raise run.rejected(place, lambda where: f"at {where} {told}") from None
+    try:
+        check_told(change)
+    except ValueUntold as error:
+        told = str(error)
+        raise run.rejected(place, lambda where: f"at {where} {told}") from None
     if image is None:
         raise run.rejected(place, lambda where: f"the {change.op} at {where} tells no row")
     return image

@@ -8,7 +8,7 @@ from typing import Any
 from handlers import Change
 from handlers.api import Operation
 from worker.formats.canal.rows import DECODE_ERRORS, Message, Row, RowShape, TiDB
-from worker.formats.images import Image, deleted, lacking, updated
+from worker.formats.images import Image, changes_from, deleted, lacking, updated
 from worker.formats.interface import Record, UndecodableRecord
 
 __all__ = ["changes_of"]
@@ -38,26 +38,7 @@ def changes_of(
             for index, row in enumerate(rows)
         ]
     images = [deleted(row, key) for row in rows] if op == "delete" else _updates(rows, message, shape)
-    return [
-        Change(
-            op,
-            before,
-            after,
-            key,
-            None,
-            ms,
-            topic,
-            partition,
-            offset,
-            index,
-            gtid,
-            types,
-            lacks,
-            is_whole,
-            moves,
-        )
-        for index, (op, before, after, lacks, is_whole, moves) in enumerate(images)
-    ]
+    return changes_from(images, record, key=key, types=types, time_ms=ms, transaction=gtid)
 
 
 def _refuse_part(tidb: TiDB, type_: str) -> None:

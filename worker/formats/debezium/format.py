@@ -29,7 +29,7 @@ from worker.formats.debezium.source import (
     log_position,
     refuse_others,
 )
-from worker.formats.images import Image, lacking
+from worker.formats.images import Image, changes_from, lacking
 from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
 from worker.formats.row_struct import Shapes
 from worker.formats.table_history import TableDefinition, TableHistory
@@ -259,18 +259,13 @@ class Debezium:
         before, after = (row, None) if flat.op == "delete" else (None, row)
         sent = Image(flat.op, before, after, lacking(flat.row.keys(), row))
         image = image_of(sent, key_columns, shape, lambda: (flat.row, flat.row))
-        change = Change(
-            *image[:3],
-            key_columns,
-            None,
-            kafka_time(record) if time_ms is None else time_ms,
-            record.topic(),
-            record.partition(),
-            record.offset(),
-            0,
-            flat.transaction,
-            shape.types,
-            *image[3:],
+        [change] = changes_from(
+            (image,),
+            record,
+            key=key_columns,
+            types=shape.types,
+            time_ms=kafka_time(record) if time_ms is None else time_ms,
+            transaction=flat.transaction,
         )
         return of_moved_row(change, shape, record, self._envelopes, is_ordered=self._settings.ordered)
 

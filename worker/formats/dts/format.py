@@ -14,7 +14,7 @@ from handlers.api import Operation
 from worker.formats.dts.header import Header, names_of, read_header, routing_key
 from worker.formats.dts.record import DTSRecord, RecordReader, Row
 from worker.formats.dts.statements import is_truncate, table_of
-from worker.formats.images import Image, deleted, lacking, updated
+from worker.formats.images import Image, changes_from, deleted, lacking, updated
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 from worker.formats.times import has_calendar
 
@@ -125,9 +125,9 @@ class DTS:
         if read.header.operation == "DDL":
             sql = _statement(read)
             statement = Image("truncate" if is_truncate(sql) else "ddl", None, None)
-            into.append(_change(statement, read, record, sql=sql))
+            into += _changes((statement,), read, record, sql=sql)
         elif read.header.operation in _ROWS:
-            into += [_change(image, read, record, index=index) for index, image in enumerate(_images(read))]
+            into += _changes(_images(read), read, record)
 
 
 def _images(read: DTSRecord) -> tuple[Image, ...]:
@@ -155,22 +155,18 @@ def _images(read: DTSRecord) -> tuple[Image, ...]:
     return updated(before, row, key, lacks=lacking(columns, row), before_is_whole=is_whole)
 
 
-def _change(
-    image: Image, read: DTSRecord, record: Record, *, sql: str | None = None, index: int = 0
-) -> Change:
+def _changes(
+    images: tuple[Image, ...], read: DTSRecord, record: Record, sql: str | None = None
+) -> list[Change]:
     shape = None if sql is not None else read.shape
-    return Change(
-        *image[:3],
-        None if shape is None else shape.key_columns,
-        sql,
-        _time_ms(read.header),
-        record.topic(),
-        record.partition(),
-        record.offset(),
-        index,
-        read.transaction,
-        None if shape is None else shape.types,
-        *image[3:],
+    return changes_from(
+        images,
+        record,
+        key=None if shape is None else shape.key_columns,
+        types=None if shape is None else shape.types,
+        time_ms=_time_ms(read.header),
+        transaction=read.transaction,
+        sql=sql,
     )
 
 

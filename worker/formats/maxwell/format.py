@@ -5,14 +5,14 @@ https://maxwells-daemon.io/dataformat/, and Maxwell's `row/RowMap.java` and `sch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, cast
 
 import msgspec
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.images import NOTHING, Image, deleted, lacking, updated
+from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, updated
 from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
 from worker.formats.maxwell.history import (
     ROW_TYPES,
@@ -142,7 +142,7 @@ class Maxwell:
         except DECODE_ERRORS as error:
             raise _undecodable(value, error) from None
 
-    def _read(self, value: bytes, record: Record) -> tuple[Change, ...]:
+    def _read(self, value: bytes, record: Record) -> Sequence[Change]:
         """The slow way: by whichever shape the record has."""
         header = _read_header(value)
         if header.type in TABLE_DDL:
@@ -190,7 +190,7 @@ def _key_columns(key: bytes | None) -> tuple[str, ...] | None:
     return tuple(name[3:] for name in found if name.startswith("pk.")) or None
 
 
-def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -> tuple[Change, ...]:
+def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -> Sequence[Change]:
     if message.reason is not None:
         raise UndecodableRecord(f"Maxwell could not write this row: {message.reason}")
     op, key, types = _OPERATIONS.get(message.type), shape.key_columns, shape.types
@@ -207,26 +207,7 @@ def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -
         before = {**row, **(shape.read_old(message.old) or {})}
         lacks = None if types is None else lacking(types.keys(), row)
         images = updated(before, row, key, lacks=lacks, before_is_whole=not lacks)
-    return tuple(
-        Change(
-            op,
-            before,
-            after,
-            key,
-            None,
-            ms,
-            topic,
-            partition,
-            offset,
-            index,
-            transaction,
-            types,
-            lacks,
-            is_whole,
-            moves,
-        )
-        for index, (op, before, after, lacks, is_whole, moves) in enumerate(images)
-    )
+    return changes_from(images, record, key=key, types=types, time_ms=ms, transaction=transaction)
 
 
 def _time_ms(header: Header) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.images import NOTHING, Image, deleted, updated
+from worker.formats.images import NOTHING, Image, changes_from, deleted, updated
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 from worker.formats.own_json.keys import key_columns, key_of_tombstone, key_rule, with_key
 from worker.formats.own_json.paths import (
@@ -102,27 +102,7 @@ class Json:
             name = found_in(self._transaction, document, record)
             transaction = None if name is None or name is ABSENT else _word(name)
         ms = self._time_ms(document, record)
-        topic, partition, offset, types = record.topic(), record.partition(), record.offset(), rule.types
-        into += [
-            Change(
-                op,
-                before,
-                after,
-                key,
-                None,
-                ms,
-                topic,
-                partition,
-                offset,
-                index,
-                transaction,
-                types,
-                lacks,
-                is_whole,
-                moves,
-            )
-            for index, (op, before, after, lacks, is_whole, moves) in enumerate(images)
-        ]
+        into += changes_from(images, record, key=key, types=rule.types, time_ms=ms, transaction=transaction)
 
     def _images(
         self, document: Any, value: bytes, rule: RowRule, record: Record

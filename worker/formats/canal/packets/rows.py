@@ -21,7 +21,7 @@ from worker.formats.canal.packets.entries import (
     row_change,
 )
 from worker.formats.canal.rows import shortened
-from worker.formats.images import Image, deleted, lacking, updated
+from worker.formats.images import Image, changes_from, deleted, lacking, updated
 from worker.formats.interface import Apart, Record, Route, Skip, UndecodableRecord
 from worker.formats.row_struct import Row, Shapes
 from worker.formats.times import has_calendar
@@ -131,27 +131,16 @@ class Packets:
             shape = self._shape(change.row_datas[0], op)
             key, types = shape.key_columns, shape.types
             images = _images(op, change.row_datas, shape)
-        topic, partition, offset = record.topic(), record.partition(), record.offset()
-        return [
-            Change(
-                op,
-                before,
-                after,
-                key,
-                sql,
-                time_ms,
-                topic,
-                partition,
-                offset,
-                index,
-                gtid,
-                types,
-                lacks,
-                is_whole,
-                moves,
-            )
-            for index, (op, before, after, lacks, is_whole, moves) in enumerate(images, first_index)
-        ]
+        return changes_from(
+            images,
+            record,
+            key=key,
+            types=types,
+            time_ms=time_ms,
+            transaction=gtid,
+            sql=sql,
+            first_index=first_index,
+        )
 
     def _shape(self, row: Any, op: Operation) -> _Shape:
         columns = row.before_columns if op == "delete" else row.after_columns
