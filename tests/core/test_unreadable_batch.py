@@ -16,10 +16,9 @@ from test_receiving_held import Reading
 from offsets.restore import Start
 from offsets.types import Checkpoint, TopicPartition
 from worker.fetching.lasting_error import LastingError
+from worker.fetching.unreadable_batch import EndUnknown, end_of_batch
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.running.components import Components
-from worker.running.unreadable import end_of_batch
-from worker.stuck.record_words import Refused
 from worker.units.assigned_partition import Assignment
 
 BAD, END = 10, 12
@@ -60,9 +59,9 @@ class Site:
         cast(Any, self.fetcher)._order.watch([self.rows, ddl])
         self.fails(BAD)
 
-    def fails(self, offset: int) -> None:
+    def fails(self, offset: int, topic: str = "rows") -> None:
         error = KafkaError(KafkaError._BAD_MSG)
-        self.receive(Message(topic="rows", partition=0, offset=offset, error=error, timestamp=(1, 1)))
+        self.receive(Message(topic=topic, partition=0, offset=offset, error=error, timestamp=(1, 1)))
 
     def receive(self, *messages: Message) -> None:
         self.fetcher._receiver.receive(list(messages))
@@ -119,6 +118,13 @@ def test_it_is_obeyed_if_nothing_of_the_partition_is_held(site: Site) -> None:
     assert site.rows.asked == END
 
 
+def test_no_row_goes_on_without_definitions_that_cannot_be_read(site: Site) -> None:
+    cast(Any, site.fetcher)._order.bound(0)  # more is held than may be
+    site.fails(0, "ddl")
+    site.receive(*map(record, range(BAD)))
+    assert site.rows.tracker.next_offset == 0
+
+
 def test_a_batch_that_can_be_read_again_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     place = TopicPartition("t", 0)
     with mock_brokers(20) as servers:
@@ -130,10 +136,10 @@ def test_a_batch_that_can_be_read_again_is_not_passed_over(monkeypatch: pytest.M
             "log_level": "2",
         }
         for begin in (5, 19, 20):  # in the middle, the last one, the end
-            with pytest.raises(Refused, match="can be read now"):
+            with pytest.raises(EndUnknown, match="can be read now"):
                 end_of_batch(settings, place, begin)
-        monkeypatch.setattr("worker.running.unreadable.Consumer", Failing)
-        with pytest.raises(Refused, match="can be read now"):
+        monkeypatch.setattr("worker.fetching.unreadable_batch.Consumer", Failing)
+        with pytest.raises(EndUnknown, match="can be read now"):
             end_of_batch(settings, place, 5)
 
 

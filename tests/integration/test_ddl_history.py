@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from integration.faulty_disk import damage
 from servers.schema_registry import schema_registry
 from structlog.testing import capture_logs
 
@@ -123,6 +124,28 @@ def test_definitions_that_do_not_come_are_told_and_fail_the_probes(
     assert [each["partitions"] for each in logs if each["event"] == "ddl_history_standstill"] == [
         f"{topic}[0]"
     ]
+
+
+def send(broker: Broker, topic: str, *batches: tuple[int, bytes]) -> None:
+    """Each a batch of so many records with this statement."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 500})
+    for count, statement in batches:
+        for _ in range(count):
+            producer.produce(topic, RECORD.replace(b"x", statement), partition=0)
+        assert producer.flush(10) == 0
+
+
+def test_a_batch_that_cannot_be_read_is_left_out_of_the_definitions(
+    broker: Broker, topic: str, history: Disturbed
+) -> None:
+    send(broker, topic, (10, b"gone"), (5, b"x"), (1, b"last"))
+    damage(broker, topic, b"gone")
+    damage(broker, topic, b"last")
+    with capture_logs() as logs:
+        assert history.read(lambda: None) == 15
+    told = [(each["first"], each["end"]) for each in logs if each["event"] == "ddl_batch_passed_over"]
+    assert told == [(10, 20), (25, 26)]
+    assert history.waits is history.reason is None
 
 
 def test_definitions_whose_schema_cannot_be_had_yet_are_waited_for(broker: Broker, topic: str) -> None:

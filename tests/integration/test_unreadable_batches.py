@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import time
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from confluent_kafka import Producer
 from integration.checkers import NothingLost, NothingTwice, TableOrder
 from integration.conftest import MakeStage
+from integration.faulty_disk import damage
 from integration.letters import binlane
 from integration.process import WorkerProcess, eventually
 from integration.source import Source, canal_insert
@@ -83,19 +85,6 @@ def test_a_small_batch_that_unpacks_to_more_than_a_consumer_takes(make_stage: Ma
     stage.check(NothingLost(source.rows), NothingTwice(), TableOrder())
 
 
-def damage(broker: Broker, topic: str, text: bytes) -> None:
-    """Change one byte of a record where the broker keeps it, as a faulty disk does."""
-    damaged = 0
-    for log in broker.directory.rglob(f"{topic}-0/*.log"):
-        data = log.read_bytes()
-        if text in data:
-            with log.open("r+b") as file:
-                file.seek(data.index(text))
-                file.write(b"X")
-                damaged += 1
-    assert damaged == 1
-
-
 def test_a_batch_that_a_disk_damaged_reaches_no_handler(stage: Stage, broker: Broker) -> None:
     source: Source = stage.source()
     source.insert("t0", records=3)
@@ -123,3 +112,49 @@ def test_a_batch_that_a_disk_damaged_reaches_no_handler(stage: Stage, broker: Br
     assert not any(row["table"] == "shop.gone" for row in stage.run.rows())
     assert worker.sigterm() == 0
     stage.check(NothingLost(source.rows), NothingTwice(), TableOrder())
+
+
+def test_definitions_that_a_disk_damaged_are_passed_over_at_a_start_and_then_by_order(
+    make_stage: MakeStage, broker: Broker
+) -> None:
+    stage = make_stage()
+    ddl = broker.create_topic(f"{stage.topic}.ddl")
+    producer = Producer({"bootstrap.servers": stage.bootstrap_servers, "linger.ms": 500})
+    place = {"ts_ms": 5, "db": "shop", "table": "t0", "file": "bin.1"}
+
+    def send(topic: str, *records: dict[str, Any]) -> None:
+        for each in records:
+            producer.produce(topic, json.dumps(each).encode(), partition=0, timestamp=each["source"]["pos"])
+        assert producer.flush(30) == 0
+
+    def definition(pos: int, statement: str) -> dict[str, Any]:
+        return {"source": {**place, "pos": pos}, "databaseName": "shop", "ddl": statement}
+
+    table = "CREATE TABLE t0 (id int primary key, text varchar(20), seq int)"
+    send(ddl, definition(10, table), definition(20, "gone"))
+    send(ddl, definition(50, "ALTER TABLE t0 COMMENT 'damaged'"))
+    rows = [
+        {"op": "c", "source": {**place, "pos": pos}, "after": {"id": pos, "text": "a", "seq": pos}}
+        for pos in (30, 60)
+    ]
+    send(stage.topic, *rows)
+    damage(broker, ddl, b"COMMENT 'damaged'")
+    worker = stage.worker(format="debezium")
+    worker.config["kafka"]["ddl_topics"] = [ddl]
+    worker.start()
+
+    def error() -> Any:
+        return next(each["error"] for each in worker.status()["partitions"] if each["topic"] == ddl)
+
+    eventually(error, what="it is told")
+    assert (error()["offset"], error()["unreadable"]) == (2, True)
+    assert worker.logged("ddl_batch_passed_over")
+    assert stage.committed()[0] <= 0, "what is in the batch may concern all rows behind the statement before"
+    command = f"unblock {worker.url} --topic {ddl} --partition 0 --offset 2 --skip"
+    done = binlane(worker, *shlex.split(command))
+    assert done.returncode == 0, done.stderr
+    eventually(lambda: stage.committed() == {0: 2}, what="the rows are done")
+    assert worker.sigterm() == 0
+    worker.start()
+    assert worker.logged("ddl_batch_passed_over"), "each start says so"
+    assert worker.sigterm() == 0

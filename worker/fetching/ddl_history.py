@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -12,6 +13,8 @@ from confluent_kafka import Consumer, KafkaError
 
 from handlers.kafka.librdkafka import client_logger
 from handlers.logs import get_logger
+from offsets.types import TopicPartition
+from worker.fetching.unreadable_batch import UNREADABLE, EndUnknown, end_of_batch
 from worker.formats.decoding import learn
 from worker.formats.interface import Format, NamesSchemas, Record, SeparateDDL
 from worker.kafka.errors import Stopping, until_answered
@@ -114,6 +117,9 @@ class DDLHistory:
                 place = (cast(str, message.topic()), cast(int, message.partition()))
                 error, offset = message.error(), cast(int, message.offset())
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    if error.code() in UNREADABLE and self._pass_over(place, offset):
+                        look_at = quiet
+                        break  # all are fetched anew: behind a damaged head bytes are taken for batches
                     log.error("kafka_error", error=error.str(), topic=place[0])
                     self._error = error.str()
                     look_at = min(look_at, quiet + _REFUSED_SECONDS)
@@ -136,6 +142,19 @@ class DDLHistory:
                 self._begin(consumer, alive, list(self._unread))
                 look_at = quiet + _LOOK_SECONDS
         return count
+
+    def _pass_over(self, place: Place, offset: int | None) -> bool:
+        """Go on behind the batch at `offset`, which cannot be read. Unless it was passed over before, the
+        fetcher comes to it in its turn, and no row behind it goes on until a person says so."""
+        if offset is None or offset < self._unread.get(place, math.inf):
+            return False
+        try:
+            end = end_of_batch(self._settings, TopicPartition(*place), offset)
+        except EndUnknown:  # it is asked for again
+            return False
+        self._unread[place] = end
+        log.error("ddl_batch_passed_over", partition=str(TopicPartition(*place)), first=offset, end=end)
+        return True
 
     def _await_schema(self, format_: Format, record: Record, alive: Callable[[], None]) -> None:
         """Until the schema of the record is known. Raises Stopping."""

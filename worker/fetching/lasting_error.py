@@ -7,23 +7,15 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
+from worker.fetching.unreadable_batch import UNREADABLE
 from worker.observing.status import PartitionError
 
-__all__ = ["UNREADABLE", "LastingError"]
+__all__ = ["LastingError"]
 
 _TOLD_AGAIN_SECONDS = 30.0
 """librdkafka repeats the error of a partition that it still fetches within this time."""
 _TOLD_ONCE = KafkaError.TOPIC_AUTHORIZATION_FAILED
 """The error that librdkafka does not repeat."""
-UNREADABLE = frozenset(
-    {
-        KafkaError._BAD_COMPRESSION,
-        KafkaError._BAD_MSG,
-        KafkaError.INVALID_MSG,
-        KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
-    }
-)
-"""Errors of what the log holds. Any other is of the broker's side: once it is over, fetching goes on."""
 
 
 @dataclass(slots=True)

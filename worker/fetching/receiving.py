@@ -134,7 +134,10 @@ class Receiver:
             for assignment, records in self._gate.due():
                 yield from self._come(assignment, records)
         if self._order:
-            yield from self._order.due(patient=bool(self._max_ahead or self._gate))
+            # Behind DDL that cannot be read nothing goes on until a person says so.
+            errors = map(self._standstill.error, self._order.with_ddl())
+            is_damaged = any(error is not None and error.unreadable for error in errors)
+            yield from self._order.due(patient=is_damaged or bool(self._max_ahead or self._gate))
 
     def _come(
         self, assignment: Assignment, records: list[Record]

@@ -100,6 +100,10 @@ class SourceOrder:
         one = self._inputs.get(assignment)
         return one is not None and bool(one.held)
 
+    def with_ddl(self) -> list[Assignment]:
+        """The partitions whose topic carries DDL."""
+        return [assignment for assignment, one in self._inputs.items() if one.has_ddl]
+
     def bound(self, max_bytes: int) -> None:
         """A quarter of what the lanes may hold is held back beside them before partitions that are ahead are
         to pause; with half of it nothing waits any longer for a partition that tells nothing."""

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from typing import Any
 
-import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
-from handlers.kafka.librdkafka import client_logger
 from handlers.logs import get_logger
-from offsets.types import TopicPartition
 from worker.fetching.fetcher import Fetcher
-from worker.fetching.lasting_error import UNREADABLE
+from worker.fetching.unreadable_batch import EndUnknown, end_of_batch
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.stuck.record_words import Refused, record_at
 from worker.units.assigned_partition import Assignment, Assignments
 
-__all__ = ["Unreadable", "end_of_batch"]
+__all__ = ["Unreadable"]
 
 log = get_logger("unblock")
-
-_PROBE_SECONDS = 10.0
-_MOST_SECONDS = 45.0
-_TRIES = 3
-_NONE_THERE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
 
 
 class Unreadable:
@@ -58,7 +48,7 @@ class Unreadable:
                 assignment = self._find(asked)
                 end = end_of_batch(self._settings, assignment.partition, asked.offset)
                 self._go_on(assignment, end)
-        except Refused as refused:
+        except (EndUnknown, Refused) as refused:
             log.warning("unblock_refused", found=str(refused), by=asked.by, client=client)
             return UnblockAnswer(result="refused", message=str(refused))
         committed = self._commit()
@@ -119,51 +109,3 @@ class Unreadable:
                 raise Refused("the worker stops: ask again when it runs")
         except KafkaException as error:
             raise Refused(f"{assignment.partition} cannot be fetched anew ({error}): ask again") from error
-
-
-def end_of_batch(settings: Mapping[str, Any], partition: TopicPartition, begin: int) -> int:
-    """The offset behind the batch that begins at `begin` and cannot be read.
-
-    A broker answers a fetch of any offset with the whole batch that holds it, so librdkafka tells `begin` for
-    each offset of the batch and no other. Found by halving: a batch of a million records takes forty fetches.
-
-    Raises:
-        Refused: the broker did not answer, or no such batch begins there.
-    """
-    own = {**settings, "fetch.error.backoff.ms": "10"}
-    latest = time.monotonic() + _MOST_SECONDS
-    with closing(Consumer(own, logger=client_logger())) as consumer:
-
-        def holds(offset: int) -> bool:
-            consumer.assign([confluent_kafka.TopicPartition(*partition, offset)])
-            until = min(time.monotonic() + _PROBE_SECONDS, latest)
-            while time.monotonic() < until:
-                message = consumer.poll(0.5)
-                if message is None or message.partition() != partition.partition:
-                    continue
-                error = message.error()
-                if error is None or error.code() in _NONE_THERE:
-                    return False
-                found = message.offset()
-                if error.code() in UNREADABLE and found is not None and found >= 0:
-                    return found == begin
-            raise Refused(f"the end of the batch at {partition} offset {begin} could not be found: ask again")
-
-        if not holds(begin):
-            raise Refused(f"the batch at {partition} offset {begin} can be read now, or is no longer there")
-        inside = begin
-        # librdkafka takes bytes behind a damaged head for further batches, and tells of them late.
-        for _ in range(_TRIES):
-            step = 1
-            while holds(inside + step):
-                inside, step = inside + step, step * 2
-            outside = inside + step
-            while outside - inside > 1:
-                middle = (inside + outside) // 2
-                if holds(middle):
-                    inside = middle
-                else:
-                    outside = middle
-            if not holds(outside):
-                return outside
-    raise Refused(f"the end of the batch at {partition} offset {begin} could not be found: ask again")

@@ -1,0 +1,85 @@
+"""Batches of Kafka's that cannot be read, however often they are fetched, and where they end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError
+
+from handlers.kafka.librdkafka import client_logger
+from offsets.types import TopicPartition
+
+__all__ = ["UNREADABLE", "EndUnknown", "end_of_batch"]
+
+UNREADABLE = frozenset(
+    {
+        KafkaError._BAD_COMPRESSION,
+        KafkaError._BAD_MSG,
+        KafkaError.INVALID_MSG,
+        KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
+    }
+)
+"""Errors of what the log holds. Any other is of the broker's side: once it is over, fetching goes on."""
+_PROBE_SECONDS = 10.0
+_MOST_SECONDS = 45.0
+_TRIES = 3
+_NONE_THERE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
+
+
+class EndUnknown(Exception):
+    """Why the end of a batch was not found."""
+
+
+def end_of_batch(settings: Mapping[str, Any], partition: TopicPartition, begin: int) -> int:
+    """The offset behind the batch that begins at `begin` and cannot be read.
+
+    A broker answers a fetch of any offset with the whole batch that holds it, so librdkafka tells `begin` for
+    each offset of the batch and no other. Found by halving: a batch of a million records takes forty fetches.
+
+    Raises:
+        EndUnknown: the broker did not answer, or no such batch begins there.
+    """
+    unknown = EndUnknown(f"the end of the batch at {partition} offset {begin} could not be found: ask again")
+    own = {**settings, "fetch.error.backoff.ms": "10"}
+    latest = time.monotonic() + _MOST_SECONDS
+    with closing(Consumer(own, logger=client_logger())) as consumer:
+
+        def holds(offset: int) -> bool:
+            consumer.assign([confluent_kafka.TopicPartition(*partition, offset)])
+            until = min(time.monotonic() + _PROBE_SECONDS, latest)
+            while time.monotonic() < until:
+                message = consumer.poll(0.5)
+                if message is None or message.partition() != partition.partition:
+                    continue
+                error = message.error()
+                if error is None or error.code() in _NONE_THERE:
+                    return False
+                found = message.offset()
+                if error.code() in UNREADABLE and found is not None and found >= 0:
+                    return found == begin
+            raise unknown
+
+        if not holds(begin):
+            raise EndUnknown(
+                f"the batch at {partition} offset {begin} can be read now, or is no longer there"
+            )
+        inside = begin
+        # librdkafka takes bytes behind a damaged head for further batches, and tells of them late.
+        for _ in range(_TRIES):
+            step = 1
+            while holds(inside + step):
+                inside, step = inside + step, step * 2
+            outside = inside + step
+            while outside - inside > 1:
+                middle = (inside + outside) // 2
+                if holds(middle):
+                    inside = middle
+                else:
+                    outside = middle
+            if not holds(outside):
+                return outside
+    raise unknown
