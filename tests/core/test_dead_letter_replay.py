@@ -136,6 +136,17 @@ def test_of_a_record_of_several_rows_only_the_letters_own_row_is_applied() -> No
     assert [[row for _, _, row in rows] for _, rows in CALLS] == [[8], [7, 8, 9]]
 
 
+@pytest.mark.parametrize(("index", "ids"), [(0, [7]), (1, [-8, 8]), (2, [-8, 8]), (3, [9])])
+def test_of_a_row_that_moves_both_halves_are_applied_whichever_the_letter_names(
+    index: int, ids: list[int]
+) -> None:
+    config = noting("a")
+    old = [{"name": "x"}, {"id": "-8"}, {"name": "y"}]
+    value = canal("orders", 7, 8, 9, type="UPDATE", old=old)
+    assert replayed(Replay(config), Reader(config), letter(1, value, index=index)) == ["done"]
+    assert CALLS == [("a", [("cdc.dead@1", 1, each) for each in ids])]
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [

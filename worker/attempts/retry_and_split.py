@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -114,7 +115,7 @@ class HandlerRun:
                 if ordered is None or self.error is None:
                     return step
                 # It was the record's last try: what of it is not done is set aside.
-                for place in range(self.done, end):
+                for place in work.borders(self.done, end)[:-1]:
                     self._condemned[place] = _Fate(self.error, max(self.attempt - 1, 1))
         self.error = None
         return Step.DONE
@@ -143,9 +144,9 @@ class HandlerRun:
         """What follows from a call up to `end`. None: go on."""
         if isinstance(raised, AskAgain):
             return self._ask_again(raised, watch)
-        error, known = raised, False
+        error, known, began = raised, False, self.done
         if isinstance(raised, PartialFailure):
-            known = self._advance(end, raised)
+            known = self._advance(work.borders(self.done, end), raised)
             error = None if self.done == end else raised.cause or raised
         if error is not None:
             watch.failed(self.name, error)
@@ -163,9 +164,9 @@ class HandlerRun:
             return None
         if isinstance(error, Rejected):
             at = 0 if known else None if isinstance(raised, PartialFailure) else _index(error.at)
-            self._reject(end, at, error)
+            self._single_out(work.borders(self.done, end), at, _Fate(error, self.attempt))
             return None
-        if known and isinstance(raised, PartialFailure) and raised.done:
+        if self.done > began:
             self.attempt = 0
         return self._after_failure(work, end, error, random)
 
@@ -176,16 +177,15 @@ class HandlerRun:
         self.error, self.delay = None, raised.seconds
         return Step.ASK_AGAIN
 
-    def _advance(self, end: int, raised: PartialFailure) -> bool:
-        """Count what a partial failure says is done. False: it says what cannot be."""
+    def _advance(self, borders: list[int], raised: PartialFailure) -> bool:
+        """Count what a partial failure says is done, up to a border. False: it says what cannot be."""
         done = _index(raised.done)
-        if done is None or done > end - self.done:
+        if done is None or done > borders[-1] - self.done:
             return False
-        self.done += done
-        if done:
+        place = borders[bisect_right(borders, self.done + done) - 1]
+        if place > self.done:
             # Another change is the first one now: its attempts begin anew.
-            self.attempt = 1
-            self.splitting = False
+            self.done, self.attempt, self.splitting = place, 1, False
         return True
 
     def _unavailable(
@@ -198,20 +198,19 @@ class HandlerRun:
         self.delay = refusal.wait
         return Step.BLOCKED
 
-    def _reject(self, end: int, at: int | None, error: Rejected) -> None:
-        """The change `at` from `done` on is not tried again; with none named, look for it by halves."""
-        count = end - self.done
-        if at is None or at >= count:
-            if count > 1:
-                self.ends.append(self.done + count // 2)
+    def _single_out(self, borders: list[int], at: int | None, fate: _Fate) -> None:
+        """The change `at` from `done` on is not tried again, nor what stays with it; with none named, look
+        for it by halves."""
+        place = self.done + (at or 0)
+        if at is None or place >= borders[-1]:
+            if len(borders) > 2:
+                self.ends.append(borders[(len(borders) - 1) // 2])
                 return
-            at = 0
-        place = self.done + at
-        self._condemned[place] = _Fate(error, self.attempt)
-        if place + 1 < end:
-            self.ends.append(place + 1)
-        if at:
-            self.ends.append(place)
+            place = self.done
+        number = bisect_right(borders, place)
+        begin, end = borders[number - 1], borders[number]
+        self._condemned[begin] = fate
+        self.ends += [each for each in (end, begin) if self.done < each < borders[-1]]
 
     def _after_failure(
         self, work: Tried, end: int, error: BaseException, random: Callable[[], float]
@@ -224,10 +223,7 @@ class HandlerRun:
                 self.delay = backoff(rule.retry, max(attempt, 1), random)
                 return Step.RETRY
             self.splitting = True
-        if end - self.done > 1:
-            self.ends.append(self.done + (end - self.done) // 2)
-        else:
-            self._condemned[self.done] = _Fate(error, attempt)
+        self._single_out(work.borders(self.done, end), None, _Fate(error, attempt))
         return None
 
     def _settle(self, work: Work, watch: Watch[Work]) -> Step | None:
@@ -255,7 +251,7 @@ class HandlerRun:
         if halt is not None:
             self.error = halt
             return Step.HALT
-        self._pass(place + 1)
+        self._pass(work.borders(place, self.ends[-1])[1])
         if ordered is not None and self.done == ordered[0]:
             self.attempt = 1  # another record is the first one now
         return None

@@ -51,6 +51,10 @@ class Tried(Protocol):
         """The changes from `first` up to `end` as a handler sees them."""
         ...
 
+    def borders(self, first: int, end: int) -> list[int]:
+        """See `indivisible.borders`."""
+        ...
+
     def ordered(self, place: int) -> tuple[int, SetAside] | None:
         """What is ordered about the record of the change at `place`, and where that record's changes end."""
         ...

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 
 import msgspec
 
@@ -16,6 +17,7 @@ from handlers.loading.registry import HandlerTypeError, OptionsError, create
 from handlers.options.matching import topics_matcher
 from handlers.rows import with_own_rows
 from worker.attempts.backoff import describe
+from worker.attempts.indivisible import borders
 from worker.column_rules.applying import bring_under, decode_under
 from worker.column_rules.plan import RuleFault
 from worker.configuration import Configuration, HandlerEntry
@@ -107,7 +109,10 @@ class Reader:
         except UndecodableRecord as fault:
             raise ReplayFault(f"undecodable record: {fault}") from None
         if letter.index is not None:
-            found = [change for change in found if change.index == letter.index]
+            parts = [found[first:end] for first, end in pairwise(borders(found, 0, len(found)))]
+            # Half of a row that moves would remove the old row, or lack what is in it.
+            named = [part for part in parts if any(change.index == letter.index for change in part)]
+            found = [change for part in named for change in part]
             if not found:
                 raise ReplayFault(f"its record has no row {letter.index}")
         has_changes = bool(found)

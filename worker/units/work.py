@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from handlers import Batch, Change
 from handlers.rows import with_own_rows
+from worker.attempts.indivisible import borders
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.set_aside import SetAside
 from worker.column_rules.applying import bring_under, fault_under, has_rules
@@ -213,6 +214,10 @@ class Work:
             shard=self.unit.shard,
             topic_ids=self._topic_ids(),
         )
+
+    def borders(self, first: int, end: int) -> list[int]:
+        """The only places at which its changes from `first` up to `end` may be parted, with both of these."""
+        return borders(self.changes or (), first, end)
 
     def _topic_ids(self) -> dict[str, str]:
         ids: dict[str, str] = {}
