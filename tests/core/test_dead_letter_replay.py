@@ -144,7 +144,7 @@ def test_of_a_row_that_moves_both_halves_are_applied_whichever_the_letter_names(
     old = [{"name": "x"}, {"id": "-8"}, {"name": "y"}]
     value = canal("orders", 7, 8, 9, type="UPDATE", old=old)
     assert replayed(Replay(config), Reader(config), letter(1, value, index=index)) == ["done"]
-    assert CALLS == [("a", [("cdc.dead@1", 1, each) for each in ids])]
+    assert [("a", [("cdc.dead@1", 1, each) for each in ids])] == CALLS
 
 
 @pytest.mark.parametrize(
