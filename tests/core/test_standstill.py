@@ -17,6 +17,15 @@ import confluent_kafka
 import pytest
 from building import Clock, configuration
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from structlog.testing import capture_logs
 
 from offsets.restore import Start
@@ -78,12 +87,21 @@ class Watched:
             elif error.code() == KafkaError._PARTITION_EOF:
                 assignment.tracker.reach(offset)
                 self.watch.read_to_end(assignment, offset)
+            else:
+                self.watch.refused(assignment, error, offset)
 
     def read_all(self, records: int) -> None:
         end = time.monotonic() + 10
         while any(each.tracker.next_offset != records for each in self.assignments):
             assert time.monotonic() < end
             self.read()
+
+    def read_until(self, done: Callable[[], bool]) -> None:
+        end = time.monotonic() + 20
+        while not done():
+            assert time.monotonic() < end
+            self.read()
+            self.wait(1)
 
     def wait(self, seconds: int, meanwhile: Callable[[], object] = lambda: None) -> list[str]:
         """So many seconds pass; returns what was logged in them."""
@@ -291,14 +309,38 @@ def test_what_follows_from_a_damaged_batch_does_not_hide_it(watched: Watched) ->
     assert (told.code, told.offset) == ("_BAD_MSG", 1)
 
 
-def test_what_may_not_be_read_stands_still_for_a_reason_that_is_told_once(
-    watched: Watched, send: Send
+def test_what_may_not_be_read_stands_still_for_a_reason_until_the_right_is_given_back(
+    tmp_path: Path,
 ) -> None:
-    forget_one(watched)
-    send(1)
-    watched.wait(1)
-    watched.watch.refused(watched.assignments[1], KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
-    assert watched.wait(3 * PATIENCE) == []
+    """Kafka tells it once, and nothing new comes when it is over."""
+    rules = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with Broker(overrides=rules) as broker:
+        topic, admin = (
+            broker.create_topic("t", 2),
+            AdminClient({"bootstrap.servers": broker.bootstrap_servers}),
+        )
+        watched = Watched(broker.bootstrap_servers, topic, tmp_path)
+        one, where = watched.assignments[1], (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL)
+        watched.read_all(0)
+        read = (AclOperation.READ, AclPermissionType.DENY)
+        for denied in admin.create_acls([AclBinding(*where, "User:ANONYMOUS", "*", *read)]).values():
+            denied.result(10)
+        watched.read_until(lambda: watched.watch.error(one) is not None)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce(topic, b"x", partition=1)
+        assert producer.flush(10) == 0
+        assert watched.wait(3 * PATIENCE) == []
+        told = watched.watch.error(one)
+        assert told is not None
+        assert (told.code, told.unreadable) == ("TOPIC_AUTHORIZATION_FAILED", False)
+        for given in admin.delete_acls([AclBindingFilter(*where, None, None, *read)]).values():
+            given.result(10)
+        other = watched.assignments[0]
+        watched.read_until(lambda: watched.watch.error(other) is None)
+        watched.consumer.close()
 
 
 class LeaderAway:

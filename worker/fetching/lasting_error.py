@@ -59,6 +59,11 @@ class LastingError:
         return self.code in UNREADABLE
 
     @property
+    def told_once(self) -> bool:
+        """Nobody tells it again. While it lasts, fetches tell no end of the partition."""
+        return self.code == _TOLD_ONCE
+
+    @property
     def explains(self) -> bool:
         """It is over by itself one day, and until then nothing can come."""
         return not self.unreadable and not self.answer_missing

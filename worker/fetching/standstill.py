@@ -167,6 +167,9 @@ class Standstill:
             end = self._consumer.get_watermark_offsets(place, cached=True)[1]
             if end >= 0:
                 assignment.end = end
+                watched = self._of(assignment)
+                if watched.error is not None and watched.error.told_once:  # it may be fetched again
+                    watched.error = None
 
     def _has_moved(self, assignment: Assignment, watched: _Watched) -> bool:
         """Whether it brought something since this was asked last; then what held it up is over."""
