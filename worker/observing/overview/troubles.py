@@ -18,7 +18,7 @@ from worker.observing.overview.trouble import (
     place,
     plural,
 )
-from worker.observing.status import PartitionStatus, TableStatus, WorkerStatus
+from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
 from worker.observing.visible_text import count, duration
 
 __all__ = ["Trouble", "headline", "troubles"]
@@ -46,15 +46,17 @@ def troubles(status: WorkerStatus, config: str | None = None, worker: str | None
     """All that is wrong, the worst first. For the commands: `config`, the configuration's file (None: as the
     worker tells it), and `worker`, the URL of the worker where that is known."""
     config = config or status.config or "CONFIG"
+    full, cause = _holds_all(status) or (None, None)
     found = [
         *_of_worker(status),
+        *([] if full is None or cause is None else [_nothing_read(status, full, cause, worker or config)]),
         *of_kafka(status, config, worker or config),
         *_of_commits(status),
         *of_rules(status, config),
-        *_of_tables(status, config, worker or config),
-        *_of_partitions(status, config, worker or config),
+        *_of_tables(status, config, worker or config, cause),
+        *_of_partitions(status, config, worker or config, cause),
         *_of_handlers(status),
-        *_of_lanes(status),
+        *_of_lanes(status, cause),
     ]
     return sorted(found, key=lambda each: _RANK[each.level])
 
@@ -76,6 +78,29 @@ def _of_worker(status: WorkerStatus) -> Iterator[Trouble]:
         yield Trouble(level="busy", what=doing[status.state])
 
 
+def _holds_all(status: WorkerStatus) -> tuple[LaneStatus, TableStatus] | None:
+    """The lane for whose room all partitions wait, and the table that fills it and stands still."""
+    if not status.lanes or {each.paused_by for each in status.partitions} != {"lanes"}:
+        return None
+    lane = max(status.lanes, key=lambda each: max(each.records_fill, each.bytes_fill))
+    own = [table for table in status.tables if table.lane == lane.lane]
+    most = max(own, key=lambda table: table.queued_records, default=None)
+    return None if most is None or most.state not in ("blocked", "retrying") else (lane, most)
+
+
+def _nothing_read(status: WorkerStatus, lane: LaneStatus, table: TableStatus, worker: str) -> Trouble:
+    doing = "being retried" if table.state == "retrying" else "blocked"
+    return Trouble(
+        level="bad",
+        what=f"Nothing is read: lane {lane.lane} is full of {table.table} ({count(table.queued_records)} of "
+        f"{plural(lane.queued_records, 'record')}), which is {doing}",
+        error=table.error,
+        do="Mend what the error names, or set the record aside.",
+        commands=_unblock_of(table, worker, _letters(status)),
+        table=table.table,
+    )
+
+
 def _of_commits(status: WorkerStatus) -> Iterator[Trouble]:
     if status.checkpoint.last_error:
         yield Trouble(
@@ -86,7 +111,10 @@ def _of_commits(status: WorkerStatus) -> Iterator[Trouble]:
         )
 
 
-def _of_partitions(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble]:
+def _of_partitions(
+    status: WorkerStatus, config: str, worker: str, told: TableStatus | None
+) -> Iterator[Trouble]:
+    """`told`: for whose room all others wait."""
     for each in status.partitions:
         if each.standstill_seconds >= 1 and each.error is None:  # else it is told with its error
             yield Trouble(
@@ -95,10 +123,10 @@ def _of_partitions(status: WorkerStatus, config: str, worker: str) -> Iterator[T
                 "and nothing keeps the worker from it",
                 do="The worker fetches it anew by itself, then fails /healthz: see the log's standstill.",
             )
-    shown = {table.table for table in status.tables if table.state == "blocked"}
+    shown = {table.table for table in status.tables if table.state == "blocked" or table is told}
     stuck = [(each, each.stuck) for each in status.partitions if each.stuck is not None]
     for partition, head in sorted(stuck, key=lambda pair: -pair[1].seconds):
-        if head.table in shown:  # told with its table
+        if head.table in shown or (told and head.state == "waiting for room"):  # told with its table
             continue
         at = f" of {head.table}" if head.table is not None else ""
         parts = [
@@ -124,8 +152,8 @@ def _of_partitions(status: WorkerStatus, config: str, worker: str) -> Iterator[T
         )
 
 
-def _of_tables(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble]:
-    tables = ranked(status.tables)
+def _of_tables(status: WorkerStatus, config: str, worker: str, told: TableStatus | None) -> Iterator[Trouble]:
+    tables = [table for table in ranked(status.tables) if table is not told]
     halted = [table for table in tables if table.state == "blocked" and table.halted]
     waiting = [table for table in tables if table.state == "blocked" and not table.halted]
     heads = {each.stuck.table: each for each in status.partitions if each.stuck is not None}
@@ -171,17 +199,20 @@ def _halted(table: TableStatus, stuck: PartitionStatus | None, worker: str, lett
         what += f" at {table.topic}[{table.partition}] offset {table.offset}"
     if stuck is not None and stuck.stuck is not None:
         what += f" for {duration(stuck.stuck.seconds)}, {count(stuck.stuck.behind)} records since"
-    commands = []
-    if table.offset is not None and table.topic is not None and table.partition is not None:
-        commands = _unblock(worker, table.table, (table.topic, table.partition, table.offset), letters)
     return Trouble(
         level="bad",
         what=what,
         error=table.error,
         do="Mend the cause, then change its rule or restart; or set the record aside.",
-        commands=commands,
+        commands=_unblock_of(table, worker, letters),
         table=table.table,
     )
+
+
+def _unblock_of(table: TableStatus, worker: str, letters: bool) -> list[str]:
+    if table.offset is None or table.topic is None or table.partition is None:
+        return []
+    return _unblock(worker, table.table, (table.topic, table.partition, table.offset), letters)
 
 
 def _unblock(worker: str, table: str, at: tuple[str, int, int], letters: bool) -> list[str]:
@@ -217,7 +248,7 @@ def _of_handlers(status: WorkerStatus) -> Iterator[Trouble]:
             )
 
 
-def _of_lanes(status: WorkerStatus) -> Iterator[Trouble]:
+def _of_lanes(status: WorkerStatus, told: TableStatus | None) -> Iterator[Trouble]:
     long = [lane for lane in status.lanes if (lane.running_seconds or 0) >= _LONG_SECONDS]
     if long:
         most = max(long, key=lambda lane: lane.running_seconds or 0)
@@ -230,7 +261,7 @@ def _of_lanes(status: WorkerStatus) -> Iterator[Trouble]:
             table=most.running_table,
         )
     paused = sum(each.paused_by == "lanes" for each in status.partitions)
-    if paused:
+    if paused and told is None:
         yield Trouble(
             level="busy",
             what=f"The lanes are full: {plural(paused, 'partition')} paused until there is room",
