@@ -131,8 +131,10 @@ def _pod_faults(root: Path, pod: Manifest, container: Manifest) -> Iterator[str]
 
 
 def _selector_faults(workload: Manifest, manifests: list[Manifest]) -> Iterator[str]:
-    """Whatever chooses pods must choose those of the workload."""
+    """Whatever chooses pods must choose those of the workload; a NetworkPolicy, perhaps Spark's executors."""
     labels = workload["spec"]["template"]["metadata"]["labels"].items()
+    maps = [one["data"] for one in manifests if one["kind"] == "ConfigMap" and "executor.yaml" in one["data"]]
+    executors = [yaml.safe_load(each["executor.yaml"])["metadata"]["labels"].items() for each in maps]
     for one in manifests:
         spec = one.get("spec", {})
         if one["kind"] == "Service":
@@ -141,6 +143,8 @@ def _selector_faults(workload: Manifest, manifests: list[Manifest]) -> Iterator[
             chosen = spec["selector"]["matchLabels"]
         elif one["kind"] == "NetworkPolicy":
             chosen = spec["podSelector"]["matchLabels"]
+            if any(chosen.items() <= each for each in executors):
+                continue
         else:
             continue
         if not chosen.items() <= labels:

@@ -119,16 +119,30 @@ def test_sparks_driver_may_start_executors_that_find_it() -> None:
     made = found["ConfigMap/binlane-executor"]["metadata"]["name"]
     assert volumes[mounts[str(template.parent)]] == made
     assert executor["spec"]["containers"][0]["image"] == conf["spark.kubernetes.container.image"]
+    secured = ("spark.authenticate", "spark.network.crypto.enabled")
+    assert [conf[key] for key in secured] == [True, True], "else whoever reaches the ports may run code there"
+    policy = found["NetworkPolicy/binlane-executor"]["spec"]
+    assert policy["podSelector"]["matchLabels"] == executor["metadata"]["labels"]
+    [let_in] = policy["ingress"]
+    labels = [worker["spec"]["template"]["metadata"]["labels"], executor["metadata"]["labels"]]
+    for chosen, of_pod in zip(
+        (each["podSelector"]["matchLabels"] for each in let_in["from"]), labels, strict=True
+    ):
+        assert chosen.items() <= of_pod.items()
     # Else it would be one of the pods that services, budgets and policies of the worker choose.
     assert executor["metadata"]["labels"] != worker["spec"]["template"]["metadata"]["labels"]
 
 
 def test_the_network_policy_lets_out_to_every_kind_of_target_and_service() -> None:
     egress = of("network-policy")["NetworkPolicy/binlane"]["spec"]["egress"]
-    ports = {port["port"] for rule in egress if "to" not in rule for port in rule["ports"]}
+    listed = [port for rule in egress if "to" not in rule for port in rule["ports"]]
+    ports = {each for port in listed for each in range(port["port"], port.get("endPort", port["port"]) + 1)}
     targets = {5432, 3306, 6379, 443, 8123, 8443, 9200}
-    services = {9092, 9093, 8081, 4317, 4318, 15002, 6443}
+    services = {*range(9092, 9099), *range(9194, 9199), 8081, 4317, 4318, 15002, 6443}
     assert ports == targets | services
+    blocks = [each["ipBlock"]["cidr"] for rule in egress for each in rule.get("to", ()) if "ipBlock" in each]
+    identities = ["169.254.169.254/32", "169.254.169.252/32", "169.254.170.23/32"]
+    assert blocks == ["169.254.20.10/32", *identities], "the node's DNS cache, and where roles are told"
 
 
 def test_the_network_policy_lets_in_scrapes_and_executors_alone() -> None:
@@ -141,7 +155,7 @@ def test_the_network_policy_lets_in_scrapes_and_executors_alone() -> None:
     text = of("spark-on-kubernetes")["ConfigMap/binlane-executor"]["data"]["executor.yaml"]
     assert executors <= yaml.safe_load(text)["metadata"]["labels"].items()
     reached = {port["port"] for each in policy["egress"] for port in each.get("ports", [])}
-    assert {53, 9092, 9093, 443} <= reached
+    assert {53, 5353, 9092, 443} <= reached
 
 
 @pytest.mark.parametrize(
