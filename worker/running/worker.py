@@ -185,14 +185,11 @@ class Worker:
     def _shown_state(self) -> WorkerState:
         if self._stop.is_set():
             return "stopped" if self._state == "stopped" else "draining"
-        if self._state == "running" and self._halted():
+        if self._state == "running" and self.components.lanes.halted():
             return "halted"
         if self._state == "running" and not self.components.assignments.balanced:
             return "starting"
         return self._state
-
-    def _halted(self) -> list[str]:
-        return self.components.lanes.halted()
 
     def _on_signal(self) -> None:
         self._signals += 1
@@ -274,13 +271,12 @@ class Worker:
             if self._reloader.look():
                 self._configuration = self._reloader.configuration
                 self.status.configuration = self._configuration
-            if self.components.lanes.pressed and self.components.lanes.dead_end():
-                ends += 1
-            else:
-                ends = 0
+            is_dead_end = self.components.lanes.pressed and self.components.lanes.dead_end()
+            ends = ends + 1 if is_dead_end else 0
             if ends > 1:
+                halted = ", ".join(self.components.lanes.halted())
                 raise DeadEnd(
-                    f"the lanes are full of what waits behind halted tables: {', '.join(self._halted())}; "
+                    f"the lanes are full of what waits behind halted tables: {halted}; "
                     f"mend the cause and restart, or set on_failure: skip"
                 )
 
