@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from worker.kafka import instance_id
 from worker.kafka.errors import KafkaErrors
 from worker.kafka.group_strategies import GroupStrategies
-from worker.kafka.instance_id import waits
+from worker.kafka.instance_id import InstanceId
 from worker.local.broker import Broker
 
 WAITS = "group.instance.id pod-0 is another member's until its session ends: waiting"
@@ -63,8 +63,7 @@ def waited(
     clock: Callable[[], float],
 ) -> str | None:
     errors = KafkaErrors(clock, lambda code: None, GroupStrategies(configuration()))
-    (wait,) = waits(settings, [topic], admin, errors=errors, stopping=threading.Event(), clock=clock)
-    wait(alive)
+    InstanceId(settings, [topic], admin, errors=errors, stopping=threading.Event(), clock=clock).wait(alive)
     return errors.trouble(set())
 
 
@@ -173,5 +172,4 @@ def test_what_is_not_answered_is_asked_again(
 
 def test_the_classic_protocol_gives_the_name_to_who_comes_last() -> None:
     settings = {"group.id": "g", "group.instance.id": "pod-0"}
-    nothing = cast(Any, None)
-    assert waits(settings, [], nothing, errors=nothing, stopping=threading.Event(), clock=Clock()) == []
+    assert waited(settings, "cdc", cast(Any, None), pytest.fail, Clock()) is None, "nobody is asked"

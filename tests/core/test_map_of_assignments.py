@@ -204,8 +204,8 @@ def test_where_it_began_is_remembered_before_the_first_record_is_handled(members
     assert assignment.start.offset == "earliest"
     assert first.named() is None
     handed: list[str | None] = []
-    hand_over = first.parts.fetcher._receiver._hand_over
-    first.parts.fetcher._receiver._hand_over = lambda *given, **named: (  # type: ignore[method-assign]
+    hand_over = first.parts.fetcher._receiver.hand_over
+    first.parts.fetcher._receiver.hand_over = lambda *given, **named: (  # type: ignore[method-assign]
         handed.append(first.named()),
         hand_over(*given, **named),
     )[1]

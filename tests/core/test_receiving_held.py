@@ -120,7 +120,7 @@ def began_anew(site: Site) -> Any:
         return Assignment(site.rows.partition, 2, site.rows.start, cast(Any, site.format))
 
     begin = Mock(side_effect=new)
-    site.receiver._refetching.begin_anew = begin  # type: ignore[method-assign]
+    site.receiver.refetching.begin_anew = begin  # type: ignore[method-assign]
     site.receiver.begin_anew([(site.rows, "other")])
     return begin.call_args.args
 

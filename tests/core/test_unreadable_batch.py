@@ -82,7 +82,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr("worker.running.unreadable.end_of_batch", lambda *_: END)
     site = Site(tmp_path)
     monkeypatch.setattr(site.parts.committer, "commit", lambda: True)
-    cast(Any, site.parts.unreadable)._commit = lambda: True
+    cast(Any, site.parts.unreadable).commit = lambda: True
     yield site
     site.parts.consumer.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -73,38 +74,31 @@ class Flood:
         self._letters.append(finished)
 
 
+@dataclass(eq=False)
 class DeadLetters:
-    """The dead-letter topic, as processors see it. Any thread; letters are written one at a time."""
+    """The dead-letter topic, as processors see it. Any thread; letters are written one at a time.
 
-    def __init__(
-        self,
-        rule: DeadLetterRule,
-        settings: dict[str, Any],
-        *,
-        worker: str,
-        finished: Callable[[], int],
-        redact: Callable[[str], str],
-        metrics: Metrics,
-        back: Callable[[], None],
-        random: Callable[[], float],
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
-        """`settings`: the producer's. `finished`: how many records the worker has finished so far. `back` is
-        called when the topic takes letters again after it did not."""
+    `settings`: the producer's. `finished`: how many records the worker has finished so far. `back` is
+    called when the topic takes letters again after it did not.
+    """
+
+    rule: InitVar[DeadLetterRule]
+    settings: dict[str, Any]
+    _: KW_ONLY
+    worker: str
+    finished: Callable[[], int]
+    redact: Callable[[str], str]
+    metrics: Metrics
+    back: Callable[[], None]
+    random: Callable[[], float]
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+
+    def __post_init__(self, rule: DeadLetterRule) -> None:
         self.topic = rule.topic
-        self.circuit = Circuit(clock)
+        self.circuit = Circuit(self.clock)
         self.missing = False
         """Kafka said last that there is no such topic."""
-        self._settings = settings
-        self._worker = worker
-        self._finished = finished
-        self._redact = redact
-        self._metrics = metrics
-        self._back = back
-        self._random = random
-        self._clock = clock
-        self._wall_clock = wall_clock
         self._lock = threading.Lock()  # guards the producer, what it was told, and the flood's count
         self._flood = Flood(rule.max_ratio)
         self._producer: Producer | None = None
@@ -144,14 +138,14 @@ class DeadLetters:
             table=table,
             handler=handler,
             index=index,
-            error=self._redact(error),
+            error=self.redact(error),
             attempts=attempts,
-            time=datetime.fromtimestamp(self._wall_clock(), UTC),
-            worker=self._worker,
+            time=datetime.fromtimestamp(self.wall_clock(), UTC),
+            worker=self.worker,
         )
         with self._lock:
             # Asked under the lock: whoever waited for it learns what became of the letter before.
-            count = self._finished() + before
+            count = self.finished() + before
             letters = self._flood.exceeds(count)
             if letters is not None and ordered_by is None:
                 raise MustHalt(
@@ -162,7 +156,7 @@ class DeadLetters:
             place = self._guarded(record, headers)
             if ordered_by is None:
                 self._flood.note(count)
-        self._metrics.dead_letter(table)
+        self.metrics.dead_letter(table)
         log.error(
             "dead_letter",
             table=table,
@@ -195,12 +189,12 @@ class DeadLetters:
             down_seconds = self.circuit.answered(turn)
             if down_seconds is not None:
                 log.info("dead_letters_possible_again", topic=self.topic, down_seconds=round(down_seconds, 1))
-                self._back()
+                self.back()
         if fault is None:
             return f"{message.topic()}[{message.partition()}] offset {message.offset()}"
         if fault.code() in _OF_THE_LETTER:
             raise MustWait(f"{reason}. See max.message.bytes of the topic", _REFUSED_SECONDS)
-        refusal = self.circuit.failed(turn, reason, lambda failures: backoff(_RULE, failures, self._random))
+        refusal = self.circuit.failed(turn, reason, lambda failures: backoff(_RULE, failures, self.random))
         if refusal.opened:
             log.error(
                 "dead_letters_impossible",
@@ -213,7 +207,7 @@ class DeadLetters:
         """Raises _Failed."""
         if self._producer is None:
             settings = {
-                **self._settings,
+                **self.settings,
                 "message.timeout.ms": int(_WRITE_SECONDS * 1000),
                 # Shorter: that there is no such topic shall be told, not that time ran out.
                 "topic.metadata.propagation.max.ms": int(_WRITE_SECONDS * 300),
@@ -234,9 +228,9 @@ class DeadLetters:
             )
         except KafkaException as error:
             raise self._failed(error.args[0]) from None
-        end = self._clock() + 2 * _WRITE_SECONDS
+        end = self.clock() + 2 * _WRITE_SECONDS
         while not outcome:
-            if self._clock() > end:
+            if self.clock() > end:
                 self._producer = None
                 raise self._failed(KafkaError(KafkaError._TIMED_OUT))
             producer.poll(_POLL_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -43,68 +44,54 @@ class HandOver(Protocol):
     def __call__(self, delivery: Delivery, *, full: bool, count: int) -> None: ...
 
 
+@dataclass(eq=False, kw_only=True)
 class Receiver:
-    """The fetcher's own, on its thread."""
+    """The fetcher's own, on its thread.
 
-    def __init__(
-        self,
-        *,
-        assignments: Assignments,
-        router: Router,
-        refetching: Refetching,
-        lanes: Lanes,
-        errors: KafkaErrors,
-        metrics: Metrics,
-        order: SourceOrder | None,
-        gate: HeldRecords,
-        pauses: Pauses,
-        max_ahead: MaxAhead,
-        standstill: Standstill,
-        polls: Polls,
-        backlog: Backlog,
-        hand_over: HandOver,
-        clock: Callable[[], float],
-    ) -> None:
-        """`order`: as of the fetcher."""
-        self._assignments = assignments
-        self._router = router
-        self._refetching = refetching
-        self._lanes = lanes
-        self._errors = errors
-        self._metrics = metrics
-        self._order = order
-        self._gate = gate
-        self._pauses = pauses
-        self._max_ahead = max_ahead
-        self._standstill = standstill
-        self._polls = polls
-        self._backlog = backlog
-        self._hand_over = hand_over
-        self._clock = clock
-        self.brought = clock()
+    `order`: as of the fetcher.
+    """
+
+    assignments: Assignments
+    router: Router
+    refetching: Refetching
+    lanes: Lanes
+    errors: KafkaErrors
+    metrics: Metrics
+    order: SourceOrder | None
+    gate: HeldRecords
+    pauses: Pauses
+    max_ahead: MaxAhead
+    standstill: Standstill
+    polls: Polls
+    backlog: Backlog
+    hand_over: HandOver
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self.brought = self.clock()
         """When a poll last brought a record, or the end of a partition."""
 
     def receive(self, messages: list[Message]) -> None:
         """Route the records of a poll, and act on what is none.
 
         Raises KafkaException for what ends the worker, UndecodableHalt, Stopping."""
-        if not self._backlog:  # nothing is under way to a table
-            self._router.let_go(self._lanes.at_rest)
-        if not messages and not self._order and not self._gate:
+        if not self.backlog:  # nothing is under way to a table
+            self.router.let_go(self.lanes.at_rest)
+        if not messages and not self.order and not self.gate:
             return
         if not all(map(_is_fault, messages)):
-            self.brought = self._clock()
-        full = len(messages) >= self._polls.size.records
+            self.brought = self.clock()
+        full = len(messages) >= self.polls.size.records
         ends: list[Message] = []
         if any(map(_error, messages)):
             ends = [m for m in messages if m.error() is not None]
             messages = [m for m in messages if m.error() is None]
         self._route(self._in_order(messages), full=full)
-        for message in [*ends, *self._gate.ends()]:
+        for message in [*ends, *self.gate.ends()]:
             self._told(message)
-        if self._order is not None:
-            self._pauses.ahead(self._order.ahead())
-            for assignment, end in self._order.ends():
+        if self.order is not None:
+            self.pauses.ahead(self.order.ahead())
+            for assignment, end in self.order.ends():
                 assignment.tracker.reach(end)
 
     def _route(self, runs: Iterable[tuple[Assignment, list[Record]]], *, full: bool) -> None:
@@ -115,81 +102,81 @@ class Receiver:
             for assignment, own in runs:
                 count += len(own)
                 routed[assignment] = None
-                self._router.route(assignment, own, delivery)
+                self.router.route(assignment, own, delivery)
         finally:  # what was routed before a record that stops the worker is still handed over
             if delivery.parts:
-                self._hand_over(delivery, full=full, count=count)
-            self._max_ahead.came(routed)
+                self.hand_over(delivery, full=full, count=count)
+            self.max_ahead.came(routed)
 
     def _in_order(self, messages: list[Message]) -> Iterator[tuple[Assignment, list[Record]]]:
         """The records of each partition; those of several topics in source order where that is wanted."""
-        for assignment, own in self._assignments.split(messages, left=self._polls.some_revoked):
+        for assignment, own in self.assignments.split(messages, left=self.polls.some_revoked):
             if assignment.format is NO_FORMAT:  # fetched before it was paused
                 continue
             assignment.asked = None  # what the gate keeps has come, too
-            records = self._gate.add(assignment, cast(list[Record], own))
+            records = self.gate.add(assignment, cast(list[Record], own))
             if records:
                 yield from self._come(assignment, records)
-        if self._gate:
-            for assignment, records in self._gate.due():
+        if self.gate:
+            for assignment, records in self.gate.due():
                 yield from self._come(assignment, records)
-        if self._order:
+        if self.order:
             # Behind DDL that cannot be read nothing goes on until a person says so.
-            errors = map(self._standstill.error, self._order.with_ddl())
+            errors = map(self.standstill.error, self.order.with_ddl())
             is_damaged = any(error is not None and error.unreadable for error in errors)
-            yield from self._order.due(patient=is_damaged or bool(self._max_ahead or self._gate))
+            yield from self.order.due(patient=is_damaged or bool(self.max_ahead or self.gate))
 
     def _come(
         self, assignment: Assignment, records: list[Record]
     ) -> Iterable[tuple[Assignment, list[Record]]]:
         assignment.came(records)
-        self._metrics.consumed(*assignment.partition, len(records))
-        return [(assignment, records)] if self._order is None else self._order.add(assignment, records)
+        self.metrics.consumed(*assignment.partition, len(records))
+        return [(assignment, records)] if self.order is None else self.order.add(assignment, records)
 
     def _told(self, message: Message) -> None:
         """Not a record: the end of a partition, or an error."""
         error = cast(KafkaError, message.error())
-        assignment, offset = self._assignments.of(message), message.offset()
+        assignment, offset = self.assignments.of(message), message.offset()
         if error.code() == KafkaError._PARTITION_EOF:
             # Behind the last record may lie transaction markers; everything below has been read.
             if assignment is not None and offset is not None:
-                if self._gate.keeps_end(assignment, message):
+                if self.gate.keeps_end(assignment, message):
                     return
                 assignment.end = offset
-                self._standstill.read_to_end(assignment, offset)
-                if self._order is None or self._order.at_end(assignment, offset):
+                self.standstill.read_to_end(assignment, offset)
+                if self.order is None or self.order.at_end(assignment, offset):
                     assignment.tracker.reach(offset)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET and assignment is not None:
-            topic_id = self._refetching.other_id(assignment)
+            topic_id = self.refetching.other_id(assignment)
             if topic_id is not None:
                 self.begin_anew([(assignment, topic_id)])
                 return
-            if self._order is not None:
-                self._route(self._order.let_go(assignment), full=False)
-            self._gate.forget([assignment])
-            self._refetching.out_of_range(assignment, error)
-            self._pauses.came(self._assignments.current())  # the eager protocol assigns all of them anew
+            if self.order is not None:
+                self._route(self.order.let_go(assignment), full=False)
+            self.gate.forget([assignment])
+            self.refetching.out_of_range(assignment, error)
+            self.pauses.came(self.assignments.current())  # the eager protocol assigns all of them anew
         elif error.fatal() or error.code() == KafkaError._FATAL:  # which of both depends on the version
             raise KafkaException(error)
         else:
             if error.code() in _OTHER_TOPIC:
-                self._refetching.suspect()
-            self._errors.report(error, topic=message.topic())
+                self.refetching.suspect()
+            self.errors.report(error, topic=message.topic())
             if assignment is not None:
-                self._standstill.refused(assignment, error, offset)
+                self.standstill.refused(assignment, error, offset)
 
     def begin_anew(self, changed: list[tuple[Assignment, str]]) -> None:
         """The topics of these have other ids now. What the earlier ones brought is handled first,
         but for records whose schema is not known: they are told as lost."""
         for assignment, topic_id in changed:
-            held, unknown = self._gate.let_go(assignment)
+            held, unknown = self.gate.let_go(assignment)
             if held:
                 self._route(self._come(assignment, held), full=False)
-            if self._order is not None:
-                self._route(self._order.let_go(assignment), full=False)
-                self._order.forget({assignment})
-            new = self._refetching.begin_anew(assignment, topic_id, unknown)
-            if self._order is not None:
-                self._order.watch([new])
+            if self.order is not None:
+                self._route(self.order.let_go(assignment), full=False)
+                self.order.forget({assignment})
+            new = self.refetching.begin_anew(assignment, topic_id, unknown)
+            if self.order is not None:
+                self.order.watch([new])
         if changed:
-            self._pauses.came(self._assignments.current())  # the eager protocol assigns all of them anew
+            self.pauses.came(self.assignments.current())  # the eager protocol assigns all of them anew

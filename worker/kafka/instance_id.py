@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -13,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from offsets.stores.kafka import COORDINATOR_BUSY
 from worker.kafka.errors import KafkaErrors
 
-__all__ = ["InstanceId", "waits"]
+__all__ = ["InstanceId"]
 
 _ANSWER_SECONDS = 5.0
 _POLL_SECONDS = 0.1
@@ -23,39 +24,36 @@ _MOST_SECONDS = 75.0
 _NO_ANSWER = COORDINATOR_BUSY | {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 
 
+@dataclass(eq=False)
 class InstanceId:
     """With `group.protocol: consumer` a member that was killed keeps its `group.instance.id` until its
     session ends. Who joins before gets UNRELEASED_INSTANCE_ID, and librdkafka gives such a consumer up. One
     that left keeps its place, too, and the group lists both alike: only another consumer that joins tells
-    them apart."""
+    them apart.
 
-    def __init__(
-        self,
-        settings: Mapping[str, Any],
-        topics: Sequence[str],
-        admin: AdminClient,
-        *,
-        errors: KafkaErrors,
-        stopping: threading.Event,
-        clock: Callable[[], float],
-    ) -> None:
-        """`settings`: of the worker's consumer. `errors`: told once in a while what is waited for."""
-        self._settings = dict(settings)
-        self._topics = list(topics)
-        self._admin = admin
-        self._errors = errors
-        self._stopping = stopping
-        self._clock = clock
+    `settings`: of the worker's consumer. `errors`: told once in a while what is waited for.
+    """
+
+    settings: dict[str, Any]
+    topics: list[str]
+    admin: AdminClient
+    _: KW_ONLY
+    errors: KafkaErrors
+    stopping: threading.Event
+    clock: Callable[[], float]
 
     def wait(self, alive: Callable[[], None]) -> None:
-        """Until the name is free, or it is clear that a member keeps it: joining tells that then."""
-        end = self._clock() + _MOST_SECONDS
-        while not self._stopping.is_set() and self._clock() < end and self._may_be_taken(alive):
-            self._stopping.wait(_AGAIN_SECONDS)
+        """Until the name is free, or it is clear that a member keeps it: joining tells that then. Only with
+        such a name, in a group of the consumer protocol."""
+        if not self.settings.get("group.instance.id") or self.settings.get("group.protocol") != "consumer":
+            return
+        end = self.clock() + _MOST_SECONDS
+        while not self.stopping.is_set() and self.clock() < end and self._may_be_taken(alive):
+            self.stopping.wait(_AGAIN_SECONDS)
 
     def _may_be_taken(self, alive: Callable[[], None]) -> bool:
         """Also where Kafka does not answer."""
-        name = self._settings["group.instance.id"]
+        name = self.settings["group.instance.id"]
         alive()
         try:
             if name not in self._members().values():
@@ -67,7 +65,7 @@ class InstanceId:
         except KafkaException as error:  # there is no such group, or it may not be described: joining tells
             return error.args[0].code() in _NO_ANSWER
         text = f"group.instance.id {name} is another member's until its session ends: waiting"
-        self._errors.report(KafkaError(KafkaError.UNRELEASED_INSTANCE_ID, text))
+        self.errors.report(KafkaError(KafkaError.UNRELEASED_INSTANCE_ID, text))
         return True
 
     def _is_refused(self, alive: Callable[[], None]) -> bool:
@@ -76,11 +74,11 @@ class InstanceId:
         Raises KafkaException, TimeoutError: neither is known yet.
         """
         silent = logging.Logger("instance-id", level=logging.CRITICAL + 1)
-        consumer = Consumer(self._settings, logger=silent)
+        consumer = Consumer(self.settings, logger=silent)
         try:
-            consumer.subscribe(self._topics)
-            end = self._clock() + _ANSWER_SECONDS
-            while self._clock() < end and not self._stopping.is_set():
+            consumer.subscribe(self.topics)
+            end = self.clock() + _ANSWER_SECONDS
+            while self.clock() < end and not self.stopping.is_set():
                 alive()
                 message = consumer.poll(_POLL_SECONDS)
                 error = None if message is None else message.error()
@@ -94,22 +92,7 @@ class InstanceId:
 
     def _members(self) -> dict[str, str | None]:
         """The name of each member by its id."""
-        group = self._settings["group.id"]
-        asked = self._admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS)
+        group = self.settings["group.id"]
+        asked = self.admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS)
         members = asked[group].result(_ANSWER_SECONDS + 1).members
         return {each.member_id: each.group_instance_id for each in members}
-
-
-def waits(
-    settings: Mapping[str, Any],
-    topics: Sequence[str],
-    admin: AdminClient,
-    *,
-    errors: KafkaErrors,
-    stopping: threading.Event,
-    clock: Callable[[], float],
-) -> list[Callable[[Callable[[], None]], None]]:
-    """What a consumer with these settings has to wait for before it joins: one thing, or none."""
-    if not settings.get("group.instance.id") or settings.get("group.protocol") != "consumer":
-        return []
-    return [InstanceId(settings, topics, admin, errors=errors, stopping=stopping, clock=clock).wait]

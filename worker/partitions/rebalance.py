@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 import confluent_kafka
 from confluent_kafka import Consumer
@@ -34,51 +34,38 @@ _COMMIT_SECONDS = 180.0
 `socket.timeout.ms`, and then for a coordinator as long as `session.timeout.ms`."""
 
 
+@dataclass(eq=False)
 class Rebalancer:
-    """The consumer's rebalance callbacks. They run on the fetcher's thread, inside its polls."""
+    """The consumer's rebalance callbacks. They run on the fetcher's thread, inside its polls.
 
-    def __init__(
-        self,
-        starts: Starts,
-        *,
-        revoke_timeout: float,
-        assignments: Assignments,
-        book: TableBook,
-        lanes: Lanes,
-        former: FormerRecords,
-        committer: Committer,
-        kafka: PolledKafkaStore,
-        finished_map: FinishedMap,
-        topic_ids: TopicIds,
-        format_of: Callable[[str], Format],
-        metrics: Metrics,
-        incremental: bool,
-        release: Callable[[Collection[tuple[str, int]], float], None],
-        settled: Callable[[], None],
-    ) -> None:
-        """`incremental`: the group's protocol adds and takes single partitions.
-        `release`: tells the handlers that partitions leave, and waits so many seconds for them.
-        `settled`: told when the group has given this member its share."""
-        self.starts = starts
-        self.revoke_timeout = revoke_timeout
-        """Seconds that a revoke waits for what runs."""
-        self._assignments = assignments
-        self._book = book
-        self._lanes = lanes
-        self._former = former
-        self._committer = committer
-        self._kafka = kafka
-        self._map = finished_map
-        self._topic_ids = topic_ids
-        self._format_of = format_of
-        self._metrics = metrics
-        self._incremental = incremental
+    `incremental`: the group's protocol adds and takes single partitions.
+    `release`: tells the handlers that partitions leave, and waits so many seconds for them.
+    `settled`: told when the group has given this member its share.
+    """
+
+    starts: Starts
+    _: KW_ONLY
+    revoke_timeout: float
+    """Seconds that a revoke waits for what runs."""
+    assignments: Assignments
+    book: TableBook
+    lanes: Lanes
+    former: FormerRecords
+    committer: Committer
+    kafka: PolledKafkaStore
+    finished_map: FinishedMap
+    topic_ids: TopicIds
+    format_of: Callable[[str], Format]
+    metrics: Metrics
+    incremental: bool
+    release: Callable[[Collection[tuple[str, int]], float], None]
+    settled: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self.changed: Callable[[set[Assignment], list[Assignment]], None] = lambda gone, added: None
         """Told, while nothing is polled, (those that left, those that came)."""
         self.offer: Callable[[], object] = lambda: None
         """Hands the lanes what they had no room for, if they have now."""
-        self._release = release
-        self._settled = settled
 
     def on_assign(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         try:
@@ -90,19 +77,19 @@ class Rebalancer:
                 confluent_kafka.TopicPartition(each.topic, each.partition, confluent_kafka.OFFSET_END)
                 for each in partitions
             ]
-            if self._incremental:
-                consumer.incremental_assign(at_end)
-            else:
-                consumer.assign(at_end)
+            self._fetch(consumer, at_end)
             consumer.pause(at_end)
             log.info("partitions_not_taken", partitions=len(partitions), reason="the worker stops")
 
+    def _fetch(self, consumer: Consumer, places: list[confluent_kafka.TopicPartition]) -> None:
+        (consumer.incremental_assign if self.incremental else consumer.assign)(places)
+
     def _assign(self, consumer: Consumer, wanted: list[TopicPartition]) -> None:
-        self._metrics.rebalance("assign")
-        self._kafka.interrupt()
+        self.metrics.rebalance("assign")
+        self.kafka.interrupt()
         topic_ids = self.starts.topic_ids({partition.topic for partition in wanted})
         starts, marks = self.starts.of(consumer, wanted, topic_ids)
-        epoch = self._assignments.next_epoch()
+        epoch = self.assignments.next_epoch()
         added: list[Assignment] = []
         places: list[confluent_kafka.TopicPartition] = []
         for partition in wanted:
@@ -110,8 +97,8 @@ class Rebalancer:
             offset = self.starts.offset(consumer, partition, start)
             if 0 <= offset < NOWHERE:  # a kill before the first record must not begin at a later end
                 start = replace(start, offset=offset)
-            format_ = self._format_of(partition.topic)
-            assignment = Assignment(partition, epoch, start, format_, self._map)
+            format_ = self.format_of(partition.topic)
+            assignment = Assignment(partition, epoch, start, format_, self.finished_map)
             assignment.topic_id = start.topic_id  # what is remembered is never replaced by nothing
             assignment.mark = marks.get(partition)
             added.append(assignment)
@@ -126,26 +113,23 @@ class Rebalancer:
             )
             if start.earlier is not None:
                 self._made_anew(assignment, start.earlier)
-        if self._incremental:
-            consumer.incremental_assign(places)
-        else:
-            consumer.assign(places)
-        self._assignments.add(added)
-        self._assignments.balanced = True
-        self._settled()
+        self._fetch(consumer, places)
+        self.assignments.add(added)
+        self.assignments.balanced = True
+        self.settled()
         self.changed(set(), added)
 
     def on_revoke(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """Stop taking, but for what nobody can fetch again; wait for what runs, commit, forget the rest."""
         self.starts.alive(self.revoke_timeout + _COMMIT_SECONDS)
         end = time.monotonic() + self.revoke_timeout
-        self._metrics.rebalance("revoke")
-        self._kafka.interrupt()
-        self._former.work_off(self._assigned(partitions), self.revoke_timeout, self.offer)
+        self.metrics.rebalance("revoke")
+        self.kafka.interrupt()
+        self.former.work_off(self._assigned(partitions), self.revoke_timeout, self.offer)
         gone = self._close(partitions)
         self.changed(with_earlier(gone), [])
         left = max(0.0, end - time.monotonic())
-        running = self._lanes.withdraw(self._book.all(), with_earlier(gone), left)
+        running = self.lanes.withdraw(self.book.all(), with_earlier(gone), left)
         if running:
             log.warning(
                 "revoke_timeout",
@@ -153,28 +137,28 @@ class Rebalancer:
                 seconds=self.revoke_timeout,
                 hint="their unfinished records come again to the next owner",
             )
-        self._former.tell(gone)
-        committed = self._committer.commit(gone) if gone else True
+        self.former.tell(gone)
+        committed = self.committer.commit(gone) if gone else True
         for assignment in gone:
             assignment.tracker.end()  # before anybody else has it
-        self._assignments.remove(assignment.partition for assignment in gone)
+        self.assignments.remove(assignment.partition for assignment in gone)
         if gone:
-            self._release([a.partition for a in gone], max(0.0, end - time.monotonic()))
+            self.release([a.partition for a in gone], max(0.0, end - time.monotonic()))
         log.info("partitions_revoked", partitions=[str(a.partition) for a in gone], committed=committed)
 
     def on_lost(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """Another member may own them already: forget everything, commit nothing."""
-        self._metrics.rebalance("lost")
-        self._kafka.interrupt()
+        self.metrics.rebalance("lost")
+        self.kafka.interrupt()
         gone = self._close(partitions)
         for assignment in gone:
             assignment.tracker.end()
         self.changed(with_earlier(gone), [])
-        self._lanes.withdraw(self._book.all(), with_earlier(gone), 0.0)
-        self._former.tell(gone)
-        self._assignments.remove(assignment.partition for assignment in gone)
+        self.lanes.withdraw(self.book.all(), with_earlier(gone), 0.0)
+        self.former.tell(gone)
+        self.assignments.remove(assignment.partition for assignment in gone)
         if gone:
-            self._release([a.partition for a in gone], 0.0)
+            self.release([a.partition for a in gone], 0.0)
         log.warning(
             "partitions_lost",
             partitions=[str(a.partition) for a in gone],
@@ -185,38 +169,38 @@ class Rebalancer:
         """The topic was made anew while it was read: its partition, from the beginning of the new one. What
         the earlier one brought goes on under the assignment that it had, but for `lost` records, which cannot
         be handled."""
-        self._former.lose(assignment, lost, "their schema was not known")
+        self.former.lose(assignment, lost, "their schema was not known")
         tracker = assignment.tracker
         known = assignment.in_kafka or Checkpoint(tracker.next_offset or 0)
         earlier = known._replace(offset=tracker.next_offset or known.offset, topic_id=assignment.topic_id)
         start = Start("earliest", (), "new topic", "the topic was made anew while it was read", earlier, 0)
         new = Assignment(
             assignment.partition,
-            self._assignments.next_epoch(),
+            self.assignments.next_epoch(),
             start,
-            self._format_of(assignment.partition.topic),
-            self._map,
+            self.format_of(assignment.partition.topic),
+            self.finished_map,
         )
         tracker.end()
         new.topic_id = topic_id
         new.before = assignment
         self._made_anew(new, earlier)
-        self._assignments.add([new])
+        self.assignments.add([new])
         return new
 
     def commit_soon(self) -> None:
         """It is known where partitions begin: commit that, on the committer's thread. Before Kafka has taken
         it nothing of them is handled, and a kill does not send all of them back to the beginning."""
-        self._committer.wake()
+        self.committer.wake()
 
     def _made_anew(self, assignment: Assignment, earlier: Checkpoint) -> None:
         """The topic is not the one that was read before."""
         if earlier.topic_id is not None:
-            self._topic_ids.former(assignment.partition.topic, earlier.topic_id)
+            self.topic_ids.former(assignment.partition.topic, earlier.topic_id)
         told_anew(assignment, earlier)
 
     def _assigned(self, partitions: Iterable[confluent_kafka.TopicPartition]) -> list[Assignment]:
-        return [a for p in partitions if (a := self._assignments.get(p.topic, p.partition)) is not None]
+        return [a for p in partitions if (a := self.assignments.get(p.topic, p.partition)) is not None]
 
     def _close(self, partitions: Iterable[confluent_kafka.TopicPartition]) -> list[Assignment]:
         gone = self._assigned(partitions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
@@ -27,30 +28,25 @@ _CUT = re.compile(r"broker end offset is (\d+)")
 """librdkafka's words for where a log was cut off."""
 
 
+@dataclass(eq=False)
 class Refetching:
-    """Only on the fetcher's thread, between polls. Who calls it then tells librdkafka what is paused."""
+    """Only on the fetcher's thread, between polls. Who calls it then tells librdkafka what is paused.
 
-    def __init__(
-        self,
-        consumer: Consumer,
-        assignments: Assignments,
-        rebalancer: Rebalancer,
-        *,
-        topic_ids: TopicIds,
-        initial: Initial,
-        incremental: bool,
-        clock: Callable[[], float],
-    ) -> None:
-        """`incremental`: the group's protocol adds and takes single partitions."""
-        self._consumer = consumer
-        self._assignments = assignments
-        self._rebalancer = rebalancer
-        self._starts = rebalancer.starts
-        self._topic_ids = topic_ids
-        self._initial = initial
-        self._clock = clock
+    `incremental`: the group's protocol adds and takes single partitions.
+    """
+
+    consumer: Consumer
+    assignments: Assignments
+    rebalancer: Rebalancer
+    _: KW_ONLY
+    topic_ids: TopicIds
+    initial: Initial
+    incremental: bool
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._starts = self.rebalancer.starts
         self._look_due = 0.0
-        self._incremental = incremental
         self._asked_again: dict[Assignment, int] = {}
         """The offsets that were asked for again since the last look."""
         self._later: set[Assignment] = set()
@@ -59,12 +55,12 @@ class Refetching:
     def look(self) -> bool:
         """Unless it was just done: have Kafka asked for the ids of the topics being read, and fetch what was
         put off. Does not wait. Returns whether anything was put off."""
-        now = self._clock()
+        now = self.clock()
         if now < self._look_due:
             return False
         self._look_due = now + _LOOK_SECONDS
-        current = self._assignments.current()
-        self._topic_ids.look({each.partition.topic for each in current}, LOOKUP_SECONDS)
+        current = self.assignments.current()
+        self.topic_ids.look({each.partition.topic for each in current}, LOOKUP_SECONDS)
         again = [(each, self._asked_again[each]) for each in current if each in self._later]
         self._later.clear()
         self._asked_again.clear()
@@ -78,14 +74,14 @@ class Refetching:
 
     def suspect(self) -> None:
         """An error says that a topic is not what it was: look at once."""
-        self._look_due = self._clock()
+        self._look_due = self.clock()
 
     def made_anew(self) -> list[tuple[Assignment, str]]:
         """Those whose topic is no longer the one that they were assigned of, with its id of today, as far as
         the brokers have told. One whose id nobody knew has it from now on."""
         found = []
-        for assignment in self._assignments.current():
-            seen = self._topic_ids.seen(assignment.partition.topic)
+        for assignment in self.assignments.current():
+            seen = self.topic_ids.seen(assignment.partition.topic)
             if seen is not None and assignment.topic_id is None:
                 assignment.topic_id = seen
             elif seen is not None and seen != assignment.topic_id:
@@ -108,7 +104,7 @@ class Refetching:
             KafkaException: librdkafka refuses it.
             Stopping: the worker is to stop, and Kafka did not answer.
         """
-        new = self._rebalancer.succeed(assignment, topic_id, lost)
+        new = self.rebalancer.succeed(assignment, topic_id, lost)
         self.restart(new, OFFSET_BEGINNING)
         return new
 
@@ -124,7 +120,7 @@ class Refetching:
         position = tracker.next_offset if tracker.next_offset is not None else assignment.start.offset
         self._starts.alive(0.0)
         ends = answered(
-            lambda: self._consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS), assignment.partition
+            lambda: self.consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS), assignment.partition
         )
         if ends is None:  # librdkafka waits for the leader, and then this comes again
             self.restart(assignment, position if isinstance(position, int) else NOWHERE)
@@ -133,12 +129,12 @@ class Refetching:
         cut = _CUT.search(error.str())
         lost = None
         if not isinstance(position, int):
-            begin = self._starts.offset(self._consumer, assignment.partition, assignment.start)
+            begin = self._starts.offset(self.consumer, assignment.partition, assignment.start)
             if 0 <= begin < NOWHERE:  # a kill before the first record must not begin at a later end
                 assignment.restart_at(begin)
             what = "could not be looked up: it is looked up again"
         elif position > high:
-            begin = high if self._initial == "latest" else low
+            begin = high if self.initial == "latest" else low
             assignment.restart_at(begin)
             what = "is beyond the partition's end: the topic was made anew or cut; counting begins anew"
         elif position < low:
@@ -181,25 +177,25 @@ class Refetching:
         """
         assignment.asked = offset
         place = confluent_kafka.TopicPartition(*assignment.partition, offset)
-        if self._incremental:
-            self._consumer.incremental_unassign([place])
-            self._consumer.incremental_assign([place])
+        if self.incremental:
+            self.consumer.incremental_unassign([place])
+            self.consumer.incremental_assign([place])
             return
         # The eager protocol takes whole assignments only: the others go on where they are.
-        others = [other for other in self._assignments.current() if other is not assignment]
+        others = [other for other in self.assignments.current() if other is not assignment]
         places = [confluent_kafka.TopicPartition(*other.partition) for other in others]
-        places = self._consumer.position(places) if places else []
+        places = self.consumer.position(places) if places else []
         for other, reached in zip(others, places, strict=True):
             # Until something comes librdkafka may tell the position that it had reached before.
             if other.asked is not None:
                 reached.offset = other.asked
             elif reached.offset < 0:
                 reached.offset = self.position(other)
-        self._consumer.assign([place, *places])
+        self.consumer.assign([place, *places])
 
     def position(self, assignment: Assignment) -> int:
         """Where the partition is to be read on, as librdkafka takes it. Raises Stopping."""
         known = assignment.tracker.next_offset
         if known is not None:
             return known
-        return self._starts.offset(self._consumer, assignment.partition, assignment.start)
+        return self._starts.offset(self.consumer, assignment.partition, assignment.start)

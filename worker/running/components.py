@@ -27,7 +27,7 @@ from worker.fetching.source_order import SourceOrder, ends_told_by
 from worker.kafka.brokers import Brokers
 from worker.kafka.errors import KafkaErrors
 from worker.kafka.group_strategies import GroupStrategies
-from worker.kafka.instance_id import waits
+from worker.kafka.instance_id import InstanceId
 from worker.kafka.leaving import close_stays
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
@@ -213,7 +213,7 @@ class Components:
             share=self.share,
             prepare=[
                 *([] if self.history is None else [self.history.read]),
-                *waits(settings, topics, admin, errors=self.errors, stopping=stop, clock=clock),
+                InstanceId(settings, topics, admin, errors=self.errors, stopping=stop, clock=clock).wait,
             ],
             max_records=lanes.max_records,
             max_bytes=lanes.max_bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -20,25 +21,22 @@ __all__ = ["Unreadable"]
 log = get_logger("unblock")
 
 
+@dataclass(eq=False)
 class Unreadable:
-    """One order at a time. Any thread; it waits for the fetcher."""
+    """One order at a time. Any thread; it waits for the fetcher.
 
-    def __init__(
-        self,
-        assignments: Assignments,
-        fetcher: Fetcher,
-        *,
-        settings: Mapping[str, Any],
-        commit: Callable[[], bool],
-        stopped: Callable[[], bool],
-    ) -> None:
-        """`settings`: of the worker's consumer. `commit`: saves what is finished; whether Kafka has it.
-        `stopped`: whether the worker is about to stop."""
-        self._assignments = assignments
-        self._fetcher = fetcher
-        self._settings = settings
-        self._commit = commit
-        self._stopped = stopped
+    `settings`: of the worker's consumer. `commit`: saves what is finished; whether Kafka has it.
+    `stopped`: whether the worker is about to stop.
+    """
+
+    assignments: Assignments
+    fetcher: Fetcher
+    _: KW_ONLY
+    settings: Mapping[str, Any]
+    commit: Callable[[], bool]
+    stopped: Callable[[], bool]
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()  # a second order would look for the same end
 
     def __call__(self, asked: UnblockRequest, client: str) -> UnblockAnswer:
@@ -46,12 +44,12 @@ class Unreadable:
         try:
             with self._lock:
                 assignment = self._find(asked)
-                end = end_of_batch(self._settings, assignment.partition, asked.offset)
+                end = end_of_batch(self.settings, assignment.partition, asked.offset)
                 self._go_on(assignment, end)
         except (EndUnknown, Refused) as refused:
             log.warning("unblock_refused", found=str(refused), by=asked.by, client=client)
             return UnblockAnswer(result="refused", message=str(refused))
-        committed = self._commit()
+        committed = self.commit()
         log.warning(
             "batch_passed_over",
             partition=str(assignment.partition),
@@ -73,12 +71,12 @@ class Unreadable:
             raise Refused("say --table; or, of a batch that cannot be read, --topic and --partition")
         if asked.action != "skip":
             raise Refused("a batch that cannot be read cannot be a dead letter: use --skip")
-        assignment = self._assignments.get(asked.topic, asked.partition)
+        assignment = self.assignments.get(asked.topic, asked.partition)
         if assignment is None:
             raise Refused(
                 f"this worker does not have {asked.topic}[{asked.partition}]: ask the one that does"
             )
-        error = self._fetcher.standstill.error(assignment)
+        error = self.fetcher.standstill.error(assignment)
         if error is None or not error.unreadable:
             raise Refused(
                 f"{assignment.partition} has no batch that cannot be read: say --table of the record"
@@ -92,20 +90,20 @@ class Unreadable:
         """Have the partition fetched from `end`. Raises Refused."""
 
         def restart() -> None:
-            if self._assignments.get(*assignment.partition) is not assignment:
+            if self.assignments.get(*assignment.partition) is not assignment:
                 raise Refused(
                     f"{assignment.partition} has just left this worker: ask the one that has it now"
                 )
-            if self._fetcher.holds(assignment):  # they would count as finished
+            if self.fetcher.holds(assignment):  # they would count as finished
                 raise Refused(
                     f"{assignment.partition} still holds records from before that batch, which wait for a "
                     "schema, a first commit or their turn in source order: ask again when they are handled"
                 )
             assignment.tracker.reach(end)
-            self._fetcher.fetch_from(assignment, end)
+            self.fetcher.fetch_from(assignment, end)
 
         try:
-            if not self._fetcher.requests.ask(restart, give_up=self._stopped):
+            if not self.fetcher.requests.ask(restart, give_up=self.stopped):
                 raise Refused("the worker stops: ask again when it runs")
         except KafkaException as error:
             raise Refused(f"{assignment.partition} cannot be fetched anew ({error}): ask again") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from handlers.logs import get_logger
 from worker.lanes.lanes import Lanes
@@ -48,29 +48,24 @@ class _Watched:
     told: StuckStatus | None = None
 
 
+@dataclass(eq=False)
 class StuckHeads:
     """Reports the first unfinished record that stays the first for `after` seconds, and again at every
-    doubling. One thread looks; `of`, `reason` and `after` are any thread's."""
+    doubling. One thread looks; `of`, `reason` and `after` are any thread's.
 
-    def __init__(
-        self,
-        assignments: Assignments,
-        lanes: Lanes,
-        calls: RunningCalls,
-        *,
-        units: Callable[[], Iterable[Unit]],
-        held: Callable[[], Iterable[tuple[Unit, Chunk]]],
-        after: float,
-        clock: Callable[[], float],
-    ) -> None:
-        """`units`: all tables. `held`: what the lanes had no room for yet."""
-        self._assignments = assignments
-        self._lanes = lanes
-        self._calls = calls
-        self._units = units
-        self._held = held
-        self._clock = clock
-        self.after = after
+    `units`: all tables. `held`: what the lanes had no room for yet.
+    """
+
+    assignments: Assignments
+    lanes: Lanes
+    calls: RunningCalls
+    _: KW_ONLY
+    units: Callable[[], Iterable[Unit]]
+    held: Callable[[], Iterable[tuple[Unit, Chunk]]]
+    after: float
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._watched: dict[Assignment, _Watched] = {}
         self._looked: float | None = None
         self.reason: str | None = None
@@ -83,13 +78,13 @@ class StuckHeads:
 
     def look(self) -> None:
         """To be called often; looks once a second."""
-        now = self._clock()
+        now = self.clock()
         if self._looked is not None and now < self._looked + _LOOK_SECONDS:
             return
         passed = 0.0 if self._looked is None else min(now - self._looked, _LONGEST_SECONDS)
         self._looked = now
         watched: dict[Assignment, _Watched] = {}
-        for assignment in self._assignments.current():
+        for assignment in self.assignments.current():
             if assignment.closed:  # it leaves, and what is unfinished is forgotten
                 continue
             head = assignment.tracker.head
@@ -122,8 +117,8 @@ class StuckHeads:
     def _report(self, stuck: Mapping[Assignment, _Watched], passed: float, now: float) -> None:
         wanted = {assignment: known.offset for assignment, known in stuck.items()}
         # In this order: what is held goes to the lanes, and nothing comes back.
-        held = {a: unit for unit, chunk in self._held() for a, _ in numbers([chunk], wanted)}
-        found = locate(self._lanes, self._units(), wanted, now)
+        held = {a: unit for unit, chunk in self.held() for a, _ in numbers([chunk], wanted)}
+        found = locate(self.lanes, self.units(), wanted, now)
         for assignment, known in stuck.items():
             place = _slowest(found.get(assignment, ()))
             told = self._told(assignment, known, place, held.get(assignment))
@@ -147,16 +142,16 @@ class StuckHeads:
         held_by = handler = handler_seconds = stack = None
         if place is not None:
             unit, state = place.unit, place.doing
-            if state in ("queued", "retrying") and not self._lanes.trusted:
+            if state in ("queued", "retrying") and not self.lanes.trusted:
                 state = _GROUP
             if place.held_by is not None:
                 held_by = f"{place.held_by[0].partition} offset {place.held_by[1]}"
-            call = _longest(self._calls.current(), place) if state == "running" else None
+            call = _longest(self.calls.current(), place) if state == "running" else None
             if call is not None:
                 thread, own = call
-                handler, handler_seconds = own.handler, round(self._clock() - own.since, 1)
+                handler, handler_seconds = own.handler, round(self.clock() - own.since, 1)
                 stack = stack_of(thread)
-                if self._calls.current().get(thread) is not own:
+                if self.calls.current().get(thread) is not own:
                     stack = None  # it ended meanwhile, so the stack is another's
         return StuckStatus(
             offset=known.offset,

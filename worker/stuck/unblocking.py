@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from handlers.logs import get_logger
 from offsets.types import TopicPartition
@@ -43,33 +43,26 @@ class _Found:
     """Of the record, in the table that was asked for."""
 
 
+@dataclass(eq=False)
 class Unblocking:
-    """One order at a time. Any thread; it waits for the processors."""
+    """One order at a time. Any thread; it waits for the processors.
 
-    def __init__(
-        self,
-        assignments: Assignments,
-        lanes: Lanes,
-        calls: RunningCalls,
-        *,
-        units: Callable[[], Iterable[Unit]],
-        held: Callable[[], Iterable[tuple[Unit, Chunk]]],
-        commit: Callable[[], bool],
-        letters: bool,
-        stopped: Callable[[], bool],
-        clock: Callable[[], float],
-    ) -> None:
-        """`held`: what the lanes had no room for yet. `commit`: saves what is finished; whether Kafka has it.
-        `letters`: there is a dead-letter topic. `stopped`: whether the worker is about to stop."""
-        self._assignments = assignments
-        self._lanes = lanes
-        self._calls = calls
-        self._units = units
-        self._held = held
-        self._commit = commit
-        self._letters = letters
-        self._stopped = stopped
-        self._clock = clock
+    `held`: what the lanes had no room for yet. `commit`: saves what is finished; whether Kafka has it.
+    `letters`: there is a dead-letter topic. `stopped`: whether the worker is about to stop.
+    """
+
+    assignments: Assignments
+    lanes: Lanes
+    calls: RunningCalls
+    _: KW_ONLY
+    units: Callable[[], Iterable[Unit]]
+    held: Callable[[], Iterable[tuple[Unit, Chunk]]]
+    commit: Callable[[], bool]
+    letters: bool
+    stopped: Callable[[], bool]
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         # Two orders about one record would not know of each other.
         self._lock = threading.Lock()
 
@@ -106,30 +99,30 @@ class Unblocking:
 
     def _find(self, asked: UnblockRequest) -> _Found:
         """Raises Refused."""
-        if asked.action == "dead_letter" and not self._letters:
+        if asked.action == "dead_letter" and not self.letters:
             raise Refused(
                 "dead_letter.topic is not set in this worker's configuration: set it, or use --skip"
             )
         current = [
             each
-            for each in self._assignments.current()
+            for each in self.assignments.current()
             if asked.topic in (None, each.partition.topic)
             and asked.partition in (None, each.partition.partition)
         ]
         # Of topics made anew since, too: what those brought goes first, and may block the table.
         owned = sorted(with_earlier(current), key=lambda each: each.epoch)
         if not current:
-            have = ", ".join(sorted(str(each.partition) for each in self._assignments.current())) or "none"
+            have = ", ".join(sorted(str(each.partition) for each in self.assignments.current())) or "none"
             raise Refused(f"this worker does not have that partition; it has {have}. Ask the one that does")
-        units = list(self._units())
+        units = list(self.units())
         if not any(unit.table.label == asked.table for unit in units):
             raise Refused(
                 f"this worker has met no table {asked.table}: the name is database.table, as in status"
             )
         wanted = dict.fromkeys(owned, asked.offset)
         # In this order: what is held goes to the lanes, and nothing comes back.
-        held = {a: unit.table.label for unit, chunk in self._held() for a, _ in numbers([chunk], wanted)}
-        seen = locate(self._lanes, units, wanted, self._clock())
+        held = {a: unit.table.label for unit, chunk in self.held() for a, _ in numbers([chunk], wanted)}
+        seen = locate(self.lanes, units, wanted, self.clock())
         found: dict[TopicPartition, _Found] = {}
         for assignment in owned:
             own = [place for place in seen.get(assignment, ()) if place.unit.table.label == asked.table]
@@ -146,20 +139,20 @@ class Unblocking:
     def _order(self, asked: UnblockRequest, found: _Found) -> tuple[SetAside, list[_Given]]:
         """Raises Refused."""
         order = SetAside(asked.action, asked.by)
-        end = self._clock() + _RUNS_SECONDS
+        end = self.clock() + _RUNS_SECONDS
         while True:
             given = [
                 (place.work, place.number)
                 for place in found.locations
                 if place.work is not None
-                and set_aside(self._lanes, place.unit, place.work, place.number, order)
+                and set_aside(self.lanes, place.unit, place.work, place.number, order)
             ]
             if given:
                 return order, given
             if not found.assignment.tracker.is_unfinished(asked.offset):
                 raise Refused(f"{record_at(found.assignment, asked.offset)} has just been finished")
             blocked = any(_may_be_set_aside(place) for place in found.locations)
-            if not blocked or self._clock() > end or self._stopped():
+            if not blocked or self.clock() > end or self.stopped():
                 raise Refused(self._why_not(asked, found))
             time.sleep(_LOOK_SECONDS)
             found = self._find(asked)
@@ -168,13 +161,13 @@ class Unblocking:
         self, asked: UnblockRequest, assignment: Assignment, order: SetAside, given: list[_Given]
     ) -> UnblockAnswer:
         position = record_at(assignment, asked.offset)
-        end = self._clock() + _DONE_SECONDS
+        end = self.clock() + _DONE_SECONDS
         while assignment.tracker.is_unfinished(asked.offset):
             # In this order: what is done counts as finished a moment before.
             through = all(work.finished > number for work, number in given)
             if not assignment.tracker.is_unfinished(asked.offset):
                 break
-            if through or assignment.closed or self._stopped() or self._clock() > end:
+            if through or assignment.closed or self.stopped() or self.clock() > end:
                 return UnblockAnswer(
                     result="ordered",
                     message=self._not_yet(asked, assignment, order, through=through),
@@ -182,7 +175,7 @@ class Unblocking:
                     letters=order.letters,
                 )
             time.sleep(_LOOK_SECONDS)
-        committed = self._commit()
+        committed = self.commit()
         again = (
             "" if committed else "; Kafka does not have that yet, so a crash before the next commit undoes it"
         )
@@ -208,9 +201,9 @@ class Unblocking:
             return (
                 "the partition leaves this worker: ask the one that has it next, if it is blocked there too"
             )
-        if self._stopped():
+        if self.stopped():
             return "the worker stops: look whether the record is still blocked when it runs again"
-        now = locate(self._lanes, self._units(), {assignment: asked.offset}, self._clock())
+        now = locate(self.lanes, self.units(), {assignment: asked.offset}, self.clock())
         doing = "; ".join(
             f"{place.doing}{': ' + place.error if place.error else ''}" for place in now.get(assignment, ())
         )
@@ -240,8 +233,8 @@ class Unblocking:
         return f"{position} is not what blocks {asked.table}: {self._stands(asked.table)}"
 
     def _runs(self, asked: UnblockRequest, found: _Found, place: RecordLocation) -> str:
-        now = self._clock()
-        calls = [call for call in self._calls.current().values() if call.work is place.work]
+        now = self.clock()
+        calls = [call for call in self.calls.current().values() if call.work is place.work]
         who = ", ".join(f"handler {call.handler} for {now - call.since:.0f} s" for call in calls)
         told = f"is in a batch that runs now ({who or f'lane {place.lane}'})"
         if not calls or place.error is not None:
@@ -262,9 +255,9 @@ class Unblocking:
     def _stands(self, table: str) -> str:
         """At which records the table stands still."""
         found = []
-        with self._lanes.lock:
-            kept = self._lanes.schedule.kept
-            for unit in (unit for unit in self._units() if unit.table.label == table):
+        with self.lanes.lock:
+            kept = self.lanes.schedule.kept
+            for unit in (unit for unit in self.units() if unit.table.label == table):
                 for member in unit.members():
                     work = kept.get(member)
                     if work is None:
