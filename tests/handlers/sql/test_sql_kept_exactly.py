@@ -110,7 +110,7 @@ REFUSED: dict[str, list[tuple[str, Any]]] = {
 
 def cases(found: dict[str, list[tuple[str, Any]]]) -> list[Any]:
     return [
-        pytest.param(kind, type_, value, id=f"{kind} {type_} {str(value)[-30:]!r}")
+        pytest.param(kind, type_, value, id=f"{kind} {type_} {value!r:.30}")
         for kind, some in found.items()
         for type_, value in some
     ]
