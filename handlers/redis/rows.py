@@ -86,7 +86,7 @@ def _refuse_shared(template: Template, key_columns: tuple[str, ...] | None) -> N
         return
     if not {field.column for field in template.fields}.issuperset(key_columns or ()):
         raise KeyShared(
-            f"the key {template.text} does not name the primary key, so one row may take it over from another. "
+            f"the key {template.text} does not name the primary key, so one row may take it from another. "
             "With order_by: row their order is not kept: set order_by: table, or put {key} into the template"
         )
 
