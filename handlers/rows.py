@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
+from operator import attrgetter
 
 import msgspec
 from pydantic import BaseModel, Field, model_validator
 
 from handlers.api import Change, Row
 
-__all__ = ["ColumnChoice", "ValueUntold", "check_told", "is_move", "with_own_rows"]
+__all__ = ["ColumnChoice", "ValueUntold", "check_all_told", "check_told", "is_move", "with_own_rows"]
 
+_lacks = attrgetter("lacks")
+_WHOLE = {frozenset[str]()}
 _NESTED = frozenset((list, dict))
 
 
@@ -28,6 +31,13 @@ def check_told(change: Change, *, moves: bool = False) -> None:
             f"its key changed, and the source does not send the new row's value of {which}: let the source "
             "send whole rows (REPLICA IDENTITY FULL, binlog_row_image=FULL; json.updates: whole)"
         )
+
+
+def check_all_told(changes: Sequence[Change]) -> None:
+    """Raise ValueUntold for the first new row among the changes that lacks values."""
+    if set(map(_lacks, changes)) - _WHOLE:
+        for change in changes:
+            check_told(change)
 
 
 def is_move(gone: Change, made: Change | None = None) -> bool:

@@ -19,6 +19,10 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
+class KeyShared(ValueError):
+    """Two rows may have the same key, one after the other, and their order is not kept."""
+
+
 class KeyState(msgspec.Struct):
     """What a batch leaves at one key."""
 
@@ -40,8 +44,10 @@ def last_states(batch: Batch, template: Template, chosen: Callable[[Row], Row]) 
         if change.op in ("ddl", "truncate"):
             continue
         try:
+            if batch.shard is not None:
+                _refuse_shared(template, change.key_columns)
             _apply(states, at, batch, template, chosen)
-        except (MissingValue, TypeError, ValueUntold) as error:
+        except (KeyShared, MissingValue, TypeError, ValueUntold) as error:
             raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None
     return states
 
@@ -73,6 +79,16 @@ def _apply(
         states[key] = KeyState(fields, change.is_whole, at)
     else:
         states[key] = KeyState({**(known.fields or {}), **fields}, known.whole, at)
+
+
+def _refuse_shared(template: Template, key_columns: tuple[str, ...] | None) -> None:
+    if any(field.kind == "key" for field in template.fields):
+        return
+    if not {field.column for field in template.fields}.issuperset(key_columns or ()):
+        raise KeyShared(
+            f"the key {template.text} does not name the primary key, so one row may take it from another. "
+            "With order_by: row their order is not kept: set order_by: table, or put {key} into the template"
+        )
 
 
 def hash_commands(key: str, state: KeyState, expire_ms: int | None) -> list[Command]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 
 import sqlalchemy as sa
 
-from handlers.api import Batch, Change
+from handlers.api import Batch, Change, Row
 from handlers.mysql.ddl import TableName
 from handlers.native_types import SchemaTypes
-from handlers.rows import ValueUntold, check_told
+from handlers.rows import ValueUntold, check_all_told
 from handlers.sql.ddl import following as ddl
 from handlers.sql.ddl.schemas import SchemaChanged, Schemas
 from handlers.sql.fitting import Fitting, Unfit
-from handlers.sql.folding import Block, KeyMissing, blocks, fold, pieces
+from handlers.sql.folding import Block, Folded, KeyMissing, blocks, fold, pieces
 from handlers.sql.marks import WHOLE, Marks, Pending, Source
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
@@ -25,6 +25,7 @@ from handlers.sql.runs import ChangeFailed, Run, has_ddl, runs
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, create, wanted_columns
 from handlers.sql.target.known_tables import KnownTable, UnfitColumn
 from handlers.sql.target.known_tables import TableName as TargetName
+from handlers.sql.target.references import references_to
 from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import Columns, Rows, Writer
 
@@ -165,15 +166,23 @@ class Applier:
         *,
         moves: bool,
     ) -> None:
-        for is_move, piece in pieces(changes, key, table.is_covered_by, moves=moves):
+        @cache
+        def is_referred_to() -> bool:
+            return bool(references_to(connection, table.name))
+
+        def covers(row: Row) -> bool:
+            # A row that others refer to is never made anew in place of one that is there.
+            return table.is_covered_by(row) and not is_referred_to()
+
+        for is_move, piece in pieces(changes, key, covers, moves=moves):
             if is_move:
                 self._move(connection, table, key, piece[0], piece[-1])
                 if piece[0].op == "update" and piece[0].after == piece[0].key:  # the old row stays as it is
                     piece = piece[-1:]  # noqa: PLW2901
             else:
-                for change in piece:
-                    check_told(change)
-            self._apply_folded(connection, table, key, piece, moves=moves)
+                check_all_told(piece)
+            folded = fold(piece, key, covers=covers, moves=moves)
+            self._apply_folded(connection, table, key, folded, piece)
 
     def _move(
         self, connection: sa.Connection, table: KnownTable, key: tuple[str, ...], gone: Change, made: Change
@@ -196,43 +205,30 @@ class Applier:
         connection: sa.Connection,
         table: KnownTable,
         key: tuple[str, ...],
+        folded: Folded,
         changes: Sequence[Change],
-        *,
-        moves: bool,
     ) -> None:
-        folded = fold(changes, key, covers=table.is_covered_by, moves=moves)
         own = self._fitting.key(table, key, changes)
         if folded.deleted:
             keys = Block(key, list(zip(*folded.deleted, strict=True)), len(folded.deleted))
             self._writer.delete(connection, self._fitting.rows(table, keys, changes))
         alike = list(blocks([*folded.inserted, *folded.updated]))
-        if not any(self._fitting.untold(table, block, changes) for block in alike):  # as of most sources
-            self._put(connection, table, own, alike, changes)
-            return
-        self._put(connection, table, own, blocks(folded.inserted), changes, replaces=True)
-        self._put(connection, table, own, blocks(folded.updated), changes)
+        untold = {frozenset(one.columns): self._fitting.untold(table, one, changes) for one in alike}
+        if any(untold.values()):
+            for block in blocks(folded.inserted):
+                rows = self._fitting.rows(table, block, changes)
+                self._put(connection, replace(rows, untold=untold[frozenset(block.columns)]), own)
+            alike = list(blocks(folded.updated))
+        for block in alike:
+            self._put(connection, self._fitting.rows(table, block, changes), own)
 
-    def _put(
-        self,
-        connection: sa.Connection,
-        table: KnownTable,
-        own: Columns,
-        some: Iterable[Block],
-        changes: Sequence[Change],
-        *,
-        replaces: bool = False,
-    ) -> None:
-        """`replaces`: what a row does not tell gets its default."""
-        for block in some:
-            rows = self._fitting.rows(table, block, changes)
-            if replaces:
-                rows = replace(rows, untold=self._fitting.untold(table, block, changes))
-            sets = frozenset(column.name for column in rows.columns)
-            is_whole = all(column.name in sets for column in table.columns.values() if column.is_required)
-            if is_whole and frozenset(column.name for column in own) in table.uniques:
-                self._writer.upsert(connection, rows, own)
-            else:
-                self._writer.merge(connection, rows, own)
+    def _put(self, connection: sa.Connection, rows: Rows, own: Columns) -> None:
+        sets = frozenset(column.name for column in rows.columns)
+        is_whole = all(column.name in sets for column in rows.table.columns.values() if column.is_required)
+        if is_whole and frozenset(column.name for column in own) in rows.table.uniques:
+            self._writer.upsert(connection, rows, own)
+        else:
+            self._writer.merge(connection, rows, own)
 
     # ---- tables without one
 

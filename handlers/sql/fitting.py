@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import sqlalchemy as sa
+
 from handlers.api import Change
 from handlers.sql.folding import Block
 from handlers.sql.target.creating import ColumnsMissing, wanted_columns
-from handlers.sql.target.known_tables import KnownColumn, KnownTable
+from handlers.sql.target.known_tables import KnownColumn, KnownTable, UnfitColumn
 from handlers.sql.writers.writer import Columns, Rows
 
 __all__ = ["Fitting", "Unfit"]
@@ -30,11 +32,15 @@ class Fitting:
         return self.rows(table, Block(tuple(given), [[value] for value in given.values()], 1), [change])
 
     def rows(self, table: KnownTable, block: Block, changes: Sequence[Change]) -> Rows:
-        columns, values = [], []
+        columns: list[KnownColumn] = []
+        values: list[Sequence[Any]] = []
         for column, given in zip(self._columns(table, block.columns, changes), block.values, strict=True):
             if column is not None and not column.is_generated:
                 columns.append(column)
                 values.append(given)
+        for column, given in zip(columns, values, strict=True):
+            if isinstance(column.sql_type, sa.CHAR):
+                _refuse_padded(column, given, (changes[0].types or {}).get(column.name, ""))
         if not columns:
             raise Unfit("it has no column that the target's table has")
         return Rows(table, tuple(columns), values, block.count)
@@ -73,3 +79,11 @@ class Fitting:
         if types.keys() >= set(block.columns):  # they name all columns; others are the target's own
             may_have = map(table.column, types)
         return tuple(one for one in may_have if one is not None and one.default and one.name not in told)
+
+
+def _refuse_padded(column: KnownColumn, values: Sequence[Any], source_type: str) -> None:
+    """Raises UnfitColumn for a text of VARCHAR that ends with a space: to CHAR that is padding."""
+    is_varying = source_type.lower().startswith("varchar")
+    if is_varying and any(isinstance(value, str) and value.endswith(" ") for value in values):
+        why = "it ends with a space, which a column of CHAR does not keep; make it VARCHAR"
+        raise UnfitColumn(column.name, why)

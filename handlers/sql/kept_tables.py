@@ -33,7 +33,8 @@ _OF_STATEMENT = -3  # as its shard, or below: one for each of a partition
 _OF_SCHEMA = -3  # as its shard, without a topic
 _MADE, _KEPT = 1, 0  # as its offset
 _LOCK_SECONDS = 30
-_NO_PLACE = {"kafka_partition": 0, "kafka_offset": 0, "change_index": 0}
+_COMMITS_EACH = ("mysql", "mariadb")
+"""Dialects whose databases commit at each statement of DDL."""
 
 
 class Statement(NamedTuple):
@@ -110,21 +111,30 @@ class Kept:
 
         It is noted before: MySQL keeps what a statement makes, whatever becomes of the worker after it.
         """
+        schema, table = naming.target(*name)
+        if self.connection.dialect.name not in _COMMITS_EACH:
+            self._note_made(name, naming)
+            yield
+            return
+        with self._locked(self.own_tables.folded((schema, table)), why=f"makes the table {table}"):
+            # Another one may have made it since it was looked for: then the statement fails.
+            if not sa.inspect(self.connection).has_table(table, schema=schema):
+                self._note_made(name, naming)
+            try:
+                yield
+            except sa.exc.DBAPIError as error:
+                # What is there was made by another worker of the same name, which has noted it.
+                if not error.connection_invalidated and not sa.inspect(self.connection).has_table(
+                    table, schema=schema
+                ):
+                    self.note_gone(name)
+                    self.connection.exec_driver_sql("COMMIT")
+                raise
+
+    def _note_made(self, name: TableName, naming: Naming) -> None:
         self.note_gone(name)
         self._note(name, _MADE)
         self.owners(naming).claim(name, is_there=False)
-        schema, table = naming.target(*name)
-        try:
-            yield
-        except sa.exc.DBAPIError as error:
-            is_kept = (
-                self.connection.dialect.name in ("mysql", "mariadb") and not error.connection_invalidated
-            )
-            # What is there was made by another worker of the same name, which has noted it.
-            if is_kept and not sa.inspect(self.connection).has_table(table, schema=schema):
-                self.note_gone(name)
-                self.connection.exec_driver_sql("COMMIT")
-            raise
 
     def note_moved(self, old: TableName, new: TableName) -> None:
         was_made = self.made(old)
@@ -140,7 +150,7 @@ class Kept:
 
     def seen_columns(self, name: TableName, *, locked: bool = False) -> str | None:
         """What `note_columns` was given last."""
-        found = sa.select(self.marks.c.seen_columns).where(self._row_of_schema(name))
+        found = sa.select(self.marks.c.seen_columns).where(self._row_of_table(name, _OF_SCHEMA))
         # DuckDB's file has one connection, and no such clause.
         has_locks = self.connection.dialect.name != "duckdb"
         return self.connection.scalar(found.with_for_update() if locked and has_locks else found)
@@ -158,10 +168,12 @@ class Kept:
     def note_columns(self, name: TableName, text: str, *, is_first: bool) -> None:
         """`is_first`: there are none yet. An error of the database where another worker has written some."""
         if not is_first:
-            updated = self.marks.update().where(self._row_of_schema(name)).values(seen_columns=text)
+            updated = (
+                self.marks.update().where(self._row_of_table(name, _OF_SCHEMA)).values(seen_columns=text)
+            )
             self.connection.execute(updated)
             return
-        row = {**self._row(name, _OF_SCHEMA, NO_TOPIC), **_NO_PLACE, "seen_columns": text}
+        row = {**self._row(name, _OF_SCHEMA, NO_TOPIC), "seen_columns": text}
         self.connection.execute(self.marks.insert().values(row))
 
     # ---- statements, in databases that commit at each step
@@ -173,10 +185,16 @@ class Kept:
 
         Raises TargetUnavailable where another one does for long.
         """
-        if self.connection.dialect.name not in ("mysql", "mariadb"):
+        if self.connection.dialect.name not in _COMMITS_EACH:
             yield
             return
-        known = repr((self.marks.fullname, self.worker, self.handler, own))
+        with self._locked(self.worker, self.handler, own, why=f"follows a statement of {own}"):
+            yield
+
+    @contextmanager
+    def _locked(self, *of: object, why: str) -> Iterator[None]:
+        """Raises TargetUnavailable if another session has this lock for long."""
+        known = repr((self.marks.fullname, *of))
         parameters = (f"binlane {sha256(known.encode()).hexdigest()[:40]}",)
         try:
             found = self.connection.exec_driver_sql(f"SELECT GET_LOCK(%s, {_LOCK_SECONDS})", parameters)
@@ -186,7 +204,7 @@ class Kept:
             yield  # clusters that give no such locks
             return
         if not found.scalar():
-            raise TargetUnavailable(f"another session follows a statement of {own}")
+            raise TargetUnavailable(f"another session {why}")
         try:
             yield
         finally:
@@ -220,9 +238,8 @@ class Kept:
             )
         )
         row = {
-            **self._row(own, min(_OF_STATEMENT, (lowest or 0) - 1), statement.topic),
+            **self._row(own, min(_OF_STATEMENT, (lowest or 0) - 1), statement.topic, statement.offset),
             "kafka_partition": statement.partition,
-            "kafka_offset": statement.offset,
             "change_index": statement.change.index,
             "ddl_step": text,
         }
@@ -247,11 +264,8 @@ class Kept:
         """Of a table of which something was applied, or that was made."""
         return (self.marks.c.kafka_offset >= 0) & (self.marks.c.shard > _OF_STATEMENT)
 
-    def _row_of_table(self, name: TableName) -> sa.ColumnElement[bool]:
-        return sa.and_(self._mine(name), self.marks.c.shard == _OF_TABLE, self.marks.c.topic == NO_TOPIC)
-
-    def _row_of_schema(self, name: TableName) -> sa.ColumnElement[bool]:
-        return sa.and_(self._mine(name), self.marks.c.shard == _OF_SCHEMA, self.marks.c.topic == NO_TOPIC)
+    def _row_of_table(self, name: TableName, shard: int = _OF_TABLE) -> sa.ColumnElement[bool]:
+        return sa.and_(self._mine(name), self.marks.c.shard == shard, self.marks.c.topic == NO_TOPIC)
 
     def _begun(self, own: TableName, statement: Statement) -> sa.ColumnElement[bool]:
         columns = self.marks.c
@@ -264,23 +278,13 @@ class Kept:
             columns.change_index == statement.change.index,
         )
 
-    def _row(self, name: TableName, shard: int, topic: str) -> dict[str, Any]:
-        return {
-            "worker": self.worker,
-            "handler": self.handler,
-            "source_table": str(name),
-            "shard": shard,
-            "topic": topic,
-        }
+    def _row(self, name: TableName, shard: int, topic: str, offset: int = 0) -> dict[str, Any]:
+        mine = {"worker": self.worker, "handler": self.handler, "source_table": str(name)}
+        place = {"topic": topic, "kafka_partition": 0, "kafka_offset": offset, "change_index": 0}
+        return {**mine, "shard": shard, **place}
 
     def _note(self, name: TableName, what: int) -> None:
-        row = {
-            **self._row(name, _OF_TABLE, NO_TOPIC),
-            "kafka_partition": 0,
-            "kafka_offset": what,
-            "change_index": 0,
-        }
-        self.connection.execute(self.marks.insert().values(row))
+        self.connection.execute(self.marks.insert().values(self._row(name, _OF_TABLE, NO_TOPIC, what)))
 
 
 def _step(statement: Statement, step: int) -> _Step:

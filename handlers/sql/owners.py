@@ -6,7 +6,7 @@ that leaves the database or the table out leads several tables into one on purpo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
@@ -47,14 +47,16 @@ class Owners:
         own, target = self.naming.asked(*source), self.naming.target(*source)
         if own == (None, None):
             return ""
+        former: list[str] = []
         if not is_there:
             self.note_gone(source)
-        known = self._owner(target)
+            former = self._names(target)
+        known, _ = self._owner(target)
         if known is None:
-            owner = msgspec.json.encode(own).decode()
+            owner = msgspec.json.encode([*own, *former]).decode()
             row = {**_ANYBODY, **_HERE, "source_table": self._key(target), "owner": owner}
             self.connection.execute(insert_if_missing(self.connection.dialect.name, self.marks), row)
-            known = self._owner(target)  # another session may have been first
+            known, _ = self._owner(target)  # another session may have been first
         if known is None or _agree(known, own):
             return ""
         shown, key = _shown(known), self._key(target).replace("'", "''")
@@ -81,12 +83,14 @@ class Owners:
     def met(self, sources: Iterable[str]) -> str:
         """Two of these source tables ("database.table") that are in one table without being meant to be; as a
         sentence, or empty."""
-        found: dict[str, set[str]] = {}
+        found: dict[TargetName, set[str]] = {}
         for name in sources:
-            found.setdefault(self._key(self.naming.target(*name.split(".", 1))), set()).add(name)
-        for names in found.values():
-            for one, other in combinations(sorted(names), 2):
-                if not _agree(*(self.naming.asked(*each.split(".", 1)) for each in (one, other))):
+            target = self.naming.target(*name.split(".", 1))
+            found.setdefault(self.own_tables.folded(target), set()).add(name)
+        for target, names in found.items():
+            _, former = self._owner(target)
+            for one, other in combinations(sorted(names.difference(former)), 2):
+                if not _agree(self._asked(one), self._asked(other)):
                     return (
                         f"{one} and {other} are kept in one table; set table or schema so that they differ, "
                         "or lead one of them to another handler, and load both anew"
@@ -95,9 +99,27 @@ class Owners:
 
     # ---- rows
 
-    def _owner(self, target: TargetName) -> Told | None:
+    def _owner(self, target: TargetName) -> tuple[Told | None, Sequence[str]]:
+        """Its owner, if there is one, and the source tables that were kept there before it."""
         found = self.connection.scalar(sa.select(self.marks.c.owner).where(self._row(target)))
-        return None if found is None else msgspec.json.decode(found, type=Told)
+        if found is None:
+            return None, ()
+        database, table, *former = msgspec.json.decode(found, type=list[str | None])
+        own = {name for name in former if name and _agree((database, table), self._asked(name))}
+        return (database, table), [name for name in former if name and name not in own]
+
+    def _asked(self, name: str) -> Told:
+        return self.naming.asked(*name.split(".", 1))
+
+    def _names(self, target: TargetName) -> list[str]:
+        """The source tables of whose rows something stands in the marks, and that the target keeps there."""
+        columns = self.marks.c
+        known = self.connection.scalars(
+            sa.select(columns.source_table).where(columns.worker != "").distinct()
+        )
+        return [
+            name for name in known if self._key(self.naming.target(*name.split(".", 1))) == self._key(target)
+        ]
 
     def _row(self, target: TargetName) -> sa.ColumnElement[bool]:
         columns = self.marks.c

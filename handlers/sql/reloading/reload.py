@@ -26,11 +26,12 @@ from handlers.sql.naming import Naming, exact_table
 from handlers.sql.options import SqlOptions
 from handlers.sql.reloading.alone import Busy, Still, alone
 from handlers.sql.reloading.building import Building, remove_left
-from handlers.sql.reloading.shape import changed_by_deletes, columns_of
 from handlers.sql.reloading.table_marks import Mark, TableMarks, places
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
+from handlers.sql.target.known_tables import KnownTable
 from handlers.sql.target.known_tables import TableName as TargetName
+from handlers.sql.target.references import references_to
 from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import insert_into
 
@@ -212,7 +213,7 @@ class SqlReload:
             raise Differs(f"the target has no table {shown}; the next change that a worker applies makes it")
         if new is None:
             raise Differs(f"by what the topic holds there would be no table {shown}")
-        ours, theirs = columns_of(connection, old), columns_of(connection, new)
+        ours, theirs = _columns_of(connection, old), _columns_of(connection, new)
         if ours != theirs:
             raise Differs(f"{shown} has other columns than the topic tells: {told_apart(ours, theirs)}")
         for one in old.columns.values():
@@ -254,7 +255,8 @@ class SqlReload:
         if taken:
             shown = ".".join(filter(None, self._building.table))
             raise Refused(f"{shown}, where it would be built, holds the rows of {taken[0]}")
-        others = changed_by_deletes(connection, self._target)
+        found = references_to(connection, self._target)
+        others = [one.table for one in found if one.heeds_deletes and not one.is_own]
         if others:
             raise Refused(
                 f"foreign keys of {', '.join(others[:3])} would delete or change rows there, too "
@@ -275,6 +277,15 @@ class SqlReload:
         if self._connection is None:
             raise RuntimeError("begin was not called")
         return self._connection
+
+
+def _columns_of(connection: sa.Connection, table: KnownTable) -> dict[str, str]:
+    """Column -> type."""
+    types = {one.name: one.sql_type for one in table.columns.values()}
+    return {
+        name: "?" if isinstance(type_, sa.types.NullType) else type_.compile(connection.dialect)
+        for name, type_ in types.items()
+    }
 
 
 def _literal(name: str) -> str:

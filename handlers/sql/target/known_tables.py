@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.dialects import postgresql
 
-from handlers.beyond_calendar import BeyondCalendar
-from handlers.sql.types.values import Kind, UnfitValue, encode
+from handlers.sql.types.losses import Losses
+from handlers.sql.types.values import Kind, encode
 
 __all__ = ["KnownColumn", "KnownTable", "TableName", "UnfitColumn"]
 
@@ -55,7 +53,8 @@ class KnownColumn:
     exactly: str = ""
     """An expression over a value, {}, that tells values apart which are one to `=`; empty: it does."""
     own: Callable[[Any], Any] | None = None
-    """Of PostgreSQL and DuckDB: what its type needs of a value before it becomes text. Raises UnfitValue."""
+    """What its type makes of a value before the driver gets it. Raises UnfitValue."""
+    losses: Losses | None = None
 
     def given(self, placeholder: str) -> str:
         """A value of it in a statement. DuckDB compares no text with anything else; what PostgreSQL reads as
@@ -76,66 +75,26 @@ class KnownColumn:
 
     def encode(self, values: Sequence[Any], types: set[type] | None = None) -> Sequence[Any]:
         """The values as the driver takes them; `types`: theirs, if known. Raises UnfitColumn."""
-        self.refuse_loss(values)
+        known = set(map(type, values)) if types is None else types
+        self.refuse_loss(values, known)
         try:
-            if self.own is not None:
-                values = [None if value is None else self.own(value) for value in values]
-                types = None
-            return encode(values, self.kind, self.dialect, types)
+            if self.own is None:
+                return encode(values, self.kind, self.dialect, known)
+            own = [None if value is None else self.own(value) for value in values]
+            return encode(own, self.kind, self.dialect)
         except (ValueError, TypeError, ArithmeticError) as error:
             raise UnfitColumn(self.name, str(error)) from error
 
-    def refuse_loss(self, values: Sequence[Any]) -> None:
-        """Raises UnfitColumn for what the database would change without a word."""
-        if self.null_becomes and None in values:
+    def refuse_loss(self, values: Sequence[Any], types: set[type]) -> None:
+        """Raises UnfitColumn for what the database would change without a word; `types`: of the values."""
+        if self.null_becomes and type(None) in types:
             why = f"it is NULL, of which the database would make {self.null_becomes}"
             raise UnfitColumn(self.name, f"{why}; make it a column of the target that may be NULL")
-        try:
-            self._refuse_loss(values)
-        except (ValueError, TypeError, ArithmeticError) as error:
-            raise UnfitColumn(self.name, str(error)) from error
-
-    def _refuse_loss(self, values: Sequence[Any]) -> None:
-        if self.kind is Kind.DECIMAL:
-            scale = getattr(self.sql_type, "scale", None)
-            if scale is not None and self.dialect != "sqlite":
-                unit = Decimal(1).scaleb(-scale)
-                for value in values:
-                    if type(value) is Decimal and value.same_quantum(unit):
-                        continue
-                    _refuse_digits(value, scale)
-        elif self.kind in (Kind.DATETIME, Kind.TIME):
-            digits = _digits(self.sql_type)
-            if digits is not None and digits < 6:
-                step = 10 ** (6 - digits)
-                for value in values:
-                    if isinstance(value, datetime | BeyondCalendar) and value.microsecond % step:
-                        raise UnfitValue(f"{value} has more than {digits} digits after the second")
-                    if isinstance(value, timedelta) and value.microseconds % step:
-                        raise UnfitValue(f"{value} has more than {digits} digits after the second")
-        elif self.dialect == "sqlite" and self.kind is Kind.INTEGER:
-            for value in values:
-                if isinstance(value, int) and not -(2**63) <= value < 2**63:
-                    raise UnfitValue(f"{value} is beyond SQLite's integers; make it a column of text")
-
-
-def _refuse_digits(value: Any, scale: int) -> None:
-    if type(value) not in (Decimal, float, str):
-        return
-    try:
-        _, digits, exponent = Decimal(str(value)).as_tuple()
-    except ArithmeticError:  # no number: the database says so
-        return
-    if isinstance(exponent, int) and any(digits[max(0, len(digits) + exponent + scale) :]):
-        raise UnfitValue(f"{value} has more than {scale} digits after the point")
-
-
-def _digits(type_: sa.types.TypeEngine[Any]) -> int | None:
-    """Of a second's fraction; None: all six."""
-    if isinstance(type_, mysql.DATETIME | mysql.TIMESTAMP | mysql.TIME):
-        return type_.fsp or 0
-    precision = getattr(type_, "precision", None)
-    return precision if isinstance(precision, int) else None
+        if self.losses is not None and not types.isdisjoint(self.losses.of):
+            try:
+                self.losses.refuse(values)
+            except ValueError as error:
+                raise UnfitColumn(self.name, str(error)) from error
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -15,6 +15,8 @@ from handlers.logs import get_logger
 from handlers.sql.naming import check_names, exact, exact_table
 from handlers.sql.target.known_tables import KnownColumn, KnownTable, TableName
 from handlers.sql.types.duckdb_types import interval_text
+from handlers.sql.types.losses import losses_of
+from handlers.sql.types.mysql_values import as_kept
 from handlers.sql.types.postgresql_types import bit_text, hstore_text, other_text, point_text
 from handlers.sql.types.values import Kind, kind_of
 
@@ -73,8 +75,9 @@ def own_name(reflected: str, dialect: str) -> str:
 
 
 # As PostgreSQL names types in a cast: without length, of an array's element too (-1: bpchar, not char(1)).
+# typtypmod is a domain's.
 _PG_TYPES = """
-    SELECT a.attname, format_type(a.atttypid, -1), t.typcategory = 'A',
+    SELECT a.attname, format_type(a.atttypid, -1), t.typcategory = 'A', t.typtypmod,
         t.typname = 'citext' OR coalesce(to_jsonb(c) ->> 'collisdeterministic', '') = 'false'
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_collation c ON c.oid = a.attcollation
@@ -112,9 +115,6 @@ _EXACTLY = {
     "sqlite": "CAST({} AS BLOB)",
     "duckdb": "encode({})",
 }
-_OF_CHAR = "CAST(CONVERT(RTRIM({}) USING utf8mb4) AS BINARY)"
-"""MySQL gives a CHAR without the spaces at its end, however it was set."""
-
 
 _LITE_NAME = sa.text(
     "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name = :name COLLATE NOCASE"
@@ -151,7 +151,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         arrays = {one["name"]: (f"{one['declared']}[]", "") for one in found}
     elif dialect.name == "postgresql":
         plain = {"name": quoted.replace("%%", "%")}  # the driver's own escape, which no parameter takes
-        arrays, alike = _of_postgresql(connection, plain)
+        arrays, alike = _of_postgresql(connection, plain, found)
         uniques = list(connection.scalars(sa.text(_PG_KEYS), plain))
     if dialect.name != "postgresql":
         alike = _alike(connection, schema, table, found)
@@ -195,20 +195,34 @@ def _is_partial(index: Mapping[str, Any]) -> bool:
 
 
 def _of_postgresql(
-    connection: sa.Connection, name: Mapping[str, str]
+    connection: sa.Connection, name: Mapping[str, str], found: Sequence[Any]
 ) -> tuple[dict[str, tuple[str, str]], set[str]]:
     """Of each column the array that carries its values, and what becomes of its elements; and those columns
-    whose `=` takes values for one."""
+    whose `=` takes values for one. A domain in `found` becomes what it is a domain of."""
     types, alike = {}, set()
-    for column, type_, is_array, is_alike in connection.execute(sa.text(_PG_TYPES), name):
+    columns = {one["name"]: one for one in found}
+    for column, type_, is_array, modifier, is_alike in connection.execute(sa.text(_PG_TYPES), name):
         # Arrays of arrays would be taken apart to their last elements.
         # And what PostgreSQL reads as money goes by the server's locale.
         is_money = type_ == "money"
         carried = "text[]" if is_array else "numeric[]" if is_money else f"{type_}[]"
         types[column] = carried, f"::{type_}" if is_array or is_money else ""
+        columns[column]["type"] = _within_domain(columns[column]["type"], modifier)
         if is_alike:
             alike.add(column)
     return types, alike
+
+
+def _within_domain(type_: sa.types.TypeEngine[Any], modifier: int) -> sa.types.TypeEngine[Any]:
+    """SQLAlchemy leaves the sizes of a domain's type out."""
+    if not isinstance(type_, postgresql.DOMAIN):
+        return type_
+    own = type_.data_type
+    if modifier < 0:
+        return own
+    if isinstance(own, sa.Numeric):
+        return sa.NUMERIC(scale=(modifier - 4) & 0x7FF)
+    return own.adapt(type(own), **({"length": modifier - 4} if isinstance(own, sa.String) else {}))
 
 
 def _alike(connection: sa.Connection, schema: str | None, table: str, found: Sequence[Any]) -> set[str]:
@@ -217,22 +231,22 @@ def _alike(connection: sa.Connection, schema: str | None, table: str, found: Seq
     if dialect not in _COLLATES:
         return set(connection.scalars(_MY_ALIKE, names))
     if connection.execute(sa.text(_COLLATES[dialect]), names).first() is not None:
-        return {one["name"] for one in found if _kind(one["type"], dialect) is Kind.TEXT}
+        return {one["name"] for one in found if _kind(one["type"]) is Kind.TEXT}
     return set(connection.scalars(_LITE_ALIKE, names)) if dialect == "sqlite" else set()
 
 
 def _column(
     found: Any, dialect: sa.Dialect, primary_key: Sequence[str], array: tuple[str, str], *, is_alike: bool
 ) -> KnownColumn:
-    name = found["name"]
+    name, type_ = found["name"], found["type"]
     is_numbered = found.get("autoincrement") is True or bool(found.get("identity"))
     has_default = found.get("default") is not None or is_numbered
     return KnownColumn(
         name,
         dialect.identifier_preparer.quote(exact(name)),
-        _kind(found["type"], dialect.name),
+        _kind(type_),
         dialect.name,
-        found["type"],
+        type_,
         is_required=not found["nullable"] and not has_default and name not in primary_key,
         is_generated=found.get("computed") is not None,
         default="" if found.get("computed") is not None or is_numbered else _default(found, dialect.name),
@@ -240,13 +254,10 @@ def _column(
         array_type=array[0],
         cast=array[1],
         null_becomes=_null_becomes(found, dialect.name, primary_key),
-        exactly=_exactly(found["type"], dialect.name) if is_alike else "",
-        own=_own(found["type"], array[0], dialect.name),
+        exactly=_EXACTLY[dialect.name] if is_alike else "",
+        own=_own(type_, array[0], dialect.name),
+        losses=losses_of(type_, dialect.name),
     )
-
-
-def _exactly(type_: sa.types.TypeEngine[Any], dialect: str) -> str:
-    return _OF_CHAR if dialect == "mysql" and isinstance(type_, sa.CHAR) else _EXACTLY[dialect]
 
 
 def _null_becomes(found: Any, dialect: str, primary_key: Sequence[str]) -> str:
@@ -265,23 +276,20 @@ def _default(found: Any, dialect: str) -> str:
 
 
 def _own(type_: sa.types.TypeEngine[Any], array_type: str, dialect: str) -> Callable[[Any], Any] | None:
-    if dialect != "postgresql":
-        is_interval = dialect == "duckdb" and isinstance(type_, postgresql.INTERVAL)
-        return interval_text if is_interval else None
-    if isinstance(type_, postgresql.BIT):
-        return partial(bit_text, length=type_.length, is_varying=type_.varying)
-    if isinstance(type_, postgresql.HSTORE):
-        return hstore_text
-    if isinstance(type_, sa.types.NullType):
-        return point_text if array_type == "point[]" else other_text
+    match dialect, type_:
+        case "mysql" | "mariadb", _:
+            return as_kept(type_)
+        case "duckdb", postgresql.INTERVAL():
+            return interval_text
+        case "postgresql", postgresql.BIT():
+            return partial(bit_text, length=type_.length, is_varying=type_.varying)
+        case "postgresql", postgresql.HSTORE():
+            return hstore_text
+        case "postgresql", sa.types.NullType():
+            return point_text if array_type == "point[]" else other_text
     return None
 
 
-def _kind(type_: sa.types.TypeEngine[Any], dialect: str) -> Kind:
+def _kind(type_: sa.types.TypeEngine[Any]) -> Kind:
     # Of MySQL, BOOL is a number from -128 to 127.
-    if isinstance(type_, mysql.TINYINT):
-        return Kind.INTEGER
-    # A domain is read as what it is a domain of.
-    if dialect == "postgresql" and isinstance(type_, postgresql.DOMAIN):
-        return kind_of(type_.data_type)
-    return kind_of(type_)
+    return Kind.INTEGER if isinstance(type_, mysql.TINYINT) else kind_of(type_)

@@ -111,7 +111,7 @@ def _array(column: KnownColumn, values: Sequence[Any]) -> str:
         # One call for all values: many times as quick as making a text of each.
         encoded = _json(values)
         if encoded.count(b"null") == (values.count(None) if types & _NONES else 0):  # it makes null of NaN
-            column.refuse_loss(values)
+            column.refuse_loss(values, types)
             return "{" + encoded[1:-1].decode() + "}"
     texts = column.encode(values, types)
     has_none = type(None) in types

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import sqlalchemy as sa
 from servers.mariadb_server import MariaDBServer
 from sql_lab import SqlLab, orders
 
@@ -88,6 +90,42 @@ def test_a_table_that_is_renamed_takes_its_place_along(lab: SqlLab) -> None:
         handler.handle(orders({"id": 4, "note": "d"}, table="shop.past", offset=6))
     assert [row["id"] for row in lab.rows("shop.past")] == [1, 2, 4]
     assert [row["id"] for row in lab.rows("shop.Orders")] == [3]
+
+
+def test_check_knows_a_renamed_tables_former_name(lab: SqlLab) -> None:
+    with lab.handler() as handler:
+        handler.handle(orders(ROW, table="shop.Orders"))
+        names = ["Orders", "orders", "ORDERS", "Orders"]
+        for offset, (old, new) in enumerate(pairwise(names), start=1):
+            sql = f"RENAME TABLE shop.{old} TO shop.{new}"
+            handler.handle(make_batch(f"shop.{old}", [{"sql": sql}], offset=offset))
+            handler.handle(orders({"id": offset, "note": new}, table=f"shop.{new}", topic=new))
+            context = HandlerContext(worker="w", handler="SqlHandler", folder=lab.folder)
+            SqlHandler(url=lab.url).check(context)
+    lab.run("UPDATE binlane_marks SET source_table = 'shop.oRDERS' WHERE source_table = 'shop.orders'")
+    with pytest.raises(DatabaseError, match=r"shop\.Orders and shop\.oRDERS"):
+        SqlHandler(url=lab.url).check(context)
+
+
+def test_of_two_tables_that_are_made_at_once_one_is_rejected(without_case: str, tmp_path: Path) -> None:
+    lab = SqlLab(without_case, tmp_path)
+    lab.run("DROP TABLE IF EXISTS binlane_marks")
+    with lab.handler() as one, lab.handler(worker="other") as other:
+        assert other._engine is not None
+        once: Iterator[str] = iter(["shop.Orders"])
+
+        @sa.event.listens_for(other._engine, "before_cursor_execute")
+        def _meanwhile(_: Any, __: Any, statement: str, *___: Any) -> None:
+            # The other has seen that there is no such table.
+            if "GET_LOCK" in statement or statement.startswith("DELETE FROM binlane_marks"):
+                for table in once:
+                    one.handle(orders(ROW, table=table))
+
+        assert "holds the rows of shop.Orders" in refused(other, "shop.orders")
+        one.handle(orders({"id": 2, "note": "b"}, table="shop.Orders", offset=1))
+    assert list(once) == []
+    assert [row["note"] for row in lab.rows("shop.Orders")] == ["a", "b"]
+    lab.close()
 
 
 def test_a_table_that_is_gone_is_free_again(lab: SqlLab) -> None:

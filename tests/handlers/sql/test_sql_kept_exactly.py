@@ -1,0 +1,188 @@
+"""A column of a table made by hand holds a value as it came, or the row is rejected; and it finds its row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sql_lab import SqlLab, orders
+
+from handlers import Rejected
+
+MakeLab = Callable[[str], SqlLab]
+
+KEPT: dict[str, list[tuple[str, Any]]] = {
+    "mariadb": [
+        ("float", 0.1),
+        ("float", Decimal("0.1")),
+        ("float", "0.1"),
+        ("float", "3.4e38"),
+        ("float(7,4)", 1.2346),
+        ("decimal(30,2)", "12345678901234567890123456.12"),
+        ("decimal(30,2)", 0.1),
+        ("binary(4)", b"\1"),
+        ("char(5)", "a"),
+        ("char(5)", "a    "),
+        ("varchar(3)", "ab "),
+        ("tinytext", "a" * 250 + " " * 5),
+        ("datetime(3)", "2025-01-01 00:00:00.123000"),
+        ("date", "2025-01-01 00:00:00"),
+        ("time", "-838:59:59.0"),
+        ("enum('a','b')", "b"),
+        ("set('a','b')", ("b", "a")),
+        ("set('a','b')", "b,a"),
+        ("set('a','b')", ""),
+        ("year", 0),
+        ("bit(64)", "101"),
+    ],
+    "postgres": [
+        ("real", "0.1"),
+        ("char(5)", "a    "),
+        ("varchar(3)", "ab "),
+        ("timestamp", "2025-01-01T00:00:00.1234560Z"),
+        ("timestamptz", "2025-01-01T00:00:00+02:00"),
+        ("date", "2025-01-01T00:00:00"),
+        ("time(3)", "10:00:00.123"),
+        ("timetz", "10:00:00+02"),
+        ("interval", "1 day -01:00:00.5"),
+        ("numeric(5,2)[]", ["1.20"]),
+        ("small_amount", "1.20"),
+        ("timestamp", "infinity"),
+    ],
+    "duckdb": [
+        ("decimal(5,2)[]", ["1.20"]),
+        ("timestamp", "2025-01-01 00:00:00.123456"),
+        ("time", "10:00:00"),
+    ],
+}
+
+REFUSED: dict[str, list[tuple[str, Any]]] = {
+    "mariadb": [
+        ("char(5)", "a "),
+        ("varchar(3)", "ab   "),
+        ("tinytext", "a" * 250 + " " * 6),
+        ("datetime(3)", "2025-01-01 00:00:00.1234"),
+        ("datetime(6)", "2025-01-01 00:00:00.1234567"),
+        ("datetime", "10:00:00"),
+        ("date", "2025-01-01 10:00:00"),
+        ("date", "2025-01-01T10:00:00"),
+        ("time", "10:00:00.5"),
+        ("time", time(10, 0, 0, 1)),
+        ("time", "2025-01-01 10:00:00"),
+        ("enum('a','b')", "2"),
+        ("enum('a','b')", 2),
+        ("enum('a','b') COLLATE utf8mb4_general_ci", "A"),
+        ("set('a','b')", "2"),
+        ("year", 5),
+    ],
+    "postgres": [
+        ("char(5)", "a "),
+        ("varchar(3)", "ab   "),
+        ("varchar(3)[]", ["ab   "]),
+        ("timestamp", "2025-01-01 00:00:00.1234567"),
+        ("timestamp(3)", "2025-01-01 00:00:00.1234"),
+        ("timestamp(3)[]", [datetime(2025, 1, 1, 0, 0, 0, 1)]),
+        ("timestamp", "2025-01-01T00:00:00+02:00"),
+        ("date", "2025-01-01 10:00:00"),
+        ("time", "10:00:00+02"),
+        ("time", "10:00:00.1234567"),
+        ("time(3)", time(10, 0, 0, 1)),
+        ("time", "2025-01-01 10:00:00"),
+        ("interval", "1.1234567 seconds"),
+        ("interval(2)", "1.123 seconds"),
+        ("numeric(5,2)[]", ["1.239"]),
+        ("small_amount", "1.239"),
+        ("money", Decimal("1.239")),
+    ],
+    "duckdb": [
+        ("decimal(5,2)[]", ["1.239"]),
+        ("timestamp", "2025-01-01 00:00:00.1234567"),
+        ("timestamp_ms", "2025-01-01 00:00:00.1234"),
+        ("timestamp", "2025-01-01T00:00:00+02:00"),
+        ("date", "2025-01-01 10:00:00"),
+        ("time", "10:00:00+02"),
+    ],
+}
+
+
+def cases(found: dict[str, list[tuple[str, Any]]]) -> list[Any]:
+    return [
+        pytest.param(kind, type_, value, id=f"{kind} {type_} {value!r:.30}")
+        for kind, some in found.items()
+        for type_, value in some
+    ]
+
+
+def lab_of(make_sql: MakeLab, kind: str) -> SqlLab:
+    lab = make_sql(kind)
+    if kind == "postgres":
+        lab.run("CREATE DOMAIN small_amount AS numeric(5,2)")
+    return lab
+
+
+@pytest.mark.parametrize(("kind", "type_", "value"), cases(KEPT))
+def test_a_row_without_a_key_is_found(make_sql: MakeLab, kind: str, type_: str, value: Any) -> None:
+    lab = lab_of(make_sql, kind)
+    lab.make("shop.orders", f"id int, v {type_}")
+    with lab.handler() as handler:
+        handler.handle(orders({"id": 1, "v": value}, key=None))
+        handler.handle(
+            orders({"before": {"id": 1, "v": value}, "after": {"id": 2, "v": value}}, key=None, offset=1)
+        )
+        assert [one["id"] for one in lab.rows(columns="id")] == [2]
+        handler.handle(orders({"before": {"id": 2, "v": value}, "after": None}, key=None, offset=2))
+    assert lab.rows() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_", "value"),
+    [one for one in cases(KEPT) if one.values[1] not in ("tinytext",) and "[]" not in one.values[1]],
+)
+def test_a_key_finds_its_row(make_sql: MakeLab, kind: str, type_: str, value: Any) -> None:
+    lab = lab_of(make_sql, kind)
+    lab.make("shop.orders", f"v {type_} PRIMARY KEY, n int, m int")
+    with lab.handler() as handler:
+        handler.handle(orders({"v": value, "n": 1, "m": 1}, key="v"))
+        handler.handle(orders({"v": value, "n": 2, "m": 2}, key="v", offset=1))
+        partial = {"before": None, "after": {"v": value, "n": 3}, "op": "update", "lacks": frozenset("m")}
+        handler.handle(orders(partial, key="v", offset=2))
+        assert [(one["n"], one["m"]) for one in lab.rows(columns="n, m")] == [(3, 2)]
+        handler.handle(orders({"before": {"v": value}, "after": None}, key="v", offset=3))
+    assert lab.rows() == []
+
+
+@pytest.mark.parametrize(("kind", "type_", "value"), cases(REFUSED))
+def test_a_value_that_would_be_changed_is_rejected(
+    make_sql: MakeLab, kind: str, type_: str, value: Any
+) -> None:
+    lab = lab_of(make_sql, kind)
+    lab.make("shop.orders", f"id int, v {type_}")
+    with lab.handler() as handler, pytest.raises(Rejected, match="column v: "):
+        handler.handle(orders({"id": 1, "v": value}, key=None))
+    assert lab.rows() == []
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+def test_a_char_holds_no_text_that_ends_in_spaces(make_sql: MakeLab, kind: str) -> None:
+    """A source's char(5) is sent with its padding; a varchar(5) of five characters looks the same."""
+    lab = make_sql(kind)
+    lab.make("shop.orders", "code char(5) PRIMARY KEY, n int")
+    types = {"code": "varchar(5)", "n": "int"}
+    with lab.handler() as handler, pytest.raises(Rejected, match="column code: ") as told:
+        handler.handle(orders({"code": "a", "n": 1}, {"code": "a    ", "n": 2}, key="code", types=types))
+    assert told.value.at == 1
+    assert lab.rows() == []
+
+
+def test_a_char_that_binlane_made_is_found_however_it_is_padded(make_sql: MakeLab) -> None:
+    lab = make_sql("mariadb")
+    types = {"code": "char(5)", "n": "int"}
+    with lab.handler() as handler:
+        rows = {"code": "a    ", "n": 1}, {"code": "b    ", "n": 1}
+        handler.handle(orders(*rows, key="code", types=types))
+        gone = {"before": {"code": "a    ", "n": 1}, "after": None}
+        handler.handle(orders(gone, key="code", offset=2, types=types))
+    assert lab.rows() == [{"code": "b", "n": 1}]
