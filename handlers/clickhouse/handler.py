@@ -17,7 +17,8 @@ from handlers.clickhouse.options import ClickHouseOptions
 from handlers.clickhouse.rights import check_server
 from handlers.clickhouse.tables import OWN_COLUMNS, Table, Tables, TableUnfit
 from handlers.clickhouse.types import column_type
-from handlers.clickhouse.writing import RowRefused, lines_of, with_held_rows, write
+from handlers.clickhouse.writing import lines_of, with_held_rows, write
+from handlers.http.parts import RowRefused
 from handlers.logs import get_logger
 from handlers.mysql.ddl import (
     AddColumn,

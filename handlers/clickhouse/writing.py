@@ -7,26 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from handlers.api import Row
-from handlers.clickhouse.client import ClickHouseClient, DataRefused, ResultTooLarge, identifier, literal
+from handlers.clickhouse.client import ClickHouseClient, ResultTooLarge, identifier, literal
 from handlers.clickhouse.codecs import Codec, Unfit, codec_of, header_of
 from handlers.clickhouse.tables import OWN_COLUMNS, Table, TableUnfit
 from handlers.decimals import BeyondBounds
+from handlers.http.parts import RowRefused, in_parts
 from handlers.progress.last_states import State
 
-__all__ = ["Held", "Line", "RowRefused", "key_of", "last_versions", "lines_of", "with_held_rows", "write"]
+__all__ = ["Held", "Line", "key_of", "last_versions", "lines_of", "with_held_rows", "write"]
 
 _READ_AT_ONCE = 1_000
 _FORMAT = "RowBinaryWithNamesAndTypes"
 _VERSION, _DELETED, _PARTITION, _TIME = (_own for _own in OWN_COLUMNS)
 _OWN = {name: codec_of(kind) for name, kind in OWN_COLUMNS.items()}
-
-
-class RowRefused(Exception):
-    """One row is refused for what it is, whenever it is sent."""
-
-    def __init__(self, at: int, reason: str) -> None:
-        super().__init__(reason)
-        self.at = at
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -93,8 +86,13 @@ def write(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_by
     for columns, those in alike.items():
         into = f"INSERT INTO {table.sql} ({', '.join(map(identifier, columns))}) FORMAT {_FORMAT}"
         header = header_of({name: table.columns[name] for name in columns})
-        for chunk in _chunks(those, most_bytes):
-            _insert(client, into, header, chunk)
+
+        def insert(
+            start: int, end: int, into: str = into, head: bytes = header, rows: list[Line] = those
+        ) -> None:
+            client.insert(into, head + b"".join(line.data for line in rows[start:end]))
+
+        in_parts([line.data for line in those], most_bytes, insert, places=[line.at for line in those])
 
 
 def with_held_rows(
@@ -181,24 +179,3 @@ def _read(data: bytes, codecs: Sequence[Codec]) -> Iterator[list[bytes]]:
             values.append(data[at:end])
             at = end
         yield values
-
-
-def _chunks(lines: Sequence[Line], most_bytes: int) -> Iterator[Sequence[Line]]:
-    start, size = 0, 0
-    for at, line in enumerate(lines):
-        if at > start and size + len(line.data) > most_bytes:
-            yield lines[start:at]
-            start, size = at, 0
-        size += len(line.data)
-    yield lines[start:]
-
-
-def _insert(client: ClickHouseClient, into: str, header: bytes, lines: Sequence[Line]) -> None:
-    try:
-        client.insert(into, header + b"".join(line.data for line in lines))
-    except DataRefused as error:
-        if len(lines) == 1:
-            raise RowRefused(lines[0].at, str(error)) from None
-        middle = len(lines) // 2
-        _insert(client, into, header, lines[:middle])
-        _insert(client, into, header, lines[middle:])

@@ -10,7 +10,7 @@ from structlog.stdlib import BoundLogger
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.decimals import BeyondBounds
-from handlers.elasticsearch.bulk import Item, RowRefused, write
+from handlers.elasticsearch.bulk import Item, write
 from handlers.elasticsearch.client import SearchClient, told
 from handlers.elasticsearch.documents import Document, Documents, checked_id, document_of
 from handlers.elasticsearch.emptying import empty
@@ -18,6 +18,7 @@ from handlers.elasticsearch.indexes import Index, Indexes, IndexUnfit
 from handlers.elasticsearch.mapping import ORIGIN, fields_of
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.elasticsearch.rights import check_cluster
+from handlers.http.parts import RowRefused
 from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
 from handlers.mysql.emptying import WholeTables

@@ -7,9 +7,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from handlers.options.http_values import header_text, server_url
+from handlers.options.http_values import TlsOptions, header_text, server_url
 from handlers.options.templates import Template, TemplateError
-from handlers.options.tls import TlsOptions
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 
 __all__ = ["ElasticsearchOptions"]
@@ -60,7 +59,7 @@ class ElasticsearchOptions(BaseModel):
     @field_validator("url")
     @classmethod
     def _url_is_usable(cls, url: str) -> str:
-        return server_url(url, "https://HOST:9200")
+        return server_url(url, "a URL such as https://HOST:9200, without user, password and query")
 
     @field_validator("api_key", "username", "password")
     @classmethod

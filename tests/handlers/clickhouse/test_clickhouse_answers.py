@@ -17,6 +17,7 @@ from handlers.clickhouse import ClickHouseHandler
 from handlers.clickhouse.client import ClickHouseClient, RefusedByServer
 from handlers.clickhouse.options import ClickHouseOptions
 from handlers.clickhouse.rights import ServerUnfit
+from handlers.http.parts import Refused
 from handlers.options.faults import check_options
 from handlers.testing import make_batch, opened
 
@@ -113,3 +114,20 @@ def test_settings_go_with_each_request_and_never_replace_our_own() -> None:
         client.close()
         (request,) = server.received
     assert "insert_quorum=auto&select_sequential_consistency=1" in request.path
+
+
+def test_a_proxy_that_takes_no_request_of_this_size_has_the_rows_sent_by_halves() -> None:
+    with HookServer() as server:
+        server.answer = lambda _: Answer(413, {}, b"<html>Request Entity Too Large</html>")
+        client = ClickHouseClient(ClickHouseOptions(url=server.url), Path(), 1)
+        with pytest.raises(Refused, match="413"):
+            client.insert("INSERT INTO t (id) FORMAT RowBinary", b"1")
+        client.close()
+
+
+def test_the_time_that_a_balancer_asks_to_wait_is_passed_on() -> None:
+    with HookServer() as server:
+        server.answer = lambda _: Answer(503, {"Retry-After": "7"})
+        with opened(ClickHouseHandler(url=server.url)) as it, pytest.raises(TargetUnavailable) as found:
+            it.handle(batch())
+    assert found.value.retry_after == 7
