@@ -16,6 +16,11 @@ __all__ = ["Item", "write"]
 
 _encode = msgspec.json.Encoder().encode
 _CONFLICT = 409
+_OTHER_TYPE = (
+    "Where the source's column has another type now: no field changes its type, so make an index with the "
+    "new one, copy the documents (_reindex with version_type: external), and lead this table there (option "
+    "index)"
+)
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -71,7 +76,7 @@ def _late(path: str, items: Sequence[Item], answer: Answer, start: int) -> list[
         elif _is_passing(status, error):
             unavailable = TargetUnavailable(f"_bulk of {path[1:]}: {told(error)}")
         elif status == 400 and error.get("type") != "index_closed_exception":
-            refused.append(RowRefused(at, told(error)))
+            refused.append(RowRefused(at, f"its document is refused: {told(error)}. {_OTHER_TYPE}"))
         else:
             raise RefusedByCluster(f"_bulk of {path[1:]}: {status}: {told(error)}")
     # What is down is not the row's fault: first wait, then judge.

@@ -68,7 +68,10 @@ def test_a_wrong_password_is_waited_for(clickhouse: ClickHouseServer) -> None:
 def test_an_insert_is_there_when_it_is_told_so_and_is_never_taken_for_another() -> None:
     with HookServer() as server:
         server.answer = lambda _: Answer(200, {}, b"")
-        with opened(ClickHouseHandler(url=server.url)) as it, pytest.raises(Exception, match="gone"):
+        with (
+            opened(ClickHouseHandler(url=server.url)) as it,
+            pytest.raises(Exception, match="gone as soon as it is made"),
+        ):
             it.handle(batch())
         asked = [parse_qs(urlsplit(request.path).query) for request in [*server.received, *server.refused]]
     wanted = {"async_insert": ["0"], "insert_deduplicate": ["0"], "wait_end_of_query": ["1"]}

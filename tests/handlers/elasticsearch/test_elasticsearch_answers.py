@@ -23,11 +23,15 @@ SECRET = "never-in-an-error"
 CONTEXT = HandlerContext(worker="w", handler="h", folder=Path())
 ROWS = [{"id": number, "name": "a"} for number in range(3)]
 BATCH = make_batch("shop.orders", ROWS, key="id", types={"id": "int", "name": "text"})
+MEMORY = json.dumps({"table": "shop.orders", "topics": [["test", None]], "partitions": ["test[0]"]})
 MAPPED = {
     "shop.orders": {
         "mappings": {
-            "_meta": {"binlane": {"table": "shop.orders", "topics": [["test", None]]}},
-            "properties": {"_binlane": {}, "id": {"type": "long"}, "name": {"type": "text"}},
+            "properties": {
+                "_binlane": {"properties": {"memory_1": {"null_value": MEMORY}}},
+                "id": {"type": "long"},
+                "name": {"type": "text"},
+            },
         }
     }
 }
@@ -62,7 +66,7 @@ def cluster(
         ((503, "unavailable_shards_exception"), TargetUnavailable, "unavailable_shards"),
         ((403, "cluster_block_exception"), TargetUnavailable, "cluster_block"),
         ((403, "security_exception"), TargetUnavailable, "security_exception"),
-        ((400, "mapper_parsing_exception"), Rejected, "offset 1: shop.orders refuses its document"),
+        ((400, "mapper_parsing_exception"), Rejected, "offset 1: shop.orders: its document is refused"),
         ((400, "index_closed_exception"), RefusedByCluster, "index_closed"),
         ((404, "index_not_found_exception"), RefusedByCluster, "index_not_found"),
     ],
@@ -166,7 +170,7 @@ def test_logins() -> None:
         ({"url": "h:9200"}, "allowed: a URL"),
         ({"url": "http://h", "username": "u"}, "belong together"),
         ({"url": "http://h", "username": "u", "password": SECRET, "api_key": SECRET}, "either username"),
-        ({"url": "http://h", "api_key": f"{SECRET}\n"}, "no line breaks"),
+        ({"url": "http://h", "api_key": f"{SECRET}\n"}, "without line breaks"),
         ({"url": "http://h", "api_key": f"{SECRET}é"}, "ASCII"),
         ({"url": "http://h", "index": "{database}"}, "needs {table}"),
         ({"url": "http://h", "index": "{table} x"}, "besides"),
@@ -224,7 +228,7 @@ def test_an_index_made_by_hand_has_a_mapping_that_is_written_to() -> None:
         if "_bulk" in request.path:
             return said(200, {"errors": False, "items": [{"index": {"status": 201}}] * 3})
         if "_mapping" in request.path:
-            properties = MAPPED["shop.orders"]["mappings"]["properties"]
+            properties = {**MAPPED["shop.orders"]["mappings"]["properties"], "_binlane": {}}
             return said(200, {"shop.orders": {"mappings": {"properties": properties}}})
         return said(200, {"version": {"number": "8.1.0"}})
 

@@ -11,9 +11,10 @@ from servers.search_node import SearchNode
 
 from handlers import Batch
 from handlers.elasticsearch.client import SearchClient
-from handlers.elasticsearch.indexes import Indexes, IndexUnfit
+from handlers.elasticsearch.indexes import Indexes
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.testing import make_batch
+from handlers.versioned.memory import Unfit
 
 ROW = {"id": 1, "name": "a"}
 
@@ -37,7 +38,7 @@ def batch(database: str, row: dict[str, Any], **types: str) -> Batch:
 def test_a_column_that_no_document_can_have_is_told_with_what_to_do(
     search_node: SearchNode, database: str, column: str, because: str
 ) -> None:
-    with handler(search_node) as it, pytest.raises(IndexUnfit, match=f"{because}.*columns: exclude"):
+    with handler(search_node) as it, pytest.raises(Unfit, match=f"{because}.*columns: exclude"):
         it.handle(batch(database, {**ROW, column: "x"}, **{column: "text"}))
 
 
@@ -48,7 +49,7 @@ def test_columns_with_dots_are_mapped_once(search_node: SearchNode, database: st
         found = Indexes(client, ElasticsearchOptions(url=search_node.url)).find(database, "orders")
         client.close()
     assert found is not None
-    assert found.fields["b.c"] == {"type": "long"}
+    assert found.columns["b.c"] == {"type": "long"}
 
 
 def test_a_table_has_more_columns_than_an_index_has_fields_by_default(

@@ -16,10 +16,11 @@ from handlers import Batch, Rejected
 from handlers.elasticsearch.bulk import Item, write
 from handlers.elasticsearch.client import SearchClient
 from handlers.elasticsearch.documents import document_id
-from handlers.elasticsearch.indexes import Index, Indexes, IndexUnfit
-from handlers.progress.late_rows import RowMoved
+from handlers.elasticsearch.indexes import Index, Indexes
 from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch
+from handlers.versioned.late_rows import RowMoved
+from handlers.versioned.memory import Unfit
 
 LONG = "12345678901234567890.0123456789"
 TYPES = {"id": "bigint", "name": "varchar(40)", "total": "decimal(10,2)"}
@@ -150,7 +151,7 @@ def test_an_epoch_that_is_taken_back_is_a_fault(search_node: SearchNode, databas
     with handler(search_node) as former, handler(search_node, epoch=1) as it:
         former.handle(batch(database, row(1, "a"), offset=4))
         it.handle(batch(database, update(1, "b"), offset=4))
-        with pytest.raises(IndexUnfit, match="under the option epoch: 1, it is 0 here"):
+        with pytest.raises(Unfit, match="under the option epoch: 1, it is 0 here"):
             former.handle(batch(database, update(1, "c"), offset=5))
         it.handle(batch(database, update(1, "c"), offset=5))
     assert names(search_node, database) == {"1": "c"}
@@ -343,9 +344,9 @@ def test_templates_are_respected(search_node: SearchNode, database: str) -> None
 def test_two_tables_never_share_an_index(search_node: SearchNode, database: str) -> None:
     with handler(search_node) as it:
         it.handle(batch(database, row(1, "a")))
-        with pytest.raises(IndexUnfit, match=f"holds the documents of {database}.orders"):
+        with pytest.raises(Unfit, match=f"holds the rows of {database}.orders"):
             it.handle(make_batch(f"{database}.Orders", [row(1, "b")], key="id", types=TYPES))
-        with pytest.raises(IndexUnfit, match="is no name of one"):
+        with pytest.raises(Unfit, match="is no name of one"):
             it.handle(make_batch(f"{database}.a b", [row(1, "b")], key="id", types=TYPES))
     assert names(search_node, database) == {"1": "a"}
 
@@ -360,7 +361,7 @@ def test_an_index_is_of_one_table_from_its_beginning(
         found = find(self, *table)
         if found is not None and table[1] == "orders":
             monkeypatch.setattr(Indexes, "find", find)
-            with pytest.raises(IndexUnfit, match="holds the documents of"):
+            with pytest.raises(Unfit, match="holds the rows of"):
                 it.handle(other)
         return found
 
@@ -380,7 +381,7 @@ def test_an_index_that_somebody_removed_is_made_anew_with_its_mapping(
         it.handle(batch(database, row(2, "b"), offset=1))
         properties = search_node.call("GET", f"/{database}.orders/_mapping")[f"{database}.orders"]
         assert properties["mappings"]["properties"]["name"]["type"] == "keyword"
-    is_told = pytest.raises(IndexUnfit, match=r"there is no index hand-orders .* create is false")
+    is_told = pytest.raises(Unfit, match=r"there is no index hand-orders .* create is false")
     with handler(search_node, create=False, index="hand-{table}") as it, is_told:
         it.handle(batch(database, row(1, "a")))
 
@@ -396,10 +397,10 @@ def test_an_index_that_the_cluster_made_by_itself_is_not_written_to(
             search_node.call("DELETE", f"/{database}.orders")
             return write(client, path, items, most)
 
-        monkeypatch.setattr("handlers.elasticsearch.handler.write", write_late)
+        monkeypatch.setattr("handlers.elasticsearch.indexes.write", write_late)
         it.handle(batch(database, row(2, "b"), offset=1))
         monkeypatch.undo()
-        with pytest.raises(IndexUnfit, match="made this index by itself"):
+        with pytest.raises(Unfit, match="made this index by itself"):
             it.handle(batch(database, row(3, "c"), offset=2))
         search_node.call("DELETE", f"/{database}.orders")
         it.handle(batch(database, row(3, "c"), offset=2))

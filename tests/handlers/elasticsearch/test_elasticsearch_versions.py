@@ -14,10 +14,10 @@ from servers.hook_server import Answer, HookServer
 
 from handlers import Batch, Rejected
 from handlers.elasticsearch import ElasticsearchHandler
-from handlers.progress.late_rows import RowMoved
 from handlers.progress.topic_ids import FormerTopic
-from handlers.progress.versions import BeyondVersions, Topic, followed, version_of
 from handlers.testing import make_batch, opened
+from handlers.versioned.late_rows import RowMoved
+from handlers.versioned.versions import BeyondVersions, Topic, followed, version_of
 
 
 def test_versions_are_in_the_order_of_their_places() -> None:

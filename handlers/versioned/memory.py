@@ -1,0 +1,87 @@
+"""What a table of a target remembers of where it is fed from, in revisions that have one writer each.
+
+The topics that are remembered, in their order, decide a row's epoch, so this order must never change. If two
+workers each remember a topic, the later one has to see the other's before it writes a row. A description of
+a table cannot be changed on a condition. But ClickHouse and Elasticsearch give a new name (of a column, of a
+field) to one writer only. So each revision has a name of its own and is complete. Nobody changes it. The
+newest one counts, and a writer whose number is taken looks again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from handlers.versioned.versions import Topic
+
+__all__ = ["Memory", "Recalled", "Unfit", "recalled", "remembering"]
+
+_NUMBER = re.compile(r"_(\d+)$")
+_PARTITIONS = 2
+"""So many are remembered: the only question is whether there are several."""
+
+
+class Unfit(Exception):
+    """The target's table or index cannot take this table's rows. The message says why, and what to do."""
+
+
+class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a table is fed from."""
+
+    table: str | None = None
+    """Whose rows it holds; None: not known yet."""
+    topics: tuple[Topic, ...] = ()
+    """In the order of their epochs."""
+    partitions: tuple[str, ...] = ()
+    """The first that rows have come from."""
+    epoch: int = 0
+    """The highest option `epoch` that it was written under."""
+
+    @property
+    def text(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+class Recalled(NamedTuple):
+    """The newest revision of a memory."""
+
+    number: int = 0
+    """0: there is none."""
+    memory: Memory = Memory()
+
+
+def recalled(place: str, texts: Mapping[str, str]) -> Recalled:
+    """The newest of the revisions that `place` holds; `texts`: name -> revision; a name ends in `_NUMBER`.
+
+    Raises Unfit for a text that is no memory.
+
+    >>> recalled("orders", {"memory_9": "{}", "memory_10": '{"topics": [["cdc", "A"]]}'}).memory.topics
+    (Topic(name='cdc', id='A'),)
+    """
+    numbers = {int(found[1]): name for name in texts if (found := _NUMBER.search(name))}
+    if not numbers:
+        return Recalled()
+    name = numbers[max(numbers)]
+    try:
+        return Recalled(max(numbers), msgspec.json.decode(texts[name], type=Memory))
+    except msgspec.MsgspecError as error:
+        raise Unfit(
+            f"{place}: what {name} remembers cannot be read, somebody has changed it: {error}"
+        ) from None
+
+
+def remembering(
+    memory: Memory, *, table: str, topics: Sequence[Topic], epoch: int, partitions: Iterable[str] = ()
+) -> Memory:
+    """The memory as it has to be before any change of these is written.
+
+    >>> remembering(Memory(epoch=2), table="t.t", topics=[], epoch=1, partitions=["cdc[1]", "cdc[0]"])
+    Memory(table='t.t', topics=(), partitions=('cdc[0]', 'cdc[1]'), epoch=2)
+    """
+    known = memory.partitions
+    if len(known) < _PARTITIONS:
+        known = tuple(dict.fromkeys((*known, *sorted(partitions))))[:_PARTITIONS]
+    return Memory(table, tuple(topics), known, max(memory.epoch, epoch))
