@@ -190,7 +190,7 @@ class VersionedTarget(Generic[P]):
                 self._passing_over.made_anew(str(named), versions.made_anew)
                 return found, versions, states
         raise TargetUnavailable(
-            f"{named}: others change its place in the target all the time, or it is gone as soon as it is made",
+            f"others change the target of {named} all the time, or it is gone as soon as it is made",
             others_go_on=True,
         )
 
