@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from handlers.clickhouse.options import OWN_SETTINGS, ClickHouseOptions
-from handlers.http.client import HttpClient, is_denied, is_passing, trusted
-from handlers.http.parts import Refused
+from handlers.http.client import AnswerTooLarge, HttpClient, is_denied, is_passing, trusted
+from handlers.http.parts import Refused, RequestRefused
 
-__all__ = ["ClickHouseClient", "ColumnThere", "RefusedByServer", "ResultTooLarge", "identifier", "literal"]
+__all__ = ["ClickHouseClient", "ColumnThere", "identifier", "literal"]
 
 _CODE = "X-ClickHouse-Exception-Code"
 # https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp
@@ -26,16 +26,8 @@ _TOO_LARGE, _COLUMN_THERE = 396, 15
 _OF_DATA = frozenset((6, 27, 33, 38, 41, 43, 53, 69, 70, 72, 117, 131, 321, 349, 469, 636, 691))
 
 
-class RefusedByServer(Exception):
-    """The server refused a query that no single change is to blame for."""
-
-
-class ColumnThere(RefusedByServer):
+class ColumnThere(RequestRefused):
     """A column that was to be added is there."""
-
-
-class ResultTooLarge(Exception):
-    """A query's result is above the `max_result_bytes` that it names."""
 
 
 def identifier(*names: str) -> str:
@@ -82,8 +74,8 @@ class ClickHouseClient:
     def query(self, sql: str) -> bytes:
         """What it answers.
 
-        Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; RefusedByServer,
-        ColumnThere; ResultTooLarge; Refused.
+        Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; RequestRefused,
+        ColumnThere; AnswerTooLarge; Refused.
         """
         size = {"max_query_size": str(len(sql) * 4 + 10_000)} if len(sql) > 50_000 else {}
         return self._send(size, sql.encode("utf-8"))
@@ -108,7 +100,7 @@ class ClickHouseClient:
         if number in _OF_DATA or (number is None and answer.status == 413):
             raise Refused(reason)
         if number == _TOO_LARGE:
-            raise ResultTooLarge(reason)
+            raise AnswerTooLarge(reason)
         if number == _COLUMN_THERE:
             raise ColumnThere(reason)
-        raise RefusedByServer(reason)
+        raise RequestRefused(reason)

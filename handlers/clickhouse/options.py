@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from handlers.options.http_values import header_text
 from handlers.options.templates import Template
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
-from handlers.versioned.options import VersionedOptions, named_template
+from handlers.versioned.options import VersionedOptions
 
 __all__ = ["OWN_SETTINGS", "ClickHouseOptions"]
 
@@ -67,7 +67,7 @@ class ClickHouseOptions(VersionedOptions):
     @field_validator("database", "table")
     @classmethod
     def _is_a_template(cls, text: str) -> str:
-        return named_template(text).text
+        return Template(text, row=False).text
 
     @model_validator(mode="after")
     def _names_the_table(self) -> Self:

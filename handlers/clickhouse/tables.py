@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from handlers.api import Row
+from handlers.api import HandlerContext, Row
 from handlers.clickhouse.client import ClickHouseClient, ColumnThere, identifier, literal
 from handlers.clickhouse.options import ClickHouseOptions
+from handlers.clickhouse.rights import check_server
 from handlers.clickhouse.table import OWN_COLUMNS, Table
 from handlers.clickhouse.types import column_type
 from handlers.clickhouse.writing import last_versions, write
@@ -32,13 +33,20 @@ _MEMORY = "_binlane_memory_"
 
 
 class Tables:
-    """Any thread."""
+    """Tables with versions, in one server. Any thread."""
 
-    def __init__(self, client: ClickHouseClient, options: ClickHouseOptions) -> None:
-        self._client = client
+    def __init__(self, options: ClickHouseOptions, context: HandlerContext) -> None:
+        self._client = ClickHouseClient(options, context.folder, context.lanes)
         self._options = options
         self._database = Template(options.database, row=False)
         self._table = Template(options.table, row=False)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def check(self) -> None:
+        """Raises Unfit, TargetUnavailable, RequestRefused."""
+        check_server(self._client, self._options.url)
 
     def name_of(self, database: str, table: str) -> str:
         return "table " + ".".join(self._names(database, table))

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from handlers.api import Row
-from handlers.clickhouse.client import ClickHouseClient, ResultTooLarge, identifier, literal
+from handlers.clickhouse.client import ClickHouseClient, identifier, literal
 from handlers.clickhouse.codecs import Codec, Unencodable, codec_of, header_of
 from handlers.clickhouse.table import OWN_COLUMNS, Table
 from handlers.decimals import BeyondBounds
 from handlers.http.parts import RowRefused, in_parts
+from handlers.versioned.held_rows import with_held_rows
 from handlers.versioned.last_states import State
 from handlers.versioned.late_rows import Held
 from handlers.versioned.memory import Unfit
@@ -40,7 +41,11 @@ Values = Mapping[str, bytes]
 def write(client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int) -> None:
     """Insert what a batch leaves of its rows. Raises RowRefused for the first that is refused for what it is,
     and as ClickHouseClient. What was written then, stays: it is the same when it comes again."""
-    for some, held in _with_held_rows(client, table, states, most_bytes):
+
+    def read(some: Sequence[State], is_bounded: bool) -> Mapping[str, Values]:
+        return _held_rows(client, table, some, most_bytes if is_bounded else 0)
+
+    for some, held in with_held_rows(states, read):
         _insert(client, table, _lines_of(table, some, held), most_bytes)
 
 
@@ -49,8 +54,8 @@ def _key_of(table: Table, state: State) -> bytes:
     return b"".join(_encoded(table, column, state.key[column], state.at) for column in table.key)
 
 
-def _lines_of(table: Table, states: Sequence[State], held: Mapping[bytes, Values]) -> list[Line]:
-    """`held`: by the rows' keys, of rows that lack columns. Raises RowRefused."""
+def _lines_of(table: Table, states: Sequence[State], held: Mapping[str, Values]) -> list[Line]:
+    """`held`: the rows that lack columns, by the texts of their keys. Raises RowRefused."""
     lines: list[Line] = []
     codecs: dict[str, Codec] = {}
     for state in states:
@@ -59,7 +64,7 @@ def _lines_of(table: Table, states: Sequence[State], held: Mapping[bytes, Values
         named = [column for column in row if column in table.columns]
         if len(named) < len(row):
             _check_places(table, row)
-        kept: Values = {} if state.whole else held.get(_key_of(table, state), {})
+        kept: Values = {} if state.whole else held.get(state.text, {})
         more = [column for column in kept if column not in row]
         parts: list[bytes] = []
         for column in named:
@@ -100,41 +105,22 @@ def _insert(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_
         in_parts([line.data for line in those], most_bytes, insert, places=[line.at for line in those])
 
 
-def _with_held_rows(
-    client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int
-) -> Iterator[tuple[Sequence[State], Mapping[bytes, Values]]]:
-    """Some of the states after the other, with key -> the row as it is now, without our own columns, of those
-    that lack columns: at most `most_bytes` of them at once, or one. No other batch of these rows runs
-    meanwhile."""
-    if all(state.whole for state in states):
-        yield states, {}
-        return
-    parts = [states[start : start + _READ_AT_ONCE] for start in range(0, len(states), _READ_AT_ONCE)]
-    while parts:
-        part = parts.pop(0)
-        partial = [state for state in part if not state.whole]
-        try:
-            held = _held_rows(client, table, partial, most_bytes if len(partial) > 1 else None)
-        except ResultTooLarge:
-            parts[:0] = part[: len(part) // 2], part[len(part) // 2 :]
-            continue
-        yield part, held
-
-
 def _held_rows(
-    client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int | None
-) -> dict[bytes, Values]:
-    """Raises ResultTooLarge."""
+    client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int
+) -> dict[str, Values]:
+    """The rows as they are, without our own columns. `most_bytes`: 0: any size. Raises AnswerTooLarge."""
     names = [*table.key, *(name for name in table.columns if name not in {*table.key, *OWN_COLUMNS})]
     codecs = [table.codec(name) for name in names]
     chosen = ", ".join(map(identifier, names))
-    bound = f"SETTINGS max_result_bytes = {most_bytes or 0}, result_overflow_mode = 'throw'"
-    found: dict[bytes, Values] = {}
+    bound = f"SETTINGS max_result_bytes = {most_bytes}, result_overflow_mode = 'throw'"
+    texts = {_key_of(table, state): state.text for state in states}
+    found: dict[str, Values] = {}
     for keys in _keys(table, states):
         data = client.query(f"SELECT {chosen} FROM {table.sql} FINAL WHERE {keys} {bound} FORMAT RowBinary")
         for values in _read(data, codecs):
-            row = dict(zip(names, values, strict=True))
-            found[b"".join(values[: len(table.key)])] = row
+            text = texts.get(b"".join(values[: len(table.key)]))
+            if text is not None:
+                found[text] = dict(zip(names, values, strict=True))
     return found
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from handlers.api import TargetUnavailable
-from handlers.elasticsearch.client import Answer, RefusedByCluster, SearchClient, told
+from handlers.elasticsearch.client import Answer, SearchClient, told
 from handlers.http.client import is_denied, is_passing
-from handlers.http.parts import Refused, RowRefused, in_parts
+from handlers.http.parts import Refused, RequestRefused, RowRefused, in_parts
 
 __all__ = ["Item", "write"]
 
@@ -42,7 +42,7 @@ def write(client: SearchClient, path: str, items: Sequence[Item], most_bytes: in
     """Write all; those of which the index holds a version as high or higher.
 
     Raises RowRefused for the first that is refused for what it is; TargetUnavailable, where some were not
-    taken now; RefusedByCluster. What was written then, stays: it is the same when it comes again.
+    taken now; RequestRefused. What was written then, stays: it is the same when it comes again.
     """
     lines, late = [item.lines() for item in items], list[Item]()
 
@@ -78,7 +78,7 @@ def _late(path: str, items: Sequence[Item], answer: Answer, start: int) -> list[
         elif status == 400 and error.get("type") != "index_closed_exception":
             refused.append(RowRefused(at, f"its document is refused: {told(error)}. {_OTHER_TYPE}"))
         else:
-            raise RefusedByCluster(f"_bulk of {path[1:]}: {status}: {told(error)}")
+            raise RequestRefused(f"_bulk of {path[1:]}: {status}: {told(error)}")
     # What is down is not the row's fault: first wait, then judge.
     if unavailable is not None:
         raise unavailable

@@ -10,22 +10,17 @@ import msgspec
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.http.client import Answer as HttpAnswer
 from handlers.http.client import HttpClient, basic_login, is_denied, is_passing, trusted
+from handlers.http.parts import RequestRefused
 
-__all__ = ["Answer", "RefusedByCluster", "SearchClient", "told"]
+__all__ = ["Answer", "SearchClient", "told"]
 
 _TOLD_CHARACTERS = 400
-
-
-class RefusedByCluster(Exception):
-    """The cluster refused a request that no single change is to blame for."""
 
 
 class Answer(NamedTuple):
     status: int
     body: Any
     """Of JSON."""
-    size: int
-    """Bytes of it."""
 
 
 class SearchClient:
@@ -63,25 +58,29 @@ class SearchClient:
         lines: bytes | None = None,
         may: tuple[int, ...] = (),
         form: Any = Any,
+        most_bytes: int | None = None,
     ) -> Answer:
         """What the cluster answers: 2xx, or one of the statuses `may`. `body` is sent as JSON, `lines` as
-        lines of it; `form` is the type that the answer is decoded into.
+        lines of it; `form` is the type that the answer is decoded into; `most_bytes` limits it.
 
-        Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; RefusedByCluster.
+        Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; AnswerTooLarge;
+        RequestRefused.
         """
         content, headers = lines, {} if lines is None else {"Content-Type": "application/x-ndjson"}
         if body is not None:
             content, headers = msgspec.json.encode(body), {"Content-Type": "application/json"}
-        answer = self._client.request(method, self._url + path, content=content, headers=headers)
+        answer = self._client.request(
+            method, self._url + path, content=content, headers=headers, most_bytes=most_bytes
+        )
         body = _json(answer, form if answer.is_success else Any)
         if answer.is_success and body is None and answer.content:  # a HEAD has no body
             raise self._client.unavailable(answer, "it is no JSON, so somebody else answers")
         if answer.is_success or answer.status in may:
-            return Answer(answer.status, body, len(answer.content))
+            return Answer(answer.status, body)
         reason = f"{method} {path.partition('?')[0]}: {told(body) or answer.text}"
         if is_passing(answer.status) or is_denied(answer.status):
             raise self._client.unavailable(answer, reason)
-        raise RefusedByCluster(self._client.fault(answer, reason))
+        raise RequestRefused(self._client.fault(answer, reason))
 
 
 def told(body: Any) -> str:

@@ -6,22 +6,24 @@ field can be added to a mapping, and its `null_value` cannot be changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from handlers.api import Row, TargetUnavailable
+from handlers.api import HandlerContext, Row, TargetUnavailable
 from handlers.decimals import BeyondBounds
 from handlers.elasticsearch.bulk import Item, write
-from handlers.elasticsearch.client import RefusedByCluster, SearchClient, told
+from handlers.elasticsearch.client import SearchClient, told
 from handlers.elasticsearch.documents import Document, Documents, checked_id, document_of
 from handlers.elasticsearch.index import MEMORY, Index, check_names, index_name, index_of
 from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, Field, fields_of
 from handlers.elasticsearch.options import ElasticsearchOptions
-from handlers.http.parts import RowRefused
+from handlers.elasticsearch.rights import check_cluster
+from handlers.http.parts import RequestRefused, RowRefused
 from handlers.options.templates import Template
+from handlers.versioned.held_rows import with_held_rows
 from handlers.versioned.last_states import State
 from handlers.versioned.late_rows import Held
 from handlers.versioned.memory import Memory, Recalled, Unfit
@@ -32,18 +34,25 @@ __all__ = ["Indexes"]
 _FOUND = "?filter_path=*.mappings"
 _MAKING = "binlane_makes_it"
 """In `_meta` of an index that is not finished."""
-_READ_AT_FIRST, _READ_AT_ONCE = 100, 1_000
+_READ_AT_ONCE = 1_000
 _REMOVED_AT_ONCE = 5_000  # a search gives 10,000 at most
 _VERSION, _PARTITION = f"{ORIGIN}.version", f"{ORIGIN}.partition"
 
 
 class Indexes:
-    """Any thread."""
+    """Indexes of documents with versions, in one cluster. Any thread."""
 
-    def __init__(self, client: SearchClient, options: ElasticsearchOptions) -> None:
-        self._client = client
+    def __init__(self, options: ElasticsearchOptions, context: HandlerContext) -> None:
+        self._client = SearchClient(options, context.folder, context.lanes)
         self._options = options
         self._template = Template(options.index, row=False)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def check(self) -> None:
+        """Raises Unfit, TargetUnavailable, RequestRefused."""
+        check_cluster(self._client, self._options)
 
     def name_of(self, database: str, table: str) -> str:
         return f"index {index_name(self._template, database, table)}"
@@ -91,7 +100,7 @@ class Indexes:
         if answer.status == 400:
             kind = answer.body.get("error", {}).get("type") if isinstance(answer.body, dict) else None
             if kind != "resource_already_exists_exception":  # another worker's
-                raise RefusedByCluster(f"the index {index} cannot be made: {answer.body}")
+                raise RequestRefused(f"the index {index} cannot be made: {answer.body}")
 
     def _finish(self, path: str, mappings: Mapping[str, Any]) -> None:
         """The second half of making an index, done by whoever finds it: templates may say `dynamic`."""
@@ -100,7 +109,7 @@ class Indexes:
         self._client.request("PUT", f"{path}/_mapping", {"_meta": meta, **dynamic})
 
     def add(self, place: Index, columns: Mapping[str, Field]) -> None:
-        """Raises RefusedByCluster where there are others."""
+        """Raises RequestRefused where there are others."""
         check_names(place, columns)
         body = {"properties": columns}
         answer = self._client.request("PUT", f"{place.path}/_mapping", body, may=(400,))
@@ -110,7 +119,7 @@ class Indexes:
             self._client.request("PUT", f"{place.path}/_settings", limit)
             answer = self._client.request("PUT", f"{place.path}/_mapping", body, may=(400,))
         if answer.status == 400:
-            raise RefusedByCluster(f"{place.name} takes no such fields: {told(answer.body)}")
+            raise RequestRefused(f"{place.name} takes no such fields: {told(answer.body)}")
 
     def remember(self, place: Index, memory: Memory) -> Index | None:
         number = place.recalled.number + 1
@@ -122,65 +131,55 @@ class Indexes:
         mappings = next((one.get("mappings") or {} for one in found.values()), {})
         if index_of(place.name, mappings).recalled.number >= number:
             return None
-        raise RefusedByCluster(f"{place.name} cannot remember where it is fed from: {told(answer.body)}")
+        raise RequestRefused(f"{place.name} cannot remember where it is fed from: {told(answer.body)}")
 
     # ---- rows
 
     def write(self, place: Index, states: Sequence[State], check: Callable[[State, Held], None]) -> int:
         """The cluster refuses a version that is not higher: those rows are looked at then."""
         late: dict[str, State] = {}
-        for piece, held in self._with_held(place, {state.text: state for state in states}):
+
+        def read(some: Sequence[State], is_bounded: bool) -> Mapping[str, Mapping[str, Any]]:
+            return self._held(place, [state.text for state in some], is_bounded)
+
+        for some, held in with_held_rows(states, read):
             items: list[Item] = []
-            for key, state in piece.items():
+            for state in some:
                 try:
-                    document = None if state.row is None else document_of(state, held.get(key, {}))
+                    document = None if state.row is None else document_of(state, held.get(state.text, {}))
                 except (TypeError, BeyondBounds, UnicodeEncodeError) as error:
                     raise RowRefused(state.at, str(error)) from None
-                items.append(Item(id=key, version=state.version, at=state.at, document=document))
-            late |= {
-                item.id: piece[item.id]
-                for item in write(self._client, place.path, items, self._options.max_bytes)
-            }
+                items.append(Item(id=state.text, version=state.version, at=state.at, document=document))
+            written = {item.id for item in write(self._client, place.path, items, self._options.max_bytes)}
+            late |= {state.text: state for state in some if state.text in written}
         ids = list(late)
         for start in range(0, len(ids), _READ_AT_ONCE):
-            some = ids[start : start + _READ_AT_ONCE]
-            for found in self._documents(place, some, f"?_source_includes={ORIGIN}")[0]:
+            these = ids[start : start + _READ_AT_ONCE]
+            for found in self._documents(place, these, f"?_source_includes={ORIGIN}"):
                 origin = msgspec.json.decode((found.source or {}).get(ORIGIN, b"null")) or {}
                 name = f"the document {found.id} of {place.name}"
                 check(late[found.id], Held(name, found.version, origin.get("partition")))
         return len(late)
 
-    def _with_held(
-        self, place: Index, states: dict[str, State]
-    ) -> Iterator[tuple[dict[str, State], dict[str, Mapping[str, Any]]]]:
-        """All states in pieces, each with what the index holds of those that are not whole: id -> the
-        document as it is. No other batch of these rows runs meanwhile.
+    def _held(self, place: Index, ids: Sequence[str], is_bounded: bool) -> Mapping[str, Mapping[str, Any]]:
+        """Id -> the document as it is. Raises AnswerTooLarge, Unfit."""
+        found = self._documents(place, ids, "", self._options.max_bytes if is_bounded else None)
+        if any(each.source is None for each in found):
+            raise Unfit(f"{place.name} keeps no _source: what an update does not send would be lost")
+        return {each.id: each.source or {} for each in found}
 
-        What a row does not send is what is large in it, as a rule: documents are read by so many as make up
-        one request.
-        """
-        if whole := {key: state for key, state in states.items() if state.whole}:
-            yield whole, {}
-        rest = [key for key, state in states.items() if not state.whole]
-        start, count = 0, _READ_AT_FIRST
-        while start < len(rest):
-            keys = rest[start : start + count]
-            found, size = self._documents(place, keys, "")
-            if any(each.source is None for each in found):
-                raise Unfit(f"{place.name} keeps no _source: what an update does not send would be lost")
-            yield {key: states[key] for key in keys}, {each.id: each.source or {} for each in found}
-            start += count
-            count = max(1, min(_READ_AT_ONCE, len(keys) * self._options.max_bytes // max(size, 1)))
-
-    def _documents(self, place: Index, keys: Sequence[str], query: str) -> tuple[list[Document], int]:
-        """Those that there are, and the bytes of the answer."""
+    def _documents(
+        self, place: Index, ids: Sequence[str], query: str, most_bytes: int | None = None
+    ) -> list[Document]:
+        """Those that there are. Raises AnswerTooLarge."""
         path = f"{place.path}/_mget{query}"
-        answer = self._client.request("POST", path, {"ids": list(keys)}, form=Documents)
+        body = {"ids": list(ids)}
+        answer = self._client.request("POST", path, body, form=Documents, most_bytes=most_bytes)
         for each in answer.body.docs:
             if each.error is not None:
                 # Its shard is away: whether there is such a document nobody knows now.
                 raise TargetUnavailable(f"_mget of {place.name}: {told(each.error)}")
-        return [each for each in answer.body.docs if each.found], answer.size
+        return [each for each in answer.body.docs if each.found]
 
     # ---- whole tables
 
@@ -209,7 +208,7 @@ class Indexes:
             late = write(self._client, place.path, items, self._options.max_bytes)
             removed += len(items) - len(late)
             if len(late) == len(items):
-                raise RefusedByCluster(
+                raise RequestRefused(
                     f"{place.name} is not emptied: its documents have other versions than they tell in "
                     f"{ORIGIN}; was it copied without them (_reindex with version_type: external keeps them)?"
                 )

@@ -8,8 +8,9 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 
 from handlers.options.http_values import header_text
+from handlers.options.templates import Template
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
-from handlers.versioned.options import VersionedOptions, named_template
+from handlers.versioned.options import VersionedOptions
 
 __all__ = ["ElasticsearchOptions"]
 
@@ -42,7 +43,7 @@ class ElasticsearchOptions(VersionedOptions):
     @field_validator("index")
     @classmethod
     def _index_tells_tables_apart(cls, index: str) -> str:
-        template = named_template(index)
+        template = Template(index, row=False)
         if not any(field.kind == "table" for field in template.fields):
             raise ValueError("every table would have the same index: it needs {table}")
         if not all(_NAMED.fullmatch(part) for part in template.parts if isinstance(part, str)):

@@ -35,7 +35,7 @@ _FAULT_BYTES = 1 << 16
 """The part of an answer that is read if only its status matters."""
 _SHOWN_CHARACTERS = 400
 _MOST_SECONDS = 60.0
-"""For an answer of limited size, however slowly it comes."""
+"""For an answer of limited size, however slowly it comes; or the timeout, if that is longer."""
 
 
 class AnswerTooLarge(Exception):
@@ -116,7 +116,7 @@ class HttpClient:
         try:
             with self._client.stream(method, url, content=content, headers=headers, params=params) as answer:
                 is_read = answer.is_success and not only_status
-                body = _whole(answer, most_bytes) if is_read else _start(answer, self._timeout)
+                body = _whole(answer, most_bytes, self._timeout) if is_read else _start(answer, self._timeout)
         except httpx.HTTPError as error:
             reason = f": {self.clean(str(error))}" if str(error) else ""
             raise TargetUnavailable(f"{self._name}: {type(error).__name__}{reason}") from None
@@ -227,17 +227,18 @@ def _origin(url: httpx.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
 
-def _whole(answer: httpx.Response, most_bytes: int | None) -> bytes:
+def _whole(answer: httpx.Response, most_bytes: int | None, timeout: float) -> bytes:
     """Raises AnswerTooLarge."""
     if most_bytes is None:
         return answer.read()
-    read, end = bytearray(), time.monotonic() + _MOST_SECONDS
+    seconds = max(_MOST_SECONDS, timeout)
+    read, end = bytearray(), time.monotonic() + seconds
     for part in answer.iter_bytes():
         read += part
         if len(read) > most_bytes:
             raise AnswerTooLarge(f"the answer has more than {most_bytes >> 20} MiB")
         if time.monotonic() > end:
-            raise httpx.ReadTimeout(f"an answer took more than {_MOST_SECONDS:.0f} s")
+            raise httpx.ReadTimeout(f"an answer took more than {seconds:.0f} s")
     return bytes(read)
 
 

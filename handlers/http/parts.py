@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Refused", "RowRefused", "by_halves", "chunks", "in_parts"]
+__all__ = ["Refused", "RequestRefused", "RowRefused", "by_halves", "chunks", "in_parts"]
 
 
 class Refused(Exception):
     """The server refuses something in what was sent. It would refuse it again, but may take a part of it."""
+
+
+class RequestRefused(Exception):
+    """The server refuses a request, and no single row is to blame for that."""
 
 
 class RowRefused(Exception):

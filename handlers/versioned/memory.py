@@ -25,7 +25,7 @@ _PARTITIONS = 2
 
 
 class Unfit(Exception):
-    """The target's table or index cannot take this table's rows. The message says why, and what to do."""
+    """The server, or its table or index, cannot take a table's rows. The message says why, and what to do."""
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True):

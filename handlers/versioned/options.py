@@ -7,9 +7,8 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from handlers.options.http_values import TlsOptions, header_text, server_url
-from handlers.options.templates import Template, TemplateError
 
-__all__ = ["VersionedOptions", "named_template"]
+__all__ = ["VersionedOptions"]
 
 
 class VersionedOptions(BaseModel):
@@ -53,11 +52,3 @@ class VersionedOptions(BaseModel):
         if (self.username is None) != (self.password is None):
             raise ValueError("username and password belong together")
         return self
-
-
-def named_template(text: str) -> Template:
-    """A template of names of tables. Raises ValueError."""
-    try:
-        return Template(text, row=False)
-    except TemplateError as error:
-        raise ValueError(str(error)) from None

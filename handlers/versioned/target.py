@@ -69,6 +69,11 @@ P = TypeVar("P", bound=Place)
 class Dialect(Protocol[P]):
     """What each kind of target does in its own way. All raise TargetUnavailable. Any thread."""
 
+    def close(self) -> None: ...
+    def check(self) -> None:
+        """Whether the target is one that is known, and lets us do what is needed. Changes nothing, and raises
+        what says what is lacking."""
+
     def name_of(self, database: str, table: str) -> str:
         """The name of a table's place, for people."""
 
@@ -108,7 +113,7 @@ class Dialect(Protocol[P]):
 
 
 class VersionedTarget(Generic[P]):
-    """Writing a batch twice is the same as once: of a row's versions the highest is the row."""
+    """See VersionedHandler."""
 
     def __init__(self, dialect: Dialect[P], options: VersionedOptions, context: HandlerContext) -> None:
         self._dialect = dialect

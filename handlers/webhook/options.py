@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from handlers.http.client import segment
 from handlers.options.http_values import TlsOptions
-from handlers.options.templates import Template, TemplateError
+from handlers.options.templates import Template
 from handlers.options.values import PositiveDuration, duration, not_allowed
 
 __all__ = ["SignatureOptions", "WebhookOptions", "address", "literal_start"]
@@ -63,8 +63,6 @@ class WebhookOptions(BaseModel):
         try:
             template = Template(url, row=False)
             whole, start = httpx.URL(address(template, "d", "t")), httpx.URL(literal_start(template))
-        except TemplateError as error:
-            raise ValueError(str(error)) from None
         except httpx.InvalidURL:
             raise not_allowed(_URLS) from None
         # No table may choose the host.

@@ -14,12 +14,12 @@ from servers.server_process import PASSWORD
 
 from handlers import Batch, HandlerContext, TargetUnavailable
 from handlers.clickhouse import ClickHouseHandler
-from handlers.clickhouse.client import ClickHouseClient, RefusedByServer
+from handlers.clickhouse.client import ClickHouseClient
 from handlers.clickhouse.options import ClickHouseOptions
-from handlers.clickhouse.rights import ServerUnfit
-from handlers.http.parts import Refused
+from handlers.http.parts import Refused, RequestRefused
 from handlers.options.faults import check_options
 from handlers.testing import make_batch, opened
+from handlers.versioned.memory import Unfit
 
 CONTEXT = HandlerContext(worker="w", handler="h", folder=Path())
 
@@ -55,7 +55,7 @@ def test_what_passes_is_waited_for(status: int, code: int | None) -> None:
 
 @pytest.mark.parametrize(("status", "code"), [(404, 60), (400, 62), (500, 164), (404, None)])
 def test_what_does_not_pass_is_a_fault(status: int, code: int | None) -> None:
-    assert isinstance(answered(status, code), RefusedByServer)
+    assert isinstance(answered(status, code), RequestRefused)
 
 
 def test_a_wrong_password_is_waited_for(clickhouse: ClickHouseServer) -> None:
@@ -87,7 +87,7 @@ def test_a_check_asks_for_the_version(clickhouse: ClickHouseServer) -> None:
 def test_a_server_that_is_none_or_too_old_is_told_so(told: str, why: str) -> None:
     with HookServer() as server:
         server.answer = lambda _: Answer(200, {}, told.encode())
-        with pytest.raises(ServerUnfit, match=why):
+        with pytest.raises(Unfit, match=why):
             ClickHouseHandler(url=server.url).check(CONTEXT)
 
 

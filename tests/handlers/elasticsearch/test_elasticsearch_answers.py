@@ -15,9 +15,9 @@ from servers.search_node import SearchNode
 
 from handlers import HandlerContext, Rejected, TargetUnavailable
 from handlers.elasticsearch import ElasticsearchHandler
-from handlers.elasticsearch.client import RefusedByCluster
-from handlers.elasticsearch.rights import ClusterUnfit
+from handlers.http.parts import RequestRefused
 from handlers.testing import make_batch, opened
+from handlers.versioned.memory import Unfit
 
 SECRET = "never-in-an-error"
 CONTEXT = HandlerContext(worker="w", handler="h", folder=Path())
@@ -67,8 +67,8 @@ def cluster(
         ((403, "cluster_block_exception"), TargetUnavailable, "cluster_block"),
         ((403, "security_exception"), TargetUnavailable, "security_exception"),
         ((400, "mapper_parsing_exception"), Rejected, "offset 1: shop.orders: its document is refused"),
-        ((400, "index_closed_exception"), RefusedByCluster, "index_closed"),
-        ((404, "index_not_found_exception"), RefusedByCluster, "index_not_found"),
+        ((400, "index_closed_exception"), RequestRefused, "index_closed"),
+        ((404, "index_not_found_exception"), RequestRefused, "index_not_found"),
     ],
 )
 def test_each_document_is_judged_for_itself(
@@ -200,7 +200,7 @@ def test_which_cluster_it_is(version: Any, fault: str | None) -> None:
         if fault is None:
             handler.check(CONTEXT)
         else:
-            with pytest.raises(ClusterUnfit, match=fault):
+            with pytest.raises(Unfit, match=fault):
                 handler.check(CONTEXT)
 
 
@@ -213,7 +213,7 @@ def test_a_user_who_may_too_little_is_told_what_is_lacking() -> None:
         server.answer = lambda one: said(
             200, rights if "privileges" in one.path else {"version": {"number": "8.1.0"}}
         )
-        with pytest.raises(ClusterUnfit, match="write, view_index_metadata, maintenance, manage"):
+        with pytest.raises(Unfit, match="write, view_index_metadata, maintenance, manage"):
             ElasticsearchHandler(url=server.url).check(CONTEXT)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from elasticsearch_lab import handler
 from servers.search_node import SearchNode
 
-from handlers import Batch
+from handlers import Batch, HandlerContext
 from handlers.elasticsearch.client import SearchClient
 from handlers.elasticsearch.indexes import Indexes
 from handlers.elasticsearch.options import ElasticsearchOptions
@@ -45,9 +46,9 @@ def test_a_column_that_no_document_can_have_is_told_with_what_to_do(
 def test_columns_with_dots_are_mapped_once(search_node: SearchNode, database: str) -> None:
     with handler(search_node) as it:
         it.handle(batch(database, {**ROW, "b.c": 1}, **{"b.c": "int"}))
-        client = SearchClient(ElasticsearchOptions(url=search_node.url), Path(), 1)
-        found = Indexes(client, ElasticsearchOptions(url=search_node.url)).find(database, "orders")
-        client.close()
+        context = HandlerContext(worker="w", handler="h", folder=Path())
+        with closing(Indexes(ElasticsearchOptions(url=search_node.url), context)) as indexes:
+            found = indexes.find(database, "orders")
     assert found is not None
     assert found.columns["b.c"] == {"type": "long"}
 
