@@ -115,8 +115,10 @@ class HttpClient:
         """
         try:
             with self._client.stream(method, url, content=content, headers=headers, params=params) as answer:
-                is_read = answer.is_success and not only_status
-                body = _whole(answer, most_bytes, self._timeout) if is_read else _start(answer, self._timeout)
+                if answer.is_success and not only_status:
+                    body = _whole(answer, most_bytes, self._timeout)
+                else:  # without secrets before anybody cuts it
+                    body = self.clean(_start(answer, self._timeout)).encode()
         except httpx.HTTPError as error:
             reason = f": {self.clean(str(error))}" if str(error) else ""
             raise TargetUnavailable(f"{self._name}: {type(error).__name__}{reason}") from None
@@ -242,7 +244,7 @@ def _whole(answer: httpx.Response, most_bytes: int | None, timeout: float) -> by
     return bytes(read)
 
 
-def _start(answer: httpx.Response, timeout: float) -> bytes:
+def _start(answer: httpx.Response, timeout: float) -> str:
     """The beginning of an answer that its status judges alone. What breaks here does no harm: a connection
     whose answer is not read to its end is closed."""
     read, end = bytearray(), time.monotonic() + timeout
@@ -251,4 +253,4 @@ def _start(answer: httpx.Response, timeout: float) -> bytes:
             read += part
             if len(read) >= _FAULT_BYTES or time.monotonic() > end:
                 break
-    return bytes(read)
+    return read.decode("utf-8", "replace")

@@ -128,6 +128,17 @@ def test_a_proxy_that_takes_no_request_of_this_size_has_the_rows_sent_by_halves(
         client.close()
 
 
+def test_a_secret_is_not_told_in_part_where_an_answer_is_cut() -> None:
+    with HookServer() as server:
+        server.answer = lambda _: Answer(404, {}, b"x" * 395 + PASSWORD.encode() + b"y" * 100)
+        options = ClickHouseOptions(url=server.url, username="u", password=PASSWORD)
+        client = ClickHouseClient(options, Path(), 1)
+        with pytest.raises(RequestRefused) as found:
+            client.query("SELECT 1")
+        client.close()
+    assert PASSWORD[:4] not in str(found.value)
+
+
 def test_the_time_that_a_balancer_asks_to_wait_is_passed_on() -> None:
     with HookServer() as server:
         server.answer = lambda _: Answer(503, {"Retry-After": "7"})
