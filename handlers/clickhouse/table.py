@@ -8,7 +8,7 @@ import msgspec
 
 from handlers.clickhouse.client import identifier
 from handlers.clickhouse.codecs import Codec, codec_of
-from handlers.versioned.memory import Recalled, Unfit
+from handlers.versioned.memory import Memory, Unfit
 
 __all__ = ["OWN_COLUMNS", "Table"]
 
@@ -30,7 +30,7 @@ class Table(msgspec.Struct, frozen=True):
     """Columns (MATERIALIZED, ALIAS) whose values the server computes, whatever the source has there."""
     key: Sequence[str]
     """The columns of the sorting key."""
-    recalled: Recalled
+    memory: Memory
 
     @property
     def name(self) -> str:

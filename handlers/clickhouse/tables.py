@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -20,7 +21,7 @@ from handlers.clickhouse.writing import last_versions, write
 from handlers.options.templates import MissingValue, Template
 from handlers.versioned.last_states import State
 from handlers.versioned.late_rows import Held
-from handlers.versioned.memory import Memory, Recalled, Unfit, recalled
+from handlers.versioned.memory import Memory, Unfit, recalled
 from handlers.versioned.new_columns import new_columns
 from handlers.versioned.versions import EPOCH_BITS
 
@@ -82,7 +83,7 @@ class Tables:
             columns={name: kind for name, kind, _, default, _ in columns if default not in _COMPUTED},
             computed=frozenset(name for name, _, _, default, _ in columns if default in _COMPUTED),
             key=key,
-            recalled=recalled(place, told),
+            memory=recalled(place, told),
         )
         if not told:
             self._check_unwritten(found)
@@ -127,7 +128,7 @@ class Tables:
     ) -> None:
         names = self._names(*name)
         listed = [f"{identifier(name)} {kind}" for name, kind in {**columns, **OWN_COLUMNS}.items()]
-        listed.append(_revision(1, memory))
+        listed.append(_revision(memory))
         self._client.query(f"CREATE DATABASE IF NOT EXISTS {identifier(names[0])}")
         self._client.query(
             f"CREATE TABLE IF NOT EXISTS {identifier(*names)} ({', '.join(listed)}) "
@@ -141,19 +142,15 @@ class Tables:
         )
         self._client.query(f"ALTER TABLE {place.sql} {added}")
 
-    def remember(self, place: Table, memory: Memory) -> Table | None:
+    def remember(self, place: Table, memory: Memory) -> None:
         # Without IF NOT EXISTS: ClickHouse alters a table once at a time, so one of several gets the name.
-        number = place.recalled.number + 1
-        try:
-            self._client.query(f"ALTER TABLE {place.sql} ADD COLUMN {_revision(number, memory)}")
-        except ColumnThere:
-            return None
-        return msgspec.structs.replace(place, recalled=Recalled(number, memory))
+        with suppress(ColumnThere):
+            self._client.query(f"ALTER TABLE {place.sql} ADD COLUMN {_revision(memory)}")
 
     def write(self, place: Table, states: Sequence[State], check: Callable[[State, Held], None]) -> int:
         """If all rows come from one partition, none is looked at, and 0 is returned."""
         late = 0
-        if len(place.recalled.memory.partitions) > 1:
+        if len(place.memory.partitions) > 1:
             for state, held in last_versions(self._client, place, states):
                 check(state, held)
                 late += held.version >= state.version
@@ -205,6 +202,6 @@ def _is_memory(column: str, default: str) -> bool:
     return default == "ALIAS" and column.startswith(_MEMORY)
 
 
-def _revision(number: int, memory: Memory) -> str:
+def _revision(memory: Memory) -> str:
     """Its column: nothing is stored for it, and `SELECT *` does not show it."""
-    return f"{identifier(f'{_MEMORY}{number}')} UInt8 ALIAS 0 COMMENT {literal(memory.text)}"
+    return f"{identifier(f'{_MEMORY}{memory.number}')} UInt8 ALIAS 0 COMMENT {literal(memory.text)}"

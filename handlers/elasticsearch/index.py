@@ -11,7 +11,7 @@ import msgspec
 
 from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD
 from handlers.options.templates import Template
-from handlers.versioned.memory import Recalled, Unfit, recalled
+from handlers.versioned.memory import Memory, Unfit, recalled
 
 __all__ = ["MEMORY", "Index", "check_names", "index_name", "index_of"]
 
@@ -31,7 +31,7 @@ class Index(msgspec.Struct, frozen=True):
     name: str
     columns: Mapping[str, Any]
     """Name -> field."""
-    recalled: Recalled
+    memory: Memory
 
     @property
     def path(self) -> str:

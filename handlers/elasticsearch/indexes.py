@@ -26,7 +26,7 @@ from handlers.options.templates import Template
 from handlers.versioned.held_rows import with_held_rows
 from handlers.versioned.last_states import State
 from handlers.versioned.late_rows import Held
-from handlers.versioned.memory import Memory, Recalled, Unfit
+from handlers.versioned.memory import Memory, Unfit
 from handlers.versioned.new_columns import new_columns
 
 __all__ = ["Indexes"]
@@ -61,7 +61,9 @@ class Indexes:
         return checked_id(row, key_columns)
 
     def find(self, database: str, table: str) -> Index | None:
-        name = index_name(self._template, database, table)
+        return self._named(index_name(self._template, database, table))
+
+    def _named(self, name: str) -> Index | None:
         path = f"/{quote(name, safe='')}"
         answer = self._client.request("GET", f"{path}/_mapping{_FOUND}", may=(404,))
         if answer.status == 404:
@@ -88,7 +90,7 @@ class Indexes:
         """With what its templates say; what is ours comes beside it. Fields of columns are added later."""
         index = index_name(self._template, *name)
         path = f"/{quote(index, safe='')}"
-        origin = {"properties": {**ORIGIN_FIELD["properties"], **_revision(1, memory)}}
+        origin = {"properties": {**ORIGIN_FIELD["properties"], **_revision(memory)}}
         body = {
             "settings": {
                 "index.gc_deletes": f"{max(1, round(self._options.keep_deletes * 1000))}ms",
@@ -121,17 +123,15 @@ class Indexes:
         if answer.status == 400:
             raise RequestRefused(f"{place.name} takes no such fields: {told(answer.body)}")
 
-    def remember(self, place: Index, memory: Memory) -> Index | None:
-        number = place.recalled.number + 1
-        body = {"properties": {ORIGIN: {"properties": _revision(number, memory)}}}
+    def remember(self, place: Index, memory: Memory) -> None:
+        body = {"properties": {ORIGIN: {"properties": _revision(memory)}}}
         answer = self._client.request("PUT", f"{place.path}/_mapping", body, may=(400,))
-        if answer.status != 400:
-            return msgspec.structs.replace(place, recalled=Recalled(number, memory))
-        found: dict[str, Any] = self._client.request("GET", f"{place.path}/_mapping{_FOUND}").body
-        mappings = next((one.get("mappings") or {} for one in found.values()), {})
-        if index_of(place.name, mappings).recalled.number >= number:
-            return None
-        raise RequestRefused(f"{place.name} cannot remember where it is fed from: {told(answer.body)}")
+        if answer.status == 400:
+            now = self._named(place.name)
+            if now is not None and now.memory.number < memory.number:
+                raise RequestRefused(
+                    f"{place.name} cannot remember where it is fed from: {told(answer.body)}"
+                )
 
     # ---- rows
 
@@ -221,6 +221,6 @@ class Indexes:
         return found
 
 
-def _revision(number: int, memory: Memory) -> Mapping[str, Field]:
+def _revision(memory: Memory) -> Mapping[str, Field]:
     field = {"type": "keyword", "index": False, "doc_values": False, "null_value": memory.text}
-    return {f"{MEMORY}{number}": field}
+    return {f"{MEMORY}{memory.number}": field}

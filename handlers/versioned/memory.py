@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from handlers.versioned.versions import Topic
 
-__all__ = ["Memory", "Recalled", "Unfit", "recalled", "remembering"]
+__all__ = ["Memory", "Unfit", "recalled", "remembering"]
 
 _NUMBER = re.compile(r"_(\d+)$")
 _PARTITIONS = 2
@@ -39,38 +38,37 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first that rows have come from."""
     epoch: int = 0
     """The highest option `epoch` that it was written under."""
+    number: int = 0
+    """Of the revision, and not in its text; 0: there is none."""
 
     @property
     def text(self) -> str:
-        return msgspec.json.encode(self).decode()
+        return msgspec.json.encode(msgspec.structs.replace(self, number=0)).decode()
+
+    def next(self) -> Memory:
+        """The same as the next revision."""
+        return msgspec.structs.replace(self, number=self.number + 1)
 
 
-class Recalled(NamedTuple):
-    """The newest revision of a memory."""
-
-    number: int = 0
-    """0: there is none."""
-    memory: Memory = Memory()
-
-
-def recalled(place: str, texts: Mapping[str, str]) -> Recalled:
+def recalled(place: str, texts: Mapping[str, str]) -> Memory:
     """The newest of the revisions that `place` holds; `texts`: name -> revision; a name ends in `_NUMBER`.
 
     Raises Unfit for a text that is no memory.
 
-    >>> recalled("orders", {"memory_9": "{}", "memory_10": '{"topics": [["cdc", "A"]]}'}).memory.topics
+    >>> recalled("orders", {"memory_9": "{}", "memory_10": '{"topics": [["cdc", "A"]]}'}).topics
     (Topic(name='cdc', id='A'),)
     """
     numbers = {int(found[1]): name for name in texts if (found := _NUMBER.search(name))}
     if not numbers:
-        return Recalled()
+        return Memory()
     name = numbers[max(numbers)]
     try:
-        return Recalled(max(numbers), msgspec.json.decode(texts[name], type=Memory))
+        memory = msgspec.json.decode(texts[name], type=Memory)
     except msgspec.MsgspecError as error:
         raise Unfit(
             f"{place}: what {name} remembers cannot be read, somebody has changed it: {error}"
         ) from None
+    return msgspec.structs.replace(memory, number=max(numbers))
 
 
 def remembering(
@@ -79,9 +77,9 @@ def remembering(
     """The memory as it has to be before any change of these is written.
 
     >>> remembering(Memory(epoch=2), table="t.t", topics=[], epoch=1, partitions=["cdc[1]", "cdc[0]"])
-    Memory(table='t.t', topics=(), partitions=('cdc[0]', 'cdc[1]'), epoch=2)
+    Memory(table='t.t', topics=(), partitions=('cdc[0]', 'cdc[1]'), epoch=2, number=0)
     """
     known = memory.partitions
     if len(known) < _PARTITIONS:
         known = tuple(dict.fromkeys((*known, *sorted(partitions))))[:_PARTITIONS]
-    return Memory(table, tuple(topics), known, max(memory.epoch, epoch))
+    return Memory(table, tuple(topics), known, max(memory.epoch, epoch), memory.number)

@@ -24,7 +24,7 @@ from handlers.options.templates import place_of
 from handlers.progress.passing_over import PassingOver
 from handlers.versioned.last_states import State, last_states, partition_of
 from handlers.versioned.late_rows import Held, check_late
-from handlers.versioned.memory import Memory, Recalled, Unfit, remembering
+from handlers.versioned.memory import Memory, Unfit, remembering
 from handlers.versioned.options import VersionedOptions
 from handlers.versioned.versions import BeyondVersions, Topic, Versions, versions_of
 
@@ -60,7 +60,7 @@ class Place(Protocol):
         """Name -> type."""
 
     @property
-    def recalled(self) -> Recalled: ...
+    def memory(self) -> Memory: ...
 
 
 P = TypeVar("P", bound=Place)
@@ -94,8 +94,8 @@ class Dialect(Protocol[P]):
     def add(self, place: P, columns: Mapping[str, Any]) -> None:
         """Add those columns that are not there yet."""
 
-    def remember(self, place: P, memory: Memory) -> P | None:
-        """The place with this memory; None: another writer was faster."""
+    def remember(self, place: P, memory: Memory) -> None:
+        """Keep this revision, unless another writer was faster: then there is one with this number."""
 
     def write(self, place: P, states: Sequence[State], check: Callable[[State, Held], None]) -> int:
         """Write all; returns how many rows were written later already. Calls `check` for rows that the target
@@ -143,7 +143,7 @@ class VersionedTarget(Generic[P]):
 
         def topics() -> Sequence[Topic] | None:
             now = self._find(batch.database, batch.name)
-            return None if now is None else now.recalled.memory.topics
+            return None if now is None else now.memory.topics
 
         def check(state: State, held: Held) -> None:
             check_late(batch, state, held, base=self._options.epoch, topics=topics)
@@ -171,7 +171,7 @@ class VersionedTarget(Generic[P]):
         """
         for _ in range(_ROUNDS):
             place = self._find(*named)
-            former = Memory() if place is None else place.recalled.memory
+            former = Memory() if place is None else place.memory
             versions = versions_of(
                 batch, former.topics, base=self._options.epoch, again=self._options.topic_again
             )
@@ -188,12 +188,14 @@ class VersionedTarget(Generic[P]):
             if not rows and (place is None or lacking):
                 return None
             if place is None:
-                self._make(named, lacking, key, memory)
+                self._make(named, lacking, key, memory.next())
             elif lacking:
                 self._add(place, lacking)
-            elif (found := place if memory == former else self._dialect.remember(place, memory)) is not None:
+            elif memory != former:
                 self._passing_over.made_anew(str(named), versions.made_anew)
-                return found, versions, states
+                self._dialect.remember(place, memory.next())
+            else:
+                return place, versions, states
         raise TargetUnavailable(
             f"others change the target of {named} all the time, or it is gone as soon as it is made",
             others_go_on=True,
@@ -203,7 +205,7 @@ class VersionedTarget(Generic[P]):
         place = self._dialect.find(database, table)
         if place is None:
             return None
-        memory = place.recalled.memory
+        memory = place.memory
         if memory.table not in (None, f"{database}.{table}"):
             raise Unfit(
                 f"{place.name} holds the rows of {memory.table}, those of {database}.{table} need a place of "

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from clickhouse_lab import TYPES, handler, names
 from servers.clickhouse_server import ClickHouseServer
+from structlog.testing import capture_logs
 
 from handlers import Batch, Rejected
 from handlers.clickhouse.client import ClickHouseClient
@@ -68,11 +69,13 @@ def test_what_was_written_is_there_after_a_kill(
 
 
 def test_a_topic_made_anew_begins_a_later_epoch(clickhouse: ClickHouseServer, database: str) -> None:
-    with handler(clickhouse) as it:
+    with handler(clickhouse) as it, capture_logs() as logs:
         it.handle(batch(database, {"id": 1, "name": "former"}, offset=900, topic_id="A"))
         it.handle(batch(database, {"id": 1, "name": "anew"}, offset=0, topic_id="B"))
         with pytest.raises(FormerTopic):
             it.handle(batch(database, {"id": 1, "name": "former"}, offset=901, topic_id="A"))
+    [told] = [line for line in logs if line["event"] == "topic_made_anew"]
+    assert (told["former_id"], told["topic_id"]) == ("A", "B")
     with handler(clickhouse, topic_again={"A": ["B"]}) as it:
         it.handle(batch(database, {"id": 1, "name": "again"}, offset=0, topic_id="A"))
     assert names(clickhouse, database) == {1: "again"}

@@ -220,15 +220,17 @@ def test_a_user_who_may_too_little_is_told_what_is_lacking() -> None:
 def test_an_index_made_by_hand_has_a_mapping_that_is_written_to() -> None:
     """So a user without `manage` would be stopped by the first batch: the check asks for it."""
     asked: list[Any] = []
+    properties: dict[str, Any] = {**MAPPED["shop.orders"]["mappings"]["properties"], "_binlane": {}}
 
     def answer(request: Received) -> Answer:
+        if request.method == "PUT":
+            properties.update(request.json["properties"])
         if "privileges" in request.path:
             asked.extend(request.json["index"][0]["privileges"])
             return said(200, {"has_all_requested": True})
         if "_bulk" in request.path:
             return said(200, {"errors": False, "items": [{"index": {"status": 201}}] * 3})
         if "_mapping" in request.path:
-            properties = {**MAPPED["shop.orders"]["mappings"]["properties"], "_binlane": {}}
             return said(200, {"shop.orders": {"mappings": {"properties": properties}}})
         return said(200, {"version": {"number": "8.1.0"}})
 
