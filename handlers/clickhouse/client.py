@@ -8,7 +8,7 @@ from handlers.clickhouse.options import OWN_SETTINGS, ClickHouseOptions
 from handlers.http.client import AnswerTooLarge, HttpClient, is_denied, is_passing, trusted
 from handlers.http.parts import Refused, RequestRefused
 
-__all__ = ["ClickHouseClient", "ColumnThere", "identifier", "literal"]
+__all__ = ["ClickHouseClient", "identifier", "literal"]
 
 _CODE = "X-ClickHouse-Exception-Code"
 # https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp
@@ -22,12 +22,8 @@ _PASSING = frozenset(
         *(192, 193, 194, 195, 497, 516),  # whoever mends the credentials mends it for all that waits
     )
 )
-_TOO_LARGE, _COLUMN_THERE = 396, 15
+_TOO_LARGE = 396
 _OF_DATA = frozenset((6, 27, 33, 38, 41, 43, 53, 69, 70, 72, 117, 131, 321, 349, 469, 636, 691))
-
-
-class ColumnThere(RequestRefused):
-    """A column that was to be added is there."""
 
 
 def identifier(*names: str) -> str:
@@ -75,7 +71,7 @@ class ClickHouseClient:
         """What it answers.
 
         Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; RequestRefused,
-        ColumnThere; AnswerTooLarge; Refused.
+        AnswerTooLarge; Refused.
         """
         size = {"max_query_size": str(len(sql) * 4 + 10_000)} if len(sql) > 50_000 else {}
         return self._send(size, sql.encode("utf-8"))
@@ -101,6 +97,4 @@ class ClickHouseClient:
             raise Refused(reason)
         if number == _TOO_LARGE:
             raise AnswerTooLarge(reason)
-        if number == _COLUMN_THERE:
-            raise ColumnThere(reason)
         raise RequestRefused(reason)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 import msgspec
 
 from handlers.api import HandlerContext, Row
-from handlers.clickhouse.client import ClickHouseClient, ColumnThere, identifier, literal
+from handlers.clickhouse.client import ClickHouseClient, identifier, literal
 from handlers.clickhouse.options import ClickHouseOptions
 from handlers.clickhouse.rights import check_server
 from handlers.clickhouse.table import OWN_COLUMNS, Table
@@ -143,9 +142,8 @@ class Tables:
         self._client.query(f"ALTER TABLE {place.sql} {added}")
 
     def remember(self, place: Table, memory: Memory) -> None:
-        # Without IF NOT EXISTS: ClickHouse alters a table once at a time, so one of several gets the name.
-        with suppress(ColumnThere):
-            self._client.query(f"ALTER TABLE {place.sql} ADD COLUMN {_revision(memory)}")
+        # ClickHouse alters a table once at a time, so one of several gets the name.
+        self._client.query(f"ALTER TABLE {place.sql} ADD COLUMN IF NOT EXISTS {_revision(memory)}")
 
     def write(self, place: Table, states: Sequence[State], check: Callable[[State, Held], None]) -> int:
         """If all rows come from one partition, none is looked at, and 0 is returned."""
