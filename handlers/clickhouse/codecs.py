@@ -19,7 +19,7 @@ import msgspec
 from handlers.change_json import json_value
 from handlers.decimals import bounded, digits
 
-__all__ = ["Codec", "Unfit", "codec_of", "header_of", "inner_type"]
+__all__ = ["Codec", "Unencodable", "codec_of", "header_of", "inner_type"]
 
 _FIRST_YEAR, _LAST_YEAR = 1900, 2299
 """Of Date32 and DateTime64 in all versions since 21.9; what is before or after is stored as another day."""
@@ -28,7 +28,7 @@ _INTEGER = re.compile(r"(U?)Int(8|16|32|64|128|256)")
 _CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
 
 
-class Unfit(ValueError):
+class Unencodable(ValueError):
     """The column's type cannot hold the value as it is."""
 
 
@@ -36,7 +36,7 @@ class Codec(NamedTuple):
     """A column's type."""
 
     encode: Callable[[Any], bytes]
-    """Raises Unfit, TypeError, BeyondBounds, UnicodeEncodeError."""
+    """Raises Unencodable, TypeError, BeyondBounds, UnicodeEncodeError."""
     end: Callable[[bytes, int], int]
     """Where the value that begins there ends."""
 
@@ -95,7 +95,7 @@ def _plain(type_text: str) -> Codec | None:
 def _fixed(encode: Callable[[Any], bytes], size: int) -> Codec:
     def checked(value: Any) -> bytes:
         if value is None:
-            raise Unfit("NULL, and the column is not Nullable")
+            raise Unencodable("NULL, and the column is not Nullable")
         encoded: bytes = encode(value)
         return encoded
 
@@ -104,19 +104,19 @@ def _fixed(encode: Callable[[Any], bytes], size: int) -> Codec:
 
 def _integer(value: Any, *, size: int, signed: bool) -> bytes:
     if not isinstance(value, int):
-        raise Unfit(f"no whole number: {value!r:.60}")
+        raise Unencodable(f"no whole number: {value!r:.60}")
     try:
         return int(value).to_bytes(size, "little", signed=signed)
     except OverflowError:
-        raise Unfit(f"{value} is beyond its range") from None
+        raise Unencodable(f"{value} is beyond its range") from None
 
 
 def _decimal(value: Any, *, precision: int, scale: int, size: int) -> bytes:
     if isinstance(value, bool) or not isinstance(value, Decimal | int):
-        raise Unfit(f"no decimal number: {value!r:.60}")
+        raise Unencodable(f"no decimal number: {value!r:.60}")
     number = bounded(Decimal(value))
     if not number.is_finite():
-        raise Unfit(f"{number} is no number")
+        raise Unencodable(f"{number} is no number")
     sign, digits_, exponent = number.as_tuple()
     assert isinstance(exponent, int)  # it is finite
     whole: int = int("".join(map(str, digits_)) or "0")
@@ -126,20 +126,22 @@ def _decimal(value: Any, *, precision: int, scale: int, size: int) -> bytes:
     else:
         whole, rest = divmod(whole, 10 ** -(exponent + scale))
     if rest or whole >= 10**precision:
-        raise Unfit(f"{value:f} has more digits than it holds")
+        raise Unencodable(f"{value:f} has more digits than it holds")
     units: int = -whole if sign else whole
     return units.to_bytes(size, "little", signed=True)
 
 
 def _in_years(value: date) -> None:
     if not _FIRST_YEAR <= value.year <= _LAST_YEAR:
-        raise Unfit(f"{value.isoformat()} is not in the years {_FIRST_YEAR} to {_LAST_YEAR}, which it holds")
+        raise Unencodable(
+            f"{value.isoformat()} is not in the years {_FIRST_YEAR} to {_LAST_YEAR}, which it holds"
+        )
 
 
 def _micros(value: Any) -> int:
     """Since 1970; without a time zone it is UTC."""
     if not isinstance(value, datetime):
-        raise Unfit(f"no date with a time: {value!r:.60}")
+        raise Unencodable(f"no date with a time: {value!r:.60}")
     moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     _in_years(moment)
     since = moment - _EPOCH
@@ -151,29 +153,29 @@ def _moment(value: Any, *, precision: int) -> bytes:
     if precision < 6:
         ticks, rest = divmod(ticks, 10 ** (6 - precision))
     if rest:
-        raise Unfit(f"{value.isoformat()} has more digits behind the second than it holds")
+        raise Unencodable(f"{value.isoformat()} has more digits behind the second than it holds")
     return _integer(ticks, size=8, signed=True)
 
 
 def _second(value: Any) -> bytes:
     seconds, rest = divmod(_micros(value), 1_000_000)
     if rest:
-        raise Unfit(f"{value.isoformat()} has more digits behind the second than it holds")
+        raise Unencodable(f"{value.isoformat()} has more digits behind the second than it holds")
     return _integer(seconds, size=4, signed=False)
 
 
 def _day(value: Any, *, size: int) -> bytes:
     if isinstance(value, datetime) or not isinstance(value, date):
-        raise Unfit(f"no date: {value!r:.60}")
+        raise Unencodable(f"no date: {value!r:.60}")
     _in_years(value)
     return _integer((value - _EPOCH_DAY).days, size=size, signed=size == 4)
 
 
 def _float(value: Any) -> bytes:
     if isinstance(value, bool) or not isinstance(value, float | int):
-        raise Unfit(f"no floating-point number: {value!r:.60}")
+        raise Unencodable(f"no floating-point number: {value!r:.60}")
     if isinstance(value, int) and int(_as_float(value)) != value:
-        raise Unfit(f"{value} has more digits than it holds")
+        raise Unencodable(f"{value} has more digits than it holds")
     return struct.pack("<d", value)
 
 
@@ -181,12 +183,12 @@ def _as_float(value: int) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise Unfit(f"{value} is beyond its range") from None
+        raise Unencodable(f"{value} is beyond its range") from None
 
 
 def _boolean(value: Any) -> bytes:
     if value not in (0, 1) or not isinstance(value, int):
-        raise Unfit(f"neither true nor false: {value!r:.60}")
+        raise Unencodable(f"neither true nor false: {value!r:.60}")
     return b"\x01" if value else b"\x00"
 
 
@@ -194,13 +196,13 @@ def _uuid(value: Any) -> bytes:
     try:
         number = (value if isinstance(value, UUID) else UUID(value)).int
     except (ValueError, AttributeError, TypeError):
-        raise Unfit(f"no UUID: {value!r:.60}") from None
+        raise Unencodable(f"no UUID: {value!r:.60}") from None
     return struct.pack("<QQ", number >> 64, number & (1 << 64) - 1)
 
 
 def _string(value: Any) -> bytes:
     if value is None:
-        raise Unfit("NULL, and the column is not Nullable")
+        raise Unencodable("NULL, and the column is not Nullable")
     data = value if isinstance(value, bytes | bytearray | memoryview) else _text(value).encode("utf-8")
     return _varint(len(data)) + bytes(data)
 

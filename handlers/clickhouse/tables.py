@@ -1,94 +1,72 @@
-"""The table of a source's table: made, described, and what it remembers of where it is fed from.
+"""The table of a source's table: found, made, and what it remembers of where it is fed from.
 
-Each revision of that (`handlers.progress.memory`) is the comment of a column that holds nothing.
+Each revision of that (`handlers.versioned.memory`) is the comment of a column that holds nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from handlers.clickhouse.client import ClickHouseClient, ColumnThere, identifier, literal
-from handlers.clickhouse.codecs import Codec, codec_of
+from handlers.api import HandlerContext, Row
+from handlers.clickhouse.client import ClickHouseClient, identifier, literal
 from handlers.clickhouse.options import ClickHouseOptions
-from handlers.logs import get_logger
-from handlers.options.templates import Template
-from handlers.progress.memory import LookAgain, Memory, Recalled, recalled
-from handlers.progress.versions import EPOCH_BITS
+from handlers.clickhouse.rights import check_server
+from handlers.clickhouse.table import OWN_COLUMNS, Table
+from handlers.clickhouse.types import column_type
+from handlers.clickhouse.writing import last_versions, write
+from handlers.options.templates import MissingValue, Template
+from handlers.versioned.last_states import State
+from handlers.versioned.late_rows import Held
+from handlers.versioned.memory import Memory, Unfit, recalled
+from handlers.versioned.new_columns import new_columns
+from handlers.versioned.versions import EPOCH_BITS
 
-__all__ = ["OWN_COLUMNS", "Table", "TableUnfit", "Tables"]
+__all__ = ["Tables"]
 
-log = get_logger("handlers.clickhouse")
-
-OWN_COLUMNS: Mapping[str, str] = {
-    "_version": "UInt64",
-    "_deleted": "UInt8",
-    "_partition": "LowCardinality(String)",
-    "_source_time_ms": "Int64",
-}
-"""Beside the source's columns."""
+_KEY = Template("{key}")
 _REPLACING = re.compile(r"\w*ReplacingMergeTree\((?:.*, )?_version, _deleted\)")
 _COMPUTED = ("MATERIALIZED", "ALIAS")
 _MEMORY = "_binlane_memory_"
-_EARLIER = re.compile(r".*?\bbinlane: (\{.*\})", re.DOTALL)
-"""A memory in the table's comment: its form before there were revisions."""
-
-
-class TableUnfit(Exception):
-    """The table is not one that this table can be written to; the message says why, and what to do."""
-
-
-class Table(msgspec.Struct, frozen=True):
-    database: str
-    name: str
-    columns: Mapping[str, str]
-    """Those that can be written, with ClickHouse's types."""
-    computed: frozenset[str]
-    """Columns (MATERIALIZED, ALIAS) whose values the server computes, whatever the source has there."""
-    key: Sequence[str]
-    """The columns of the sorting key."""
-    recalled: Recalled
-
-    @property
-    def sql(self) -> str:
-        return identifier(self.database, self.name)
-
-    @property
-    def memory(self) -> Memory:
-        return self.recalled.memory
-
-    def codec(self, column: str) -> Codec:
-        """Raises TableUnfit."""
-        found = codec_of(self.columns[column])
-        if found is None:
-            raise TableUnfit(
-                f"{self.database}.{self.name}: its column {column} is {self.columns[column]}, which nothing "
-                f"is written to here: give it another type, or leave the column out by the table's rules"
-            )
-        return found
 
 
 class Tables:
-    """Any thread."""
+    """Tables with versions, in one server. Any thread."""
 
-    def __init__(self, client: ClickHouseClient, options: ClickHouseOptions) -> None:
-        self._client = client
+    def __init__(self, options: ClickHouseOptions, context: HandlerContext) -> None:
+        self._client = ClickHouseClient(options, context.folder, context.lanes)
         self._options = options
         self._database = Template(options.database, row=False)
         self._table = Template(options.table, row=False)
 
+    def close(self) -> None:
+        self._client.close()
+
+    def check(self) -> None:
+        """Raises Unfit, TargetUnavailable, RequestRefused."""
+        check_server(self._client, self._options.url)
+
+    def name_of(self, database: str, table: str) -> str:
+        return "table " + ".".join(self._names(database, table))
+
+    def key_of(self, row: Row, key_columns: tuple[str, ...] | None) -> str:
+        """Raises MissingValue, TypeError; also for a row that has a column of our own's name."""
+        for name in OWN_COLUMNS:
+            if name in row:
+                raise MissingValue(f"its column {name} is what the target tells of a row's origin: rename it")
+        return _KEY.key("", "", row, key_columns)
+
     def find(self, database: str, table: str) -> Table | None:
-        """The table as it is now; None: there is none. Raises TableUnfit, and as ClickHouseClient."""
-        names = self._database.of_table(database, table), self._table.of_table(database, table)
+        names = self._names(database, table)
         where = f"database = {literal(names[0])} AND {{}} = {literal(names[1])}"
         described = self._rows(
-            f"SELECT engine_full, sorting_key, comment FROM system.tables WHERE {where.format('name')}"
+            f"SELECT engine_full, sorting_key FROM system.tables WHERE {where.format('name')}"
         )
         if not described:
             return None
-        engine, sorting_key, comment = described[0]
+        engine, sorting_key = described[0]
         columns = self._rows(
             "SELECT name, type, is_in_sorting_key, default_kind, comment FROM system.columns "
             f"WHERE {where.format('table')} ORDER BY position"
@@ -98,94 +76,101 @@ class Tables:
         key = [name for name, _, is_key, *_ in columns if is_key]
         _check_order(place, sorting_key, key)
         told = {name: text for name, _, _, default, text in columns if _is_memory(name, default)}
-        earlier = _EARLIER.fullmatch(comment)
-        try:
-            last = recalled(told, msgspec.json.decode(earlier[1], type=Memory) if earlier else None)
-        except ValueError as error:
-            raise TableUnfit(f"{place}: {error}") from None
-        memory = last.memory
         found = Table(
             database=names[0],
-            name=names[1],
+            table=names[1],
             columns={name: kind for name, kind, _, default, _ in columns if default not in _COMPUTED},
             computed=frozenset(name for name, _, _, default, _ in columns if default in _COMPUTED),
             key=key,
-            recalled=last,
+            memory=recalled(place, told),
         )
-        if not told and earlier is None:
+        if not told:
             self._check_unwritten(found)
-        if memory.table not in (None, f"{database}.{table}"):
-            raise TableUnfit(
-                f"{place} holds the rows of {memory.table}, those of {database}.{table} need another table: "
-                f"see the options database and table"
-            )
-        if memory.epoch > self._options.epoch:
-            raise TableUnfit(
-                f"{place} was written under the option epoch: {memory.epoch}, it is {self._options.epoch} "
-                f"here: what comes now would lose against all of that. Leave it as high as it ever was, in "
-                f"all workers"
-            )
         return found
 
     def _check_unwritten(self, table: Table) -> None:
         """That a table without a memory holds nothing that may win over what comes: its topics and their
         epochs are forgotten.
 
-        Raises TableUnfit.
+        Raises Unfit.
         """
         last = int(self._client.query(f"SELECT max(_version) FROM {table.sql} FORMAT TSV"))
         if last and last - 1 >> EPOCH_BITS >= self._options.epoch:
-            raise TableUnfit(
-                f"{table.database}.{table.name} holds rows with versions, and nothing tells of which topics "
+            raise Unfit(
+                f"{table.name} holds rows with versions, and nothing tells of which topics "
                 f"(was it copied without its columns {_MEMORY}…?): what comes now might lose against them. "
                 f"Give it these columns with their comments; or let what comes win: "
                 f"option epoch: {(last - 1 >> EPOCH_BITS) + 1}"
             )
 
-    def make(
-        self, database: str, table: str, columns: Mapping[str, str], key: Sequence[str], memory: Memory
-    ) -> None:
-        """Where there is none yet. Raises TableUnfit."""
-        names = self._database.of_table(database, table), self._table.of_table(database, table)
-        place = ".".join(names)
-        if not self._options.create:
-            raise TableUnfit(
-                f"there is no table {place} for {database}.{table}, and create is false: make it"
+    def lacking(self, place: Table | None, states: Sequence[State], key: Sequence[str]) -> Mapping[str, str]:
+        if place is not None and key and sorted(place.key) != sorted(key):
+            raise Unfit(
+                f"{place.name} is ordered by {', '.join(place.key)}, and the source's primary key is "
+                f"{', '.join(key)}: ClickHouse changes no sorting key, so lead the table to another one "
+                f"(options database, table), with a new snapshot of it"
             )
+        known = () if place is None else {*place.columns, *place.computed}
+        found: dict[str, str] = {}
+        for column in (name for name in key if name not in known):
+            types = states[0].types or {}
+            kind = column_type(types.get(column), states[0].key.get(column), key=True)
+            found[column] = kind or "String"
+        for column, type_text, value in new_columns(states, {*known, *found}):
+            kind = column_type(type_text, value, key=False)
+            if kind is not None:
+                found[column] = kind
+        return found
+
+    def make(
+        self, name: tuple[str, str], columns: Mapping[str, str], key: Sequence[str], memory: Memory
+    ) -> None:
+        names = self._names(*name)
         listed = [f"{identifier(name)} {kind}" for name, kind in {**columns, **OWN_COLUMNS}.items()]
-        listed.append(_revision(1, memory))
+        listed.append(_revision(memory))
         self._client.query(f"CREATE DATABASE IF NOT EXISTS {identifier(names[0])}")
         self._client.query(
             f"CREATE TABLE IF NOT EXISTS {identifier(*names)} ({', '.join(listed)}) "
             f"ENGINE = ReplacingMergeTree(_version, _deleted) ORDER BY ({', '.join(map(identifier, key))})"
         )
-        log.info("target_table_made", target=place, table=f"{database}.{table}")
-        if self.find(database, table) is None:
-            raise TableUnfit(f"{place} is gone as soon as it is made")
 
-    def add(self, table: Table, columns: Mapping[str, str]) -> None:
-        """Those that are not there yet: another batch may add one of them meanwhile, of another type.
-
-        Raises TableUnfit where `create: false` forbids it.
-        """
-        if not self._options.create:
-            listed = ", ".join(f"{name} {kind}" for name, kind in sorted(columns.items()))
-            raise TableUnfit(f"{table.database}.{table.name} lacks {listed}, and create is false: add them")
+    def add(self, place: Table, columns: Mapping[str, str]) -> None:
+        """Another batch may add one of them meanwhile, of another type."""
         added = ", ".join(
             f"ADD COLUMN IF NOT EXISTS {identifier(name)} {kind}" for name, kind in columns.items()
         )
-        self._client.query(f"ALTER TABLE {table.sql} {added}")
+        self._client.query(f"ALTER TABLE {place.sql} {added}")
 
-    def remember(self, table: Table, memory: Memory) -> None:
-        """Returns when this is what the table remembers. Raises LookAgain where somebody else was faster."""
-        if memory == table.memory:
-            return
-        # Without IF NOT EXISTS: ClickHouse alters a table once at a time, so one of several gets the name.
-        added = _revision(table.recalled.number + 1, memory)
-        try:
-            self._client.query(f"ALTER TABLE {table.sql} ADD COLUMN {added}")
-        except ColumnThere as error:
-            raise LookAgain(str(error)) from None
+    def remember(self, place: Table, memory: Memory) -> None:
+        # ClickHouse alters a table once at a time, so one of several gets the name.
+        self._client.query(f"ALTER TABLE {place.sql} ADD COLUMN IF NOT EXISTS {_revision(memory)}")
+
+    def write(self, place: Table, states: Sequence[State], check: Callable[[State, Held], None]) -> int:
+        """If all rows come from one partition, none is looked at, and 0 is returned."""
+        late = 0
+        if len(place.memory.partitions) > 1:
+            for state, held in last_versions(self._client, place, states):
+                check(state, held)
+                late += held.version >= state.version
+        write(self._client, place, states, self._options.max_bytes)
+        return late
+
+    def empty(self, place: Table, *, version: int, partition: str, time: int) -> int:
+        """Each row leaves a deleted one: without it, what comes late would be there again."""
+        own = f"_partition = {literal(partition)}"
+        older = f"({own} AND _version < {version} OR NOT ({own}) AND _source_time_ms < {int(time)})"
+        where = f"FROM {place.sql} FINAL WHERE {older}"
+        rows = int(self._client.query(f"SELECT count() {where} FORMAT TSV"))
+        if rows:
+            key = ", ".join(map(identifier, place.key))
+            self._client.query(
+                f"INSERT INTO {place.sql} ({key}, _version, _deleted, _partition, _source_time_ms) SELECT "
+                f"{key}, if({own}, toUInt64({version}), _version + 1), 1, _partition, _source_time_ms {where}"
+            )
+        return rows
+
+    def _names(self, database: str, table: str) -> tuple[str, str]:
+        return self._database.of_table(database, table), self._table.of_table(database, table)
 
     def _rows(self, sql: str) -> list[list[str]]:
         found = self._client.query(f"{sql} FORMAT JSONCompactEachRow")
@@ -194,13 +179,13 @@ class Tables:
 
 def _check_engine(place: str, engine: str, columns: Mapping[str, str]) -> None:
     if not _REPLACING.match(engine):
-        raise TableUnfit(
+        raise Unfit(
             f"{place} has the engine {engine[:120] or 'of a view'}; needed: "
             f"ReplacingMergeTree(_version, _deleted)"
         )
     for name, kind in OWN_COLUMNS.items():
         if columns.get(name) not in (kind, kind.removeprefix("LowCardinality(").rstrip(")")):
-            raise TableUnfit(f"{place} needs a column {name} {kind}, it has {columns.get(name) or 'none'}")
+            raise Unfit(f"{place} needs a column {name} {kind}, it has {columns.get(name) or 'none'}")
 
 
 def _check_order(place: str, sorting_key: str, key: Sequence[str]) -> None:
@@ -208,14 +193,13 @@ def _check_order(place: str, sorting_key: str, key: Sequence[str]) -> None:
     for name in sorted(key, key=len, reverse=True):
         rest = rest.replace(identifier(name)[1:-1], "", 1)
     if rest.strip("(), `"):
-        raise TableUnfit(f"{place} is ordered by {sorting_key}: it has to be the primary key's columns alone")
+        raise Unfit(f"{place} is ordered by {sorting_key}: it has to be the primary key's columns alone")
 
 
 def _is_memory(column: str, default: str) -> bool:
     return default == "ALIAS" and column.startswith(_MEMORY)
 
 
-def _revision(number: int, memory: Memory) -> str:
+def _revision(memory: Memory) -> str:
     """Its column: nothing is stored for it, and `SELECT *` does not show it."""
-    text = literal(msgspec.json.encode(memory).decode())
-    return f"{identifier(f'{_MEMORY}{number}')} UInt8 ALIAS 0 COMMENT {text}"
+    return f"{identifier(f'{_MEMORY}{memory.number}')} UInt8 ALIAS 0 COMMENT {literal(memory.text)}"

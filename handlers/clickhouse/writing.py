@@ -1,4 +1,4 @@
-"""What a batch leaves of the rows, inserted; and what is read of those that are there."""
+"""The rows that a batch leaves, inserted; and what is read of those that are there."""
 
 from __future__ import annotations
 
@@ -7,26 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from handlers.api import Row
-from handlers.clickhouse.client import ClickHouseClient, DataRefused, ResultTooLarge, identifier, literal
-from handlers.clickhouse.codecs import Codec, Unfit, codec_of, header_of
-from handlers.clickhouse.tables import OWN_COLUMNS, Table, TableUnfit
+from handlers.clickhouse.client import ClickHouseClient, identifier, literal
+from handlers.clickhouse.codecs import Codec, Unencodable, codec_of, header_of
+from handlers.clickhouse.table import OWN_COLUMNS, Table
 from handlers.decimals import BeyondBounds
-from handlers.progress.last_states import State
+from handlers.http.parts import RowRefused, in_parts
+from handlers.versioned.held_rows import with_held_rows
+from handlers.versioned.last_states import State
+from handlers.versioned.late_rows import Held
+from handlers.versioned.memory import Unfit
 
-__all__ = ["Held", "Line", "RowRefused", "key_of", "last_versions", "lines_of", "with_held_rows", "write"]
+__all__ = ["last_versions", "write"]
 
 _READ_AT_ONCE = 1_000
 _FORMAT = "RowBinaryWithNamesAndTypes"
-_VERSION, _DELETED, _PARTITION, _TIME = (_own for _own in OWN_COLUMNS)
+_VERSION, _DELETED, _PARTITION, _TIME = OWN_COLUMNS
 _OWN = {name: codec_of(kind) for name, kind in OWN_COLUMNS.items()}
-
-
-class RowRefused(Exception):
-    """One row is refused for what it is, whenever it is sent."""
-
-    def __init__(self, at: int, reason: str) -> None:
-        super().__init__(reason)
-        self.at = at
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -38,17 +34,28 @@ class Line(msgspec.Struct, frozen=True):
     data: bytes
 
 
-Held = Mapping[str, bytes]
+Values = Mapping[str, bytes]
 """Column -> its value as it is, in RowBinary."""
 
 
-def key_of(table: Table, state: State) -> bytes:
+def write(client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int) -> None:
+    """Insert what a batch leaves of its rows. Raises RowRefused for the first that is refused for what it is,
+    and as ClickHouseClient. What was written then, stays: it is the same when it comes again."""
+
+    def read(some: Sequence[State], is_bounded: bool) -> Mapping[str, Values]:
+        return _held_rows(client, table, some, most_bytes if is_bounded else 0)
+
+    for some, held in with_held_rows(states, read):
+        _insert(client, table, _lines_of(table, some, held), most_bytes)
+
+
+def _key_of(table: Table, state: State) -> bytes:
     """In RowBinary. Raises RowRefused."""
     return b"".join(_encoded(table, column, state.key[column], state.at) for column in table.key)
 
 
-def lines_of(table: Table, states: Sequence[State], held: Mapping[bytes, Held]) -> list[Line]:
-    """`held`: by the rows' keys, of rows that lack columns. Raises RowRefused."""
+def _lines_of(table: Table, states: Sequence[State], held: Mapping[str, Values]) -> list[Line]:
+    """`held`: the rows that lack columns, by the texts of their keys. Raises RowRefused."""
     lines: list[Line] = []
     codecs: dict[str, Codec] = {}
     for state in states:
@@ -57,14 +64,14 @@ def lines_of(table: Table, states: Sequence[State], held: Mapping[bytes, Held]) 
         named = [column for column in row if column in table.columns]
         if len(named) < len(row):
             _check_places(table, row)
-        kept: Held = {} if state.whole else held.get(key_of(table, state), {})
+        kept: Values = {} if state.whole else held.get(state.text, {})
         more = [column for column in kept if column not in row]
         parts: list[bytes] = []
         for column in named:
             codec = codecs.get(column) or codecs.setdefault(column, table.codec(column))
             try:
                 parts.append(codec.encode(row[column]))
-            except (Unfit, TypeError, BeyondBounds, UnicodeEncodeError) as error:
+            except (Unencodable, TypeError, BeyondBounds, UnicodeEncodeError) as error:
                 raise RowRefused(state.at, f"column {column} ({table.columns[column]}): {error}") from None
         parts += [kept[column] for column in more]
         for name, value in zip(OWN_COLUMNS, own, strict=True):
@@ -76,89 +83,71 @@ def lines_of(table: Table, states: Sequence[State], held: Mapping[bytes, Held]) 
 
 
 def _check_places(table: Table, row: Row) -> None:
-    """Raise TableUnfit for a value without a column. A NULL without a type waits for its first value."""
+    """Raise Unfit for a value without a column. A NULL without a type waits for its first value."""
     for column, value in row.items():
         if value is not None and column not in table.columns and column not in table.computed:
-            raise TableUnfit(
-                f"{table.database}.{table.name} has no column {column}, and a row has a value for it"
-            )
+            raise Unfit(f"{table.name} has no column {column}, and a row has a value for it")
 
 
-def write(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_bytes: int) -> None:
-    """Raises RowRefused for the first that is refused for what it is; as ClickHouseClient. What was written
-    then, stays: it is the same when it comes again."""
+def _insert(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_bytes: int) -> None:
     alike: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:
         alike.setdefault(line.columns, []).append(line)
     for columns, those in alike.items():
         into = f"INSERT INTO {table.sql} ({', '.join(map(identifier, columns))}) FORMAT {_FORMAT}"
         header = header_of({name: table.columns[name] for name in columns})
-        for chunk in _chunks(those, most_bytes):
-            _insert(client, into, header, chunk)
 
+        def insert(
+            start: int, end: int, into: str = into, head: bytes = header, rows: list[Line] = those
+        ) -> None:
+            client.insert(into, head + b"".join(line.data for line in rows[start:end]))
 
-def with_held_rows(
-    client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int
-) -> Iterator[tuple[Sequence[State], Mapping[bytes, Held]]]:
-    """Some of the states after the other, with key -> the row as it is now, without our own columns, of those
-    that lack columns: at most `most_bytes` of them at once, or one. No other batch of these rows runs
-    meanwhile."""
-    if all(state.whole for state in states):
-        yield states, {}
-        return
-    parts = [states[start : start + _READ_AT_ONCE] for start in range(0, len(states), _READ_AT_ONCE)]
-    while parts:
-        part = parts.pop(0)
-        partial = [state for state in part if not state.whole]
-        try:
-            held = _held_rows(client, table, partial, most_bytes if len(partial) > 1 else None)
-        except ResultTooLarge:
-            parts[:0] = part[: len(part) // 2], part[len(part) // 2 :]
-            continue
-        yield part, held
+        in_parts([line.data for line in those], most_bytes, insert, places=[line.at for line in those])
 
 
 def _held_rows(
-    client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int | None
-) -> dict[bytes, Held]:
-    """Raises ResultTooLarge."""
+    client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int
+) -> dict[str, Values]:
+    """The rows as they are, without our own columns. `most_bytes`: 0: any size. Raises AnswerTooLarge."""
     names = [*table.key, *(name for name in table.columns if name not in {*table.key, *OWN_COLUMNS})]
     codecs = [table.codec(name) for name in names]
     chosen = ", ".join(map(identifier, names))
-    bound = f"SETTINGS max_result_bytes = {most_bytes or 0}, result_overflow_mode = 'throw'"
-    found: dict[bytes, Held] = {}
+    bound = f"SETTINGS max_result_bytes = {most_bytes}, result_overflow_mode = 'throw'"
+    texts = {_key_of(table, state): state.text for state in states}
+    found: dict[str, Values] = {}
     for keys in _keys(table, states):
         data = client.query(f"SELECT {chosen} FROM {table.sql} FINAL WHERE {keys} {bound} FORMAT RowBinary")
         for values in _read(data, codecs):
-            row = dict(zip(names, values, strict=True))
-            found[b"".join(values[: len(table.key)])] = row
+            text = texts.get(b"".join(values[: len(table.key)]))
+            if text is not None:
+                found[text] = dict(zip(names, values, strict=True))
     return found
 
 
 def last_versions(
     client: ClickHouseClient, table: Table, states: Sequence[State]
-) -> dict[bytes, tuple[int, str]]:
-    """Key -> the highest version that is there, of deleted rows too, and the partition it is of."""
+) -> Iterator[tuple[State, Held]]:
+    """The rows that are there, deleted ones too, with their highest versions. Raises RowRefused."""
     key = ", ".join(map(identifier, table.key))
-    codecs = [*(table.codec(name) for name in table.key), _OWN[_VERSION], table.codec(_PARTITION)]
-    found: dict[bytes, tuple[int, str]] = {}
+    codecs = [table.codec(name) for name in (*table.key, _VERSION, _PARTITION)]
+    by_key = {_key_of(table, state): state for state in states}
+    name = f"the row with this key in {table.name}"
     for keys in _keys(table, states):
         data = client.query(
             f"SELECT {key}, max({_VERSION}), argMax(toString({_PARTITION}), {_VERSION}) FROM {table.sql} "
             f"WHERE {keys} GROUP BY {key} FORMAT RowBinary"
         )
-        for values in _read(data, [codec for codec in codecs if codec is not None]):
-            partition = values[-1]
-            start = next(at for at in range(len(partition)) if partition[at] < 128) + 1
-            version = int.from_bytes(values[-2], "little")
-            found[b"".join(values[:-2])] = version, partition[start:].decode()
-    return found
+        for *values, version, partition in _read(data, codecs):
+            state = by_key.get(b"".join(values))
+            if state is not None:
+                start = next(at for at in range(len(partition)) if partition[at] < 128) + 1
+                yield state, Held(name, int.from_bytes(version, "little"), partition[start:].decode() or None)
 
 
 def _encoded(table: Table, column: str, value: object, at: int) -> bytes:
     try:
         return table.codec(column).encode(value)
-    except (Unfit, TypeError, BeyondBounds, UnicodeEncodeError) as error:
+    except (Unencodable, TypeError, BeyondBounds, UnicodeEncodeError) as error:
         raise RowRefused(at, f"column {column} ({table.columns[column]}): {error}") from None
 
 
@@ -167,7 +156,7 @@ def _keys(table: Table, states: Sequence[State]) -> Iterator[str]:
     chosen = ", ".join(map(identifier, table.key))
     shape = ", ".join(f"{identifier(name)} {table.columns[name]}" for name in table.key)
     for start in range(0, len(states), _READ_AT_ONCE):
-        data = b"".join(key_of(table, state) for state in states[start : start + _READ_AT_ONCE])
+        data = b"".join(_key_of(table, state) for state in states[start : start + _READ_AT_ONCE])
         rows = f"format(RowBinary, {literal(shape)}, unhex('{data.hex()}'))"
         yield f"({chosen}) IN (SELECT {chosen} FROM {rows})"
 
@@ -181,24 +170,3 @@ def _read(data: bytes, codecs: Sequence[Codec]) -> Iterator[list[bytes]]:
             values.append(data[at:end])
             at = end
         yield values
-
-
-def _chunks(lines: Sequence[Line], most_bytes: int) -> Iterator[Sequence[Line]]:
-    start, size = 0, 0
-    for at, line in enumerate(lines):
-        if at > start and size + len(line.data) > most_bytes:
-            yield lines[start:at]
-            start, size = at, 0
-        size += len(line.data)
-    yield lines[start:]
-
-
-def _insert(client: ClickHouseClient, into: str, header: bytes, lines: Sequence[Line]) -> None:
-    try:
-        client.insert(into, header + b"".join(line.data for line in lines))
-    except DataRefused as error:
-        if len(lines) == 1:
-            raise RowRefused(lines[0].at, str(error)) from None
-        middle = len(lines) // 2
-        _insert(client, into, header, lines[:middle])
-        _insert(client, into, header, lines[middle:])

@@ -11,7 +11,7 @@ import msgspec
 from handlers.api import Row
 from handlers.elasticsearch.mapping import ORIGIN, json_document
 from handlers.options.templates import MissingValue, Template
-from handlers.progress.last_states import State
+from handlers.versioned.last_states import State
 
 __all__ = ["Document", "Documents", "checked_id", "document_id", "document_of"]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-from handlers.elasticsearch.client import RefusedByCluster, SearchClient
+from handlers.elasticsearch.client import SearchClient
 from handlers.elasticsearch.options import ElasticsearchOptions
+from handlers.http.parts import RequestRefused
 from handlers.options.templates import Template
+from handlers.versioned.memory import Unfit
 
-__all__ = ["ClusterUnfit", "check_cluster"]
+__all__ = ["check_cluster"]
 
 # manage: for what an index remembers in its mapping's _meta, whoever makes it.
 _PRIVILEGES = ("read", "write", "view_index_metadata", "maintenance", "manage")
@@ -16,20 +18,16 @@ _MAKING = ("create_index",)
 _OLDEST = {"elasticsearch": 7, "opensearch": 1}
 
 
-class ClusterUnfit(Exception):
-    """The cluster is none that is known here, or lets us do too little."""
-
-
 def check_cluster(client: SearchClient, options: ElasticsearchOptions) -> None:
-    """Changes nothing. Raises ClusterUnfit, and as SearchClient."""
+    """Changes nothing. Raises Unfit, and as SearchClient."""
     body = client.request("GET", "/").body
     told = body.get("version") if isinstance(body, dict) else None
     number = told.get("number") if isinstance(told, dict) else None
     if not isinstance(told, dict) or not isinstance(number, str) or not re.match(r"\d+\.", number):
-        raise ClusterUnfit(f"{options.url} is neither Elasticsearch nor OpenSearch: it tells no version")
+        raise Unfit(f"{options.url} is neither Elasticsearch nor OpenSearch: it tells no version")
     product = "opensearch" if told.get("distribution") == "opensearch" else "elasticsearch"
     if int(number.partition(".")[0]) < _OLDEST[product]:
-        raise ClusterUnfit(
+        raise Unfit(
             f"{options.url} is {product} {number}; needed: Elasticsearch 7.10 or OpenSearch 1, or later"
         )
     if product == "elasticsearch":
@@ -43,10 +41,10 @@ def _check_privileges(client: SearchClient, options: ElasticsearchOptions) -> No
     body = {"index": [{"names": [pattern], "privileges": list(wanted)}]}
     try:
         found = client.request("POST", "/_security/user/_has_privileges", body).body
-    except RefusedByCluster:
+    except RequestRefused:
         return
     if not isinstance(found, dict) or found.get("has_all_requested", True):
         return
     has = found.get("index", {}).get(pattern, {})
     lacking = ", ".join(name for name in wanted if not has.get(name))
-    raise ClusterUnfit(f"{options.url}: the user lacks, for indexes {pattern}: {lacking}")
+    raise Unfit(f"{options.url}: the user lacks, for indexes {pattern}: {lacking}")

@@ -23,10 +23,10 @@ from handlers.api import (
 from handlers.change_json import json_row, line
 from handlers.kafka.delivery import UNKNOWN_TOPIC, KafkaMessage, Outbox
 from handlers.kafka.librdkafka import client_logger
-from handlers.kafka.settings import PropertyFault, check_properties, client_settings, producer_settings
+from handlers.kafka.settings import check_properties, client_settings, producer_settings
 from handlers.logs import get_logger
 from handlers.mysql.statement_of_change import shown
-from handlers.options.templates import Template, TemplateError, place_of
+from handlers.options.templates import Template, place_of
 from handlers.options.values import PositiveDuration, PropertyValue, Servers, duration
 
 __all__ = ["KafkaHandler", "KafkaOptions", "Undelivered"]
@@ -95,10 +95,7 @@ class KafkaOptions(BaseModel):
     @field_validator("topic")
     @classmethod
     def _topic_is_usable(cls, topic: str) -> str:
-        try:
-            template = Template(topic, row=False)
-        except TemplateError as error:
-            raise ValueError(str(error)) from None
+        template = Template(topic, row=False)
         literals = [part for part in template.parts if isinstance(part, str)]
         wrong = sorted({letter for text in literals for letter in _LITERAL.sub("", text)})
         if wrong:
@@ -110,10 +107,7 @@ class KafkaOptions(BaseModel):
     @field_validator("properties")
     @classmethod
     def _properties_are_usable(cls, properties: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        try:
-            check_properties(properties, info.data.get("timeout", 1.0))
-        except PropertyFault as fault:
-            raise ValueError(str(fault)) from None
+        check_properties(properties, info.data.get("timeout", 1.0))
         return properties
 
 

@@ -1,22 +1,44 @@
-"""Options of handlers that speak HTTP."""
+"""Options of what speaks HTTP."""
 
 from __future__ import annotations
 
-import httpx
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from handlers.options.values import not_allowed
 
-__all__ = ["header_text", "server_url"]
+__all__ = ["TlsOptions", "header_text", "server_url"]
 
 
-def server_url(url: str, example: str) -> str:
-    """A server's URL, without a slash at its end. Raises PydanticCustomError, which does not repeat it."""
-    allowed = f"a URL such as {example}, without user, password and query"
+class TlsOptions(BaseModel):
+    """`tls:` for services with certificates of their own. Paths start at the configuration file's folder."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    verify: bool = Field(default=True, description="Whether the service must prove who it is.")
+    ca: str | None = Field(
+        default=None, min_length=1, description="A file of certificates (PEM) to trust beside the usual ones."
+    )
+    certificate: str | None = Field(
+        default=None, min_length=1, description="Our own certificate (PEM), for services that ask for one."
+    )
+    key: str | None = Field(
+        default=None, min_length=1, description="Its private key, if the certificate's file does not hold it."
+    )
+
+
+def server_url(url: str, allowed: str) -> str:
+    """A server's URL, without a slash at its end.
+
+    Raises PydanticCustomError, which says what is `allowed` and does not repeat the URL.
+    """
     try:
-        read = httpx.URL(url)
-    except httpx.InvalidURL:
-        raise not_allowed(allowed) from None
-    if read.scheme not in ("http", "https") or not read.host or read.userinfo or read.query:
+        parts = urlsplit(url)
+        usable = bool(parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
+    except ValueError:
+        usable = False
+    if not usable or parts.username is not None or parts.query or parts.fragment or "\\" in url:
         raise not_allowed(allowed)
     return url.rstrip("/")
 

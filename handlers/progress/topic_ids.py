@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = ["FormerTopic", "KnownIds", "MadeAnew", "TopicId", "followed", "of_former"]
+__all__ = ["FormerTopic", "KnownIds", "MadeAnew", "TopicId", "followed", "former_topic", "of_former"]
 
 _FORMER = 8
 """So many former ids are kept: who holds more of a topic that was made anew so often?"""
@@ -119,18 +119,22 @@ def followed(
         return TopicId(newest[0] if len(newest) == 1 else None, tuple(former)[-_FORMER:])
     others = [one for one in current if one != found]
     if found in former and not (found in again and set(again[found]).issuperset(others)):
-        topic, number = partition
-        listed = ", ".join(f'"{one}"' for one in others)
-        raise FormerTopic(
-            f"these changes are of a former topic {topic} (id {found}), and changes of partition {number} of "
-            f"the topic that took its place (id {', '.join(others)}) were applied already. Another worker "
-            f"has read the new topic: this one has to leave the partition. Where {found} is the live topic "
-            f"again, as after a fail-over to another cluster and back, say so in this handler's options: "
-            f'topic_again: {{"{found}": [{listed}]}}'
-        )
+        raise former_topic(partition[0], found, others)
     before = dict.fromkeys(one for one in (*earlier, *former) if one not in others and one != found)
     before.update(dict.fromkeys(others))
     return TopicId(found, tuple(before)[-_FORMER:])
+
+
+def former_topic(topic: str, found: str, later: Collection[str]) -> FormerTopic:
+    """The error for changes of the topic with the id `found`; `later`: the ids that took its place."""
+    listed = ", ".join(f'"{one}"' for one in later)
+    return FormerTopic(
+        f"these changes are of a former topic {topic} (id {found}), and changes of the topic that took its "
+        f"place (id {', '.join(later)}) were applied already. Another worker has read the new topic: this "
+        f"one has to leave the partition. Where {found} is the live topic again, as after a fail-over to "
+        f"another cluster and back, say so in this handler's options: topic_again: "
+        f'{{"{found}": [{listed}]}}'
+    )
 
 
 def of_former(

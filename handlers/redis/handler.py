@@ -12,7 +12,7 @@ from handlers.api import Batch, Handler, HandlerContext, Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
 from handlers.mysql.emptying import WholeTables
-from handlers.options.templates import Template, TemplateError, place_of
+from handlers.options.templates import Template, place_of
 from handlers.options.values import PositiveDuration, duration, not_allowed
 from handlers.redis.rows import KeyState, hash_commands, json_commands, last_states, to_complete
 from handlers.redis.target import Command, CommandRefused, RedisTarget, check_url
@@ -65,10 +65,7 @@ class RedisOptions(ColumnChoice):
     @field_validator("key")
     @classmethod
     def _key_tells_rows_apart(cls, key: str) -> str:
-        try:
-            template = Template(key)
-        except TemplateError as error:
-            raise ValueError(str(error)) from None
+        template = Template(key)
         if not any(field.kind in ("key", "column") for field in template.fields):
             raise ValueError("every row would have the same key: it needs {key}, or a column in braces")
         return key

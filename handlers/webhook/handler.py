@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, ClassVar
 
-import httpx
 import msgspec
 
 from handlers.api import (
@@ -22,27 +21,19 @@ from handlers.api import (
     TargetUnavailable,
 )
 from handlers.change_json import line
+from handlers.http.client import HttpClient, is_passing, trusted
+from handlers.http.parts import Refused, RowRefused, by_halves
 from handlers.options.templates import Template, place_of
-from handlers.options.tls import trusted
-from handlers.webhook.answer import Verdict, retry_after, verdict
 from handlers.webhook.options import WebhookOptions, address, literal_start
 
 __all__ = ["WebhookHandler"]
 
 _encode = msgspec.json.Encoder().encode
 
-_ANSWER_BYTES = 1 << 16
-_TOLD_CHARACTERS = 200
 _SECRET_CHARACTERS = 7  # shorter ones stand in too many harmless words
 _CONTENT_TYPES = {"json": "application/json", "ndjson": "application/x-ndjson"}
-
-
-class _Refused(Exception):
-    """An answer that no further attempt would change."""
-
-    def __init__(self, reason: str, kind: Verdict) -> None:
-        super().__init__(reason)
-        self.kind = kind
+_WRONG_ADDRESS = frozenset((401, 403, 404, 405, 407, 410, 411, 421, 426, 431, 451))
+"""Whatever is sent like this is refused: the address, the method or the credentials are wrong."""
 
 
 class WebhookHandler(Handler):
@@ -53,8 +44,7 @@ class WebhookHandler(Handler):
     def __init__(self, **options: Any) -> None:
         self._options = WebhookOptions.model_validate(options)
         self._url = Template(self._options.url, row=False)
-        self._origin = _origin(httpx.URL(address(self._url, "d", "t")))
-        self._client: httpx.Client | None = None
+        self._client: HttpClient | None = None
         self._source = ""
         self.clock: Callable[[], float] = time.time
         """Seconds since 1970."""
@@ -73,7 +63,12 @@ class WebhookHandler(Handler):
             except TypeError as error:
                 raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None
         for start in range(0, len(lines), self._options.max_changes):
-            self._send(batch, lines, start, min(start + self._options.max_changes, len(lines)))
+            end = min(start + self._options.max_changes, len(lines))
+            try:
+                by_halves(start, end, lambda first, last: self._send(batch, lines, first, last))
+            except RowRefused as refused:
+                place = place_of(batch.changes[refused.at], batch.table)
+                raise _partial(refused.at, Rejected(f"{place}: {refused}", at=refused.at)) from None
 
     def close(self) -> None:
         if self._client is not None:
@@ -83,66 +78,51 @@ class WebhookHandler(Handler):
     def check(self, context: HandlerContext) -> None:
         """Have any answer of the service to OPTIONS, which changes nothing. Raises TargetUnavailable, and
         OSError for a certificate that cannot be read."""
-        with self._new_client(context) as client:
-            try:
-                answer = client.request("OPTIONS", literal_start(self._url), headers=self._options.headers)
-            except httpx.HTTPError as error:
-                raise TargetUnavailable(f"{self._origin}: {self._clean(_told(error))}") from None
-        if answer.status_code in (502, 503, 504):
-            raise TargetUnavailable(f"{self._origin} answers {answer.status_code}")
+        client = self._new_client(context)
+        url, headers = literal_start(self._url), self._options.headers
+        with closing(client):
+            answer = client.request("OPTIONS", url, headers=headers, only_status=True)
+        if answer.status in (502, 503, 504):
+            raise client.unavailable(answer)
 
-    def _new_client(self, context: HandlerContext) -> httpx.Client:
-        return httpx.Client(
+    def _new_client(self, context: HandlerContext) -> HttpClient:
+        url = address(self._url, "d", "t")
+        return HttpClient(
+            url,
+            trusted(url, self._options.tls, context.folder),
             timeout=self._options.timeout,
-            verify=trusted(self._origin, self._options.tls, context.folder),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=max(20, context.lanes)),
-            follow_redirects=False,
+            secrets=[one for one in self._secrets() if len(one) >= _SECRET_CHARACTERS],
+            connections=context.lanes,
         )
 
-    def _send(self, batch: Batch, lines: Sequence[bytes], start: int, end: int) -> None:
-        """Send changes `start` to `end`; by halves when they are refused, until the refused one is alone."""
-        changes = batch.changes[start:end]
-        try:
-            self._request(batch, lines[start:end], changes)
-        except TargetUnavailable as error:
-            raise _partial(start, error) from None
-        except _Refused as refused:
-            if end - start == 1 or refused.kind is Verdict.WRONG_ADDRESS:
-                told = f"{place_of(changes[0], batch.table)}: {refused}"
-                raise _partial(start, Rejected(told, at=start)) from None
-            middle = start + (end - start) // 2
-            self._send(batch, lines, start, middle)
-            self._send(batch, lines, middle, end)
+    def _secrets(self) -> Iterator[str]:
+        if self._options.signature is not None:
+            yield self._options.signature.secret
+        for value in self._options.headers.values():
+            yield from (value, *value.split())  # Bearer TOKEN
+        yield self._options.url
 
-    def _request(self, batch: Batch, lines: Sequence[bytes], changes: Sequence[Change]) -> None:
-        """Raises TargetUnavailable, _Refused."""
+    def _send(self, batch: Batch, lines: Sequence[bytes], start: int, end: int) -> None:
+        """Send changes `start` to `end`. Raises Refused if a part of them may be taken, RowRefused if none,
+        and TargetUnavailable."""
         assert self._client is not None, "handle comes after open"
-        body = self._body(batch, lines)
-        headers = self._headers(batch, changes, body)
+        body = self._body(batch, lines[start:end])
+        headers = self._headers(batch, batch.changes[start:end], body)
         url = address(self._url, batch.database, batch.name)
         try:
-            with self._client.stream(self._options.method, url, content=body, headers=headers) as answer:
-                text = _start_of(answer, self._options.timeout)
-        except httpx.HTTPError as error:
-            raise TargetUnavailable(f"{self._origin}: {self._clean(_told(error))}") from None
-        found = verdict(answer.status_code)
-        if found is Verdict.DONE:
+            answer = self._client.request(
+                self._options.method, url, content=body, headers=headers, only_status=True
+            )
+            if is_passing(answer.status):
+                raise self._client.unavailable(answer, clock=self.clock)
+        except TargetUnavailable as error:
+            raise _partial(start, error) from None
+        if answer.status < 300:
             return
-        said = f": {told}" if (told := self._clean(" ".join(text.split()))[:_TOLD_CHARACTERS]) else ""
-        if answer.has_redirect_location:
-            said = f": {self._moved(httpx.URL(url), answer.headers['Location'])}; see option url"
-        reason = f"{self._origin} answers {answer.status_code} {answer.reason_phrase}{said}"
-        if found is Verdict.LATER:
-            wait = retry_after(answer.headers.get("Retry-After"), self.clock())
-            raise TargetUnavailable(reason, retry_after=wait)
-        raise _Refused(reason, found)
-
-    def _moved(self, url: httpx.URL, location: str) -> str:
-        try:
-            origin = _origin(url.join(location))
-        except httpx.InvalidURL:
-            return "it is elsewhere now"
-        return "it is at another path now" if origin == self._origin else f"it is at {origin} now"
+        reason = self._client.fault(answer)
+        if answer.status < 400 or answer.status in _WRONG_ADDRESS:
+            raise RowRefused(start, reason)
+        raise Refused(reason)
 
     def _body(self, batch: Batch, lines: Sequence[bytes]) -> bytes:
         if self._options.format == "ndjson":
@@ -153,8 +133,6 @@ class WebhookHandler(Handler):
     def _headers(self, batch: Batch, changes: Sequence[Change], body: bytes) -> dict[str, str]:
         headers = {
             "Content-Type": _CONTENT_TYPES[self._options.format],
-            "User-Agent": "binlane",
-            "Accept-Encoding": "identity",
             **batch.trace_headers(),
             **self._options.headers,
             "Idempotency-Key": self._idempotency_key(batch, changes),
@@ -175,41 +153,6 @@ class WebhookHandler(Handler):
         ids = [batch.topic_ids[each.topic] for each in (first, last) if each.topic in batch.topic_ids]
         text = _encode([self._source, batch.table, places, len(changes), *ids])
         return hashlib.sha256(text).hexdigest()[:32]
-
-    def _clean(self, text: str) -> str:
-        """The text without what was sent in confidence: a service may answer with it."""
-        signature = self._options.signature
-        secrets = [*self._options.headers.values(), *([signature.secret] if signature else [])]
-        secrets += [part for value in secrets for part in value.split()]  # Bearer TOKEN
-        secrets += [self._options.url, httpx.URL(literal_start(self._url)).password]
-        for secret in sorted(secrets, key=len, reverse=True):
-            if len(secret) >= _SECRET_CHARACTERS:
-                text = text.replace(secret, "***")
-        return text
-
-
-def _start_of(answer: httpx.Response, timeout: float) -> str:
-    """The beginning of the answer's text: its status alone decides, so what breaks here does no harm.
-
-    An answer that is not read to its end costs its connection.
-    """
-    read, end = b"", time.monotonic() + timeout
-    with contextlib.suppress(httpx.HTTPError):
-        for part in answer.iter_raw(_ANSWER_BYTES):
-            read += part
-            if len(read) >= _ANSWER_BYTES or time.monotonic() > end:
-                break
-    return read.decode("utf-8", "replace")
-
-
-def _told(error: httpx.HTTPError) -> str:
-    kind = type(error).__name__
-    return f"{kind}: {error}" if str(error) else kind
-
-
-def _origin(url: httpx.URL) -> str:
-    """What of a URL may be told: its user, path and query may hold a secret."""
-    return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
 
 def _partial(done: int, cause: Exception) -> Exception:

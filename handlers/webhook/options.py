@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from typing import Literal
-from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from handlers.options.templates import Template, TemplateError
-from handlers.options.tls import TlsOptions
+from handlers.http.client import segment
+from handlers.options.http_values import TlsOptions
+from handlers.options.templates import Template
 from handlers.options.values import PositiveDuration, duration, not_allowed
 
 __all__ = ["SignatureOptions", "WebhookOptions", "address", "literal_start"]
@@ -63,8 +63,6 @@ class WebhookOptions(BaseModel):
         try:
             template = Template(url, row=False)
             whole, start = httpx.URL(address(template, "d", "t")), httpx.URL(literal_start(template))
-        except TemplateError as error:
-            raise ValueError(str(error)) from None
         except httpx.InvalidURL:
             raise not_allowed(_URLS) from None
         # No table may choose the host.
@@ -91,12 +89,7 @@ def literal_start(template: Template) -> str:
 
 def address(template: Template, database: str, table: str) -> str:
     """The URL for a table, its names percent-encoded."""
-    return template.of_table(database, table, encode=_encoded)
-
-
-def _encoded(name: str) -> str:
-    # `..` would be a way up.
-    return name.replace(".", "%2E") if set(name) <= {"."} else quote(name, safe="")
+    return template.of_table(database, table, encode=segment)
 
 
 def _header_name(name: str) -> str:

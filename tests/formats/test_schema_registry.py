@@ -382,6 +382,21 @@ def test_the_user_and_the_token_are_sent(registry: SchemaRegistry) -> None:
         Client(settings(registry), Path()).reach()
 
 
+@pytest.mark.parametrize(
+    "keys", [{"basic_auth": {"username": "u", "password": "hunter22"}}, {"bearer_token": "hunter22"}]
+)
+def test_an_answer_that_repeats_what_was_sent_brings_no_secret_into_an_error(
+    registry: SchemaRegistry, keys: dict[str, Any]
+) -> None:
+    registry.answer = lambda _: (403, "hunter22 dTpodW50ZXIyMg== may not")  # type: ignore[method-assign]
+    client = Client(SchemaRegistrySettings.model_validate({"url": registry.url, **keys}), Path())
+    with pytest.raises(RegistryUnavailable, match="may not") as found:
+        client.reach()
+    assert "hunter22" not in str(found.value)
+    if "basic_auth" in keys:
+        assert "dTpodW50ZXIyMg==" not in str(found.value)
+
+
 def test_the_proxies_of_the_environment_are_used_as_targets_use_them(
     registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,11 +14,12 @@ from servers.server_process import PASSWORD
 
 from handlers import Batch, HandlerContext, TargetUnavailable
 from handlers.clickhouse import ClickHouseHandler
-from handlers.clickhouse.client import ClickHouseClient, RefusedByServer
+from handlers.clickhouse.client import ClickHouseClient
 from handlers.clickhouse.options import ClickHouseOptions
-from handlers.clickhouse.rights import ServerUnfit
+from handlers.http.parts import Refused, RequestRefused
 from handlers.options.faults import check_options
 from handlers.testing import make_batch, opened
+from handlers.versioned.memory import Unfit
 
 CONTEXT = HandlerContext(worker="w", handler="h", folder=Path())
 
@@ -54,7 +55,7 @@ def test_what_passes_is_waited_for(status: int, code: int | None) -> None:
 
 @pytest.mark.parametrize(("status", "code"), [(404, 60), (400, 62), (500, 164), (404, None)])
 def test_what_does_not_pass_is_a_fault(status: int, code: int | None) -> None:
-    assert isinstance(answered(status, code), RefusedByServer)
+    assert isinstance(answered(status, code), RequestRefused)
 
 
 def test_a_wrong_password_is_waited_for(clickhouse: ClickHouseServer) -> None:
@@ -67,7 +68,10 @@ def test_a_wrong_password_is_waited_for(clickhouse: ClickHouseServer) -> None:
 def test_an_insert_is_there_when_it_is_told_so_and_is_never_taken_for_another() -> None:
     with HookServer() as server:
         server.answer = lambda _: Answer(200, {}, b"")
-        with opened(ClickHouseHandler(url=server.url)) as it, pytest.raises(Exception, match="gone"):
+        with (
+            opened(ClickHouseHandler(url=server.url)) as it,
+            pytest.raises(Exception, match="gone as soon as it is made"),
+        ):
             it.handle(batch())
         asked = [parse_qs(urlsplit(request.path).query) for request in [*server.received, *server.refused]]
     wanted = {"async_insert": ["0"], "insert_deduplicate": ["0"], "wait_end_of_query": ["1"]}
@@ -83,7 +87,7 @@ def test_a_check_asks_for_the_version(clickhouse: ClickHouseServer) -> None:
 def test_a_server_that_is_none_or_too_old_is_told_so(told: str, why: str) -> None:
     with HookServer() as server:
         server.answer = lambda _: Answer(200, {}, told.encode())
-        with pytest.raises(ServerUnfit, match=why):
+        with pytest.raises(Unfit, match=why):
             ClickHouseHandler(url=server.url).check(CONTEXT)
 
 
@@ -113,3 +117,31 @@ def test_settings_go_with_each_request_and_never_replace_our_own() -> None:
         client.close()
         (request,) = server.received
     assert "insert_quorum=auto&select_sequential_consistency=1" in request.path
+
+
+def test_a_proxy_that_takes_no_request_of_this_size_has_the_rows_sent_by_halves() -> None:
+    with HookServer() as server:
+        server.answer = lambda _: Answer(413, {}, b"<html>Request Entity Too Large</html>")
+        client = ClickHouseClient(ClickHouseOptions(url=server.url), Path(), 1)
+        with pytest.raises(Refused, match="413"):
+            client.insert("INSERT INTO t (id) FORMAT RowBinary", b"1")
+        client.close()
+
+
+def test_a_secret_is_not_told_in_part_where_an_answer_is_cut() -> None:
+    with HookServer() as server:
+        server.answer = lambda _: Answer(404, {}, b"x" * 395 + PASSWORD.encode() + b"y" * 100)
+        options = ClickHouseOptions(url=server.url, username="u", password=PASSWORD)
+        client = ClickHouseClient(options, Path(), 1)
+        with pytest.raises(RequestRefused) as found:
+            client.query("SELECT 1")
+        client.close()
+    assert PASSWORD[:4] not in str(found.value)
+
+
+def test_the_time_that_a_balancer_asks_to_wait_is_passed_on() -> None:
+    with HookServer() as server:
+        server.answer = lambda _: Answer(503, {"Retry-After": "7"})
+        with opened(ClickHouseHandler(url=server.url)) as it, pytest.raises(TargetUnavailable) as found:
+            it.handle(batch())
+    assert found.value.retry_after == 7

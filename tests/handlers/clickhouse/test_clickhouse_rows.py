@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 from clickhouse_lab import TYPES, handler, names
 from servers.clickhouse_server import ClickHouseServer
+from structlog.testing import capture_logs
 
 from handlers import Batch, Rejected
 from handlers.clickhouse.client import ClickHouseClient
-from handlers.clickhouse.handler import ColumnsChanged
-from handlers.clickhouse.tables import Tables, TableUnfit
-from handlers.progress.late_rows import RowMoved
+from handlers.clickhouse.tables import Tables
 from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch
+from handlers.versioned.late_rows import RowMoved
+from handlers.versioned.memory import Unfit
+from handlers.versioned.target import ColumnsChanged
 
 
 def batch(database: str, *changes: Any, types: Any = TYPES, **more: Any) -> Batch:
@@ -67,11 +69,13 @@ def test_what_was_written_is_there_after_a_kill(
 
 
 def test_a_topic_made_anew_begins_a_later_epoch(clickhouse: ClickHouseServer, database: str) -> None:
-    with handler(clickhouse) as it:
+    with handler(clickhouse) as it, capture_logs() as logs:
         it.handle(batch(database, {"id": 1, "name": "former"}, offset=900, topic_id="A"))
         it.handle(batch(database, {"id": 1, "name": "anew"}, offset=0, topic_id="B"))
         with pytest.raises(FormerTopic):
             it.handle(batch(database, {"id": 1, "name": "former"}, offset=901, topic_id="A"))
+    [told] = [line for line in logs if line["event"] == "topic_made_anew"]
+    assert (told["former_id"], told["topic_id"]) == ("A", "B")
     with handler(clickhouse, topic_again={"A": ["B"]}) as it:
         it.handle(batch(database, {"id": 1, "name": "again"}, offset=0, topic_id="A"))
     assert names(clickhouse, database) == {1: "again"}
@@ -132,7 +136,7 @@ def test_a_lower_epoch_than_the_table_was_written_under_is_refused(
 ) -> None:
     with handler(clickhouse, epoch=1) as it:
         it.handle(batch(database, {"id": 1, "name": "a"}))
-    with handler(clickhouse) as it, pytest.raises(TableUnfit, match="option epoch: 1, it is 0 here"):
+    with handler(clickhouse) as it, pytest.raises(Unfit, match="option epoch: 1, it is 0 here"):
         it.handle(batch(database, {"id": 1, "name": "b"}, offset=1))
     with handler(clickhouse, epoch=1) as it:
         it.handle(batch(database, {"id": 1, "name": "b"}, offset=1))
@@ -239,7 +243,10 @@ def test_a_row_without_a_key_or_with_a_name_of_ours_is_rejected_alone(
         ("(id Int32, _version UInt64, _deleted UInt8) ENGINE = R ORDER BY id", "needs a column _partition"),
         ("({}, b Int32) ENGINE = R ORDER BY (id, b)", "is ordered by"),
         ("({}) ENGINE = R ORDER BY id % 7", "is ordered by"),
-        ('({}) ENGINE = R ORDER BY id COMMENT \'mine binlane: {{"table":"o.t"}}\'', "holds the rows of o.t"),
+        (
+            '({}, _binlane_memory_1 UInt8 ALIAS 0 COMMENT \'{{"table":"o.t"}}\') ENGINE = R ORDER BY id',
+            "holds the rows of o.t",
+        ),
         ("({}, name Array(String)) ENGINE = R ORDER BY id", "name is Array"),
     ],
 )
@@ -252,12 +259,12 @@ def test_a_table_of_others_that_cannot_be_written_to_is_a_fault(
     text = made.format(own).replace("= R ", "= ReplacingMergeTree(_version, _deleted) ")
     clickhouse.query(f"CREATE DATABASE {database}")
     clickhouse.query(f"CREATE TABLE {database}.t {text}")
-    with handler(clickhouse) as it, pytest.raises(TableUnfit, match=told):
+    with handler(clickhouse) as it, pytest.raises(Unfit, match=told):
         it.handle(batch(database, {"id": 1, "name": "a"}))
 
 
 def test_a_table_and_a_comment_of_others_are_kept(clickhouse: ClickHouseServer, database: str) -> None:
-    with handler(clickhouse, create=False) as it, pytest.raises(TableUnfit, match="create is false"):
+    with handler(clickhouse, create=False) as it, pytest.raises(Unfit, match="create is false"):
         it.handle(batch(database, {"id": 1, "name": "a"}))
     clickhouse.query(f"CREATE DATABASE {database}")
     clickhouse.query(

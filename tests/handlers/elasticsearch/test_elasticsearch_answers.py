@@ -15,19 +15,23 @@ from servers.search_node import SearchNode
 
 from handlers import HandlerContext, Rejected, TargetUnavailable
 from handlers.elasticsearch import ElasticsearchHandler
-from handlers.elasticsearch.client import RefusedByCluster
-from handlers.elasticsearch.rights import ClusterUnfit
+from handlers.http.parts import RequestRefused
 from handlers.testing import make_batch, opened
+from handlers.versioned.memory import Unfit
 
 SECRET = "never-in-an-error"
 CONTEXT = HandlerContext(worker="w", handler="h", folder=Path())
 ROWS = [{"id": number, "name": "a"} for number in range(3)]
 BATCH = make_batch("shop.orders", ROWS, key="id", types={"id": "int", "name": "text"})
+MEMORY = json.dumps({"table": "shop.orders", "topics": [["test", None]], "partitions": ["test[0]"]})
 MAPPED = {
     "shop.orders": {
         "mappings": {
-            "_meta": {"binlane": {"table": "shop.orders", "topics": [["test", None]]}},
-            "properties": {"_binlane": {}, "id": {"type": "long"}, "name": {"type": "text"}},
+            "properties": {
+                "_binlane": {"properties": {"memory_1": {"null_value": MEMORY}}},
+                "id": {"type": "long"},
+                "name": {"type": "text"},
+            },
         }
     }
 }
@@ -62,9 +66,9 @@ def cluster(
         ((503, "unavailable_shards_exception"), TargetUnavailable, "unavailable_shards"),
         ((403, "cluster_block_exception"), TargetUnavailable, "cluster_block"),
         ((403, "security_exception"), TargetUnavailable, "security_exception"),
-        ((400, "mapper_parsing_exception"), Rejected, "offset 1: shop.orders refuses its document"),
-        ((400, "index_closed_exception"), RefusedByCluster, "index_closed"),
-        ((404, "index_not_found_exception"), RefusedByCluster, "index_not_found"),
+        ((400, "mapper_parsing_exception"), Rejected, "offset 1: shop.orders: its document is refused"),
+        ((400, "index_closed_exception"), RequestRefused, "index_closed"),
+        ((404, "index_not_found_exception"), RequestRefused, "index_not_found"),
     ],
 )
 def test_each_document_is_judged_for_itself(
@@ -83,11 +87,12 @@ def test_a_cluster_without_room_is_waited_for_before_a_row_is_blamed() -> None:
         handler.handle(BATCH)
 
 
-def test_a_request_that_is_too_large_is_sent_by_halves() -> None:
+@pytest.mark.parametrize("page", [b"", b"<html>Request Entity Too Large</html>"], ids=["cluster", "proxy"])
+def test_a_request_that_is_too_large_is_sent_by_halves(page: bytes) -> None:
     def bulk(request: Received) -> Answer:
         count = request.body.count(b'{"index"')
         if count > 1 or b'"id":2' in request.body:
-            return Answer(413)
+            return Answer(413, body=page)
         return said(200, {"errors": False, "items": [{"index": {"status": 201}}]})
 
     with cluster(bulk) as (handler, server):
@@ -98,7 +103,7 @@ def test_a_request_that_is_too_large_is_sent_by_halves() -> None:
     assert len(sent) == 2
 
 
-@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+@pytest.mark.parametrize("status", [302, 401, 403, 429, 500, 503])
 def test_what_is_mended_elsewhere_is_waited_for_and_no_secret_is_told(status: int) -> None:
     def bulk(request: Received) -> Answer:
         return said(
@@ -165,7 +170,7 @@ def test_logins() -> None:
         ({"url": "h:9200"}, "allowed: a URL"),
         ({"url": "http://h", "username": "u"}, "belong together"),
         ({"url": "http://h", "username": "u", "password": SECRET, "api_key": SECRET}, "either username"),
-        ({"url": "http://h", "api_key": f"{SECRET}\n"}, "no line breaks"),
+        ({"url": "http://h", "api_key": f"{SECRET}\n"}, "without line breaks"),
         ({"url": "http://h", "api_key": f"{SECRET}é"}, "ASCII"),
         ({"url": "http://h", "index": "{database}"}, "needs {table}"),
         ({"url": "http://h", "index": "{table} x"}, "besides"),
@@ -195,7 +200,7 @@ def test_which_cluster_it_is(version: Any, fault: str | None) -> None:
         if fault is None:
             handler.check(CONTEXT)
         else:
-            with pytest.raises(ClusterUnfit, match=fault):
+            with pytest.raises(Unfit, match=fault):
                 handler.check(CONTEXT)
 
 
@@ -208,22 +213,24 @@ def test_a_user_who_may_too_little_is_told_what_is_lacking() -> None:
         server.answer = lambda one: said(
             200, rights if "privileges" in one.path else {"version": {"number": "8.1.0"}}
         )
-        with pytest.raises(ClusterUnfit, match="write, view_index_metadata, maintenance, manage"):
+        with pytest.raises(Unfit, match="write, view_index_metadata, maintenance, manage"):
             ElasticsearchHandler(url=server.url).check(CONTEXT)
 
 
 def test_an_index_made_by_hand_has_a_mapping_that_is_written_to() -> None:
     """So a user without `manage` would be stopped by the first batch: the check asks for it."""
     asked: list[Any] = []
+    properties: dict[str, Any] = {**MAPPED["shop.orders"]["mappings"]["properties"], "_binlane": {}}
 
     def answer(request: Received) -> Answer:
+        if request.method == "PUT":
+            properties.update(request.json["properties"])
         if "privileges" in request.path:
             asked.extend(request.json["index"][0]["privileges"])
             return said(200, {"has_all_requested": True})
         if "_bulk" in request.path:
             return said(200, {"errors": False, "items": [{"index": {"status": 201}}] * 3})
         if "_mapping" in request.path:
-            properties = MAPPED["shop.orders"]["mappings"]["properties"]
             return said(200, {"shop.orders": {"mappings": {"properties": properties}}})
         return said(200, {"version": {"number": "8.1.0"}})
 

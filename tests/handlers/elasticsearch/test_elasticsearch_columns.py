@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 from elasticsearch_lab import handler
 from servers.search_node import SearchNode
 
-from handlers import Batch
+from handlers import Batch, HandlerContext
 from handlers.elasticsearch.client import SearchClient
-from handlers.elasticsearch.indexes import Indexes, IndexUnfit
+from handlers.elasticsearch.indexes import Indexes
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.testing import make_batch
+from handlers.versioned.memory import Unfit
 
 ROW = {"id": 1, "name": "a"}
 
@@ -37,18 +39,18 @@ def batch(database: str, row: dict[str, Any], **types: str) -> Batch:
 def test_a_column_that_no_document_can_have_is_told_with_what_to_do(
     search_node: SearchNode, database: str, column: str, because: str
 ) -> None:
-    with handler(search_node) as it, pytest.raises(IndexUnfit, match=f"{because}.*columns: exclude"):
+    with handler(search_node) as it, pytest.raises(Unfit, match=f"{because}.*columns: exclude"):
         it.handle(batch(database, {**ROW, column: "x"}, **{column: "text"}))
 
 
 def test_columns_with_dots_are_mapped_once(search_node: SearchNode, database: str) -> None:
     with handler(search_node) as it:
         it.handle(batch(database, {**ROW, "b.c": 1}, **{"b.c": "int"}))
-        client = SearchClient(ElasticsearchOptions(url=search_node.url), Path(), 1)
-        found = Indexes(client, ElasticsearchOptions(url=search_node.url)).find(database, "orders")
-        client.close()
+        context = HandlerContext(worker="w", handler="h", folder=Path())
+        with closing(Indexes(ElasticsearchOptions(url=search_node.url), context)) as indexes:
+            found = indexes.find(database, "orders")
     assert found is not None
-    assert found.fields["b.c"] == {"type": "long"}
+    assert found.columns["b.c"] == {"type": "long"}
 
 
 def test_a_table_has_more_columns_than_an_index_has_fields_by_default(

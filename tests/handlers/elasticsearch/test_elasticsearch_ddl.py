@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from servers.search_node import SearchNode
+from structlog.testing import capture_logs
 
 from handlers import Batch, Rejected
-from handlers.elasticsearch import ElasticsearchHandler, emptying
+from handlers.elasticsearch import ElasticsearchHandler, indexes
 from handlers.testing import make_batch, opened
 
 TYPES = {"id": "bigint", "name": "varchar(40)"}
@@ -40,7 +41,7 @@ def statement(database: str, sql: str | None, *, offset: int, time: int = 0, top
 def test_a_truncate_removes_what_is_older_however_often_it_comes(
     search_node: SearchNode, database: str, sql: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(emptying, "_AT_ONCE", 7)  # several rounds
+    monkeypatch.setattr(indexes, "_REMOVED_AT_ONCE", 7)  # several rounds
     with handler(search_node) as it:
         it.handle(rows(database, 0, 20, offset=0))
         for _ in range(2):
@@ -49,6 +50,20 @@ def test_a_truncate_removes_what_is_older_however_often_it_comes(
             assert sorted(search_node.documents(f"{database}.orders")) == ["3", "4"]
         it.handle(rows(database, 0, 20, offset=0))
     assert sorted(search_node.documents(f"{database}.orders")) == ["3", "4"], "what is late stays away"
+
+
+def test_a_truncate_within_a_batch_has_its_place(search_node: SearchNode, database: str) -> None:
+    changes = [{"after": {"id": 1}}, {"sql": None, "op": "truncate"}, {"after": {"id": 2}}]
+    with handler(search_node) as it:
+        it.handle(make_batch(f"{database}.orders", changes, key="id", types={"id": "bigint"}, topic="cdc"))
+    assert sorted(search_node.documents(f"{database}.orders")) == ["2"]
+
+
+def test_a_statement_that_is_not_followed_is_told(search_node: SearchNode, database: str) -> None:
+    with handler(search_node) as it, capture_logs() as logs:
+        it.handle(statement(database, "ALTER TABLE orders DROP COLUMN name", offset=1))
+    (refused,) = (line for line in logs if line["event"] == "ddl_refused")
+    assert "a dropped column stays" in refused["because"]
 
 
 def test_of_other_partitions_a_truncate_removes_what_was_before_it(

@@ -9,11 +9,10 @@ from elasticsearch_lab import handler
 from servers.search_node import SearchNode
 
 from handlers import Batch
-from handlers.elasticsearch.indexes import IndexUnfit
 from handlers.elasticsearch.mapping import ORIGIN_FIELD
-from handlers.progress.late_rows import RowMoved
-from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch
+from handlers.versioned.late_rows import RowMoved
+from handlers.versioned.memory import Unfit
 
 
 def batch(database: str, name: str, **more: Any) -> Batch:
@@ -27,12 +26,12 @@ def names(node: SearchNode, database: str) -> list[str]:
     return [one["name"] for one in node.documents(f"{database}.orders").values()]
 
 
-def copy_without_mapping(node: SearchNode, index: str, meta: Any) -> None:
+def copy_without_mapping(node: SearchNode, index: str) -> None:
     """In the index's place: its documents, with their versions."""
     node.call("POST", f"/{index}/_refresh")
     hits = node.call("POST", f"/{index}/_search", {"version": True})["hits"]["hits"]
     node.remove(index)
-    node.call("PUT", f"/{index}", {"mappings": {"_meta": meta, "properties": {"_binlane": ORIGIN_FIELD}}})
+    node.call("PUT", f"/{index}", {"mappings": {"properties": {"_binlane": ORIGIN_FIELD}}})
     for hit in hits:
         path = f"/{index}/_doc/{hit['_id']}?version={hit['_version']}&version_type=external"
         node.call("PUT", path, hit["_source"])
@@ -46,7 +45,7 @@ def test_an_index_that_has_forgotten_its_epochs_is_a_fault_until_one_is_begun(
     with handler(search_node) as it:
         it.handle(batch(database, "former", offset=900, topic_id="A"))
         it.handle(batch(database, "anew", offset=0, topic_id="B"))
-        copy_without_mapping(search_node, f"{database}.orders", {"owner": "us"})
+        copy_without_mapping(search_node, f"{database}.orders")
         for _ in range(2):
             with pytest.raises(RowMoved, match=r"later epoch than any that .* remembers.*option epoch: 2"):
                 it.handle(later)
@@ -55,23 +54,11 @@ def test_an_index_that_has_forgotten_its_epochs_is_a_fault_until_one_is_begun(
     assert names(search_node, database) == ["later"]
 
 
-def test_what_an_earlier_release_remembered_in_meta_counts(search_node: SearchNode, database: str) -> None:
-    with handler(search_node) as it:
-        it.handle(batch(database, "a", offset=9, topic_id="A"))
-        memory = {"table": f"{database}.orders", "topics": [["cdc", "A"]], "epoch": 0}
-        copy_without_mapping(search_node, f"{database}.orders", {"binlane": memory})
-        it.handle(batch(database, "b", offset=10, topic_id="A"))
-        it.handle(batch(database, "c", offset=0, topic_id="B"))
-        with pytest.raises(FormerTopic):
-            it.handle(batch(database, "d", offset=11, topic_id="A"))
-    assert names(search_node, database) == ["c"]
-
-
 def test_a_memory_that_somebody_has_made_is_a_fault(search_node: SearchNode, database: str) -> None:
     with handler(search_node) as it:
         it.handle(batch(database, "a"))
         others = {"memory_9": {"type": "keyword", "null_value": "ours"}}
         mapping = {"properties": {"_binlane": {"properties": others}}}
         search_node.call("PUT", f"/{database}.orders/_mapping", mapping)
-        with pytest.raises(IndexUnfit, match="memory_9 remembers cannot be read"):
+        with pytest.raises(Unfit, match="memory_9 remembers cannot be read"):
             it.handle(batch(database, "b", offset=1))

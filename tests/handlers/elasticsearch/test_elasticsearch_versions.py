@@ -14,10 +14,10 @@ from servers.hook_server import Answer, HookServer
 
 from handlers import Batch, Rejected
 from handlers.elasticsearch import ElasticsearchHandler
-from handlers.progress.late_rows import RowMoved
 from handlers.progress.topic_ids import FormerTopic
-from handlers.progress.versions import BeyondVersions, Topic, followed, version_of
 from handlers.testing import make_batch, opened
+from handlers.versioned.late_rows import RowMoved
+from handlers.versioned.versions import BeyondVersions, Topic, followed, version_of
 
 
 def test_versions_are_in_the_order_of_their_places() -> None:
@@ -64,10 +64,12 @@ def cluster(held: str | None) -> Iterator[tuple[ElasticsearchHandler, list[dict[
     """One that has a higher version of every document, last changed in the partition `held`; the actions that
     it was sent."""
     sent: list[dict[str, Any]] = []
-    mapping = {"properties": {"_binlane": {}, "id": {}, "name": {}}}
+    mapping: dict[str, Any] = {"properties": {"_binlane": {}, "id": {}, "name": {}}}
     conflict = {"status": 409, "error": {"type": "version_conflict_engine_exception", "reason": "r"}}
 
     def answer(request: Any) -> Answer:
+        if request.method == "PUT":
+            mapping["properties"] |= request.json["properties"]
         body: Any = {"t.t": {"mappings": mapping}}
         if "_bulk" in request.path:
             actions = [one for one in map(json.loads, request.body.splitlines()) if "id" not in one]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import httpx
 
 from worker.configuration import Configuration, load
 
-__all__ = ["HINT", "Unreachable", "WorkerConnection", "address_of", "is_configuration"]
+__all__ = ["HINT", "Unreachable", "WorkerConnection", "connected", "is_configuration"]
 
 HINT = "is the worker running, and is this its http.port?"
 
@@ -92,7 +94,36 @@ def is_configuration(target: str) -> bool:
     return "://" not in target and (target.endswith((".yaml", ".yml")) or Path(target).is_file())
 
 
-def address_of(config: Path) -> tuple[Configuration, str, Path | None]:
+@contextmanager
+def connected(
+    target: str,
+    *,
+    token: str | None,
+    ca: Path | None,
+    seconds: float = 3.0,
+    own_token: Callable[[Configuration, int], str | None] = lambda _configuration, _port: None,
+) -> Iterator[WorkerConnection]:
+    """The worker of `target` (CONFIG or URL).
+
+    `token`, `ca`, `seconds`: see WorkerConnection. The token of a configuration comes first: its http.token,
+    else `own_token` of it and its port. Raises ConfigurationError if the configuration cannot be used, and
+    Unreachable without the configuration's secrets.
+    """
+    if not is_configuration(target):
+        with WorkerConnection(target, token=token, ca=ca, seconds=seconds) as worker:
+            yield worker
+        return
+    configuration, url, only = _address_of(Path(target))
+    try:
+        assert configuration.http is not None  # it has an address
+        token = configuration.http.token or own_token(configuration, configuration.http.port) or token
+        with WorkerConnection(url, token=token, ca=ca, only=only, seconds=seconds) as worker:
+            yield worker
+    except Unreachable as fault:
+        raise Unreachable(configuration.secrets.redact(str(fault))) from None
+
+
+def _address_of(config: Path) -> tuple[Configuration, str, Path | None]:
     """The configuration, where its worker listens on this machine, and the certificate that it shows there.
 
     Raises:

@@ -20,14 +20,7 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from worker.commands.asking.connection import (
-    HINT,
-    Unreachable,
-    WorkerConnection,
-    address_of,
-    is_configuration,
-)
-from worker.configuration import Configuration
+from worker.commands.asking.connection import HINT, Unreachable, WorkerConnection, connected
 from worker.observing.overview.history import Point
 from worker.observing.status import WorkerStatus
 from worker.terminal.rates import Rates
@@ -58,24 +51,18 @@ def status(
     Raises:
         ConfigurationError: the configuration cannot be used.
     """
-    configuration: Configuration | None = None
     try:
-        url, only = target, None
-        if is_configuration(target):
-            configuration, url, only = address_of(Path(target))
-            assert configuration.http is not None  # it has an address
-            token = configuration.http.token or token
-        with _Worker(url, token, ca, only) as worker:
+        with connected(target, token=token, ca=ca) as worker:
             if watch:
                 return _watch(worker, as_json)
-            answer = worker.ask()
+            answer = _ask(worker)
             if as_json:
                 _write(answer.body)
             else:
                 _console().print(full_view(answer.snapshot, worker.address))
             return 0
     except Unreachable as fault:
-        _complain(str(fault) if configuration is None else configuration.secrets.redact(str(fault)))
+        _complain(str(fault))
         return 1
     except KeyboardInterrupt:
         return 0
@@ -93,37 +80,25 @@ class _Hour(msgspec.Struct):
     points: list[Point]
 
 
-class _Worker:
-    """A worker's `/api/status`. Raises Unreachable when `url` cannot be one."""
+def _trend(worker: WorkerConnection) -> Trend:
+    """What it remembers of the last hour: nothing, if it is of an earlier version."""
+    try:
+        response = worker.ask("GET", "api/history")
+        return Trend(msgspec.json.decode(response.content, type=_Hour).points)
+    except (Unreachable, msgspec.DecodeError, UnicodeDecodeError):
+        return Trend()
 
-    def __init__(self, url: str, token: str | None, ca: Path | None, only: Path | None) -> None:
-        self._connection = WorkerConnection(url, token=token, ca=ca, only=only)
-        self.address = self._connection.address
 
-    def __enter__(self) -> _Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.__exit__()
-
-    def trend(self) -> Trend:
-        """What it remembers of the last hour: nothing, if it is of an earlier version."""
-        try:
-            response = self._connection.ask("GET", "api/history")
-            return Trend(msgspec.json.decode(response.content, type=_Hour).points)
-        except (Unreachable, msgspec.DecodeError, UnicodeDecodeError):
-            return Trend()
-
-    def ask(self) -> _Answer:
-        """Raises Unreachable."""
-        response = self._connection.ask("GET", "api/status")
-        if response.status_code != httpx.codes.OK:
-            raise Unreachable(f"{self.address} answered HTTP {response.status_code} to /api/status; {HINT}")
-        try:
-            found = msgspec.json.decode(response.content, type=WorkerStatus)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unreachable(f"{self.address} is no binlane worker ({error}); {HINT}") from error
-        return _Answer(response.text, Snapshot(found, _clock(response)))
+def _ask(worker: WorkerConnection) -> _Answer:
+    """The worker's status. Raises Unreachable."""
+    response = worker.ask("GET", "api/status")
+    if response.status_code != httpx.codes.OK:
+        raise Unreachable(f"{worker.address} answered HTTP {response.status_code} to /api/status; {HINT}")
+    try:
+        found = msgspec.json.decode(response.content, type=WorkerStatus)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unreachable(f"{worker.address} is no binlane worker ({error}); {HINT}") from error
+    return _Answer(response.text, Snapshot(found, _clock(response)))
 
 
 def _clock(response: httpx.Response) -> datetime:
@@ -134,15 +109,15 @@ def _clock(response: httpx.Response) -> datetime:
         return datetime.now(UTC)
 
 
-def _watch(worker: _Worker, as_json: bool) -> int:
+def _watch(worker: WorkerConnection, as_json: bool) -> int:
     console = _console()
-    answer = worker.ask()
+    answer = _ask(worker)
     if as_json or not console.is_terminal:
         return _watch_lines(worker, answer, as_json)
     return _watch_screen(console, worker, answer)
 
 
-def _watch_lines(worker: _Worker, answer: _Answer, as_json: bool) -> int:
+def _watch_lines(worker: WorkerConnection, answer: _Answer, as_json: bool) -> int:
     """One line for each poll, for pipes and logs. Ends with Ctrl-C only."""
     before: WorkerStatus | None = None
     latest: _Answer | None = answer
@@ -155,7 +130,7 @@ def _watch_lines(worker: _Worker, answer: _Answer, as_json: bool) -> int:
                 before = snapshot.status
             time.sleep(_POLL_SECONDS)
             try:
-                latest = worker.ask()
+                latest = _ask(worker)
             except Unreachable as fault:
                 _complain(str(fault))
                 latest = None
@@ -163,8 +138,8 @@ def _watch_lines(worker: _Worker, answer: _Answer, as_json: bool) -> int:
         return 1 if latest is None else 0
 
 
-def _watch_screen(console: Console, worker: _Worker, answer: _Answer) -> int:
-    snapshot, rates, lost, trend = answer.snapshot, Rates(), None, worker.trend()
+def _watch_screen(console: Console, worker: WorkerConnection, answer: _Answer) -> int:
+    snapshot, rates, lost, trend = answer.snapshot, Rates(), None, _trend(worker)
     try:
         with _keys() as quits, Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
@@ -172,7 +147,7 @@ def _watch_screen(console: Console, worker: _Worker, answer: _Answer) -> int:
                 if quits(_POLL_SECONDS):
                     break
                 try:
-                    later = worker.ask().snapshot
+                    later = _ask(worker).snapshot
                 except Unreachable as fault:
                     lost = str(fault)
                     continue

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from worker.commands.asking.connection import Unreachable, WorkerConnection, address_of, is_configuration
+from worker.commands.asking.connection import Unreachable, WorkerConnection, connected, is_configuration
 from worker.configuration import Configuration
 from worker.http.order_token import order_token_file
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
@@ -40,22 +40,14 @@ def unblock(
     Raises:
         ConfigurationError: the configuration cannot be used.
     """
-    configuration: Configuration | None = None
     asked = UnblockRequest(
         table=table, offset=offset, action=action, by=_who(), topic=topic, partition=partition
     )
     try:
-        only = None
-        url = target
-        if is_configuration(target):
-            configuration, url, only = address_of(Path(target))
-            assert configuration.http is not None  # it has an address
-            token = configuration.http.token or _order_token(configuration, configuration.http.port) or token
-        with WorkerConnection(url, token=token, ca=ca, only=only, seconds=_ANSWER_SECONDS) as worker:
+        with connected(target, token=token, ca=ca, seconds=_ANSWER_SECONDS, own_token=_order_token) as worker:
             answer = _answer(worker, asked)
     except Unreachable as fault:
-        clean = str(fault) if configuration is None else configuration.secrets.redact(str(fault))
-        _complain(f"{clean}. {_stopped(target, asked)}")
+        _complain(f"{fault}. {_stopped(target, asked)}")
         return 1
     if answer.result in {"set_aside", "handled"}:
         print(printable(answer.message))

@@ -6,29 +6,24 @@ https://www.apicur.io/registry/docs/apicurio-registry/3.0.x/assets-attachments/r
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
-import httpx
 import msgspec
 
-from handlers.options.tls import trusted
+from handlers.api import TargetUnavailable
+from handlers.http.client import Answer, AnswerTooLarge, HttpClient, basic_login, segment, trusted
 from worker.formats.schema_registry.ids import SchemaId
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
 __all__ = ["Client", "Registered", "RegistryUnavailable", "UnknownSchema", "UnusableSchema"]
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 _MOST_BYTES = 8 << 20
 """Of one answer: a schema of some thousand columns is of 1 MiB."""
 _MOST_REFERENCES = 200
-_MOST_SECONDS = 60.0
-"""Of one answer, however slowly it comes."""
-_TOLD = 200
 _SERIALIZED = "?format=serialized"
 """Asks for Protobuf's descriptors instead of its language."""
 _UNKNOWN = (40401, 40402, 40403)
@@ -92,16 +87,22 @@ class Client:
         """`folder`: where relative paths of certificates start. Raises OSError where one cannot be read."""
         self._settings = settings
         self._url = settings.url
-        headers = {"Accept": "application/json, */*", "User-Agent": "binlane", "Accept-Encoding": "identity"}
-        if settings.bearer_token is not None:
-            headers["Authorization"] = f"Bearer {settings.bearer_token}"
-        user = settings.basic_auth
-        self._client = httpx.Client(
+        headers, secret, user = (
+            {"Accept": "application/json, */*"},
+            settings.bearer_token,
+            settings.basic_auth,
+        )
+        if secret is not None:
+            headers["Authorization"] = f"Bearer {secret}"
+        elif user is not None:
+            secret = basic_login(user.username, user.password)
+            headers["Authorization"] = f"Basic {secret}"
+        self._client = HttpClient(
+            settings.url,
+            trusted(settings.url, settings.tls, folder, where="schema_registry.tls"),
             timeout=settings.timeout,
-            verify=trusted(settings.url, settings.tls, folder, where="schema_registry.tls"),
             headers=headers,
-            auth=None if user is None else httpx.BasicAuth(user.username, user.password),
-            follow_redirects=False,
+            secrets=[secret, None if user is None else user.password],
         )
 
     def close(self) -> None:
@@ -132,7 +133,7 @@ class Client:
             text = self._read(_read_schema, place + form).text
 
         def of_reference(each: _Reference) -> tuple[str, list[_Reference] | None]:
-            place = f"/subjects/{_segment(each.subject)}/versions/{_segment(str(each.version))}{form}"
+            place = f"/subjects/{segment(each.subject)}/versions/{segment(str(each.version))}{form}"
             found = self._read(_read_schema, place)
             return found.text, found.references
 
@@ -146,15 +147,15 @@ class Client:
         kind = self._settings.ids if named.kind == "number" else named.kind
         place = f"/ids/{kind}Ids/{named.text}"
         try:
-            answer, content = self._answer(place)
+            answer = self._answer(place)
         except _NoResource as fault:  # so it answers for a number that is none of its ids
             self.reach()
             raise UnknownSchema(str(fault)) from None
-        language = answer.headers.get("X-Registry-ArtifactType") or _kind_of(content)
-        return _registered(language.upper(), content.decode(), self._references(place), self._artifact)
+        language = answer.headers.get("X-Registry-ArtifactType") or _kind_of(answer.content)
+        return _registered(language.upper(), answer.content.decode(), self._references(place), self._artifact)
 
     def _artifact(self, each: _Reference) -> tuple[str, list[_Reference] | None]:
-        group, artifact, version = map(_segment, (each.group or "default", each.artifact, str(each.version)))
+        group, artifact, version = map(segment, (each.group or "default", each.artifact, str(each.version)))
         place = f"/groups/{group}/artifacts/{artifact}/versions/{version}"
         content = self._get(place if "/v2" in self._url else f"{place}/content")
         return content.decode(), self._references(place)
@@ -168,7 +169,7 @@ class Client:
 
     # ---- HTTP
 
-    def _read(self, read: Callable[[bytes], Answer], path: str) -> Answer:
+    def _read(self, read: Callable[[bytes], T], path: str) -> T:
         """A proxy's page for logging in is no answer about a schema."""
         content = self._get(path)
         try:
@@ -179,34 +180,27 @@ class Client:
             ) from None
 
     def _get(self, path: str) -> bytes:
-        return self._answer(path)[1]
+        return self._answer(path).content
 
-    def _answer(self, path: str) -> tuple[httpx.Response, bytes]:
+    def _answer(self, path: str) -> Answer:
         try:
-            with self._client.stream("GET", self._url + path) as answer:
-                content = _bounded(answer)
-        except httpx.HTTPError as error:
-            kind = type(error).__name__
-            told = f": {error}" if str(error) else ""
-            raise RegistryUnavailable(f"{self._url}: {kind}{told}") from None
-        status = answer.status_code
-        if status == 200:
-            return answer, content
-        told = " ".join(content[: 4 * _TOLD].decode("utf-8", "replace").split())[:_TOLD]
-        if status == 404 and _says_unknown(content):
-            raise UnknownSchema(told)
+            answer = self._client.request("GET", self._url + path, most_bytes=_MOST_BYTES)
+        except TargetUnavailable as error:
+            raise RegistryUnavailable(str(error)) from None
+        except AnswerTooLarge as error:
+            raise UnusableSchema(f"the registry's answer: {error}") from None
+        if answer.status == 200:
+            return answer
+        told = _told_in(answer.content)
+        if answer.status == 404 and _says_unknown(told):
+            raise UnknownSchema(self._client.clean(answer.text))
         hint = ""
-        if status == 404:
-            hint = f": is schema_registry.url the root of the REST API of {self._settings.api}?"
-        elif status in (401, 403):
-            hint = ": see schema_registry.basic_auth and bearer_token"
-        elif 300 <= status < 400:
-            hint = ": it is elsewhere, and redirects are not followed; see schema_registry.url"
-        raise (
-            _NoResource
-            if status == 404 and _told_in(content).get("name") == _NO_RESOURCE
-            else RegistryUnavailable
-        )(f"{self._url} answers {status} {answer.reason_phrase}{hint}{f' ({told})' if told else ''}")
+        if answer.status == 404:
+            hint = f"; is schema_registry.url the root of the REST API of {self._settings.api}?"
+        elif answer.status in (401, 403):
+            hint = "; see schema_registry.basic_auth and bearer_token"
+        lacks_path = answer.status == 404 and told.get("name") == _NO_RESOURCE
+        raise (_NoResource if lacks_path else RegistryUnavailable)(f"{self._client.fault(answer)}{hint}")
 
 
 def _registered(
@@ -234,20 +228,6 @@ def _registered(
     return Registered(kind, text, tuple(found for _, found in texts.values()), names)
 
 
-def _bounded(answer: httpx.Response) -> bytes:
-    parts, size, end = [], 0, time.monotonic() + _MOST_SECONDS
-    for part in answer.iter_raw():
-        parts.append(part)
-        size += len(part)
-        if size > _MOST_BYTES:
-            if answer.status_code != 200:  # a page of whoever stands before it
-                break
-            raise UnusableSchema(f"the registry's answer is of more than {_MOST_BYTES >> 20} MiB")
-        if time.monotonic() > end:
-            raise httpx.ReadTimeout(f"an answer took more than {_MOST_SECONDS:.0f} s")
-    return b"".join(parts)
-
-
 def _told_in(content: bytes) -> dict[str, Any]:
     """What an answer that is no success says; nothing where it is another server's page."""
     try:
@@ -257,9 +237,8 @@ def _told_in(content: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _says_unknown(content: bytes) -> bool:
+def _says_unknown(told: dict[str, Any]) -> bool:
     """Whether a 404 is about a schema: any server has one for a path that it does not know."""
-    told = _told_in(content)
     name = str(told.get("name"))
     return told.get("error_code") in _UNKNOWN or (name.endswith(_NO_RESOURCE) and name != _NO_RESOURCE)
 
@@ -275,8 +254,3 @@ def _kind_of(content: bytes) -> str:
     if isinstance(found, dict) and ("properties" in found or "$schema" in found or "oneOf" in found):
         return "JSON"
     return "AVRO"
-
-
-def _segment(name: str) -> str:
-    """Part of a path: `..` would be a way up."""
-    return name.replace(".", "%2E") if set(name) <= {"."} else quote(name, safe="")

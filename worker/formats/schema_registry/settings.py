@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from handlers.options.http_values import TlsOptions, server_url
 from handlers.options.section import Section
-from handlers.options.values import PositiveDuration, PositiveSize, duration, not_allowed, size, text
+from handlers.options.values import PositiveDuration, PositiveSize, duration, size, text
 
-__all__ = ["RegistryTls", "SchemaRegistrySettings"]
+__all__ = ["SchemaRegistrySettings"]
 
 _URL = "a URL such as https://HOST:8081, without a user in it (basic_auth), a query or a fragment"
 
-
-def _url(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        usable = bool(parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
-    except ValueError:
-        usable = False
-    if not usable or parts.username is not None or parts.query or parts.fragment or "\\" in value:
-        raise not_allowed(_URL)
-    return value.rstrip("/")
-
-
 Url = Annotated[
-    str, PlainValidator(lambda value: text(value, _url, _URL)), WithJsonSchema({"type": "string"})
+    str,
+    PlainValidator(lambda value: text(value, partial(server_url, allowed=_URL), _URL)),
+    WithJsonSchema({"type": "string"}),
 ]
-
-
-class RegistryTls(Section):
-    """Certificates. Paths start at the configuration file's folder."""
-
-    verify: bool = True
-    """Whether the registry must prove who it is."""
-    ca: str | None = Field(default=None, min_length=1)
-    """A file of certificates (PEM) to trust beside the usual ones."""
-    certificate: str | None = Field(default=None, min_length=1)
-    """Our own certificate (PEM), for a registry that asks for one."""
-    key: str | None = Field(default=None, min_length=1)
-    """Its private key, if the certificate's file does not hold it."""
 
 
 class BasicAuth(Section):
@@ -74,7 +52,7 @@ class SchemaRegistrySettings(Section):
     """The user that asks."""
     bearer_token: str | None = Field(default=None, min_length=1)
     """A token, instead of a user."""
-    tls: RegistryTls = Field(default_factory=RegistryTls)
+    tls: TlsOptions = TlsOptions()
     """Certificates."""
     max_memory: PositiveSize = size("160MiB")
     """How much memory schemas may take that are ready for records, about. If records need more of them, each

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from handlers.api import Batch
 from handlers.options.templates import place_of
-from handlers.progress.last_states import State, topic_of
-from handlers.progress.versions import EPOCH_BITS, Topic, has_reached
+from handlers.versioned.last_states import State, topic_of
+from handlers.versioned.versions import EPOCH_BITS, Topic, has_reached
 
 __all__ = ["Held", "RowMoved", "check_late"]
 

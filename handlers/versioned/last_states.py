@@ -8,8 +8,8 @@ import msgspec
 
 from handlers.api import Batch, Change, Rejected, Row
 from handlers.options.templates import MissingValue, place_of
-from handlers.progress.versions import BeyondVersions
 from handlers.rows import ValueUntold, check_told
+from handlers.versioned.versions import BeyondVersions
 
 __all__ = ["KeyOf", "State", "last_states", "partition_of", "topic_of"]
 
@@ -20,6 +20,8 @@ KeyOf = Callable[[Row, tuple[str, ...] | None], str]
 class State(msgspec.Struct):
     """What a batch leaves of one row."""
 
+    text: str
+    """Of its key."""
     row: Row | None
     """None: there is none."""
     key: Row
@@ -54,24 +56,22 @@ def topic_of(partition: str) -> str:
 
 
 def last_states(
-    batch: Batch, version: Callable[[Change], int], key_of: KeyOf, places: Sequence[int] | None = None
-) -> dict[str, State]:
-    """The text of a row's key -> what the batch leaves of it. DDL and truncates are not looked at.
+    batch: Batch, version: Callable[[Change], int], key_of: KeyOf, places: Sequence[int]
+) -> list[State]:
+    """What the batch leaves of each row. `places`: of the changes in the batch that are looked at.
 
-    `places`: of the changes in the batch that are looked at; None: all. Raises Rejected, with the place of
-    the first change that has no key, or no version.
+    Raises Rejected, with the place of the first change that has no key, or no version.
     """
     states: dict[str, State] = {}
-    for at in range(len(batch.changes)) if places is None else places:
+    for at in places:
         change = batch.changes[at]
-        if change.op in ("ddl", "truncate"):
-            continue
         try:
             check_told(change)
             row = change.after
             named = (change.before or {}) if row is None else row
             key = key_of(named, change.key_columns)
             state = State(
+                text=key,
                 row=row,
                 key={name: named[name] for name in change.key_columns or () if name in named},
                 types=change.types,
@@ -88,4 +88,4 @@ def last_states(
             state.row, state.whole = {**(known.row or {}), **row}, known.whole
             state.of_several = known.row is not None
         states[key] = state
-    return states
+    return list(states.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
-from handlers.progress.last_states import State
+from handlers.versioned.last_states import State
 
 __all__ = ["new_columns"]
 

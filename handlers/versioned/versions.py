@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from handlers.api import Batch, Change
-from handlers.progress.topic_ids import FormerTopic, MadeAnew
+from handlers.progress.topic_ids import MadeAnew, former_topic
 
 __all__ = [
     "EPOCH_BITS",
@@ -119,14 +119,7 @@ def followed(
     ids = [topics[place].id for place in ours]
     later = [one for one in ids[_last(ids, found) + 1 :] if one is not None]
     if found in ids and not (found in again and set(again[found]).issuperset(later)):
-        listed = ", ".join(f'"{one}"' for one in later)
-        raise FormerTopic(
-            f"these changes are of a former topic {name} (id {found}), and changes of the topic that took "
-            f"its place (id {', '.join(later)}) were written already. Another worker has read the new topic: "
-            f"this one has to leave the partition. Where {found} is the live topic again, as after a "
-            f"fail-over to another cluster and back, say so in this handler's options: topic_again: "
-            f'{{"{found}": [{listed}]}}'
-        )
+        raise former_topic(name, found, later)
     return [*topics, Topic(name, found)], len(topics)
 
 

@@ -1,0 +1,51 @@
+"""A table of ClickHouse, as it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from handlers.clickhouse.client import identifier
+from handlers.clickhouse.codecs import Codec, codec_of
+from handlers.versioned.memory import Memory, Unfit
+
+__all__ = ["OWN_COLUMNS", "Table"]
+
+OWN_COLUMNS: Mapping[str, str] = {
+    "_version": "UInt64",
+    "_deleted": "UInt8",
+    "_partition": "LowCardinality(String)",
+    "_source_time_ms": "Int64",
+}
+"""Beside the source's columns."""
+
+
+class Table(msgspec.Struct, frozen=True):
+    database: str
+    table: str
+    columns: Mapping[str, str]
+    """Those that can be written, with ClickHouse's types."""
+    computed: frozenset[str]
+    """Columns (MATERIALIZED, ALIAS) whose values the server computes, whatever the source has there."""
+    key: Sequence[str]
+    """The columns of the sorting key."""
+    memory: Memory
+
+    @property
+    def name(self) -> str:
+        return f"{self.database}.{self.table}"
+
+    @property
+    def sql(self) -> str:
+        return identifier(self.database, self.table)
+
+    def codec(self, column: str) -> Codec:
+        """Raises Unfit."""
+        found = codec_of(self.columns[column])
+        if found is None:
+            raise Unfit(
+                f"{self.name}: its column {column} is {self.columns[column]}, which nothing is written to "
+                f"here: give it another type, or leave the column out by the table's rules"
+            )
+        return found

@@ -1,0 +1,107 @@
+"""An index, as it was found; and the names that it can have, and its fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD
+from handlers.options.templates import Template
+from handlers.versioned.memory import Memory, Unfit, recalled
+
+__all__ = ["MEMORY", "Index", "check_names", "index_name", "index_of"]
+
+MEMORY = "memory_"
+"""Fields in `ORIGIN`."""
+_NAME_BYTES = 255
+_REFUSED = re.compile(r'[\\/*?"<>| ,#:\x00-\x1f]|^[-_+.]')
+_METADATA = frozenset(
+    (
+        *("_id", "_index", "_source", "_routing", "_version", "_seq_no", "_primary_term", "_type", "_size"),
+        *("_field_names", "_ignored", "_nested_path", "_doc_count", "_tier", "_data_stream_timestamp"),
+    )
+)
+
+
+class Index(msgspec.Struct, frozen=True):
+    name: str
+    columns: Mapping[str, Any]
+    """Name -> field."""
+    memory: Memory
+
+    @property
+    def path(self) -> str:
+        """In a URL: `/NAME`."""
+        return f"/{quote(self.name, safe='')}"
+
+
+def index_of(name: str, mappings: Mapping[str, Any]) -> Index:
+    """Raises Unfit."""
+    fields = _fields(mappings)
+    own = (fields.get(ORIGIN) or {}).get("properties") or {}
+    _check_origin(name, own)
+    texts = {key: field.get("null_value", "") for key, field in own.items() if key.startswith(MEMORY)}
+    return Index(name, fields, recalled(name, texts))
+
+
+def index_name(template: Template, database: str, table: str) -> str:
+    """Raises Unfit for a name that no index can have."""
+    name = template.of_table(database, table).lower()
+    wrong = _REFUSED.search(name)
+    if wrong or len(name.encode("utf-8", "replace")) > _NAME_BYTES:
+        because = f"{wrong[0]!r} cannot stand there" if wrong else f"it has more than {_NAME_BYTES} bytes"
+        raise Unfit(
+            f"{database}.{table} has no index: {name!r} is no name of one ({because}). Give this table a rule"
+            f" with an index of its own (option index, without {{database}} or with other text)"
+        )
+    return name
+
+
+def check_names(index: Index, columns: Iterable[str]) -> None:
+    """Raises Unfit for columns whose names no document can have, alone or beside the others."""
+    names = {*index.columns, *columns}
+    for name in columns:
+        parts = name.split(".")
+        parents = (".".join(parts[:depth]) for depth in range(1, len(parts)))
+        if name in _METADATA:
+            because = "the cluster keeps that name for itself"
+        elif not all(part.strip() for part in parts):
+            because = "between its dots a part is empty"
+        elif (parent := next((one for one in parents if one in names), None)) is not None:
+            because = f"with the dot it is a part of {parent}, which is a column, too"
+        else:
+            continue
+        raise Unfit(
+            f"{index.name}: no document can have the column {name!r}: {because}. Leave it out by the table's "
+            f"rules (columns: exclude), or rename it in the source"
+        )
+
+
+def _fields(mappings: Mapping[str, Any], start: str = "") -> dict[str, Any]:
+    """Name -> field; `a.b` is a field, and the `a` that the cluster made to hold it is none."""
+    found: dict[str, Any] = {}
+    for name, field in (mappings.get("properties") or {}).items():
+        if "properties" in field and start + name != ORIGIN:
+            found |= _fields(field, f"{start}{name}.")
+        else:
+            found[start + name] = field
+    return found
+
+
+def _check_origin(index: str, found: Mapping[str, Any]) -> None:
+    """Raises Unfit where what documents tell of their origin cannot be searched for."""
+    foreign = [
+        part
+        for part, field in ORIGIN_FIELD["properties"].items()
+        if part in found and found[part].get("type") != field["type"]
+    ]
+    if foreign:
+        raise Unfit(
+            f"the mapping of {index} has fields of other types in {ORIGIN} ({', '.join(foreign)}): the "
+            f"cluster made this index by itself, for a write that came just after it was deleted, or a "
+            f"template is in the way. Delete the index, and have the table's rows sent again"
+        )

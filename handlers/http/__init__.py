@@ -1,0 +1,1 @@
+"""One HTTP client for targets and the schema registry."""

@@ -1,0 +1,256 @@
+"""Requests to one server, and what its answers mean for what was sent."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import math
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import httpx
+
+from handlers.api import TargetUnavailable
+from handlers.options.http_values import TlsOptions
+
+__all__ = [
+    "Answer",
+    "AnswerTooLarge",
+    "HttpClient",
+    "basic_login",
+    "is_denied",
+    "is_passing",
+    "retry_after",
+    "segment",
+    "trusted",
+]
+
+_FAULT_BYTES = 1 << 16
+"""The part of an answer that is read if only its status matters."""
+_SHOWN_CHARACTERS = 400
+_MOST_SECONDS = 60.0
+"""For an answer of limited size, however slowly it comes; or the timeout, if that is longer."""
+
+
+class AnswerTooLarge(Exception):
+    """The answer is larger than the caller allows."""
+
+
+class Answer(NamedTuple):
+    status: int
+    reason: str
+    """The words beside the status."""
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def text(self) -> str:
+        """The beginning, in one line."""
+        start = self.content[: 4 * _SHOWN_CHARACTERS].decode("utf-8", "replace")
+        return " ".join(start.split())[:_SHOWN_CHARACTERS]
+
+
+class HttpClient:
+    """Connections to one server, through the proxies of the environment. Any thread may use it.
+
+    No redirect is followed. No error repeats a secret; a server is named without user, path and query, which
+    may hold some.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        verify: ssl.SSLContext | bool,
+        *,
+        timeout: float,
+        headers: Mapping[str, str] | None = None,
+        secrets: Iterable[str | None] = (),
+        connections: int = 1,
+    ) -> None:
+        """`timeout`: seconds for a connection, and for each part of an answer. `headers`: of each request.
+        `connections`: how many are used at once, about. Connects with the first request."""
+        self._at = httpx.URL(url)
+        self._name = _origin(self._at)
+        user, password = self._at.username, self._at.password
+        all_secrets = {*secrets, password, basic_login(user, password) if password else None}
+        self._secrets = sorted((one for one in all_secrets if one), key=len, reverse=True)
+        self._timeout = timeout
+        self._client = httpx.Client(
+            headers={"User-Agent": "binlane", "Accept-Encoding": "identity", **(headers or {})},
+            timeout=timeout,
+            verify=verify,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=max(20, connections)),
+            follow_redirects=False,
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, str | int | float | bool] | None = None,
+        most_bytes: int | None = None,
+        only_status: bool = False,
+    ) -> Answer:
+        """The server's answer, whatever its status.
+
+        An answer of success is read to its end, which may be limited to `most_bytes`. Of others, and with
+        `only_status` of all, the beginning is read as far as it arrives. Raises TargetUnavailable if there is
+        no answer or it breaks off; AnswerTooLarge.
+        """
+        try:
+            with self._client.stream(method, url, content=content, headers=headers, params=params) as answer:
+                if answer.is_success and not only_status:
+                    body = _whole(answer, most_bytes, self._timeout)
+                else:  # without secrets before anybody cuts it
+                    body = self.clean(_start(answer, self._timeout)).encode()
+        except httpx.HTTPError as error:
+            reason = f": {self.clean(str(error))}" if str(error) else ""
+            raise TargetUnavailable(f"{self._name}: {type(error).__name__}{reason}") from None
+        return Answer(answer.status_code, answer.reason_phrase, answer.headers, body)
+
+    def fault(self, answer: Answer, text: str | None = None) -> str:
+        """What the server answered, for a message. `text`: what it says; None: how its content begins."""
+        told = answer.text if text is None else text
+        if 300 <= answer.status < 400 and "Location" in answer.headers:
+            told = (
+                f"{self._moved(answer.headers['Location'])}, and redirects are not followed; see option url"
+            )
+        told = f": {self.clean(told)}" if told else ""
+        return f"{self._name} answers {answer.status} {answer.reason}{told}"
+
+    def unavailable(
+        self, answer: Answer, text: str | None = None, clock: Callable[[], float] = time.time
+    ) -> TargetUnavailable:
+        """The error for an answer after which the server is asked again. `text`: as of `fault`."""
+        wait = retry_after(answer.headers.get("Retry-After"), clock())
+        return TargetUnavailable(self.fault(answer, text), retry_after=wait)
+
+    def clean(self, text: str) -> str:
+        """The text without secrets: a server, or a proxy before it, may answer with what it was sent."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    def _moved(self, location: str) -> str:
+        try:
+            origin = _origin(self._at.join(location))
+        except httpx.InvalidURL:
+            return "it is elsewhere now"
+        return "it is at another path now" if origin == self._name else f"it is at {origin} now"
+
+
+def trusted(url: str, tls: TlsOptions, folder: Path, *, where: str = "tls") -> ssl.SSLContext | bool:
+    """The certificates that a client of `url` trusts and shows. `where`: the section's place in the options.
+
+    False for plain HTTP, which shows none; reading the usual certificates takes a while. Raises OSError for a
+    certificate that cannot be read, or that would never be looked at.
+    """
+    if httpx.URL(url).scheme != "https":  # however it is written
+        if tls.ca is not None or tls.certificate is not None:
+            at = _origin(httpx.URL(url))
+            raise OSError(f"{where}: nobody shows a certificate at {at}, it is plain HTTP: write https://")
+        return False
+    made = httpx.create_ssl_context(verify=tls.verify)
+    read = f"ca ({tls.ca})"
+    try:
+        if tls.ca is not None:
+            made.load_verify_locations(folder / tls.ca)
+        if tls.certificate is not None:
+            key = None if tls.key is None else folder / tls.key
+            read = f"certificate ({tls.certificate})" + ("" if key is None else f" with key ({tls.key})")
+            made.load_cert_chain(folder / tls.certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise OSError(f"{where}: a certificate cannot be read: {read}: {error}") from None
+    return made
+
+
+def is_passing(status: int) -> bool:
+    """Whether the server cannot take a request now, and nothing is wrong with that."""
+    return status >= 500 or status in (408, 425, 429)
+
+
+def is_denied(status: int) -> bool:
+    """Whether a server, or a proxy before it, lets nobody in: as soon as the credentials, the network or the
+    URL are right, it takes what it refused."""
+    return status in (401, 403, 407) or 300 <= status < 400
+
+
+def retry_after(header: str | None, now: float) -> float | None:
+    """The seconds that a Retry-After header asks to wait; `now`: seconds since 1970.
+
+    It holds seconds or an HTTP date; None for anything else.
+    https://www.rfc-editor.org/rfc/rfc9110#name-retry-after
+
+    >>> retry_after("120", 0.0), retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 50.0), retry_after("soon", 0.0)
+    (120.0, 10.0, None)
+    """
+    if header is None:
+        return None
+    try:
+        seconds = float(header)
+    except ValueError:
+        try:
+            moment = parsedate_to_datetime(header)
+        except ValueError:
+            return None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        seconds = (moment - datetime.fromtimestamp(now, UTC)).total_seconds()
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def basic_login(username: str, password: str) -> str:
+    """A user and password as HTTP's Basic scheme encodes them."""
+    return base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
+
+
+def segment(name: str) -> str:
+    """The name percent-encoded as one part of a path. (`..` would be a way up.)"""
+    return name.replace(".", "%2E") if set(name) <= {"."} else quote(name, safe="")
+
+
+def _origin(url: httpx.URL) -> str:
+    return f"{url.scheme}://{url.netloc.decode('ascii')}"
+
+
+def _whole(answer: httpx.Response, most_bytes: int | None, timeout: float) -> bytes:
+    """Raises AnswerTooLarge."""
+    if most_bytes is None:
+        return answer.read()
+    seconds = max(_MOST_SECONDS, timeout)
+    read, end = bytearray(), time.monotonic() + seconds
+    for part in answer.iter_bytes():
+        read += part
+        if len(read) > most_bytes:
+            raise AnswerTooLarge(f"the answer has more than {most_bytes >> 20} MiB")
+        if time.monotonic() > end:
+            raise httpx.ReadTimeout(f"an answer took more than {seconds:.0f} s")
+    return bytes(read)
+
+
+def _start(answer: httpx.Response, timeout: float) -> str:
+    """The beginning of an answer that its status judges alone. What breaks here does no harm: a connection
+    whose answer is not read to its end is closed."""
+    read, end = bytearray(), time.monotonic() + timeout
+    with contextlib.suppress(httpx.HTTPError):
+        for part in answer.iter_raw(_FAULT_BYTES):
+            read += part
+            if len(read) >= _FAULT_BYTES or time.monotonic() > end:
+                break
+    return read.decode("utf-8", "replace")

@@ -1,0 +1,69 @@
+"""Requests that are divided: by their size, and to find what a server refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["Refused", "RequestRefused", "RowRefused", "by_halves", "chunks", "in_parts"]
+
+
+class Refused(Exception):
+    """The server refuses something in what was sent. It would refuse it again, but may take a part of it."""
+
+
+class RequestRefused(Exception):
+    """The server refuses a request, and no single row is to blame for that."""
+
+
+class RowRefused(Exception):
+    """The server refuses one row, however often it is sent."""
+
+    def __init__(self, at: int, reason: str) -> None:
+        """`at`: the position of the row, or of its change, in what was sent."""
+        super().__init__(reason)
+        self.at = at
+
+
+def by_halves(start: int, end: int, send: Callable[[int, int], None]) -> None:
+    """Call `send(start, end)`, and where that raises Refused, one half of it after the other.
+
+    Raises RowRefused with the first place that is refused alone, and what else `send` raises.
+    """
+    try:
+        send(start, end)
+    except Refused as error:
+        if end - start == 1:
+            raise RowRefused(start, str(error)) from None
+        middle = (start + end) // 2
+        by_halves(start, middle, send)
+        by_halves(middle, end, send)
+
+
+def chunks(lines: Sequence[bytes], most: int) -> Iterator[tuple[int, int]]:
+    """(start, end) of requests of at most so many bytes; what is larger goes alone.
+
+    >>> list(chunks([b"12", b"3", b"45678", b"9"], 4))
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    start, size = 0, 0
+    for at, one in enumerate(lines):
+        if at > start and size + len(one) > most:
+            yield start, at
+            start, size = at, 0
+        size += len(one)
+    if lines:
+        yield start, len(lines)
+
+
+def in_parts(
+    rows: Sequence[bytes], most_bytes: int, send: Callable[[int, int], None], *, places: Sequence[int]
+) -> None:
+    """Call `send(start, end)` for all rows, in requests of about `most_bytes` that are halved if refused.
+
+    Raises RowRefused with the place of the first row that is refused alone, and what else `send` raises.
+    """
+    for start, end in chunks(rows, most_bytes):
+        try:
+            by_halves(start, end, send)
+        except RowRefused as error:
+            raise RowRefused(places[error.at], str(error)) from None

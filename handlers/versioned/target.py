@@ -1,0 +1,258 @@
+"""A target that keeps each row with a version: what it does with a batch, whatever it speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Generic, Protocol, TypeVar
+
+from handlers.api import Batch, Change, HandlerContext, Rejected, Row, TargetUnavailable
+from handlers.http.parts import RowRefused
+from handlers.logs import get_logger
+from handlers.mysql.ddl import (
+    AddColumn,
+    ChangeKey,
+    DropColumn,
+    LoseRows,
+    ModifyColumn,
+    RenameColumn,
+    TableName,
+)
+from handlers.mysql.emptying import WholeTables
+from handlers.mysql.statement_of_change import operations_of
+from handlers.options.templates import place_of
+from handlers.progress.passing_over import PassingOver
+from handlers.versioned.last_states import State, last_states, partition_of
+from handlers.versioned.late_rows import Held, check_late
+from handlers.versioned.memory import Memory, Unfit, remembering
+from handlers.versioned.options import VersionedOptions
+from handlers.versioned.versions import BeyondVersions, Topic, Versions, versions_of
+
+__all__ = ["ColumnsChanged", "Dialect", "Place", "VersionedTarget"]
+
+log = get_logger("handlers.versioned")
+
+_ROUNDS = 40
+"""For one batch: in each, another writer has changed the table."""
+_RENAMED = "rows of a renamed table stay where they are"
+_LEFT: Mapping[type, str] = {
+    AddColumn: "a new column comes with the first row that has it, rows that are there are left as they are",
+    DropColumn: "a dropped column stays, and new rows have no value there",
+    RenameColumn: "a renamed column gets a new column beside the one with its former name",
+    ModifyColumn: "a column keeps its type",
+    ChangeKey: "a table keeps its sorting key, and its rows their ids",
+    LoseRows: "rows of partitions stay",
+}
+"""Statements that are not followed."""
+
+
+class ColumnsChanged(Exception):
+    """The target's columns changed between a look at them and a write."""
+
+
+class Place(Protocol):
+    """A table of ClickHouse, an index of Elasticsearch."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """Name -> type."""
+
+    @property
+    def memory(self) -> Memory: ...
+
+
+P = TypeVar("P", bound=Place)
+
+
+class Dialect(Protocol[P]):
+    """What each kind of target does in its own way. All raise TargetUnavailable. Any thread."""
+
+    def close(self) -> None: ...
+    def check(self) -> None:
+        """Whether the target is one that is known, and lets us do what is needed. Changes nothing, and raises
+        what says what is lacking."""
+
+    def name_of(self, database: str, table: str) -> str:
+        """The name of a table's place, for people."""
+
+    def key_of(self, row: Row, key_columns: tuple[str, ...] | None) -> str:
+        """The text of a row's key. Raises MissingValue, TypeError."""
+
+    def find(self, database: str, table: str) -> P | None:
+        """The table's place as it is now; None: there is none. Raises Unfit."""
+
+    def lacking(self, place: P | None, states: Sequence[State], key: Sequence[str]) -> Mapping[str, Any]:
+        """The columns that have to be added before these rows are written, with their types. Raises Unfit."""
+
+    def make(
+        self, name: tuple[str, str], columns: Mapping[str, Any], key: Sequence[str], memory: Memory
+    ) -> None:
+        """Make the place of a table (database, table), unless another worker makes it at the same time."""
+
+    def add(self, place: P, columns: Mapping[str, Any]) -> None:
+        """Add those columns that are not there yet."""
+
+    def remember(self, place: P, memory: Memory) -> None:
+        """Keep this revision, unless another writer was faster: then there is one with this number."""
+
+    def write(self, place: P, states: Sequence[State], check: Callable[[State, Held], None]) -> int:
+        """Write all; returns how many rows were written later already. Calls `check` for rows that the target
+        holds, if it looks at them. Raises RowRefused with a place in the batch, and what `check` does.
+        """
+
+    def empty(self, place: P, *, version: int, partition: str, time: int) -> int:
+        """Remove what is older than a statement at this place; returns how many rows there were.
+
+        In the statement's own partition the version decides: what comes after the statement stays, also when
+        the statement comes again. Versions of other partitions tell nothing about it: of those, rows go that
+        the source changed before `time` (its clock, in milliseconds). A removed row leaves a version: the
+        statement's or, in another partition, its own plus 1, which stops nothing that comes from there.
+        """
+
+
+class VersionedTarget(Generic[P]):
+    """See VersionedHandler."""
+
+    def __init__(self, dialect: Dialect[P], options: VersionedOptions, context: HandlerContext) -> None:
+        self._dialect = dialect
+        self._options = options
+        self._log = log.bind(handler=context.handler)
+        self._passing_over = PassingOver(context, log)
+        self._whole_tables = WholeTables(
+            options.truncate, options.drop_tables, _RENAMED, context.handles or (lambda _: True), self._log
+        )
+
+    def handle(self, batch: Batch) -> None:
+        """Raises Rejected, TargetUnavailable, FormerTopic, Unfit, RowMoved, ColumnsChanged."""
+        places = range(len(batch.changes))
+        for is_statement, some in groupby(places, lambda at: batch.changes[at].op in ("ddl", "truncate")):
+            if not is_statement:
+                self._write(batch, list(some))
+                continue
+            for change in (batch.changes[at] for at in some):
+                self._tell_left(change, batch)
+                for named in self._whole_tables.to_empty(change, batch):
+                    self._empty(named, change, batch)
+
+    def _write(self, batch: Batch, places: Sequence[int]) -> None:
+        ready = self._ready(TableName(batch.database, batch.name), batch, places)
+        assert ready is not None, "it is made for rows"
+        place, _, states = ready
+
+        def topics() -> Sequence[Topic] | None:
+            now = self._find(batch.database, batch.name)
+            return None if now is None else now.memory.topics
+
+        def check(state: State, held: Held) -> None:
+            check_late(batch, state, held, base=self._options.epoch, topics=topics)
+
+        try:
+            late = self._dialect.write(place, states, check)
+        except RowRefused as error:
+            now = self._find(batch.database, batch.name)
+            if now is None or now.columns != place.columns:
+                raise ColumnsChanged(
+                    f"{place.name}: somebody has changed its columns meanwhile; tried again, with them"
+                ) from None
+            told = place_of(batch.changes[error.at], batch.table)
+            blamed = next((state.blamed for state in states if state.at == error.at), error.at)
+            raise Rejected(f"{told}: {place.name}: {error}", at=blamed) from None
+        self._passing_over.passed_over(batch.table, late)
+
+    def _ready(
+        self, named: TableName, batch: Batch, rows: Sequence[int]
+    ) -> tuple[P, Versions, Sequence[State]] | None:
+        """A table's place that has the columns of these rows of the batch and remembers its topics, with what
+        the batch leaves of the rows.
+
+        Without rows, for a statement, None: there is nothing that binlane has written. Raises as `handle`.
+        """
+        for _ in range(_ROUNDS):
+            place = self._find(*named)
+            former = Memory() if place is None else place.memory
+            versions = versions_of(
+                batch, former.topics, base=self._options.epoch, again=self._options.topic_again
+            )
+            memory = remembering(
+                former,
+                table=str(named),
+                topics=versions.topics,
+                epoch=self._options.epoch,
+                partitions={partition_of(batch, batch.changes[at]) for at in rows},
+            )
+            states = last_states(batch, versions.of, self._dialect.key_of, rows)
+            key = (batch.changes[rows[0]].key_columns if rows else None) or ()
+            lacking = self._dialect.lacking(place, states, key)
+            if not rows and (place is None or lacking):
+                return None
+            if place is None:
+                self._make(named, lacking, key, memory.next())
+            elif lacking:
+                self._add(place, lacking)
+            elif memory != former:
+                self._passing_over.made_anew(str(named), versions.made_anew)
+                self._dialect.remember(place, memory.next())
+            else:
+                return place, versions, states
+        raise TargetUnavailable(
+            f"others change the target of {named} all the time, or it is gone as soon as it is made",
+            others_go_on=True,
+        )
+
+    def _find(self, database: str, table: str) -> P | None:
+        place = self._dialect.find(database, table)
+        if place is None:
+            return None
+        memory = place.memory
+        if memory.table not in (None, f"{database}.{table}"):
+            raise Unfit(
+                f"{place.name} holds the rows of {memory.table}, those of {database}.{table} need a place of "
+                f"their own: see the options database, table and index"
+            )
+        if memory.epoch > self._options.epoch:
+            raise Unfit(
+                f"{place.name} was written under the option epoch: {memory.epoch}, it is "
+                f"{self._options.epoch} here: what comes now would lose against all of that. Leave it as "
+                f"high as it ever was, in all workers"
+            )
+        return place
+
+    def _make(self, named: TableName, columns: Mapping[str, Any], key: Sequence[str], memory: Memory) -> None:
+        name = self._dialect.name_of(*named)
+        if not self._options.create:
+            raise Unfit(f"there is no {name} for {named}, and create is false: make it")
+        self._dialect.make(named, columns, key, memory)
+        log.info("target_table_made", target=name, table=str(named))
+
+    def _add(self, place: P, columns: Mapping[str, Any]) -> None:
+        if not self._options.create:
+            listed = ", ".join(f"{name} ({kind})" for name, kind in sorted(columns.items()))
+            raise Unfit(f"{place.name} lacks {listed}, and create is false: add them")
+        self._dialect.add(place, columns)
+
+    # ---- statements
+
+    def _tell_left(self, change: Change, batch: Batch) -> None:
+        """Log what a statement that changes columns leaves to do by hand."""
+        if change.op != "ddl" or "alter" not in (change.sql or "").casefold():
+            return
+        operations = operations_of(change, TableName(batch.database, batch.name))
+        left = sorted({_LEFT[type(one)] for one in operations if type(one) in _LEFT})
+        if left:
+            self._log.warning("ddl_refused", table=batch.table, because="; ".join(left))
+
+    def _empty(self, named: TableName, change: Change, batch: Batch) -> None:
+        ready = self._ready(named, batch, ())
+        if ready is None:
+            return
+        place, versions, _ = ready
+        try:
+            version = versions.of(change)
+        except BeyondVersions as error:
+            raise Rejected(f"{place_of(change, batch.table)}: {error}") from None
+        removed = self._dialect.empty(
+            place, version=version, partition=partition_of(batch, change), time=change.source_time_ms
+        )
+        self._log.info("target_rows_removed", table=str(named), target=place.name, rows=removed)
