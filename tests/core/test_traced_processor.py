@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -17,6 +18,7 @@ from building import Scripted, chunk, delivery, record, unit
 from opentelemetry import trace
 from processing import BAD, NOW, Stage, raising
 from row_building import Routed, row_unit, rows
+from servers.hook_server import Answer
 from servers.otlp_collector import Collector, SpanSeen, traceparent
 
 from handlers import Batch, StopWorker
@@ -246,6 +248,39 @@ def test_a_record_that_is_finished_ahead_waits_for_what_is_before_it(
         for each in collector.spans("process cdc.shop")
     }
     assert outcomes == {0: "not_committed", 1: "not_committed"}
+
+
+def test_a_commit_of_more_spans_than_the_queue_takes_loses_none(
+    traced: Callable[..., Tracing], collector: Collector
+) -> None:
+    tracing = traced(records_per_second=100_000, sample_ratio=0.0)
+    stage, tables = Stage(), [unit(f"orders{number}") for number in range(15)]
+    for number, table in enumerate(tables):
+        offer(stage, table, range(number * 100, number * 100 + 100))
+    stage.run(*tables)
+    commit(stage, tracing)
+    told(collector, tracing)
+    assert len(collector.spans()) == 5 * 1_500
+    assert dropped(tracing, "queue_full") == 0
+
+
+def test_a_collector_that_hangs_does_not_hold_up_the_end(
+    traced: Callable[..., Tracing], collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.tracing.tracing._CLOSE_SECONDS", 0.3)
+    answers = threading.Event()
+    collector.answer = lambda _: answers.wait(30) and Answer()
+    tracing = traced(records_per_second=1_000, timeout="60s")
+    stage, table = Stage(), unit("orders")
+    offer(stage, table, range(250))
+    stage.run(table)
+    commit(stage, tracing)
+    try:
+        began = time.monotonic()
+        tracing.close()
+        assert time.monotonic() - began < 5
+    finally:
+        answers.set()
 
 
 def dropped(tracing: Tracing, reason: str) -> float:
