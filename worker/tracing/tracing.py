@@ -16,7 +16,6 @@ from worker.attempts.backoff import text_of
 from worker.observing.metrics import Metrics
 from worker.tracing.attributes import of_record
 from worker.tracing.batches import BatchTrace
-from worker.tracing.fetch_times import FetchTimes
 from worker.tracing.parents import is_sampled, parent_of, place_of
 from worker.tracing.provider import Spans
 from worker.tracing.records import RecordTrace
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from worker.configuration import TracingRule
     from worker.formats.interface import Record
     from worker.units.assigned_partition import Assignment
+    from worker.units.chunk import Chunk
     from worker.units.work import Work
 
 __all__ = ["Tracing"]
@@ -64,7 +64,6 @@ class Tracing:
         """Traces that end, whether they are committed, and the time in nanoseconds since 1970."""
         self._thread = threading.Thread(target=self._tell, name="tracing", daemon=True)
         self._thread.start()
-        self.fetch_times = FetchTimes()
 
     def share(self) -> None:
         """What handlers trace themselves goes to the same collector, unless they have set that up."""
@@ -87,10 +86,8 @@ class Tracing:
             return None
 
     def _begun(self, work: Work) -> BatchTrace:
-        taken = fetched = time.time_ns()
-        if work.chunks[0].messages:
-            first = work.chunks[0]
-            fetched = self.fetch_times.of(first.assignment, first.messages[0].offset(), taken)
+        taken = time.time_ns()
+        fetched = min(taken, int(work.chunks[0].fetched * 1e9))
         work.trace = batch = BatchTrace(
             self._spans.tracer,
             work.chunks,
@@ -104,17 +101,17 @@ class Tracing:
         batch.link(links)
         batch.queued(fetched, taken)
         batch.records |= known
-        for assignment, record, parent in chosen:
+        for chunk, record, parent in chosen:
             own = RecordTrace(
                 self._spans.tracer,
                 parent,
                 of_record(record, work.unit.table.label, self._group),
                 place=place_of(record),
-                fetched=self.fetch_times.of(assignment, record.offset(), taken),
+                fetched=min(taken, int(chunk.fetched * 1e9)),
                 taken=taken,
                 batch=batch.context if batch.sampled else None,
             )
-            batch.records[own.place] = self._waiting.add(assignment, record.offset(), own)
+            batch.records[own.place] = self._waiting.add(chunk.assignment, record.offset(), own)
         return batch
 
     def finished(self, batch: BatchTrace) -> None:
@@ -133,7 +130,6 @@ class Tracing:
                 self._done.put((self._waiting.take(assignment, assignment.committed), True, time.time_ns()))
             if assignment.closed:
                 self._done.put((self._waiting.take(assignment, None), False, time.time_ns()))
-        self.fetch_times.forget([each for each in self.fetch_times.known() if each.closed])
 
     def close(self) -> None:
         """End all traces, and send their spans."""
@@ -160,12 +156,12 @@ class Tracing:
 
     def _found(
         self, work: Work, known: Container[Place], *, sampled: bool
-    ) -> tuple[list[tuple[Assignment, Record, SpanContext]], list[SpanContext]]:
+    ) -> tuple[list[tuple[Chunk, Record, SpanContext]], list[SpanContext]]:
         """The batch's records whose traces are gone on with, and what its span is linked to.
 
         `known`: those that have one already. Headers are read only while something may come of it: 0.5 us a
         record."""
-        chosen: list[tuple[Assignment, Record, SpanContext]] = []
+        chosen: list[tuple[Chunk, Record, SpanContext]] = []
         links: list[SpanContext] = []
         too_many = 0
         if not sampled and not self._budget.left:
@@ -188,7 +184,7 @@ class Tracing:
                 if linked:
                     links.append(parent)
                 if wanted and place_of(record) not in known and self._budget.take():
-                    chosen.append((chunk.assignment, record, parent))
+                    chosen.append((chunk, record, parent))
         if too_many:
             self._metrics.spans_dropped("too_many", too_many)
         return chosen, links
